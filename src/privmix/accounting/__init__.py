@@ -1,0 +1,65 @@
+"""Accounting: what ran (events), what it costs (accountants), what noise it needs (calibration).
+
+Example:
+    >>> event = Repeated(PoissonSampled(64 / 50_000, Gaussian(0.531)), 50_000)
+    >>> cost = epsilon(event, 1e-5)
+    >>> round(cost.epsilon, 2), cost.adjacency.value, cost.is_upper_bound
+    (9.2, 'add_remove', True)
+"""
+
+from privmix.accounting.api import (
+    ACCOUNTANTS,
+    calibrate,
+    delta,
+    epsilon,
+    epsilon_delta_curve,
+    get_accountant,
+    tradeoff_curve,
+)
+from privmix.accounting.base import Accountant, PrivacyCost, UnsupportedEvent
+from privmix.accounting.calibration import Calibration
+from privmix.accounting.events import (
+    Adjacency,
+    ClusterSampled,
+    Composed,
+    Event,
+    FixedSizeSampled,
+    Gaussian,
+    Laplace,
+    PoissonSampled,
+    Repeated,
+    event_from_dict,
+    event_to_dict,
+)
+from privmix.accounting.gdp import gdp_epsilon, gdp_mu, gdp_tradeoff, published_noise_multiplier
+from privmix.accounting.pure import poisoning_cost_bound
+
+__all__ = [
+    "ACCOUNTANTS",
+    "Accountant",
+    "Adjacency",
+    "Calibration",
+    "ClusterSampled",
+    "Composed",
+    "Event",
+    "FixedSizeSampled",
+    "Gaussian",
+    "Laplace",
+    "PoissonSampled",
+    "PrivacyCost",
+    "Repeated",
+    "UnsupportedEvent",
+    "calibrate",
+    "delta",
+    "epsilon",
+    "epsilon_delta_curve",
+    "event_from_dict",
+    "event_to_dict",
+    "gdp_epsilon",
+    "gdp_mu",
+    "gdp_tradeoff",
+    "get_accountant",
+    "poisoning_cost_bound",
+    "published_noise_multiplier",
+    "tradeoff_curve",
+]

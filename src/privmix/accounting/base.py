@@ -1,0 +1,122 @@
+"""What every accountant offers, what it returns, and how events are taken apart."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from privmix.accounting.events import (
+    Adjacency,
+    ClusterSampled,
+    Composed,
+    Event,
+    FixedSizeSampled,
+    Gaussian,
+    Laplace,
+    PoissonSampled,
+    Repeated,
+)
+from privmix.errors import InvalidInput
+
+
+@dataclass(frozen=True)
+class PrivacyCost:
+    """An (epsilon, delta) figure with everything needed to read it.
+
+    Attributes:
+        epsilon: the privacy loss; infinity when the accountant can't bound it.
+        delta: the probability with which epsilon may be exceeded.
+        adjacency: which pairs of datasets it holds for.
+        accountant: who computed it.
+        is_upper_bound: True only for a proven bound; a comparison figure says False.
+        note: why a figure that is no bound is shown at all; empty for bounds.
+    """
+
+    epsilon: float
+    delta: float
+    adjacency: Adjacency
+    accountant: str
+    is_upper_bound: bool
+    note: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready form; an infinite epsilon becomes None."""
+        fields: dict[str, Any] = dict(vars(self))
+        fields["adjacency"] = self.adjacency.value
+        fields["epsilon"] = self.epsilon if self.epsilon < float("inf") else None
+        if not self.note:
+            del fields["note"]
+        return fields
+
+
+class UnsupportedEvent(InvalidInput):
+    """This accountant has no valid price for this event under this adjacency."""
+
+    def __init__(self, accountant: str, event: Event, adjacency: Adjacency, reason: str) -> None:
+        super().__init__(f"accountant {accountant}", event, f"{reason} (adjacency {adjacency.value})")
+
+
+class Accountant(Protocol):
+    """Prices events."""
+
+    @property
+    def name(self) -> str:
+        """What the user calls it."""
+        ...
+
+    @property
+    def is_upper_bound(self) -> bool:
+        """Whether its figures are proven bounds."""
+        ...
+
+    @property
+    def note(self) -> str:
+        """Why a figure that is no bound is shown; empty for bounds."""
+        ...
+
+    def epsilon(self, event: Event, delta: float, adjacency: Adjacency) -> float:
+        """Smallest epsilon this accountant can state at ``delta``; infinity if none."""
+        ...
+
+    def delta(self, event: Event, epsilon: float, adjacency: Adjacency) -> float:
+        """Smallest delta this accountant can state at ``epsilon``."""
+        ...
+
+
+Leaf = Gaussian | Laplace | PoissonSampled | FixedSizeSampled | ClusterSampled
+
+
+def flatten(event: Event) -> dict[Leaf, int]:
+    """Return how often each elementary query ran, with trivial samplings removed and Gaussian queries merged.
+
+    Gaussian queries compose exactly: multipliers s_i make one query with 1/s^2 = sum of 1/s_i^2.
+
+    Example:
+        >>> flatten(Repeated(PoissonSampled(1.0, Gaussian(2.0)), 4))
+        {Gaussian(noise_multiplier=1.0): 1}
+    """
+    counts: Counter[Leaf] = Counter()
+    _collect(event, 1, counts)
+    precision = sum(count / leaf.noise_multiplier**2 for leaf, count in counts.items() if isinstance(leaf, Gaussian))
+    leaves: dict[Leaf, int] = {leaf: count for leaf, count in counts.items() if not isinstance(leaf, Gaussian)}
+    if precision > 0:
+        leaves[Gaussian(precision**-0.5)] = 1
+    return leaves
+
+
+def _collect(event: Event, count: int, counts: Counter[Leaf]) -> None:
+    match event:
+        case Repeated(inner, times):
+            _collect(inner, count * times, counts)
+        case Composed(events):
+            for item in events:
+                _collect(item, count, counts)
+        case PoissonSampled(1, inner):
+            _collect(inner, count, counts)
+        case FixedSizeSampled(population, size, inner) if population == size:
+            _collect(inner, count, counts)
+        case ClusterSampled(1, rate, inner):
+            _collect(PoissonSampled(rate, inner), count, counts)
+        case ClusterSampled() | FixedSizeSampled() | PoissonSampled() | Gaussian() | Laplace():
+            counts[event] += count

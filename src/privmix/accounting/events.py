@@ -1,0 +1,186 @@
+"""Events: what ran, in the terms that decide its privacy cost.
+
+An event says nothing of prices. Accountants price it, and raise when they can't. Noise multipliers are the noise's
+scale divided by the most that ONE record can add to the query: its L2 norm for :class:`Gaussian`, its L1 norm for
+:class:`Laplace`. Under replace-one adjacency a query moves by up to twice that; accountants, not events, double it.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from privmix.errors import InvalidInput, check_choice, check_integer, check_number
+
+
+class Adjacency(enum.Enum):
+    """Which pairs of datasets a guarantee tells apart.
+
+    Matched exhaustively wherever it is used: an unknown relation is an error, never a default.
+    """
+
+    ADD_REMOVE = "add_remove"
+    """One record is present in one dataset and absent from the other."""
+
+    REPLACE_ONE = "replace_one"
+    """Both datasets have the same size and differ in the content of one record."""
+
+
+@dataclass(frozen=True)
+class Gaussian:
+    """A sum query with Gaussian noise of standard deviation ``noise_multiplier`` x (bound on a record's L2 norm)."""
+
+    noise_multiplier: float
+
+    def __post_init__(self) -> None:
+        check_number("noise_multiplier", self.noise_multiplier, low=0, low_open=True)
+
+
+@dataclass(frozen=True)
+class Laplace:
+    """A sum query with Laplace noise of scale ``noise_multiplier`` x (bound on a record's L1 norm) per coordinate."""
+
+    noise_multiplier: float
+
+    def __post_init__(self) -> None:
+        check_number("noise_multiplier", self.noise_multiplier, low=0, low_open=True)
+
+
+@dataclass(frozen=True)
+class PoissonSampled:
+    """``event`` on a sample that each record joins independently with probability ``sampling_rate``."""
+
+    sampling_rate: float
+    event: Event
+
+    def __post_init__(self) -> None:
+        check_number("sampling_rate", self.sampling_rate, low=0, high=1, low_open=True)
+
+
+@dataclass(frozen=True)
+class FixedSizeSampled:
+    """``event`` on ``sample_size`` records drawn uniformly without replacement from ``population``."""
+
+    population: int
+    sample_size: int
+    event: Event
+
+    def __post_init__(self) -> None:
+        check_integer("population", self.population, low=1)
+        check_integer("sample_size", self.sample_size, low=1, high=self.population)
+
+
+@dataclass(frozen=True)
+class ClusterSampled:
+    """Each cluster is selected with probability ``cluster_rate``, then each of its records with ``sampling_rate``.
+
+    Records of one cluster are NOT included independently of each other, so this is not Poisson sampling at the
+    product of the rates (Bun, Drechsler, Gaboardi, McMillan, Sarathy 2022).
+    """
+
+    cluster_rate: float
+    sampling_rate: float
+    event: Event
+
+    def __post_init__(self) -> None:
+        check_number("cluster_rate", self.cluster_rate, low=0, high=1, low_open=True)
+        check_number("sampling_rate", self.sampling_rate, low=0, high=1, low_open=True)
+
+
+@dataclass(frozen=True)
+class Repeated:
+    """``event``, run ``count`` times with fresh randomness (adaptive composition)."""
+
+    event: Event
+    count: int
+
+    def __post_init__(self) -> None:
+        check_integer("count", self.count, low=1)
+
+
+@dataclass(frozen=True)
+class Composed:
+    """All of ``events``, in any order, each with fresh randomness (adaptive composition)."""
+
+    events: tuple[Event, ...]
+
+    def __post_init__(self) -> None:
+        if not self.events:
+            raise InvalidInput("events", self.events, "at least one event")
+
+
+Event = Gaussian | Laplace | PoissonSampled | FixedSizeSampled | ClusterSampled | Repeated | Composed
+
+_KINDS: dict[str, type[Any]] = {
+    "gaussian": Gaussian,
+    "laplace": Laplace,
+    "poisson_sampled": PoissonSampled,
+    "fixed_size_sampled": FixedSizeSampled,
+    "cluster_sampled": ClusterSampled,
+    "repeated": Repeated,
+    "composed": Composed,
+}
+
+
+def event_to_dict(event: Event) -> dict[str, Any]:
+    """Return a JSON-ready description of ``event``; :func:`event_from_dict` is its inverse.
+
+    Example:
+        >>> event_to_dict(Repeated(Gaussian(2.0), 3))
+        {'kind': 'repeated', 'event': {'kind': 'gaussian', 'noise_multiplier': 2.0}, 'count': 3}
+    """
+    kind = next(name for name, cls in _KINDS.items() if type(event) is cls)
+    fields: dict[str, Any] = {"kind": kind}
+    for name, value in vars(event).items():
+        if name == "event":
+            fields[name] = event_to_dict(value)
+        elif name == "events":
+            fields[name] = [event_to_dict(item) for item in value]
+        else:
+            fields[name] = value
+    return fields
+
+
+def event_from_dict(description: Mapping[str, Any]) -> Event:
+    """Rebuild an event from :func:`event_to_dict`'s output; anything else is an :class:`InvalidInput`.
+
+    Example:
+        >>> event_from_dict({"kind": "laplace", "noise_multiplier": 1.5})
+        Laplace(noise_multiplier=1.5)
+    """
+    if not isinstance(description, Mapping):
+        raise InvalidInput("event", description, "an object with a 'kind'")
+    fields = dict(description)
+    kind = check_choice("event kind", fields.pop("kind", None), _KINDS)
+    if "event" in fields:
+        fields["event"] = event_from_dict(fields["event"])
+    if "events" in fields:
+        if not isinstance(fields["events"], list):
+            raise InvalidInput("events", fields["events"], "a list of events")
+        fields["events"] = tuple(event_from_dict(item) for item in fields["events"])
+    try:
+        event: Event = _KINDS[kind](**fields)
+    except TypeError:
+        raise InvalidInput(f"{kind} event", sorted(fields), "exactly the fields of this event") from None
+    return event
+
+
+def scale_noise(event: Event, transform: Callable[[float], float]) -> Event:
+    """Return ``event`` with every noise multiplier ``s`` replaced by ``transform(s)``."""
+    match event:
+        case Gaussian(s):
+            return Gaussian(transform(s))
+        case Laplace(s):
+            return Laplace(transform(s))
+        case PoissonSampled(rate, inner):
+            return PoissonSampled(rate, scale_noise(inner, transform))
+        case FixedSizeSampled(population, size, inner):
+            return FixedSizeSampled(population, size, scale_noise(inner, transform))
+        case ClusterSampled(cluster_rate, rate, inner):
+            return ClusterSampled(cluster_rate, rate, scale_noise(inner, transform))
+        case Repeated(inner, count):
+            return Repeated(scale_noise(inner, transform), count)
+        case Composed(events):
+            return Composed(tuple(scale_noise(item, transform) for item in events))

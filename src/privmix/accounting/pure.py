@@ -1,0 +1,90 @@
+"""Pure differential privacy of Laplace queries, and what it says about poisoning (DP-InstaHide)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from privmix.accounting.base import UnsupportedEvent, flatten
+from privmix.accounting.events import (
+    Adjacency,
+    ClusterSampled,
+    Event,
+    FixedSizeSampled,
+    Laplace,
+    PoissonSampled,
+)
+from privmix.errors import check_integer, check_number
+
+
+@dataclass(frozen=True)
+class PureAccountant:
+    """Pure epsilon (delta = 0) of sampled Laplace queries: T max(A, B) of DP-InstaHide, Theorem 2.
+
+    A = log(1 - g + g e^(D/scale)) and B = -log(1 - g + g e^(-D/scale)) with sampling rate g and l1 diameter D: twice
+    the record bound under replace-one. The paper sets D = 1, which pixels don't have; here D follows from the bound
+    that the data was declared with or clipped to.
+
+    Example:
+        >>> from privmix.accounting.events import FixedSizeSampled, Repeated
+        >>> event = Repeated(FixedSizeSampled(50_000, 4, Laplace(2.0)), 50_000)
+        >>> round(PureAccountant().epsilon(event, 0.0, Adjacency.REPLACE_ONE), 4)
+        6.8727
+    """
+
+    name: str = "pure"
+    is_upper_bound: bool = True
+    note: str = ""
+
+    def epsilon(self, event: Event, delta: float, adjacency: Adjacency) -> float:
+        """Pure epsilon; ``delta`` may be anything >= 0 and does not matter."""
+        match adjacency:
+            case Adjacency.ADD_REMOVE:
+                shift = 1.0
+            case Adjacency.REPLACE_ONE:
+                shift = 2.0
+        total = 0.0
+        for leaf, count in flatten(event).items():
+            match leaf:
+                case Laplace(multiplier):
+                    rate = 1.0
+                case PoissonSampled(rate, Laplace(multiplier)):
+                    pass
+                case FixedSizeSampled(population, size, Laplace(multiplier)) if adjacency is Adjacency.REPLACE_ONE:
+                    rate = size / population
+                case ClusterSampled(_, rate, Laplace(multiplier)) if adjacency is Adjacency.ADD_REMOVE:
+                    pass
+                case _:
+                    raise UnsupportedEvent(self.name, leaf, adjacency, "pure DP needs Laplace noise")
+            loss = shift / multiplier
+            grow = math.log1p(rate * math.expm1(loss)) if loss < 700 else loss + math.log(rate)
+            total += count * max(grow, -math.log1p(rate * math.expm1(-loss)))
+        return total
+
+    def delta(self, event: Event, epsilon: float, adjacency: Adjacency) -> float:
+        """0 from the pure epsilon on; below it pure DP says nothing and the answer is 1."""
+        return 0.0 if epsilon >= self.epsilon(event, 0.0, adjacency) else 1.0
+
+
+def poisoning_cost_bound(epsilon: float, delta: float, poisoned: int, clean_cost: float, most_cost: float) -> float:
+    """Lower bound on an attacker's expected cost after changing ``poisoned`` records (Ma, Zhu, Hsu 2019, Theorem 3).
+
+    Args:
+        epsilon, delta: the guarantee of the release or the model.
+        poisoned: number of records the attacker controls.
+        clean_cost: the attacker's expected cost without poisoning, in [0, ``most_cost``].
+        most_cost: the largest possible cost.
+
+    Returns:
+        Expected cost that no such attacker gets below, >= 0.
+
+    Example:
+        >>> round(poisoning_cost_bound(0.1, 0.0, 5, clean_cost=1.0, most_cost=1.0), 4)
+        0.6065
+    """
+    check_number("epsilon", epsilon, low=0, low_open=True)
+    check_number("delta", delta, low=0, high=1)
+    check_integer("poisoned", poisoned, low=0)
+    check_number("clean_cost", clean_cost, low=0, high=check_number("most_cost", most_cost, low=0))
+    slack = most_cost * delta / math.expm1(epsilon) if epsilon < 700 else 0.0
+    return max(0.0, math.exp(-poisoned * epsilon) * (clean_cost + slack) - slack)

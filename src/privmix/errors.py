@@ -1,0 +1,137 @@
+"""The errors a user meets: one line that names the field, the value and what is allowed.
+
+This module sits beside the floors and imports none of them, so every floor may use it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any, Final
+
+
+class PrivmixError(Exception):
+    """Base of every error privmix raises on purpose; ``exit_code`` is what the CLI returns for it."""
+
+    exit_code = 1
+
+
+class StorageError(PrivmixError):
+    """Reading or writing failed (missing file, full disk, no permission). Exit code 1."""
+
+
+class InvalidInput(PrivmixError, ValueError):
+    """A value the user gave is not acceptable. Exit code 2.
+
+    Args:
+        field: the name the user knows it by (a flag, a config field, a file).
+        value: what was given. Pass ``WITHHELD`` when it stems from private rows: the message then does not show it.
+        allowed: what would have been accepted, in words.
+
+    Example:
+        >>> str(InvalidInput("epsilon", -1, "a number > 0"))
+        'epsilon: got -1; allowed: a number > 0'
+    """
+
+    exit_code = 2
+
+    def __init__(self, field: str, value: object, allowed: str) -> None:
+        self.field, self.allowed = field, allowed
+        shown = "a value that is private and not shown" if value is WITHHELD else _shorten(repr(value))
+        super().__init__(f"{field}: got {shown}; allowed: {allowed}")
+
+
+class MissingExtra(PrivmixError, ImportError):
+    """An optional dependency is needed. Exit code 2.
+
+    Example:
+        >>> str(MissingExtra("kymatio", "bench"))
+        "kymatio is not installed; install it with: pip install 'privmix[bench]'"
+    """
+
+    exit_code = 2
+
+    def __init__(self, package: str, extra: str) -> None:
+        super().__init__(f"{package} is not installed; install it with: pip install 'privmix[{extra}]'")
+
+
+class _Withheld:
+    def __repr__(self) -> str:
+        return "WITHHELD"
+
+
+WITHHELD: Final = _Withheld()
+
+
+def check_number(
+    field: str,
+    value: Any,
+    *,
+    low: float = -math.inf,
+    high: float = math.inf,
+    low_open: bool = False,
+    high_open: bool = False,
+) -> float:
+    """Return ``value`` as a finite float in the interval, or raise :class:`InvalidInput`.
+
+    Example:
+        >>> check_number("delta", 1e-5, low=0, high=1, low_open=True, high_open=True)
+        1e-05
+    """
+    allowed = "a finite number" + _interval(low, high, low_open, high_open)
+    if isinstance(value, bool):
+        raise InvalidInput(field, value, allowed)
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        raise InvalidInput(field, value, allowed) from None
+    below = number < low or (low_open and number == low)
+    above = number > high or (high_open and number == high)
+    if not math.isfinite(number) or below or above:
+        raise InvalidInput(field, value, allowed)
+    return number
+
+
+def check_integer(field: str, value: Any, *, low: int, high: int | None = None) -> int:
+    """Return ``value`` as an int in ``[low, high]``, or raise :class:`InvalidInput`.
+
+    Example:
+        >>> check_integer("rows", 10, low=1)
+        10
+    """
+    allowed = f"an integer >= {low}" if high is None else f"an integer from {low} to {high}"
+    try:
+        number = int(value)
+        exact = not isinstance(value, bool) and number == value
+    except (TypeError, ValueError, OverflowError):
+        raise InvalidInput(field, value, allowed) from None
+    if not exact or number < low or (high is not None and number > high):
+        raise InvalidInput(field, value, allowed)
+    return number
+
+
+def check_choice(field: str, value: Any, choices: Iterable[str]) -> str:
+    """Return ``value`` if it is one of ``choices``, or raise :class:`InvalidInput`.
+
+    Example:
+        >>> check_choice("noise", "gaussian", ["gaussian", "laplace"])
+        'gaussian'
+    """
+    options = list(choices)
+    if not isinstance(value, str) or value not in options:
+        raise InvalidInput(field, value, "one of " + ", ".join(options))
+    return value
+
+
+def _interval(low: float, high: float, low_open: bool, high_open: bool) -> str:
+    parts = []
+    if low > -math.inf:
+        parts.append(f"{'>' if low_open else '>='} {low:g}")
+    if high < math.inf:
+        parts.append(f"{'<' if high_open else '<='} {high:g}")
+    return " " + " and ".join(parts) if parts else ""
+
+
+def _shorten(text: str, width: int = 80) -> str:
+    flat = " ".join(text.split())
+    return flat if len(flat) <= width else flat[: width - 3] + "..."
