@@ -45,7 +45,7 @@ class GaussianNoise:
 
     def loss(self, x: Array) -> Array:
         """log f1(x)/f0(x)."""
-        return self.shift * (2 * x - self.shift) / (2 * self.std**2)
+        return np.asarray(self.shift * (2 * x - self.shift) / (2 * self.std**2))
 
     def inverse_loss(self, loss: Array) -> Array:
         """Smallest x whose loss is at least ``loss``."""

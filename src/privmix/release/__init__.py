@@ -1,0 +1,25 @@
+"""Release: plan -> engine -> released dataset with a certificate. The only floor that turns private rows into public ones."""
+
+from privmix.mechanisms.streams import SecretStreams
+from privmix.release.api import release_to_folder, release_to_memory
+from privmix.release.config import ReleaseConfig
+from privmix.release.dataset import RecordTransform, ReleasedDataset
+from privmix.release.engine import PrivateRecords, ReleaseEngine
+from privmix.release.folder import load_release
+from privmix.release.plan import ReleasePlan
+from privmix.release.verify import Verification, verify_release
+
+__all__ = [
+    "PrivateRecords",
+    "RecordTransform",
+    "ReleaseConfig",
+    "ReleaseEngine",
+    "ReleasePlan",
+    "ReleasedDataset",
+    "SecretStreams",
+    "Verification",
+    "load_release",
+    "release_to_folder",
+    "release_to_memory",
+    "verify_release",
+]

@@ -1,0 +1,141 @@
+"""The certificate: what was guaranteed, in numbers that anyone can recompute and in words that anyone can read."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+import uuid
+from collections.abc import Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, Final
+
+from privmix.accounting import epsilon, epsilon_delta_curve, event_to_dict
+from privmix.errors import InvalidInput, StorageError
+from privmix.release.plan import ReleasePlan
+
+SCHEMA_VERSION: Final = 1
+CERTIFICATE_FILE: Final = "certificate.json"
+_CURVE_SHARES = (0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.85, 1.0, 1.2, 1.5, 2.0)
+
+
+def make_certificate(
+    plan: ReleasePlan,
+    *,
+    target: tuple[float, float],
+    extractor: Mapping[str, Any],
+    input_shape: Sequence[int],
+    insecure_seed: bool,
+    records_declared: bool,
+    files: Sequence[Mapping[str, Any]],
+) -> dict[str, Any]:
+    """Assemble the certificate of a finished release from public facts only.
+
+    Args:
+        plan: what ran.
+        target: the (epsilon, delta) asked for.
+        extractor: description of the public feature extractor.
+        input_shape: shape of one raw input.
+        insecure_seed: whether the randomness came from a seed that others may know.
+        records_declared: whether ``plan.records`` is a declared public figure and not the real count.
+        files: name, rows and SHA-256 of every data file.
+    """
+    delta = target[1]
+    accountant = "pure" if delta == 0 else "pld"
+    cost = epsilon(plan.event, delta, accountant=accountant, adjacency=plan.adjacency)
+    content: dict[str, Any] = {
+        "schema_version": SCHEMA_VERSION,
+        "release_id": uuid.uuid4().hex,
+        "guarantee": {**cost.to_dict(), "epsilon_asked": target[0]},
+        "plan": plan.to_dict(),
+        "event": event_to_dict(plan.event),
+        "epsilon_delta_curve": _curve(plan, cost.epsilon, accountant),
+        "noise_std": {"x": plan.noise_std_x, "y": plan.noise_std_y},
+        "extractor": dict(extractor),
+        "input_shape": [int(size) for size in input_shape],
+        "insecure_seed": insecure_seed,
+        "ledger": None,
+        "warnings": _warnings(plan, delta, insecure_seed),
+        "statements": _statements(plan, records_declared),
+        "versions": {
+            name: _version(name) for name in ("privmix", "dp-accounting", "numpy", "scipy", "randomgen", "torch")
+        }
+        | {"python": platform.python_version()},
+        "files": [dict(item) for item in files],
+    }
+    content["content_sha256"] = content_hash(content)
+    return content
+
+
+def content_hash(certificate: Mapping[str, Any]) -> str:
+    """SHA-256 of the certificate's content without its own hash. It shows edits; it is no signature."""
+    body = {key: value for key, value in certificate.items() if key != "content_sha256"}
+    return hashlib.sha256(json.dumps(body, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def read_certificate(folder: Path) -> dict[str, Any]:
+    """Read and structurally check a release's certificate.
+
+    Raises:
+        StorageError: it can't be read.
+        InvalidInput: it is not a certificate of this version, or was edited.
+    """
+    path = folder / CERTIFICATE_FILE
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise StorageError(f"certificate: can't read {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise InvalidInput("certificate", path.name, "a UTF-8 JSON file") from None
+    try:
+        content = json.loads(text)
+    except json.JSONDecodeError:
+        raise InvalidInput("certificate", path.name, "a JSON file as privmix wrote it") from None
+    if not isinstance(content, dict) or content.get("schema_version") != SCHEMA_VERSION:
+        found = content.get("schema_version") if isinstance(content, dict) else type(content).__name__
+        raise InvalidInput("certificate schema_version", found, f"{SCHEMA_VERSION}")
+    if content.get("content_sha256") != content_hash(content):
+        raise InvalidInput("certificate content_sha256", content.get("content_sha256"), "the hash of its own content")
+    return content
+
+
+def _curve(plan: ReleasePlan, at: float, accountant: str) -> list[list[float]]:
+    epsilons = [round(at * share, 6) for share in _CURVE_SHARES]
+    deltas = epsilon_delta_curve(plan.event, epsilons, accountant=accountant, adjacency=plan.adjacency)
+    return [[one, float(other)] for one, other in zip(epsilons, deltas, strict=True)]
+
+
+def _warnings(plan: ReleasePlan, delta: float, insecure_seed: bool) -> list[str]:
+    warnings = []
+    if insecure_seed:
+        warnings.append("insecure_seed: the noise can be re-created by anyone who guesses the seed. Not for real data.")
+    if delta >= 1 / plan.records:
+        warnings.append(f"delta {delta:g} is not below 1/records = {1 / plan.records:.3g}: choose a smaller delta.")
+    return warnings
+
+
+def _statements(plan: ReleasePlan, records_declared: bool) -> list[str]:
+    relation = {
+        "add_remove": "adding or removing one record",
+        "replace_one": "replacing one record by another",
+    }[plan.adjacency.value]
+    count = (
+        f"{plan.records} is a public figure that the owner declared; the real record count is not used."
+        if records_declared
+        else f"The record count {plan.records} is taken as public; it is not protected by this guarantee."
+    )
+    return [
+        f"The guarantee is for {relation}. A person with several records in the data is protected less.",
+        count,
+        "The class list, shapes, clipping bounds, rates, degree and number of rows are public constants.",
+        "No budget ledger was used: earlier releases of the same data are not counted here.",
+        "Whatever is computed from the released files alone costs no further privacy.",
+    ]
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "unknown"

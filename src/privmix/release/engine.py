@@ -1,0 +1,200 @@
+"""Run a plan: exact integer sums of clipped records, one draw of noise a row, rows out tile by tile.
+
+This is the private side. What leaves it are :class:`RowBlock` values, all of them noisy, and the noisy mean.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privmix.errors import WITHHELD, InvalidInput
+from privmix.mechanisms.membership import RECORD_TILE, ROW_TILE, Membership
+from privmix.mechanisms.mixing import sum_rows
+from privmix.mechanisms.noise import Lattice, gaussian_on_lattice, laplace_on_lattice
+from privmix.mechanisms.streams import SecretStreams
+from privmix.release.dataset import RecordTransform
+from privmix.release.plan import ReleasePlan, Sampler
+
+Progress = Callable[[str, int, int], None]
+"""Called with a stage's name, the steps done and the steps in all."""
+
+# Physical sizes: they set speed and memory and change no bit of the result.
+_RECORD_BLOCK = 2048
+_TILES_AT_ONCE = 16
+
+
+@dataclass(frozen=True)
+class RowBlock:
+    """Some released rows: ``x`` (rows, d) and ``y`` (rows, K), float32, starting at row ``start``."""
+
+    start: int
+    x: NDArray[np.float32]
+    y: NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class PrivateRecords:
+    """Extracted features (n, d) and labels (n,) in 0..K-1. Secret."""
+
+    features: NDArray[Any]
+    labels: NDArray[np.int64]
+
+    def __repr__(self) -> str:
+        return "<PrivateRecords>"
+
+
+class ReleaseEngine:
+    """Carries out a plan on private records.
+
+    Formal guarantees:
+        * the sampler that draws is the plan's, so what runs is what was priced;
+        * every record is clipped, centred with the released mean and clipped again before it is summed, and rounding
+          to the lattice never makes it longer;
+        * sums are exact integers: chunk sizes, threads and order change no bit of the output;
+        * noise is drawn once a row, after the sum, from a secret stream keyed by the row's tile: running again under
+          the same key re-creates the same rows;
+        * rows in which no record was drawn are released like any other;
+        * nothing but the noisy mean and the noisy rows leaves: no norm, count or label statistic is kept or reported.
+
+    Args:
+        plan: the public plan.
+        records: the private records.
+        streams: secret randomness; the caller destroys it afterwards.
+        tiles_at_once: row tiles (of 1,024 rows) summed together.
+        workers: threads that draw noise; None uses every core.
+    """
+
+    def __init__(
+        self,
+        plan: ReleasePlan,
+        records: PrivateRecords,
+        streams: SecretStreams,
+        *,
+        tiles_at_once: int = _TILES_AT_ONCE,
+        workers: int | None = None,
+    ) -> None:
+        if records.features.ndim != 2 or records.features.shape[1] != plan.dim:
+            raise InvalidInput("features", f"{records.features.shape[1:]}", f"a 2-d array with {plan.dim} columns")
+        if records.labels.shape != records.features.shape[:1] or len(records.labels) == 0:
+            raise InvalidInput("labels", WITHHELD, "one label a record, and at least one record")
+        if records.labels.min() < 0 or records.labels.max() >= plan.num_classes:
+            raise InvalidInput("labels", WITHHELD, f"class numbers from 0 to {plan.num_classes - 1}")
+        self._plan, self._records, self._streams = plan, records, streams
+        self._sampler: Sampler = plan.sampler_for(len(records.labels))
+        self._lattice = Lattice(plan.lattice_bits)
+        self._tiles_at_once = tiles_at_once
+        self._workers = workers or os.cpu_count() or 1
+
+    def centre(self, progress: Progress | None = None) -> NDArray[np.float32] | None:
+        """The released mean: one Gaussian query on the sum of clipped records, divided by the public n; or None."""
+        plan = self._plan
+        if plan.centre_noise_multiplier is None:
+            return None
+        transform = RecordTransform(plan.clip_norm)
+        total = np.zeros(plan.dim)
+        for start, block in self._blocks("mean", progress):
+            total += self._lattice.quantise(transform(block) / plan.clip_norm).sum(axis=0)
+        std = plan.centre_noise_multiplier / self._lattice.step
+        total += gaussian_on_lattice(self._streams.generator("centre noise"), (plan.dim,), std)
+        return np.asarray(total * (self._lattice.step * plan.clip_norm / plan.records), dtype=np.float32)
+
+    def transform(self, centre: NDArray[np.float32] | None) -> RecordTransform:
+        """The public map from features to what is mixed, given the released mean."""
+        norm = "l1" if self._plan.noise == "laplace" else "l2"
+        return RecordTransform(self._plan.clip_norm, norm, centre, self._plan.residual_clip_norm)
+
+    def rows(self, transform: RecordTransform, progress: Progress | None = None) -> Iterator[RowBlock]:
+        """Yield every released row, in order, a few tiles at a time."""
+        on_lattice = self._quantised(transform, progress)
+        tiles = -(-self._plan.rows // ROW_TILE)
+        with ThreadPoolExecutor(self._workers) as pool:
+            for first in range(0, tiles, self._tiles_at_once):
+                chunk = range(first, min(first + self._tiles_at_once, tiles))
+                x, y = self._sums(chunk, on_lattice)
+                start = first * ROW_TILE
+                released = (np.empty(x.shape, np.float32), np.empty(y.shape, np.float32))
+
+                def finish(tile: int, x: Any = x, y: Any = y, start: int = start, released: Any = released) -> None:
+                    rows = slice(tile * ROW_TILE - start, (tile + 1) * ROW_TILE - start)
+                    released[0][rows], released[1][rows] = self._add_noise(tile, x[rows], y[rows])
+
+                for done, _ in enumerate(pool.map(finish, chunk), start=1):
+                    if progress:
+                        progress("rows", first + done, tiles)
+                yield RowBlock(start, *released)
+
+    def _blocks(self, stage: str, progress: Progress | None) -> Iterator[tuple[int, NDArray[Any]]]:
+        count = len(self._records.labels)
+        for start in range(0, count, _RECORD_BLOCK):
+            yield start, np.asarray(self._records.features[start : start + _RECORD_BLOCK])
+            if progress:
+                progress(stage, min(start + _RECORD_BLOCK, count), count)
+
+    def _quantised(self, transform: RecordTransform, progress: Progress | None) -> NDArray[np.float32]:
+        """Transformed records as integers, in lattice steps of the final clipping bound."""
+        out = np.empty((len(self._records.labels), self._plan.dim), np.float32)
+        for start, block in self._blocks("clip", progress):
+            out[start : start + len(block)] = self._lattice.quantise(transform(block) / transform.final_clip_norm)
+        return out
+
+    def _sums(self, tiles: range, on_lattice: NDArray[np.float32]) -> tuple[NDArray[Any], NDArray[np.float64]]:
+        """Exact integer sums of features and of labels minus their offset, over every record tile."""
+        total: NDArray[Any] | None = None
+        labels: NDArray[np.float64] | None = None
+        for record_tile, begin in enumerate(range(0, len(on_lattice), RECORD_TILE)):
+            part = slice(begin, begin + RECORD_TILE)
+            own_labels = self._records.labels[part]
+            members = Membership.stack(
+                [self._sampler.draw(self._streams, tile, record_tile, own_labels) for tile in tiles]
+            )
+            sums, label_sums = sum_rows(on_lattice[part], members), self._label_sums(members, own_labels)
+            if total is None or labels is None:
+                total, labels = sums, label_sums
+            else:
+                # float64 holds the sum of two exact parts exactly; float32 might not.
+                total = total.astype(np.float64, copy=False)
+                total += sums
+                labels += label_sums
+        assert total is not None and labels is not None
+        return total, labels
+
+    def _label_sums(self, members: Membership, labels: NDArray[np.int64]) -> NDArray[np.float64]:
+        """(rows, K) integers: sum of one-hot labels minus the offset, in lattice steps."""
+        classes = self._plan.num_classes
+        cell = np.repeat(np.arange(members.rows) * classes, members.counts) + labels[members.indices]
+        counts = np.bincount(cell, members.weights, members.rows * classes).reshape(members.rows, classes)
+        steps = 2.0**self._plan.lattice_bits
+        return np.asarray(counts * steps - self._plan.label_offset * steps * counts.sum(axis=1, keepdims=True))
+
+    def _add_noise(
+        self, tile: int, x: NDArray[Any], y: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """One draw of noise for the rows of a tile; then the public scaling."""
+        plan, step = self._plan, self._lattice.step
+        draw = laplace_on_lattice if plan.noise == "laplace" else gaussian_on_lattice
+        weight = 1.0 if plan.max_weight is None else plan.max_weight
+        noisy = draw(
+            self._streams.generator("feature noise", tile), x.shape, weight * plan.feature_noise_multiplier / step
+        )
+        noisy += x
+        noisy *= step * plan.final_clip_norm / plan.divisor
+        if plan.public_labels:
+            return noisy.astype(np.float32), self._public_labels(tile, len(x))
+        label_scale = plan.label_bound * plan.label_noise_multiplier / step
+        noisy_y = draw(self._streams.generator("label noise", tile), y.shape, label_scale)
+        noisy_y += y
+        noisy_y *= step / plan.divisor
+        return noisy.astype(np.float32), noisy_y.astype(np.float32)
+
+    def _public_labels(self, tile: int, rows: int) -> NDArray[np.float32]:
+        """Row t holds records of class t mod K only: its label says so without looking at them."""
+        classes = self._plan.num_classes
+        labels = (tile * ROW_TILE + np.arange(rows)) % classes
+        return np.eye(classes, dtype=np.float32)[labels] - np.float32(self._plan.label_offset)

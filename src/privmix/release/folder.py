@@ -1,0 +1,191 @@
+"""A release on disk: Parquet shards, the released mean, certificate and data card; written beside, then renamed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save_file
+
+from privmix.errors import InvalidInput, StorageError
+from privmix.release.certificate import CERTIFICATE_FILE, read_certificate
+from privmix.release.dataset import RecordTransform, ReleasedDataset
+from privmix.release.engine import RowBlock
+from privmix.release.plan import ReleasePlan
+
+DATA_FOLDER = "data"
+CENTRE_FILE = "centre.safetensors"
+# Rows a shard; public, and a multiple of the row tile.
+SHARD_ROWS = 8192
+
+
+@contextmanager
+def new_folder(path: Path, *, overwrite: bool = False) -> Iterator[Path]:
+    """Yield a hidden folder beside ``path`` that takes its place when the block succeeds and is removed when not.
+
+    A killed run leaves only the hidden folder, never a half-written ``path``; the next run removes it.
+
+    Raises:
+        InvalidInput: ``path`` exists and ``overwrite`` is off.
+        StorageError: it can't be written (no space, no permission).
+    """
+    if path.exists() and not overwrite:
+        raise InvalidInput("out", str(path), "a folder that does not exist yet (or --overwrite)")
+    draft = path.parent / f".{path.name}.partial"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(draft, ignore_errors=True)
+        draft.mkdir(mode=0o700)
+        yield draft
+        if path.exists():
+            shutil.rmtree(path)
+        draft.chmod(0o755)
+        os.replace(draft, path)
+    except OSError as error:
+        raise StorageError(f"out: can't write {path}: {error.strerror or type(error).__name__}") from None
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+class ShardWriter:
+    """Writes row blocks as Parquet shards of a fixed public number of rows, and hashes them."""
+
+    def __init__(self, folder: Path, rows: int) -> None:
+        self._folder = folder / DATA_FOLDER
+        self._folder.mkdir()
+        self._rows = rows
+        self._pending: list[RowBlock] = []
+        self.files: list[dict[str, Any]] = []
+
+    def write(self, block: RowBlock) -> None:
+        """Take a block; blocks come in order, and all but the last hold a whole number of shards."""
+        shards = -(-self._rows // SHARD_ROWS)
+        for begin in range(0, len(block.x), SHARD_ROWS):
+            index = (block.start + begin) // SHARD_ROWS
+            name = f"{DATA_FOLDER}/train-{index:05d}-of-{shards:05d}.parquet"
+            path = self._folder.parent / name
+            x, y = block.x[begin : begin + SHARD_ROWS], block.y[begin : begin + SHARD_ROWS]
+            table = pa.table({"x": _lists(x), "y": _lists(y)})
+            # Noise neither compresses nor repeats, so plain pages are the smallest and fastest.
+            pq.write_table(table, path, compression="NONE", use_dictionary=False, write_statistics=False)
+            self.files.append({"file": name, "rows": len(x), "sha256": file_hash(path)})
+
+
+def _lists(values: NDArray[np.float32]) -> pa.FixedSizeListArray:
+    flat = pa.array(np.ascontiguousarray(values).reshape(-1))
+    return pa.FixedSizeListArray.from_arrays(flat, values.shape[1])
+
+
+def file_hash(path: Path) -> str:
+    """SHA-256 of a file's bytes."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def write_centre(folder: Path, centre: NDArray[np.float32]) -> dict[str, Any]:
+    """Store the released mean; returns its entry for the certificate."""
+    save_file({"centre": centre}, str(folder / CENTRE_FILE))
+    return {"file": CENTRE_FILE, "rows": 1, "sha256": file_hash(folder / CENTRE_FILE)}
+
+
+def write_certificate(folder: Path, certificate: dict[str, Any]) -> None:
+    """Store the certificate as readable JSON."""
+    (folder / CERTIFICATE_FILE).write_text(json.dumps(certificate, indent=2) + "\n", encoding="utf-8")
+
+
+def load_release(folder: str | Path) -> ReleasedDataset:
+    """Read a release folder into memory.
+
+    Args:
+        folder: what ``privmix release`` wrote.
+
+    Raises:
+        StorageError: a file is missing or unreadable.
+        InvalidInput: the certificate was edited or a shard does not have the shape it states.
+    """
+    root = Path(folder)
+    certificate = read_certificate(root)
+    plan = ReleasePlan.from_dict(certificate["plan"])
+    shards = [item for item in certificate["files"] if item["file"].startswith(DATA_FOLDER + "/")]
+    x = np.empty((plan.rows, plan.dim), np.float32)
+    y = np.empty((plan.rows, plan.num_classes), np.float32)
+    start = 0
+    for item in shards:
+        block_x, block_y = _read_shard(root / item["file"], plan)
+        if len(block_x) != item["rows"] or start + len(block_x) > plan.rows:
+            raise InvalidInput(item["file"], f"{len(block_x)} rows", f"{item['rows']} rows, as certified")
+        x[start : start + len(block_x)], y[start : start + len(block_x)] = block_x, block_y
+        start += len(block_x)
+    if start != plan.rows:
+        raise InvalidInput("shards", f"{start} rows", f"{plan.rows} rows, as certified")
+    return assemble(plan, x, y, _read_centre(root, plan), certificate)
+
+
+def assemble(
+    plan: ReleasePlan,
+    x: NDArray[np.float32],
+    y: NDArray[np.float32],
+    centre: NDArray[np.float32] | None,
+    certificate: dict[str, Any],
+) -> ReleasedDataset:
+    """Put released arrays and their public facts together."""
+    norm = "l1" if plan.noise == "laplace" else "l2"
+    return ReleasedDataset(
+        x=x,
+        y=y,
+        design=plan.design,
+        mixup_degree=plan.mixup_degree,
+        noise_std_x=plan.noise_std_x,
+        noise_std_y=plan.noise_std_y,
+        label_offset=plan.label_offset,
+        classes=plan.classes,
+        transform=RecordTransform(plan.clip_norm, norm, centre, plan.residual_clip_norm),
+        extractor=certificate["extractor"],
+        input_shape=tuple(certificate["input_shape"]),
+        release_id=certificate["release_id"],
+        certificate=certificate,
+    )
+
+
+def _read_shard(path: Path, plan: ReleasePlan) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    try:
+        table = pq.read_table(path, memory_map=True)
+    except FileNotFoundError:
+        raise StorageError(f"shard: {path.name} is missing from {path.parent}") from None
+    except (OSError, pa.ArrowException):
+        raise InvalidInput("shard", path.name, "a Parquet file as privmix wrote it") from None
+    return _matrix(table, "x", plan.dim, path), _matrix(table, "y", plan.num_classes, path)
+
+
+def _matrix(table: pa.Table, column: str, width: int, path: Path) -> NDArray[np.float32]:
+    if column not in table.column_names or table.schema.field(column).type != pa.list_(pa.float32(), width):
+        raise InvalidInput(path.name, f"column {column!r}", f"a fixed-size list of {width} float32")
+    values = table.column(column).combine_chunks()
+    flat = values.flatten() if isinstance(values, pa.FixedSizeListArray) else pa.concat_arrays(values.chunks).flatten()
+    return np.asarray(flat.to_numpy(zero_copy_only=False)).reshape(-1, width)
+
+
+def _read_centre(root: Path, plan: ReleasePlan) -> NDArray[np.float32] | None:
+    if not plan.centred:
+        return None
+    path = root / CENTRE_FILE
+    try:
+        centre = load_file(str(path))["centre"]
+    except FileNotFoundError:
+        raise StorageError(f"centre: {path.name} is missing from {root}") from None
+    except (SafetensorError, KeyError, OSError):
+        raise InvalidInput("centre", path.name, "a safetensors file with the entry 'centre'") from None
+    if centre.shape != (plan.dim,):
+        raise InvalidInput("centre", centre.shape, f"shape ({plan.dim},)")
+    return np.asarray(centre, dtype=np.float32)

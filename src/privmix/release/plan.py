@@ -1,0 +1,191 @@
+"""The plan of a release: public constants from which both the sampler and the price follow."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Final
+
+from privmix.accounting import Adjacency, Composed, Event, Gaussian, Laplace
+from privmix.errors import InvalidInput, check_number
+from privmix.mechanisms.sampling import (
+    ClasswiseSampling,
+    FixedSizeSampling,
+    HierarchicalSampling,
+    PoissonSampling,
+)
+
+DESIGNS: Final = ("poisson", "fixed", "hierarchical", "classwise", "random-weight")
+NOISES: Final = ("gaussian", "laplace")
+CENTRES: Final = ("private", "none")
+
+Sampler = PoissonSampling | FixedSizeSampling | HierarchicalSampling | ClasswiseSampling
+
+
+@dataclass(frozen=True)
+class ReleasePlan:
+    """Everything public about a release before it runs; made without reading a private row, and publishable.
+
+    The sampler that draws and the event that is priced are properties of one plan: there is no way to sample one way
+    and account another.
+
+    Formal guarantees:
+        * every field is a public constant: no value depends on a private row;
+        * ``event`` is the sampler's own account of what it draws, with the noise that the engine adds;
+        * one record changes a row's feature sum by at most ``feature_bound`` and its label sum by at most
+          ``label_bound`` in norm, both of which the noise is scaled to.
+
+    See :class:`privmix.release.config.ReleaseConfig` for the meaning of the fields.
+    """
+
+    records: int
+    dim: int
+    classes: tuple[str, ...]
+    design: str
+    mixup_degree: int
+    rows: int
+    record_rate: float
+    class_rate: float | None
+    clip_norm: float
+    residual_clip_norm: float | None
+    noise: str
+    noise_multiplier: float
+    centre_noise_multiplier: float | None
+    label_noise_ratio: float
+    dirichlet_alpha: float | None
+    max_weight: float | None
+    lattice_bits: int
+
+    def __post_init__(self) -> None:
+        check_number("noise_multiplier", self.noise_multiplier, low=0, low_open=True)
+        if (self.residual_clip_norm is None) != (self.centre_noise_multiplier is None):
+            raise InvalidInput("centre_noise_multiplier", self.centre_noise_multiplier, "given exactly when centring")
+
+    @property
+    def num_classes(self) -> int:
+        """K."""
+        return len(self.classes)
+
+    @property
+    def centred(self) -> bool:
+        """Whether the mean is released first and subtracted."""
+        return self.centre_noise_multiplier is not None
+
+    @property
+    def public_labels(self) -> bool:
+        """Whether a row's label follows from its number alone, so that it needs no noise."""
+        return self.design == "classwise"
+
+    @property
+    def sampler(self) -> Sampler:
+        """How rows are drawn."""
+        return self.sampler_for(self.records)
+
+    def sampler_for(self, records: int) -> Sampler:
+        """The same law over ``records`` records: rates stay, so a declared public count may differ from the real one.
+
+        Fixed-size draws are the exception: their law depends on the count, which must then be the declared one.
+        """
+        match self.design:
+            case "poisson":
+                return PoissonSampling(records, self.rows, self.record_rate)
+            case "hierarchical":
+                assert self.class_rate is not None
+                return HierarchicalSampling(records, self.rows, self.num_classes, self.class_rate, self.record_rate)
+            case "classwise":
+                return ClasswiseSampling(records, self.rows, self.num_classes, self.record_rate)
+            case "fixed" | "random-weight":
+                if records != self.records:
+                    raise InvalidInput("records", self.records, f"the real record count for design {self.design}")
+                return FixedSizeSampling(records, self.rows, self.mixup_degree)
+            case _:
+                raise InvalidInput("design", self.design, "one of " + ", ".join(DESIGNS))
+
+    @property
+    def adjacency(self) -> Adjacency:
+        """The relation the guarantee is stated for."""
+        return self.sampler.adjacency
+
+    @property
+    def row_query(self) -> Event:
+        """One row's noisy query: features and labels together are one query with the joint multiplier."""
+        return Laplace(self.noise_multiplier) if self.noise == "laplace" else Gaussian(self.noise_multiplier)
+
+    @property
+    def event(self) -> Event:
+        """All that the release does to the private records."""
+        rows = self.sampler.event(self.row_query)
+        if self.centre_noise_multiplier is None:
+            return rows
+        return Composed((Gaussian(self.centre_noise_multiplier), rows))
+
+    @property
+    def feature_noise_multiplier(self) -> float:
+        """s_x, with 1/s^2 = 1/s_x^2 + 1/s_y^2 and s_y = lambda s_x (1/s = 1/s_x + 1/s_y for Laplace noise)."""
+        if self.public_labels:
+            return self.noise_multiplier
+        ratio = self.label_noise_ratio
+        return self.noise_multiplier * (1 + 1 / ratio if self.noise == "laplace" else math.sqrt(1 + ratio**-2))
+
+    @property
+    def label_noise_multiplier(self) -> float:
+        """s_y = lambda s_x; 0 where labels are public."""
+        return 0.0 if self.public_labels else self.label_noise_ratio * self.feature_noise_multiplier
+
+    @property
+    def final_clip_norm(self) -> float:
+        """Bound on the norm of the vector that a record contributes."""
+        return self.clip_norm if self.residual_clip_norm is None else self.residual_clip_norm
+
+    @property
+    def feature_bound(self) -> float:
+        """Most that one record adds to a row's feature sum, in the units of the features."""
+        return self.final_clip_norm * (1.0 if self.max_weight is None else self.max_weight)
+
+    @property
+    def label_offset(self) -> float:
+        """Subtracted from every entry of a one-hot label: 1/K on the lattice when centred, else 0."""
+        step = 2.0**-self.lattice_bits
+        return math.floor(1 / self.num_classes / step) * step if self.centred else 0.0
+
+    @property
+    def label_bound(self) -> float:
+        """Most that one record adds to a row's label sum: the norm of a one-hot label minus the offset."""
+        offset, others = self.label_offset, self.num_classes - 1
+        if self.noise == "laplace":
+            norm = (1 - offset) + others * offset
+        else:
+            norm = math.sqrt((1 - offset) ** 2 + others * offset**2)
+        return norm * (1.0 if self.max_weight is None else self.max_weight)
+
+    @property
+    def divisor(self) -> float:
+        """What sums are divided by: the public degree, or 1 where weights already sum to about 1."""
+        return 1.0 if self.design == "random-weight" else float(self.mixup_degree)
+
+    @property
+    def noise_std_x(self) -> float:
+        """Standard deviation of the noise in a released feature entry."""
+        scale = self.feature_bound * self.feature_noise_multiplier / self.divisor
+        return scale * (math.sqrt(2) if self.noise == "laplace" else 1.0)
+
+    @property
+    def noise_std_y(self) -> float:
+        """Standard deviation of the noise in a released label entry."""
+        scale = self.label_bound * self.label_noise_multiplier / self.divisor
+        return scale * (math.sqrt(2) if self.noise == "laplace" else 1.0)
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready form; :meth:`from_dict` is its inverse."""
+        return {**asdict(self), "classes": list(self.classes)}
+
+    @classmethod
+    def from_dict(cls, description: Mapping[str, Any]) -> ReleasePlan:
+        """Rebuild a plan; anything but exactly its fields is an :class:`InvalidInput`."""
+        names = {item.name for item in fields(cls)}
+        if not isinstance(description, Mapping) or set(description) != names:
+            raise InvalidInput("plan", sorted(description), "exactly the fields of a release plan")
+        values = dict(description)
+        values["classes"] = tuple(str(name) for name in values["classes"])
+        return cls(**values)

@@ -1,0 +1,78 @@
+"""Check a release without trusting whoever made it: recompute its price and the hashes of its files."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+from privmix.accounting import epsilon, event_from_dict
+from privmix.errors import InvalidInput, StorageError
+from privmix.release.certificate import read_certificate
+from privmix.release.folder import file_hash, load_release
+from privmix.release.plan import ReleasePlan
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What held. Every check that fails raises instead."""
+
+    release_id: str
+    epsilon: float
+    delta: float
+    adjacency: str
+    recomputed_epsilon: float
+    files: int
+    warnings: tuple[str, ...]
+
+
+def verify_release(folder: str | Path) -> Verification:
+    """Recompute what a release's certificate claims.
+
+    Checks, in order: the certificate hashes to what it says; its event is the one that follows from its own plan (so
+    sampler and price belong together); the event's epsilon, recomputed here, is at most the stated one; noise levels
+    follow from the plan; every file has its hash, and the rows have the certified shapes.
+
+    It can't check that the rows really came from running the plan, nor that the owner kept the key secret.
+
+    Raises:
+        InvalidInput: a check failed; the message names it.
+        StorageError: a file is missing or unreadable.
+    """
+    root = Path(folder)
+    certificate = read_certificate(root)
+    plan = ReleasePlan.from_dict(certificate["plan"])
+    stated = certificate["guarantee"]
+    if event_from_dict(certificate["event"]) != plan.event:
+        raise InvalidInput("certificate event", certificate["event"], "the event that follows from its plan")
+    if stated["adjacency"] != plan.adjacency.value:
+        raise InvalidInput("certificate adjacency", stated["adjacency"], plan.adjacency.value)
+    claimed = math.inf if stated["epsilon"] is None else float(stated["epsilon"])
+    accountant = "pure" if stated["delta"] == 0 else "pld"
+    cost = epsilon(plan.event, stated["delta"], accountant=accountant, adjacency=plan.adjacency)
+    # The same figures may differ in the last digits between versions of the numerical libraries.
+    if not cost.epsilon <= claimed * (1 + 1e-6):
+        raise InvalidInput("certificate epsilon", claimed, f"at least {cost.epsilon:.6g}, the recomputed epsilon")
+    _check_noise(certificate["noise_std"], plan)
+    for item in certificate["files"]:
+        path = root / item["file"]
+        if not path.is_file():
+            raise StorageError(f"files: {item['file']} is missing from {root}")
+        if file_hash(path) != item["sha256"]:
+            raise InvalidInput(item["file"], "other content", "the bytes whose SHA-256 is in the certificate")
+    load_release(root)
+    return Verification(
+        release_id=certificate["release_id"],
+        epsilon=claimed,
+        delta=stated["delta"],
+        adjacency=stated["adjacency"],
+        recomputed_epsilon=cost.epsilon,
+        files=len(certificate["files"]),
+        warnings=tuple(certificate["warnings"]),
+    )
+
+
+def _check_noise(stated: dict[str, float], plan: ReleasePlan) -> None:
+    for name, expected in (("x", plan.noise_std_x), ("y", plan.noise_std_y)):
+        if not math.isclose(stated[name], expected, rel_tol=1e-9, abs_tol=1e-300):
+            raise InvalidInput(f"certificate noise_std {name}", stated[name], f"{expected:.9g}, as the plan implies")

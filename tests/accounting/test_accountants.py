@@ -1,0 +1,217 @@
+"""Bounds bound, comparisons say that they don't, and curves and calibration agree with both."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from privmix.accounting import (
+    ACCOUNTANTS,
+    Adjacency,
+    ClusterSampled,
+    Composed,
+    Event,
+    FixedSizeSampled,
+    Gaussian,
+    Laplace,
+    PoissonSampled,
+    Repeated,
+    UnsupportedEvent,
+    calibrate,
+    delta,
+    epsilon,
+    epsilon_delta_curve,
+    event_from_dict,
+    event_to_dict,
+    gdp_epsilon,
+    gdp_mu,
+    poisoning_cost_bound,
+    tradeoff_curve,
+)
+from privmix.accounting.gdp import gdp_delta
+from privmix.errors import InvalidInput
+
+REPLACE_ONE = Adjacency.REPLACE_ONE
+POISSON = Repeated(PoissonSampled(64 / 50_000, Gaussian(1.26)), 50_000)
+FIXED = Repeated(FixedSizeSampled(50_000, 64, Gaussian(1.26)), 50_000)
+MIXUP = Repeated(FixedSizeSampled(50_000, 4, Laplace(3.0)), 100)
+
+
+def test_every_poisson_bound_is_above_the_pld() -> None:
+    tight = epsilon(POISSON, 1e-5).epsilon
+    for name in ("rdp", "moments"):
+        cost = epsilon(POISSON, 1e-5, accountant=name)
+        assert cost.is_upper_bound
+        assert tight < cost.epsilon < 2 * tight
+
+
+def test_fixed_size_renyi_bound_is_above_the_pld() -> None:
+    assert epsilon(FIXED, 1e-5, adjacency=REPLACE_ONE).epsilon < (
+        epsilon(FIXED, 1e-5, accountant="rdp", adjacency=REPLACE_ONE).epsilon
+    )
+
+
+def test_rdp_of_a_gaussian_doubles_the_sensitivity_under_replace_one() -> None:
+    doubled = epsilon(Gaussian(4.0), 1e-5, accountant="rdp", adjacency=REPLACE_ONE).epsilon
+    assert doubled == pytest.approx(epsilon(Gaussian(2.0), 1e-5, accountant="rdp").epsilon)
+
+
+@pytest.mark.parametrize("name", ["gdp_clt", "as_published"])
+def test_comparisons_are_never_bounds_and_say_so(name: str) -> None:
+    cost = epsilon(POISSON, 1e-5, accountant=name)
+    assert not cost.is_upper_bound
+    assert cost.note
+    assert cost.to_dict()["is_upper_bound"] is False
+    assert cost.epsilon < epsilon(POISSON, 1e-5).epsilon  # the approximation is on the unsafe side here
+
+
+def test_limit_theorem_with_the_class_bit_shown_is_near_the_honest_figure() -> None:
+    event = Repeated(ClusterSampled(0.03, 64 / 50_000 / 0.03, Gaussian(1.26)), 50_000)
+    honest = epsilon(event, 1e-5).epsilon
+    assert epsilon(event, 1e-5, accountant="gdp_clt").epsilon == pytest.approx(honest, rel=0.1)
+    assert epsilon(event, 1e-5, accountant="as_published").epsilon < honest / 5
+
+
+@given(st.floats(0.05, 8.0), st.sampled_from([1e-3, 1e-5, 1e-8]))
+@settings(max_examples=40, deadline=None)
+def test_gdp_conversions_are_inverse(mu: float, at: float) -> None:
+    eps = gdp_epsilon(mu, at)
+    if eps > 1e-6:
+        assert gdp_delta(mu, eps) == pytest.approx(at, rel=1e-6)
+        assert gdp_mu(eps, at) == pytest.approx(mu, rel=1e-6)
+
+
+def test_pure_dp_is_the_papers_formula() -> None:
+    n, k, rows, scale = 50_000, 4, 100, 3.0
+    shift = 2 / scale
+    a = math.log(1 - k / n + k / n * math.exp(shift))
+    b = math.log(n / (n - k + k * math.exp(-shift)))
+    assert epsilon(MIXUP, 0, accountant="pure", adjacency=REPLACE_ONE).epsilon == pytest.approx(rows * max(a, b))
+
+
+def test_laplace_pld_never_exceeds_pure() -> None:
+    pure = epsilon(MIXUP, 0, accountant="pure", adjacency=REPLACE_ONE).epsilon
+    assert epsilon(MIXUP, 1e-6, adjacency=REPLACE_ONE).epsilon <= pure * (1 + 1e-6)
+    assert delta(MIXUP, pure, accountant="pure", adjacency=REPLACE_ONE).epsilon == pure
+    assert delta(MIXUP, pure / 2, accountant="pure", adjacency=REPLACE_ONE).delta == 1.0
+
+
+@pytest.mark.parametrize(
+    ("name", "event", "adjacency"),
+    [
+        ("rdp", Repeated(ClusterSampled(0.5, 0.1, Gaussian(1.0)), 2), Adjacency.ADD_REMOVE),
+        ("moments", FIXED, REPLACE_ONE),
+        ("pure", POISSON, Adjacency.ADD_REMOVE),
+        ("gdp_clt", MIXUP, REPLACE_ONE),
+        ("as_published", MIXUP, REPLACE_ONE),
+    ],
+)
+def test_unsupported_pairs_raise(name: str, event: Event, adjacency: Adjacency) -> None:
+    with pytest.raises(UnsupportedEvent):
+        epsilon(event, 1e-5, accountant=name, adjacency=adjacency)
+
+
+def test_epsilon_and_delta_are_inverse() -> None:
+    eps = epsilon(POISSON, 1e-5).epsilon
+    assert delta(POISSON, eps).delta == pytest.approx(1e-5, rel=1e-3)
+    curve = epsilon_delta_curve(POISSON, [0.1, 0.5, 1.0, 2.0])
+    assert (np.diff(curve) < 0).all()
+
+
+def test_tradeoff_curve_of_a_gaussian_is_exact() -> None:
+    from privmix.accounting import gdp_tradeoff
+
+    alphas = np.array([0.001, 0.01, 0.1, 0.5, 0.9])
+    ours = tradeoff_curve(Gaussian(1.0), alphas)
+    exact = gdp_tradeoff(1.0, alphas)
+    assert (ours <= exact + 1e-9).all()
+    assert ours == pytest.approx(exact, abs=2e-3)
+
+
+@pytest.mark.parametrize(("target", "accountant"), [(0.05, "pld"), (1.0, "pld"), (20.0, "pld"), (1.0, "rdp")])
+def test_calibration_is_on_the_safe_side_and_close(target: float, accountant: str) -> None:
+    found = calibrate(lambda s: Repeated(PoissonSampled(0.01, Gaussian(s)), 1_000), target, 1e-5, accountant=accountant)
+    again = epsilon(found.event, 1e-5, accountant=accountant).epsilon
+    assert 0.995 * target <= again <= target
+
+
+def test_calibration_of_the_mnist_release() -> None:
+    found = calibrate(lambda s: Repeated(PoissonSampled(64 / 60_000, Gaussian(s)), 60_000), 1.0, 1e-5)
+    assert f"{found.noise_multiplier:.3f}" == "1.188"
+
+
+def test_calibration_refuses_what_no_noise_reaches() -> None:
+    with pytest.raises(InvalidInput, match="do not depend on the noise"):
+        calibrate(lambda s: Composed((Gaussian(1.0), Gaussian(s))), 0.5, 1e-5)
+
+
+@pytest.mark.parametrize("bad", [0, -1, math.nan, math.inf, "one", True])
+def test_bad_targets(bad: object) -> None:
+    with pytest.raises(InvalidInput, match="epsilon"):
+        calibrate(Gaussian, bad, 1e-5)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("bad", [0, 1, -1e-5, math.nan, "tiny"])
+def test_bad_delta(bad: object) -> None:
+    with pytest.raises(InvalidInput, match="delta"):
+        epsilon(Gaussian(1.0), bad)  # type: ignore[arg-type]
+
+
+def test_unknown_accountant_is_named() -> None:
+    with pytest.raises(InvalidInput, match="pld, rdp"):
+        epsilon(Gaussian(1.0), 1e-5, accountant="magic")
+    assert set(ACCOUNTANTS) == {"pld", "rdp", "moments", "pure", "gdp_clt", "as_published"}
+
+
+EVENTS = st.recursive(
+    st.one_of(st.builds(Gaussian, st.floats(0.1, 10)), st.builds(Laplace, st.floats(0.1, 10))),
+    lambda inner: st.one_of(
+        st.builds(PoissonSampled, st.floats(0.01, 1), inner),
+        st.builds(ClusterSampled, st.floats(0.01, 1), st.floats(0.01, 1), inner),
+        st.builds(lambda event: FixedSizeSampled(10, 3, event), inner),
+        st.builds(Repeated, inner, st.integers(1, 100)),
+        st.builds(lambda a, b: Composed((a, b)), inner, inner),
+    ),
+    max_leaves=6,
+)
+
+
+@given(EVENTS)
+@settings(deadline=None)
+def test_events_survive_json(event: Event) -> None:
+    assert event_from_dict(event_to_dict(event)) == event
+
+
+@given(st.recursive(st.none() | st.integers() | st.text(), lambda s: st.lists(s) | st.dictionaries(st.text(), s)))
+@settings(deadline=None)
+def test_nonsense_events_are_invalid_input(junk: object) -> None:
+    with pytest.raises(InvalidInput):
+        event_from_dict(junk)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda: Gaussian(0),
+        lambda: Laplace(-1.0),
+        lambda: PoissonSampled(1.5, Gaussian(1.0)),
+        lambda: PoissonSampled(0.0, Gaussian(1.0)),
+        lambda: FixedSizeSampled(10, 11, Gaussian(1.0)),
+        lambda: ClusterSampled(0.5, 1.01, Gaussian(1.0)),
+        lambda: Repeated(Gaussian(1.0), 0),
+        lambda: Composed(()),
+    ],
+)
+def test_impossible_events_are_refused(build: object) -> None:
+    with pytest.raises(InvalidInput):
+        build()  # type: ignore[operator]
+
+
+def test_poisoning_bound_of_pure_dp() -> None:
+    assert poisoning_cost_bound(0.5, 0.0, 2, 0.8, 1.0) == pytest.approx(0.8 * math.exp(-1.0))
+    assert poisoning_cost_bound(0.5, 1e-3, 2, 0.8, 1.0) < 0.8 * math.exp(-1.0)
+    assert poisoning_cost_bound(5.0, 0.1, 50, 0.8, 1.0) == 0.0

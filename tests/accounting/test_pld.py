@@ -1,0 +1,285 @@
+"""The default accountant against published tables, the library, exact integrals and simulated attacks."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from dp_accounting.pld import privacy_loss_distribution as library
+from scipy import integrate, stats
+
+from privmix.accounting import (
+    Adjacency,
+    ClusterSampled,
+    Composed,
+    Event,
+    FixedSizeSampled,
+    Gaussian,
+    Laplace,
+    PoissonSampled,
+    Repeated,
+    UnsupportedEvent,
+    epsilon,
+    gdp_epsilon,
+    gdp_mu,
+    gdp_tradeoff,
+    published_noise_multiplier,
+    tradeoff_curve,
+)
+from privmix.accounting.pairs import GaussianNoise, LaplaceNoise, SampledPair, add_pmf, fixed_size_pmf, remove_pmf
+from privmix.accounting.pld import PldAccountant
+
+ADD_REMOVE, REPLACE_ONE = Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE
+PLD = PldAccountant()
+
+
+def poisson(s: float, m: int, n: int = 50_000, rows: int = 50_000) -> Event:
+    return Repeated(PoissonSampled(m / n, Gaussian(s)), rows)
+
+
+def hierarchical(s: float, classes: int, expected: float, m: int = 64, n: int = 50_000, rows: int = 50_000) -> Event:
+    class_rate = expected / classes
+    return Repeated(ClusterSampled(class_rate, m / n / class_rate, Gaussian(s)), rows)
+
+
+# The two tables of the design: noise by the papers' formula for a claimed epsilon, and what it really costs.
+@pytest.mark.parametrize(
+    ("m", "claimed", "multiplier", "honest"),
+    [
+        (1, 1, "0.349", "4.95"),
+        (16, 1, "0.607", "1.42"),
+        (64, 1, "1.260", "1.011"),
+        (16, 8, "0.398", "10.5"),
+        (64, 8, "0.531", "9.23"),
+        (256, 8, "0.938", "8.12"),
+    ],
+)
+def test_published_poisson_claims_priced_honestly(m: int, claimed: float, multiplier: str, honest: str) -> None:
+    s = published_noise_multiplier(m / 50_000, 50_000, claimed, 1e-5)
+    assert f"{s:.3f}" == multiplier
+    event = poisson(s, m)
+    assert epsilon(event, 1e-5, accountant="as_published").epsilon == pytest.approx(claimed, rel=1e-9)
+    digits = len(honest.split(".")[1])
+    assert f"{epsilon(event, 1e-5).epsilon:.{digits}f}" == honest
+
+
+@pytest.mark.parametrize(
+    ("classes", "claimed", "honest"), [(100, 1, "7.62"), (10, 1, "1.98"), (100, 8, "54.8"), (10, 8, "17.4")]
+)
+def test_published_hierarchical_claims_priced_honestly(classes: int, claimed: float, honest: str) -> None:
+    event = hierarchical(published_noise_multiplier(64 / 50_000, 50_000, claimed, 1e-5), classes, 3)
+    assert epsilon(event, 1e-5, accountant="as_published").epsilon == pytest.approx(claimed, rel=1e-9)
+    digits = len(honest.split(".")[1])
+    assert f"{epsilon(event, 1e-5).epsilon:.{digits}f}" == honest
+
+
+@pytest.mark.parametrize(("s", "rate", "rows"), [(0.531, 1.28e-3, 50_000), (1.26, 1.28e-3, 50_000), (2.0, 0.3, 40)])
+def test_agrees_with_the_library(s: float, rate: float, rows: int) -> None:
+    one = library.from_gaussian_mechanism(s, sampling_prob=rate, value_discretization_interval=1e-4)
+    peer = one.self_compose(rows).get_epsilon_for_delta(1e-5)
+    assert PLD.epsilon(Repeated(PoissonSampled(rate, Gaussian(s)), rows), 1e-5, ADD_REMOVE) == pytest.approx(
+        peer, rel=2e-3
+    )
+
+
+def test_laplace_agrees_with_the_library() -> None:
+    one = library.from_laplace_mechanism(1.5, sampling_prob=0.2, value_discretization_interval=1e-4)
+    peer = one.self_compose(30).get_epsilon_for_delta(1e-5)
+    ours = PLD.epsilon(Repeated(PoissonSampled(0.2, Laplace(1.5)), 30), 1e-5, ADD_REMOVE)
+    assert ours == pytest.approx(peer, rel=2e-3)
+
+
+# --- one run: hockey-stick divergence by numerical integration -------------------------------------------------------
+
+
+def hockey_stick(upper: stats.rv_continuous, lower: stats.rv_continuous, eps: float, points: list[float]) -> float:
+    def gap(x: float) -> float:
+        return max(0.0, upper(x) - math.exp(eps) * lower(x))
+
+    return float(integrate.quad(gap, -60, 60, points=points, limit=2000, epsabs=1e-13)[0])
+
+
+def exact_delta(noise: stats.rv_continuous, rate: float, shift: float, eps: float) -> float:
+    def mixture(x: float) -> float:
+        return (1 - rate) * noise.pdf(x) + rate * noise.pdf(x - shift)
+
+    points = [float(p) for p in np.linspace(-12, 14, 105)]
+    return max(hockey_stick(mixture, noise.pdf, eps, points), hockey_stick(noise.pdf, mixture, eps, points))
+
+
+@pytest.mark.parametrize("eps", [0.0, 0.1, 0.5, 1.5])
+@pytest.mark.parametrize(("s", "rate"), [(1.0, 0.1), (0.7, 0.5), (2.0, 1.0)])
+def test_one_gaussian_query_matches_the_integral(s: float, rate: float, eps: float) -> None:
+    exact = exact_delta(stats.norm(scale=s), rate, 1.0, eps)
+    ours = PLD.delta(PoissonSampled(rate, Gaussian(s)), eps, ADD_REMOVE)
+    assert exact - 1e-9 <= ours <= exact * 1.005 + 1e-9
+
+
+@pytest.mark.parametrize("eps", [0.0, 0.1, 0.4])
+def test_one_laplace_query_matches_the_integral(eps: float) -> None:
+    exact = exact_delta(stats.laplace(scale=1.3), 0.4, 1.0, eps)
+    ours = PLD.delta(PoissonSampled(0.4, Laplace(1.3)), eps, ADD_REMOVE)
+    assert exact - 1e-9 <= ours <= exact * 1.005 + 1e-9
+
+
+@pytest.mark.parametrize("eps", [0.0, 0.2, 0.8])
+def test_one_cluster_sampled_query_matches_the_integral(eps: float) -> None:
+    exact = 0.3 * exact_delta(stats.norm(scale=0.9), 0.6, 1.0, eps)  # the bit is shown: nothing leaks without it
+    ours = PLD.delta(ClusterSampled(0.3, 0.6, Gaussian(0.9)), eps, ADD_REMOVE)
+    assert exact - 1e-9 <= ours <= exact * 1.005 + 1e-9
+
+
+@pytest.mark.parametrize("eps", [0.0, 0.2, 0.8])
+def test_one_fixed_size_query_moves_twice_the_bound(eps: float) -> None:
+    exact = exact_delta(stats.norm(scale=1.5), 0.25, 2.0, eps)
+    ours = PLD.delta(FixedSizeSampled(100, 25, Gaussian(1.5)), eps, REPLACE_ONE)
+    assert exact - 1e-9 <= ours <= exact * 1.005 + 1e-9
+
+
+def test_grids_hold_all_their_mass() -> None:
+    for pair in (SampledPair(GaussianNoise(0.6), 0.01), SampledPair(LaplaceNoise(0.8, 2.0), 0.3)):
+        for build in (remove_pmf, add_pmf, fixed_size_pmf):
+            pmf = build(pair, 1e-3)
+            assert pmf.probs.min() >= 0
+            assert pmf.probs.sum() + pmf.infinity == pytest.approx(1.0, abs=1e-12)
+
+
+def test_vector_laplace_is_no_worse_than_one_coordinate() -> None:
+    """The pair prices an L1 bound as if one coordinate moved by all of it; splitting the move never helps."""
+    together = PLD.loss(Laplace(1.0), ADD_REMOVE)
+    for share in (0.1, 0.3, 0.5):
+        split = PLD.loss(Composed((Laplace(1 / share), Laplace(1 / (1 - share)))), ADD_REMOVE)
+        for eps in np.linspace(0, 0.99, 12):
+            assert split.delta(eps) <= together.delta(eps) + 1e-4 * share
+
+
+# --- small T: Monte Carlo of the exact log-likelihood ratio ----------------------------------------------------------
+
+
+def simulated_delta(
+    rate: float, s: float, rows: int, eps: float, cluster_rate: float, runs: int, seed: int
+) -> tuple[float, float]:
+    """Unbiased estimate of the "remove" divergence and its standard error: E_P[(1 - e^(eps - loss))^+]."""
+    rng = np.random.default_rng(seed)
+    shown = rng.random((runs, rows)) < cluster_rate
+    present = rng.random((runs, rows)) < rate
+    z = present + s * rng.standard_normal((runs, rows))
+    loss = np.log1p(rate * np.expm1((2 * z - 1) / (2 * s**2)))
+    total = (loss * shown).sum(axis=1)
+    value = np.maximum(0.0, -np.expm1(eps - total))
+    return float(value.mean()), float(value.std() / math.sqrt(runs))
+
+
+@pytest.mark.parametrize("cluster_rate", [1.0, 0.4])
+@pytest.mark.parametrize(("rate", "s", "rows"), [(0.2, 1.0, 10), (0.05, 0.6, 20)])
+def test_composition_matches_simulated_likelihood_ratios(rate: float, s: float, rows: int, cluster_rate: float) -> None:
+    event = Repeated(ClusterSampled(cluster_rate, rate, Gaussian(s)), rows)
+    for eps in (0.5, 1.5):
+        mean, error = simulated_delta(rate, s, rows, eps, cluster_rate, runs=200_000, seed=7)
+        ours = PLD.delta(event, eps, ADD_REMOVE)
+        # Six standard errors: false-alarm rate 1e-9 a side for each of the 8 comparisons.
+        assert mean - 6 * error <= ours <= mean + 6 * error + 0.005 * ours
+
+
+def test_simulation_would_notice_a_wrong_sigma() -> None:
+    mean, error = simulated_delta(0.2, 1.0, 10, 0.5, 1.0, runs=200_000, seed=7)
+    for wrong in (2 / 3, 3 / 2):
+        assert abs(PLD.delta(Repeated(PoissonSampled(0.2, Gaussian(wrong)), 10), 0.5, ADD_REMOVE) - mean) > 20 * error
+
+
+# --- the published price of hierarchical sampling is broken by an attack ---------------------------------------------
+
+
+def test_optimal_attack_breaks_the_published_hierarchical_bound_and_not_ours() -> None:
+    """The worst-case pair: one record of a class whose other records show, in every row, whether it was drawn.
+
+    The attacker reads the class bit and sums exact log-likelihood ratios over the rows that drew the class.
+    """
+    classes, expected, m, n, rows = 100, 3, 64, 50_000, 50_000
+    s = published_noise_multiplier(m / n, rows, 1.0, 1e-5)
+    class_rate = expected / classes
+    record_rate = m / n / class_rate
+    runs, rng = 4_000, np.random.default_rng(3)
+
+    def scores(present: bool) -> np.ndarray:
+        out = np.empty(runs)
+        for run, drawn in enumerate(rng.binomial(rows, class_rate, runs)):
+            z = s * rng.standard_normal(drawn) + (present & (rng.random(drawn) < record_rate))
+            out[run] = np.log1p(record_rate * np.expm1((2 * z - 1) / (2 * s**2))).sum()
+        return out
+
+    absent, with_record = np.sort(scores(False)), scores(True)
+    threshold = absent[int(0.9 * runs)]
+    type_1, type_2 = float((absent > threshold).mean()), float((with_record <= threshold).mean())
+    # Hoeffding at 1e-7 for each error rate: false-alarm rate below 1e-6 in all.
+    slack = math.sqrt(math.log(2e7) / (2 * runs))
+    published = float(gdp_tradeoff(gdp_mu(1.0, 1e-5), np.array([type_1 + slack]))[0])
+    assert type_2 + slack < published  # no test may do this if the published claim held
+    ours = tradeoff_curve(hierarchical(s, classes, expected), [min(1.0, type_1 + slack)])[0]
+    assert type_2 + slack >= ours
+
+
+# --- the safe side and the limits ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("target", [0.01, 50.0])
+@pytest.mark.parametrize("m", [1, 1_000, 100_000])
+def test_wide_range_stays_finite_and_positive(m: int, target: float) -> None:
+    n = rows = 100_000
+    s = max(published_noise_multiplier(m / n, rows, target, 1e-6), 0.2)
+    value = PLD.epsilon(poisson(s, m, n, rows), 1e-6, ADD_REMOVE)
+    assert 0 <= value < 1e4
+
+
+def test_ten_million_rows() -> None:
+    value = PLD.epsilon(Repeated(PoissonSampled(0.5, Gaussian(500.0)), 10**7), 1e-6, ADD_REMOVE)
+    # With so many small losses the limit theorem is accurate: mu = p sqrt(T) / s.
+    assert value == pytest.approx(gdp_epsilon(0.5 * math.sqrt(10**7) / 500, 1e-6), rel=0.01)
+    assert math.isfinite(PLD.epsilon(Repeated(PoissonSampled(1e-7, Gaussian(0.3)), 10**7), 1e-8, ADD_REMOVE))
+
+
+def test_finer_grids_only_lower_the_figure() -> None:
+    event = poisson(1.26, 64)
+    rough, default, fine = (
+        PldAccountant(tolerance).epsilon(event, 1e-5, ADD_REMOVE) for tolerance in (1.0, 1e-2, 1e-4)
+    )
+    assert rough >= default >= fine
+    assert default <= fine * 1.002
+
+
+def test_hopeless_noise_is_infinite_not_small() -> None:
+    assert PLD.epsilon(poisson(0.01, 64), 1e-5, ADD_REMOVE) == math.inf
+
+
+def test_more_of_anything_costs_more() -> None:
+    base = PLD.epsilon(poisson(1.0, 64), 1e-5, ADD_REMOVE)
+    assert PLD.epsilon(poisson(0.9, 64), 1e-5, ADD_REMOVE) > base
+    assert PLD.epsilon(poisson(1.0, 80), 1e-5, ADD_REMOVE) > base
+    assert PLD.epsilon(poisson(1.0, 64, rows=60_000), 1e-5, ADD_REMOVE) > base
+    assert PLD.epsilon(poisson(1.0, 64), 1e-6, ADD_REMOVE) > base
+    assert PLD.epsilon(Composed((poisson(1.0, 64), Gaussian(20.0))), 1e-5, ADD_REMOVE) > base
+
+
+def test_gaussian_queries_merge_exactly() -> None:
+    many = PLD.epsilon(Repeated(Gaussian(10.0), 25), 1e-5, ADD_REMOVE)
+    assert many == PLD.epsilon(Gaussian(2.0), 1e-5, ADD_REMOVE)
+    exact = gdp_epsilon(1 / 2.0, 1e-5)  # one Gaussian query is exactly mu-GDP with mu = 1/s
+    assert exact <= many <= 1.005 * exact
+
+
+def test_replace_one_doubles_the_shift() -> None:
+    assert PLD.epsilon(Gaussian(4.0), 1e-5, REPLACE_ONE) == PLD.epsilon(Gaussian(2.0), 1e-5, ADD_REMOVE)
+
+
+@pytest.mark.parametrize(
+    ("event", "adjacency"),
+    [
+        (FixedSizeSampled(100, 10, Gaussian(1.0)), ADD_REMOVE),
+        (ClusterSampled(0.5, 0.1, Gaussian(1.0)), REPLACE_ONE),
+        (PoissonSampled(0.1, PoissonSampled(0.1, Gaussian(1.0))), ADD_REMOVE),
+    ],
+)
+def test_unsupported_pairs_raise(event: Event, adjacency: Adjacency) -> None:
+    with pytest.raises(UnsupportedEvent):
+        PLD.epsilon(event, 1e-5, adjacency)
