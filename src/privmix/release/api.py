@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from privmix.errors import InvalidInput
+from privmix.mechanisms.streams import SecretStreams
 from privmix.release.card import data_card
 from privmix.release.certificate import make_certificate
 from privmix.release.dataset import ReleasedDataset
@@ -21,7 +22,6 @@ from privmix.release.folder import (
     write_certificate,
 )
 from privmix.release.plan import ReleasePlan
-from privmix.mechanisms.streams import SecretStreams
 
 
 def release_to_memory(

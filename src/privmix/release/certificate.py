@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
+import re
 import uuid
 from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
@@ -12,11 +13,25 @@ from pathlib import Path
 from typing import Any, Final
 
 from privmix.accounting import epsilon, epsilon_delta_curve, event_to_dict
-from privmix.errors import InvalidInput, StorageError
+from privmix.errors import InvalidInput, StorageError, check_integer, check_number
 from privmix.release.plan import ReleasePlan
 
 SCHEMA_VERSION: Final = 1
 CERTIFICATE_FILE: Final = "certificate.json"
+_FIELDS: Final = {
+    "release_id": str,
+    "guarantee": dict,
+    "plan": dict,
+    "event": dict,
+    "epsilon_delta_curve": list,
+    "noise_std": dict,
+    "extractor": dict,
+    "input_shape": list,
+    "warnings": list,
+    "statements": list,
+    "files": list,
+}
+_FILE = re.compile(r"(data/train-\d{5}-of-\d{5}\.parquet|centre\.safetensors)\Z")
 _CURVE_SHARES = (0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.85, 1.0, 1.2, 1.5, 2.0)
 
 
@@ -97,7 +112,32 @@ def read_certificate(folder: Path) -> dict[str, Any]:
         raise InvalidInput("certificate schema_version", found, f"{SCHEMA_VERSION}")
     if content.get("content_sha256") != content_hash(content):
         raise InvalidInput("certificate content_sha256", content.get("content_sha256"), "the hash of its own content")
+    _check_fields(content)
     return content
+
+
+def _check_fields(content: Mapping[str, Any]) -> None:
+    """Shape of the certificate, so that readers can rely on it; meaning is what verification checks."""
+    for name, kind in _FIELDS.items():
+        if not isinstance(content.get(name), kind):
+            raise InvalidInput(f"certificate {name}", type(content.get(name)).__name__, kind.__name__)
+    guarantee = content["guarantee"]
+    if not {"epsilon", "delta", "adjacency", "accountant", "is_upper_bound"} <= set(guarantee):
+        raise InvalidInput("certificate guarantee", sorted(guarantee), "epsilon, delta, adjacency, accountant")
+    for name in ("epsilon", "delta"):
+        if guarantee[name] is not None:
+            check_number(f"certificate {name}", guarantee[name], low=0)
+    check_number("certificate delta", guarantee["delta"], low=0, high=1, high_open=True)
+    if set(content["noise_std"]) != {"x", "y"}:
+        raise InvalidInput("certificate noise_std", sorted(content["noise_std"]), "x and y")
+    for value in content["noise_std"].values():
+        check_number("certificate noise_std", value, low=0)
+    for item in content["files"]:
+        # Names are matched, not joined blindly: a certificate must not point outside its folder.
+        if not isinstance(item, dict) or set(item) != {"file", "rows", "sha256"} or not _FILE.match(str(item["file"])):
+            raise InvalidInput("certificate files", item, "entries file, rows, sha256 of shards in data/")
+    for size in content["input_shape"]:
+        check_integer("certificate input_shape", size, low=1)
 
 
 def _curve(plan: ReleasePlan, at: float, accountant: str) -> list[list[float]]:

@@ -57,7 +57,7 @@ class ReleaseConfig:
     full_batch: bool = False
     dirichlet_alpha: float = 1.0
     max_weight: float = 1.0
-    lattice_bits: int = 16
+    lattice_bits: int = 15
 
     def __post_init__(self) -> None:
         check_integer("records", self.records, low=1)
@@ -81,7 +81,9 @@ class ReleaseConfig:
 
     def _check_combination(self) -> None:
         if self.noise == "laplace" and self.design != "fixed":
-            raise InvalidInput("noise", self.noise, f"gaussian for design {self.design}; laplace goes with design fixed")
+            raise InvalidInput(
+                "noise", self.noise, f"gaussian for design {self.design}; laplace goes with design fixed"
+            )
         if self.noise == "laplace" and self.centre == "private":
             raise InvalidInput("centre", self.centre, "none with laplace noise")
         if self.full_batch and self.design != "classwise":

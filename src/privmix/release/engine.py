@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,9 +25,12 @@ from privmix.release.plan import ReleasePlan, Sampler
 Progress = Callable[[str, int, int], None]
 """Called with a stage's name, the steps done and the steps in all."""
 
+_Result = TypeVar("_Result")
+
 # Physical sizes: they set speed and memory and change no bit of the result.
-_RECORD_BLOCK = 2048
-_TILES_AT_ONCE = 16
+_RECORD_BLOCK = 256
+_TILES_AT_ONCE = 64
+_DRAWS_AT_ONCE = 2**26
 
 
 @dataclass(frozen=True)
@@ -67,7 +70,7 @@ class ReleaseEngine:
         plan: the public plan.
         records: the private records.
         streams: secret randomness; the caller destroys it afterwards.
-        tiles_at_once: row tiles (of 1,024 rows) summed together.
+        tiles_at_once: row tiles (of 1,024 rows) summed together; None keeps memory in bounds.
         workers: threads that draw noise; None uses every core.
     """
 
@@ -77,7 +80,7 @@ class ReleaseEngine:
         records: PrivateRecords,
         streams: SecretStreams,
         *,
-        tiles_at_once: int = _TILES_AT_ONCE,
+        tiles_at_once: int | None = None,
         workers: int | None = None,
     ) -> None:
         if records.features.ndim != 2 or records.features.shape[1] != plan.dim:
@@ -89,7 +92,9 @@ class ReleaseEngine:
         self._plan, self._records, self._streams = plan, records, streams
         self._sampler: Sampler = plan.sampler_for(len(records.labels))
         self._lattice = Lattice(plan.lattice_bits)
-        self._tiles_at_once = tiles_at_once
+        # From the public expectation, not from what was drawn.
+        draws = max(1.0, plan.expected_members * ROW_TILE)
+        self._tiles_at_once = tiles_at_once or max(1, min(_TILES_AT_ONCE, int(_DRAWS_AT_ONCE / draws)))
         self._workers = workers or os.cpu_count() or 1
 
     def centre(self, progress: Progress | None = None) -> NDArray[np.float32] | None:
@@ -99,8 +104,8 @@ class ReleaseEngine:
             return None
         transform = RecordTransform(plan.clip_norm)
         total = np.zeros(plan.dim)
-        for start, block in self._blocks("mean", progress):
-            total += self._lattice.quantise(transform(block) / plan.clip_norm).sum(axis=0)
+        for _, block in self._map_blocks("mean", lambda _, block: self._steps(transform, block).sum(axis=0), progress):
+            total += block
         std = plan.centre_noise_multiplier / self._lattice.step
         total += gaussian_on_lattice(self._streams.generator("centre noise"), (plan.dim,), std)
         return np.asarray(total * (self._lattice.step * plan.clip_norm / plan.records), dtype=np.float32)
@@ -117,34 +122,66 @@ class ReleaseEngine:
         with ThreadPoolExecutor(self._workers) as pool:
             for first in range(0, tiles, self._tiles_at_once):
                 chunk = range(first, min(first + self._tiles_at_once, tiles))
-                x, y = self._sums(chunk, on_lattice)
-                start = first * ROW_TILE
-                released = (np.empty(x.shape, np.float32), np.empty(y.shape, np.float32))
+                yield self._finish(pool, chunk, *self._sums(chunk, on_lattice), tiles, progress)
 
-                def finish(tile: int, x: Any = x, y: Any = y, start: int = start, released: Any = released) -> None:
-                    rows = slice(tile * ROW_TILE - start, (tile + 1) * ROW_TILE - start)
-                    released[0][rows], released[1][rows] = self._add_noise(tile, x[rows], y[rows])
-
-                for done, _ in enumerate(pool.map(finish, chunk), start=1):
-                    if progress:
-                        progress("rows", first + done, tiles)
-                yield RowBlock(start, *released)
-
-    def _blocks(self, stage: str, progress: Progress | None) -> Iterator[tuple[int, NDArray[Any]]]:
+    def _map_blocks(
+        self, stage: str, work: Callable[[int, NDArray[Any]], _Result], progress: Progress | None
+    ) -> Iterator[tuple[int, _Result]]:
+        """Apply ``work`` to blocks of records on every core; results come in order."""
         count = len(self._records.labels)
-        for start in range(0, count, _RECORD_BLOCK):
-            yield start, np.asarray(self._records.features[start : start + _RECORD_BLOCK])
-            if progress:
-                progress(stage, min(start + _RECORD_BLOCK, count), count)
+        starts = range(0, count, _RECORD_BLOCK)
 
-    def _quantised(self, transform: RecordTransform, progress: Progress | None) -> NDArray[np.float32]:
-        """Transformed records as integers, in lattice steps of the final clipping bound."""
-        out = np.empty((len(self._records.labels), self._plan.dim), np.float32)
-        for start, block in self._blocks("clip", progress):
-            out[start : start + len(block)] = self._lattice.quantise(transform(block) / transform.final_clip_norm)
+        def one(start: int) -> _Result:
+            return work(start, np.asarray(self._records.features[start : start + _RECORD_BLOCK]))
+
+        with ThreadPoolExecutor(self._workers) as pool:
+            for start, result in zip(starts, pool.map(one, starts), strict=True):
+                yield start, result
+                if progress:
+                    progress(stage, min(start + _RECORD_BLOCK, count), count)
+
+    def _steps(self, transform: RecordTransform, block: NDArray[Any]) -> NDArray[np.float64]:
+        """Transformed records as integers, in lattice steps of their clipping bound."""
+        return self._lattice.quantise(transform(block) / transform.final_clip_norm)
+
+    def _quantised(self, transform: RecordTransform, progress: Progress | None) -> NDArray[Any]:
+        """All transformed records on the lattice, in the smallest type that holds them."""
+        # Clipping leaves a hair below the bound and rounding goes toward zero: 2^15 itself never occurs.
+        dtype: Any = np.int16 if self._plan.lattice_bits <= 15 else np.int32
+        out = np.empty((len(self._records.labels), self._plan.dim), dtype)
+
+        def fill(start: int, block: NDArray[Any]) -> None:
+            steps = self._steps(transform, block)
+            assert np.abs(steps).max(initial=0.0) <= np.iinfo(dtype).max
+            out[start : start + len(block)] = steps
+
+        for _ in self._map_blocks("clip", fill, progress):
+            pass
         return out
 
-    def _sums(self, tiles: range, on_lattice: NDArray[np.float32]) -> tuple[NDArray[Any], NDArray[np.float64]]:
+    def _finish(
+        self,
+        pool: ThreadPoolExecutor,
+        tiles: range,
+        x: NDArray[Any],
+        y: NDArray[np.float64],
+        total: int,
+        progress: Progress | None,
+    ) -> RowBlock:
+        """Add every tile's noise, in place where the types allow."""
+        released_x = x if x.dtype == np.float32 else np.empty(x.shape, np.float32)
+        released_y = np.empty(y.shape, np.float32)
+
+        def finish(tile: int) -> None:
+            rows = slice((tile - tiles.start) * ROW_TILE, (tile - tiles.start + 1) * ROW_TILE)
+            released_x[rows], released_y[rows] = self._add_noise(tile, x[rows], y[rows])
+
+        for done, _ in enumerate(pool.map(finish, tiles), start=1):
+            if progress:
+                progress("rows", tiles.start + done, total)
+        return RowBlock(tiles.start * ROW_TILE, released_x, released_y)
+
+    def _sums(self, tiles: range, on_lattice: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.float64]]:
         """Exact integer sums of features and of labels minus their offset, over every record tile."""
         total: NDArray[Any] | None = None
         labels: NDArray[np.float64] | None = None
@@ -162,7 +199,8 @@ class ReleaseEngine:
                 total = total.astype(np.float64, copy=False)
                 total += sums
                 labels += label_sums
-        assert total is not None and labels is not None
+        assert total is not None
+        assert labels is not None
         return total, labels
 
     def _label_sums(self, members: Membership, labels: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -177,7 +215,8 @@ class ReleaseEngine:
         self, tile: int, x: NDArray[Any], y: NDArray[np.float64]
     ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """One draw of noise for the rows of a tile; then the public scaling."""
-        plan, step = self._plan, self._lattice.step
+        plan = self._plan
+        step = self._lattice.step * plan.weight_step
         draw = laplace_on_lattice if plan.noise == "laplace" else gaussian_on_lattice
         weight = 1.0 if plan.max_weight is None else plan.max_weight
         noisy = draw(

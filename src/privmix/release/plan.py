@@ -10,17 +10,19 @@ from typing import Any, Final
 from privmix.accounting import Adjacency, Composed, Event, Gaussian, Laplace
 from privmix.errors import InvalidInput, check_number
 from privmix.mechanisms.sampling import (
+    WEIGHT_BITS,
     ClasswiseSampling,
     FixedSizeSampling,
     HierarchicalSampling,
     PoissonSampling,
+    RandomWeightSampling,
 )
 
 DESIGNS: Final = ("poisson", "fixed", "hierarchical", "classwise", "random-weight")
 NOISES: Final = ("gaussian", "laplace")
 CENTRES: Final = ("private", "none")
 
-Sampler = PoissonSampling | FixedSizeSampling | HierarchicalSampling | ClasswiseSampling
+Sampler = PoissonSampling | FixedSizeSampling | RandomWeightSampling | HierarchicalSampling | ClasswiseSampling
 
 
 @dataclass(frozen=True)
@@ -98,7 +100,11 @@ class ReleasePlan:
             case "fixed" | "random-weight":
                 if records != self.records:
                     raise InvalidInput("records", self.records, f"the real record count for design {self.design}")
-                return FixedSizeSampling(records, self.rows, self.mixup_degree)
+                if self.dirichlet_alpha is None or self.max_weight is None:
+                    return FixedSizeSampling(records, self.rows, self.mixup_degree)
+                return RandomWeightSampling(
+                    records, self.rows, self.mixup_degree, self.dirichlet_alpha, self.max_weight
+                )
             case _:
                 raise InvalidInput("design", self.design, "one of " + ", ".join(DESIGNS))
 
@@ -160,6 +166,21 @@ class ReleasePlan:
         return norm * (1.0 if self.max_weight is None else self.max_weight)
 
     @property
+    def expected_members(self) -> float:
+        """Expected number of records in a row, from public numbers (classes taken as equally large)."""
+        return (
+            self.records
+            * self.record_rate
+            * (self.class_rate or 1.0)
+            / (self.num_classes if self.design == "classwise" else 1)
+        )
+
+    @property
+    def weight_step(self) -> float:
+        """Unit of the weights: sums are integers in units of the lattice step times this."""
+        return 1.0 if self.max_weight is None else 2.0**-WEIGHT_BITS
+
+    @property
     def divisor(self) -> float:
         """What sums are divided by: the public degree, or 1 where weights already sum to about 1."""
         return 1.0 if self.design == "random-weight" else float(self.mixup_degree)
@@ -186,6 +207,12 @@ class ReleasePlan:
         names = {item.name for item in fields(cls)}
         if not isinstance(description, Mapping) or set(description) != names:
             raise InvalidInput("plan", sorted(description), "exactly the fields of a release plan")
-        values = dict(description)
-        values["classes"] = tuple(str(name) for name in values["classes"])
-        return cls(**values)
+        try:
+            plan = cls(**{**description, "classes": tuple(str(name) for name in description["classes"])})
+            # Asking for what follows from the fields checks their types and ranges.
+            _ = plan.event, plan.noise_std_x, plan.noise_std_y, plan.label_offset
+        except InvalidInput:
+            raise
+        except (TypeError, ValueError, ArithmeticError, AssertionError):
+            raise InvalidInput("plan", "values of other types", "the values that privmix wrote") from None
+        return plan

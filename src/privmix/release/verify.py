@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from privmix.accounting import epsilon, event_from_dict
 from privmix.errors import InvalidInput, StorageError
 from privmix.release.certificate import read_certificate
-from privmix.release.folder import file_hash, load_release
+from privmix.release.folder import CENTRE_FILE, DATA_FOLDER, file_hash, load_release
 from privmix.release.plan import ReleasePlan
 
 
@@ -54,6 +56,7 @@ def verify_release(folder: str | Path) -> Verification:
     if not cost.epsilon <= claimed * (1 + 1e-6):
         raise InvalidInput("certificate epsilon", claimed, f"at least {cost.epsilon:.6g}, the recomputed epsilon")
     _check_noise(certificate["noise_std"], plan)
+    _check_listing(root, certificate, plan)
     for item in certificate["files"]:
         path = root / item["file"]
         if not path.is_file():
@@ -70,6 +73,16 @@ def verify_release(folder: str | Path) -> Verification:
         files=len(certificate["files"]),
         warnings=tuple(certificate["warnings"]),
     )
+
+
+def _check_listing(root: Path, certificate: Mapping[str, Any], plan: ReleasePlan) -> None:
+    """Exactly the certified files are there: a shard that is not listed would be read along by other tools."""
+    listed = {item["file"] for item in certificate["files"]}
+    present = {f"{DATA_FOLDER}/{path.name}" for path in (root / DATA_FOLDER).glob("*")}
+    if extra := sorted(present - listed):
+        raise InvalidInput("files", extra[0], "only files that the certificate lists")
+    if plan.centred != (CENTRE_FILE in listed):
+        raise InvalidInput("files", sorted(listed), f"{CENTRE_FILE} exactly when the plan centres")
 
 
 def _check_noise(stated: dict[str, float], plan: ReleasePlan) -> None:

@@ -1,0 +1,157 @@
+"""``privmix account``: price a design, or find the noise that meets a target."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from privmix.accounting import (
+    ACCOUNTANTS,
+    Adjacency,
+    Event,
+    UnsupportedEvent,
+    calibrate,
+    epsilon,
+    get_accountant,
+)
+from privmix.cli.app import app, out, print_json, progress_bars
+from privmix.cli.compare import comparison
+from privmix.errors import InvalidInput, check_number
+from privmix.release import ReleaseConfig
+from privmix.reports.curves import draw_noise_comparison
+
+account = typer.Typer(help="Price a design, or find the noise that meets a target.", no_args_is_help=False)
+app.add_typer(account, name="account")
+
+
+@account.callback(invoke_without_command=True)
+def price(
+    context: typer.Context,
+    design: Annotated[str, typer.Option(help="poisson, fixed, hierarchical, classwise or random-weight.")] = "poisson",
+    records: Annotated[int | None, typer.Option(help="Record count n, taken as public.")] = None,
+    rows: Annotated[int | None, typer.Option(help="Rows released, T. Default: n.")] = None,
+    mixup_degree: Annotated[int, typer.Option(help="Records mixed into a row, m.")] = 64,
+    delta: Annotated[float, typer.Option(help="Probability with which epsilon may be exceeded.")] = 1e-5,
+    noise_multiplier: Annotated[
+        float | None, typer.Option(help="Joint noise multiplier s of a row (features and labels together).")
+    ] = None,
+    epsilon_target: Annotated[
+        float | None, typer.Option("--epsilon", help="Target: find the least noise that meets it.")
+    ] = None,
+    classes: Annotated[int, typer.Option(help="Number of classes (hierarchical, classwise).")] = 10,
+    expected_classes: Annotated[float, typer.Option(help="Hierarchical: expected classes in a row.")] = 3.0,
+    full_batch: Annotated[bool, typer.Option(help="Classwise: every record of the class in its row.")] = False,
+    max_weight: Annotated[float, typer.Option(help="Random-weight: largest weight.")] = 1.0,
+    noise: Annotated[str, typer.Option(help="gaussian, or laplace (design fixed).")] = "gaussian",
+    accountant: Annotated[str, typer.Option(help="pld, rdp, moments, pure; gdp_clt, as_published compare.")] = "pld",
+    every: Annotated[bool, typer.Option("--all", help="A table over all accountants.")] = False,
+    as_published: Annotated[bool, typer.Option(help="The papers' figure: a comparison, not a bound.")] = False,
+    json_output: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+) -> None:
+    """Price a design, or find the noise that meets a target.
+
+    Give either --noise-multiplier (answers with epsilon) or --epsilon (answers with the least noise multiplier).
+
+    Example: privmix account --design poisson --records 60000 --mixup-degree 64 --epsilon 1 --delta 1e-5
+    """
+    if context.invoked_subcommand is not None:
+        return
+    if records is None:
+        raise InvalidInput("--records", records, "the public record count")
+    if (noise_multiplier is None) == (epsilon_target is None):
+        raise InvalidInput("--noise-multiplier, --epsilon", "both or neither", "exactly one of the two")
+    config = ReleaseConfig(
+        records=records,
+        dim=1,
+        classes=tuple(str(number) for number in range(classes)),
+        design=design,
+        mixup_degree=mixup_degree,
+        rows=rows,
+        centre="none",
+        noise=noise,
+        expected_classes=expected_classes,
+        full_batch=full_batch,
+        max_weight=max_weight,
+    )
+    adjacency = config.with_noise(1.0).adjacency
+    name = "as_published" if as_published else accountant
+    names = list(ACCOUNTANTS) if every else [get_accountant(name).name]
+    results = [_one(config, one, delta, noise_multiplier, epsilon_target, adjacency, lenient=every) for one in names]
+    if json_output:
+        print_json(results if every else results[0])
+    else:
+        _show(results, design, delta, adjacency)
+
+
+def _one(
+    config: ReleaseConfig,
+    accountant: str,
+    delta: float,
+    noise_multiplier: float | None,
+    target: float | None,
+    adjacency: Adjacency,
+    lenient: bool,
+) -> dict[str, Any]:
+    def make_event(multiplier: float) -> Event:
+        return config.with_noise(multiplier).event
+
+    try:
+        if target is not None:
+            noise_multiplier = calibrate(
+                make_event, target, delta, accountant=accountant, adjacency=adjacency
+            ).noise_multiplier
+        assert noise_multiplier is not None
+        check_number("--noise-multiplier", noise_multiplier, low=0, low_open=True)
+        cost = epsilon(make_event(noise_multiplier), delta, accountant=accountant, adjacency=adjacency)
+    except UnsupportedEvent as error:
+        if not lenient:
+            raise
+        return {"accountant": accountant, "unsupported": error.allowed}
+    return {**cost.to_dict(), "noise_multiplier": noise_multiplier}
+
+
+def _show(results: list[dict[str, Any]], design: str, delta: float, adjacency: Adjacency) -> None:
+    table = Table(title=f"design {design}, delta {delta:g}, adjacency {adjacency.value}", title_justify="left")
+    for column in ("accountant", "epsilon", "noise multiplier", "upper bound", "note"):
+        table.add_column(column, justify="right" if column in ("epsilon", "noise multiplier") else "left")
+    for result in results:
+        if "unsupported" in result:
+            table.add_row(result["accountant"], "-", "-", "-", result["unsupported"])
+            continue
+        value = "infinite" if result["epsilon"] is None else f"{result['epsilon']:.4g}"
+        table.add_row(
+            result["accountant"],
+            value,
+            f"{result['noise_multiplier']:.4g}",
+            "yes" if result["is_upper_bound"] else "[red]NO[/]",
+            result.get("note", ""),
+        )
+    out.print(table)
+
+
+@account.command()
+def compare(
+    records: Annotated[int, typer.Option(help="Record count n.")] = 50_000,
+    rows: Annotated[int | None, typer.Option(help="Rows released, T. Default: n.")] = None,
+    epsilon_target: Annotated[float, typer.Option("--epsilon", help="Target epsilon.")] = 1.0,
+    delta: Annotated[float, typer.Option(help="Target delta.")] = 1e-5,
+    points: Annotated[int, typer.Option(help="Mixup degrees between 1 and n, evenly spaced in their logarithm.")] = 13,
+    figure: Annotated[Path, typer.Option("--out", help="Where to draw: .svg, .png or .pdf.")] = Path("compare.svg"),
+    json_output: Annotated[bool, typer.Option("--json", help="Print the numbers too.")] = False,
+) -> None:
+    """Draw the noise that each accountant asks for against the mixup degree (004 Figure 1, 002 Figure 10).
+
+    Curves that are no bounds are drawn dashed and say so in the legend.
+    """
+    if figure.suffix not in (".svg", ".png", ".pdf"):
+        raise InvalidInput("--out", str(figure), "a file ending in .svg, .png or .pdf")
+    with progress_bars() as progress:
+        record = comparison(records, rows or records, epsilon_target, delta, points, progress)
+    draw_noise_comparison(record, figure)
+    if json_output:
+        print_json(record)
+    else:
+        out.print(f"drawn: {figure}", soft_wrap=True)

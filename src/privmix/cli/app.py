@@ -1,0 +1,59 @@
+"""The Typer application, its console and how errors become exit codes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+app = typer.Typer(
+    name="privmix",
+    help="Publish private datasets as differentially private mixup releases, and learn from them.",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+# Results go to standard output, everything else to standard error, so --json output can be piped.
+out = Console(highlight=False)
+err = Console(stderr=True, highlight=False)
+
+
+def print_json(content: Any) -> None:
+    """Write ``content`` as JSON to standard output."""
+    typer.echo(json.dumps(content, indent=2))
+
+
+@contextmanager
+def progress_bars(quiet: bool = False) -> Iterator[Callable[[str, int, int], None]]:
+    """Yield a callback (stage, done, total) that draws one bar a stage on standard error."""
+    columns = (
+        TextColumn("{task.description:<22}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=err, disable=quiet or not err.is_terminal) as bars:
+        tasks: dict[str, TaskID] = {}
+
+        def update(stage: str, done: int, total: int) -> None:
+            if stage not in tasks:
+                tasks[stage] = bars.add_task(stage, total=total)
+            bars.update(tasks[stage], completed=done, total=total)
+
+        yield update

@@ -1,0 +1,55 @@
+"""``privmix fit``: train a classifier on a release."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from privmix.cli.app import app, out, progress_bars
+from privmix.errors import InvalidInput, check_choice, check_number
+from privmix.learning import GeneralizedKLClassifier, NoiseAwareRidgeClassifier, save_model
+from privmix.release import load_release
+
+LEARNERS = ("noise-aware-ridge", "generalized-kl")
+
+
+@app.command()
+def fit(
+    release: Annotated[Path, typer.Argument(help="Folder that privmix release wrote.")],
+    out_folder: Annotated[Path, typer.Option("--out", help="Folder to create.")],
+    learner: Annotated[str, typer.Option(help="noise-aware-ridge, or generalized-kl (the papers').")] = LEARNERS[0],
+    model: Annotated[str, typer.Option(help="generalized-kl: linear, or cnn on pixel releases.")] = "linear",
+    epochs: Annotated[int, typer.Option(help="generalized-kl: passes over the rows.")] = 200,
+    regularisation: Annotated[str, typer.Option(help="noise-aware-ridge: auto, or a share of the largest.")] = "auto",
+    seed: Annotated[int, typer.Option(help="generalized-kl: initial weights and order of rows.")] = 0,
+    overwrite: Annotated[bool, typer.Option(help="Replace an existing --out.")] = False,
+) -> None:
+    """Train a classifier on a release. No private data is read and no privacy is spent, however often you do it.
+
+    Example: privmix fit REL --learner noise-aware-ridge --out MODEL
+    """
+    check_choice("--learner", learner, LEARNERS)
+    if out_folder.exists() and not overwrite:
+        raise InvalidInput("--out", str(out_folder), "a folder that does not exist yet (or --overwrite)")
+    dataset = load_release(release)
+    classifier: Any
+    if learner == "noise-aware-ridge":
+        strength: str | float = regularisation
+        if regularisation != "auto":
+            strength = check_number("--regularisation", regularisation, low=0, low_open=True)
+        classifier = NoiseAwareRidgeClassifier(regularisation=strength).fit(dataset)
+        summary = f"regularisation {classifier.regularisation_:.3g}"
+    else:
+        with progress_bars() as progress:
+            classifier = GeneralizedKLClassifier(
+                model=model,
+                epochs=epochs,
+                random_state=seed,
+                progress=lambda done, total: progress("epochs", done, total),
+            ).fit(dataset)
+        summary = f"{epochs} epochs"
+    save_model(classifier, out_folder, overwrite=overwrite)
+    out.print(f"fitted: {learner} ({summary}) on {dataset.rows} rows; saved to {out_folder}", soft_wrap=True)
+    out.print(f"next: privmix evaluate {out_folder} --data DIR --split test", soft_wrap=True)

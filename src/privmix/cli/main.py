@@ -1,0 +1,54 @@
+"""Entry point: gathers the verbs and turns errors into one line and an exit code."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+from rich.markup import escape
+
+from privmix import __version__
+from privmix.cli import account, demo, evaluate, fit, inspect, release, verify  # noqa: F401  (they register verbs)
+from privmix.cli.app import app, err, out
+from privmix.errors import PrivmixError
+
+
+@app.command("version")
+def version() -> None:
+    """Print the version."""
+    out.print(__version__)
+
+
+def main() -> None:
+    """Run the command line; exit code 0 on success, 2 for bad input, 1 for input/output trouble."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command line and return its exit code."""
+    try:
+        result = app(arguments, standalone_mode=False)
+    except PrivmixError as error:
+        err.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
+        return error.exit_code
+    except typer.Exit as stop:
+        return stop.exit_code
+    except typer.TyperException as error:
+        # Usage errors: an unknown option, a missing value, no arguments at all (whose message is the help).
+        err.print(error.format_message(), markup=False)
+        return error.exit_code
+    except (KeyboardInterrupt, typer.Abort):
+        err.print("stopped")
+        return 130
+    except MemoryError:
+        err.print("[bold red]error:[/] memory: not enough for this job; give fewer rows or a smaller feature size")
+        return 1
+    except OSError as error:
+        # The file name may be private; the system's reason is not.
+        err.print(f"[bold red]error:[/] input/output: {escape(error.strerror or type(error).__name__)}")
+        return 1
+    return result if isinstance(result, int) else 0
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Reports: figures drawn from run records, which hold no private rows."""

@@ -1,0 +1,43 @@
+"""The confusion matrix as a picture."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privmix.reports.style import new_figure, save_figure
+
+_MOST_NUMBERS = 20
+
+
+def draw_confusion(matrix: NDArray[Any], classes: Sequence[str], accuracy: float, path: Path) -> None:
+    """Draw how often each true class (rows) was given each label (columns), as shares of the true class.
+
+    Args:
+        matrix: (K, K) counts.
+        classes: K names.
+        accuracy: overall, for the title.
+        path: file to write; the format follows its suffix.
+    """
+    shares = matrix / np.maximum(matrix.sum(axis=1, keepdims=True), 1)
+    size = min(14.0, max(4.5, 0.45 * len(classes) + 2))
+    figure = new_figure(size + 1, size)
+    axes = figure.subplots()
+    image = axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
+    few = len(classes) <= _MOST_NUMBERS
+    if few:
+        for row, column in np.ndindex(*shares.shape):
+            if matrix[row, column]:
+                colour = "white" if shares[row, column] > 0.5 else "black"
+                axes.text(column, row, f"{matrix[row, column]}", ha="center", va="center", color=colour, fontsize=7)
+        axes.set_xticks(range(len(classes)), classes, rotation=45 if max(map(len, classes)) > 3 else 0)
+        axes.set_yticks(range(len(classes)), classes)
+    axes.set_xlabel("predicted class")
+    axes.set_ylabel("true class")
+    axes.set_title(f"accuracy {100 * accuracy:.2f}% on {int(matrix.sum()):,} records")
+    figure.colorbar(image, label="share of the true class", shrink=0.8)
+    save_figure(figure, path)

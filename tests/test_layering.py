@@ -1,0 +1,74 @@
+"""The house stands: a floor imports only the floors listed for it, and only what it was given."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[1] / "src" / "privmix"
+
+# Floor -> floors (or single modules of a floor) it may import. privmix.errors is beside the floors, for all.
+ALLOWED: dict[str, set[str]] = {
+    "accounting": set(),
+    "mechanisms": {"accounting.events"},
+    "data": set(),
+    "features": {"data"},
+    "release": {"accounting", "mechanisms", "data", "features"},
+    "learning": {"release.dataset"},
+    "training": {"accounting", "mechanisms", "data", "features"},
+    "synthesis": {"data"},
+    "ledger": {"accounting"},
+    "attacks": {"accounting", "mechanisms", "data", "features", "release", "learning", "training", "synthesis"},
+    "reports": set(),
+    "cli": {"accounting", "mechanisms", "data", "features", "release", "learning", "reports"},
+}
+BANNED_PACKAGES: dict[str, set[str]] = {"accounting": {"torch", "sklearn", "pandas"}, "ledger": {"torch"}}
+
+FILES = sorted(SOURCE.rglob("*.py"))
+
+
+def imports_of(path: Path) -> list[str]:
+    names = []
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            module = node.module or ""
+            names += [f"{module}.{alias.name}" for alias in node.names] if module == "privmix" else [module]
+    return names
+
+
+def floor_of(path: Path) -> str | None:
+    parts = path.relative_to(SOURCE).parts
+    return parts[0] if len(parts) > 1 else None
+
+
+def test_every_folder_is_a_known_floor() -> None:
+    found = {entry.name for entry in SOURCE.iterdir() if entry.is_dir() and entry.name != "__pycache__"}
+    assert found <= set(ALLOWED)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_imports_stay_on_allowed_floors(path: Path) -> None:
+    floor = floor_of(path)
+    for name in imports_of(path):
+        top = name.split(".")[0]
+        assert floor is None or top not in BANNED_PACKAGES.get(floor, set()), f"{path} imports {name}"
+        if top != "privmix":
+            continue
+        target = name.removeprefix("privmix.").split(".")
+        if target[0] in ("errors", "__version__", floor):
+            continue
+        assert floor is not None, f"{path} is beside the floors and imports {name}"
+        allowed = ALLOWED[floor]
+        assert target[0] in allowed or ".".join(target[:2]) in allowed, f"{floor} may not import {name}"
+
+
+def test_a_forbidden_import_is_noticed(tmp_path: Path) -> None:
+    """The reader of imports sees every form in which a floor could be reached."""
+    file = tmp_path / "module.py"
+    file.write_text("import privmix.data\nfrom privmix import learning\nfrom privmix.release.engine import x\n")
+    assert imports_of(file) == ["privmix.data", "privmix.learning", "privmix.release.engine"]
