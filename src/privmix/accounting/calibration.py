@@ -16,6 +16,7 @@ from privmix.errors import InvalidInput
 # Calibration stops when epsilon is this close below its target (relative).
 _CLOSE = 1e-4
 _LEAST, _MOST = 1e-3, 1e9
+_NEWTON_STEPS = 8
 # Grid for the first, rough search with the PLD.
 _ROUGH_TOLERANCE = 0.3
 
@@ -62,13 +63,29 @@ def calibrate_noise(
         PldAccountant(tolerance=_ROUGH_TOLERANCE) if isinstance(accountant, PldAccountant) else accountant
     )
     start = _root(lambda noise: price(noise, rough), low, high, 1e-3)
-    low, high = _bracket(lambda noise: price(noise, accountant), start)
-    # Aim a little below the target so that the answer lands between it and the tolerance.
-    noise = _root(lambda noise: price(noise, accountant) + _CLOSE / 2, low, high, _CLOSE / 8)
+    slope = (price(start * 1.01, rough) - price(start, rough)) / math.log(1.01)
+    noise = _newton(lambda noise: price(noise, accountant), start, slope)
+    if noise is None:
+        low, high = _bracket(lambda noise: price(noise, accountant), start)
+        # Aim a little below the target so that the answer lands between it and the tolerance.
+        noise = _root(lambda noise: price(noise, accountant) + _CLOSE / 2, low, high, _CLOSE / 8)
     while price(noise, accountant) > 0:
         noise *= 1 + _CLOSE / 2
     event = make_event(noise)
     return Calibration(noise, event, accountant.epsilon(event, delta, adjacency))
+
+
+def _newton(price: Callable[[float], float], start: float, slope: float) -> float | None:
+    """A noise whose price is within the tolerance below the target, by few expensive steps; None if they wander."""
+    noise = start
+    for _ in range(_NEWTON_STEPS):
+        gap = price(noise) + _CLOSE / 2
+        if abs(gap) <= _CLOSE / 2:
+            return noise
+        if not slope < 0 or abs(gap) > 1:
+            return None
+        noise *= math.exp(-gap / slope)
+    return None
 
 
 def _bracket(price: Callable[[float], float], start: float) -> tuple[float, float]:

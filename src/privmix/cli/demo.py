@@ -13,7 +13,7 @@ from sklearn.linear_model import LogisticRegression
 from privmix.cli.app import app, out, progress_bars
 from privmix.cli.evaluate import score
 from privmix.cli.pipeline import extract_features
-from privmix.data.embedded import embedded_digits
+from privmix.data import embedded_digits
 from privmix.errors import InvalidInput
 from privmix.features.base import get_extractor
 from privmix.learning import NoiseAwareRidgeClassifier, save_model
@@ -46,14 +46,13 @@ def demo(
     train, test = embedded_digits("train"), embedded_digits("test")
     extractor = get_extractor("pixels")
     schema = train.schema
-    assert schema.classes is not None
     plan = ReleaseConfig(
         records=schema.records,
         dim=extractor.output_dim(schema.input_shape),
         classes=schema.classes,
-        design="classwise",
-        mixup_degree=64,
-        full_batch=True,
+        mixup_degree=32,
+        rows=5_000,
+        residual_clip_norm=0.45,
     ).calibrate(_EPSILON, _DELTA)
     with progress_bars() as progress:
         features, labels = extract_features(train, extractor, None, progress)
@@ -78,16 +77,18 @@ def demo(
         Panel(
             f"[bold]What was guaranteed[/]\n"
             f"  ({verified.epsilon:.3g}, {verified.delta:g})-differential privacy for adding or removing one record:\n"
-            f"  {plan.rows} noisy mixed rows of {schema.records} images, design {plan.design}; epsilon recomputed by "
-            f"verify: {verified.recomputed_epsilon:.4g}\n\n"
+            f"  {plan.rows} noisy rows, each a mix of about {plan.mixup_degree} of {schema.records} images "
+            f"(design {plan.design});\n"
+            f"  epsilon recomputed by verify: {verified.recomputed_epsilon:.4g}\n\n"
             f"[bold]Accuracy on {result['n']} test images[/]\n"
             f"  learned from the release: {100 * result['accuracy']:.1f}%\n"
             f"  logistic regression without privacy: {100 * private_free:.1f}%\n\n"
             f"[bold]Files[/] in {out_folder}\n"
-            f"  release/      hand this to anyone: rows (Parquet), certificate.json, README.md\n"
-            f"  model/        the classifier\n"
-            f"  confusion.png which digits are mistaken for which",
+            f"  release/        hand this to anyone: rows (Parquet), certificate.json, README.md\n"
+            f"  model/          the classifier\n"
+            f"  confusion.png   which digits are mistaken for which",
             title="privmix demo: scikit-learn's digits",
             expand=False,
-        )
+        ),
+        width=100,
     )

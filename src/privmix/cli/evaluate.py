@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from privmix.cli.app import app, out, print_json, progress_bars
 from privmix.cli.pipeline import class_list, extract_features
-from privmix.data.dataset import open_dataset
+from privmix.data import open_dataset
 from privmix.errors import InvalidInput
 from privmix.features.base import from_spec
 from privmix.learning import load_model
@@ -42,19 +42,21 @@ def evaluate(
     source = open_dataset(
         data,
         split=split,
-        classes=class_list(classes) or list(classifier.class_names_),
+        classes=class_list(classes) or list(classifier.facts_.classes),
         label_column=label_column,
         image_column=image_column,
         feature_column=feature_column,
     )
-    if tuple(source.schema.input_shape) != tuple(classifier.input_shape_):
-        raise InvalidInput("--data", source.schema.input_shape, f"inputs of shape {tuple(classifier.input_shape_)}")
-    extractor = from_spec(classifier.extractor_)
+    if tuple(source.schema.input_shape) != tuple(classifier.facts_.input_shape):
+        raise InvalidInput(
+            "--data", source.schema.input_shape, f"inputs of shape {tuple(classifier.facts_.input_shape)}"
+        )
+    extractor = from_spec(classifier.facts_.extractor)
     with progress_bars() as progress:
         features, labels = extract_features(source, extractor, None, progress)
-    result, matrix = score(classifier.predict(features), labels, tuple(classifier.class_names_))
+    result, matrix = score(classifier.predict(features), labels, tuple(classifier.facts_.classes))
     picture = figure or model / f"confusion-{split}.png"
-    draw_confusion(matrix, list(classifier.class_names_), result["accuracy"], picture)
+    draw_confusion(matrix, list(classifier.facts_.classes), result["accuracy"], picture)
     if json_output:
         print_json({**result, "figure": str(picture)})
         return

@@ -43,12 +43,8 @@ def fit(
         summary = f"regularisation {classifier.regularisation_:.3g}"
     else:
         with progress_bars() as progress:
-            classifier = GeneralizedKLClassifier(
-                model=model,
-                epochs=epochs,
-                random_state=seed,
-                progress=lambda done, total: progress("epochs", done, total),
-            ).fit(dataset)
+            classifier = GeneralizedKLClassifier(model=model, epochs=epochs, seed=seed)
+            classifier.fit(dataset, progress=lambda done, total: progress("epochs", done, total))
         summary = f"{epochs} epochs"
     save_model(classifier, out_folder, overwrite=overwrite)
     out.print(f"fitted: {learner} ({summary}) on {dataset.rows} rows; saved to {out_folder}", soft_wrap=True)

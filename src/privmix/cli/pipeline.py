@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.data.dataset import Source
-from privmix.data.store import FeatureStore
+from privmix.data import FeatureStore, Source
 from privmix.errors import InvalidInput
 from privmix.features.base import Extractor
 from privmix.release.engine import Progress
@@ -40,7 +39,7 @@ def extract_features(
         kept = FeatureStore.open(store)
         if kept.extractor != extractor.spec() or kept.features.shape != (schema.records, dim):
             raise InvalidInput("--store", str(store), "a store of this dataset's features from this extractor")
-        return kept.features, np.asarray(kept.labels)
+        return kept.features, kept.labels
     if store is not None:
         return _to_store(source, extractor, store, dim, progress)
     features = np.empty((schema.records, dim), np.float32)
@@ -59,10 +58,10 @@ def _to_store(
 ) -> tuple[NDArray[Any], NDArray[np.int64]]:
     records = source.schema.records
     done = 0
-    with FeatureStore.create(store, records, dim, schema=source.schema, extractor=extractor.spec()) as writer:
+    with FeatureStore.create(store, source.schema, dim, extractor.spec()) as writer:
         for batch in source.batches(_BATCH):
             writer.append(extractor.transform(batch.x), batch.y)
             done += len(batch.y)
             progress(f"features ({extractor.name})", done, records)
     kept = FeatureStore.open(store)
-    return kept.features, np.asarray(kept.labels)
+    return kept.features, kept.labels

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from privmix.cli.app import app, err, out, print_json, progress_bars
 from privmix.cli.pipeline import class_list, extract_features
-from privmix.data.dataset import open_dataset
+from privmix.data import open_dataset
 from privmix.errors import InvalidInput
 from privmix.features.base import get_extractor
 from privmix.release import (
@@ -79,7 +79,7 @@ def release(
     config = ReleaseConfig(
         records=records or schema.records,
         dim=extractor.output_dim(schema.input_shape),
-        classes=schema.classes,
+        classes=tuple(schema.classes),
         design=design,
         mixup_degree=mixup_degree,
         rows=rows,

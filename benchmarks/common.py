@@ -1,0 +1,78 @@
+"""What every benchmark shares: where data and results are, what machine this is, and how tables are written."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import time
+from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+RESULTS = Path(__file__).parent / "results"
+
+
+def data_root() -> Path:
+    """Folder with the datasets: PRIVMIX_DATA, else ../shared/data beside the checkout."""
+    return Path(os.environ.get("PRIVMIX_DATA", Path(__file__).parents[2] / "shared" / "data"))
+
+
+def machine() -> dict[str, Any]:
+    """Processor, cores, memory and library versions of this run."""
+    name = platform.processor() or platform.machine()
+    memory = 0.0
+    if Path("/proc/cpuinfo").exists():
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        name = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), name)
+        memory = int(Path("/proc/meminfo").read_text().split()[1]) / 2**20
+    packages = ("privmix", "numpy", "scipy", "torch", "dp-accounting", "randomgen", "pyarrow", "scikit-learn")
+    return {
+        "processor": name,
+        "cores": os.cpu_count(),
+        "memory_gib": round(memory, 1),
+        "python": platform.python_version(),
+        **{package: version(package) for package in packages},
+    }
+
+
+def save(name: str, title: str, settings: Mapping[str, Any], results: Any, tables: Sequence[str]) -> None:
+    """Write results/NAME.json and results/NAME.md."""
+    RESULTS.mkdir(exist_ok=True)
+    record = {"title": title, "machine": machine(), "settings": dict(settings), "results": results}
+    (RESULTS / f"{name}.json").write_text(json.dumps(record, indent=1) + "\n")
+    facts = "\n".join(f"- {key}: {value}" for key, value in {**record["machine"], **settings}.items())
+    body = "\n\n".join(tables)
+    (RESULTS / f"{name}.md").write_text(f"# {title}\n\n{body}\n\n## Machine and settings\n\n{facts}\n")
+    print(body)
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    """A Markdown table."""
+    lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
+    return "\n".join(lines + ["| " + " | ".join(str(cell) for cell in row) + " |" for row in rows])
+
+
+def seconds(work: Callable[[], Any], repeats: int = 3) -> list[float]:
+    """Wall times of ``repeats`` runs."""
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - start)
+    return times
+
+
+def median(values: Sequence[float]) -> float:
+    """Median as a float."""
+    return float(np.median(values))
+
+
+def peak_memory_gib() -> float:
+    """Highest resident memory of this process so far."""
+    import resource
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20

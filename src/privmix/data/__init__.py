@@ -1,0 +1,16 @@
+"""Readers of labelled datasets, and the feature store."""
+
+from privmix.data.dataset import ArraySource, LabelledArray, Schema, Source, open_dataset
+from privmix.data.embedded import embedded_digits
+from privmix.data.store import FeatureStore, FeatureStoreWriter
+
+__all__ = [
+    "ArraySource",
+    "FeatureStore",
+    "FeatureStoreWriter",
+    "LabelledArray",
+    "Schema",
+    "Source",
+    "embedded_digits",
+    "open_dataset",
+]

@@ -1,0 +1,114 @@
+"""The idx format of MNIST: big-endian header, then the values; plain or gzipped.
+
+Bytes: 0, 0, type code, number of axes n, then n unsigned 32-bit lengths, then the array in C order.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privmix.data.files import open_binary, reading
+from privmix.data.source import Schema, Source, array_schema
+from privmix.errors import WITHHELD, InvalidInput
+
+_TYPES: Final = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
+_PIECE_BYTES: Final = 2**26
+
+
+@dataclass(frozen=True)
+class IdxHeader:
+    """Type and shape that an idx file announces."""
+
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+
+    @property
+    def header_bytes(self) -> int:
+        """Where the values begin."""
+        return 4 + 4 * len(self.shape)
+
+
+class IdxSource(Source):
+    """A pair of idx files: inputs (two axes or more) and labels (one axis).
+
+    Args:
+        inputs, labels: the files; each may be gzipped.
+        classes: class names.
+
+    Raises:
+        InvalidInput: wrong magic number, truncated or overlong file, counts that differ.
+        StorageError: a file cannot be read.
+    """
+
+    def __init__(self, inputs: Path, labels: Path, classes: tuple[str, ...]) -> None:
+        self._inputs, self._labels = inputs, labels
+        self._x_header, self._y_header = read_idx_header(inputs), read_idx_header(labels)
+        self._schema = array_schema(self._x_header.shape, self._x_header.dtype, self._y_header.shape, classes)
+
+    @property
+    def schema(self) -> Schema:
+        """From the two headers."""
+        return self._schema
+
+    def _chunks(self, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+        step = min(size, max(1, _PIECE_BYTES // _record_bytes(self._x_header)))
+        xs = _read_records(self._inputs, self._x_header, step)
+        ys = _read_records(self._labels, self._y_header, step)
+        return zip(xs, ys, strict=True)
+
+
+def read_idx_header(path: Path) -> IdxHeader:
+    """Read the header of an idx file, and compare the size of a plain file with it.
+
+    Raises:
+        InvalidInput: the file is not idx, or truncated.
+        StorageError: it cannot be read.
+    """
+    with reading(path, "an idx file"), open_binary(path) as stream:
+        start = stream.read(4)
+        if len(start) < 4 or start[:2] != b"\0\0" or start[2] not in _TYPES or start[3] == 0:
+            raise InvalidInput(
+                str(path), WITHHELD, "an idx file, which begins with two zero bytes, a type code and the number of axes"
+            )
+        lengths = stream.read(4 * start[3])
+        if len(lengths) < 4 * start[3]:
+            raise InvalidInput(str(path), "a truncated header", f"the lengths of {start[3]} axes")
+        return IdxHeader(np.dtype(_TYPES[start[2]]), struct.unpack(f">{start[3]}I", lengths))
+
+
+def _read_records(path: Path, header: IdxHeader, step: int) -> Iterator[NDArray[Any]]:
+    count, size = header.shape[0], _record_bytes(header)
+    with reading(path, "an idx file"), open_binary(path) as stream:
+        stream.read(header.header_bytes)
+        for start in range(0, count, step):
+            wanted = min(step, count - start) * size
+            values = _read_exactly(stream, wanted)
+            if len(values) < wanted:
+                allowed = f"{header.header_bytes + count * size} bytes, as its header says; it is truncated"
+                raise InvalidInput(str(path), WITHHELD, allowed)
+            array = np.frombuffer(values, dtype=header.dtype).reshape(-1, *header.shape[1:])
+            yield array.astype(header.dtype.newbyteorder("="))
+        if stream.read(1):
+            allowed = f"{header.header_bytes + count * size} bytes, as its header says; it holds more"
+            raise InvalidInput(str(path), WITHHELD, allowed)
+
+
+def _read_exactly(stream: IO[bytes], wanted: int) -> bytes:
+    # A stream may return less than asked for without being at its end.
+    parts, missing = [], wanted
+    while missing > 0 and (part := stream.read(missing)):
+        parts.append(part)
+        missing -= len(part)
+    return b"".join(parts)
+
+
+def _record_bytes(header: IdxHeader) -> int:
+    return math.prod(header.shape[1:]) * header.dtype.itemsize

@@ -1,0 +1,133 @@
+"""NumPy files: x and y in an .npz archive, or as two .npy files. Pickled objects are never loaded."""
+
+from __future__ import annotations
+
+import math
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privmix.data.files import decoding
+from privmix.data.source import MAX_RECORD_VALUES, ArraySource, Schema, Source, array_schema
+from privmix.errors import WITHHELD, InvalidInput
+
+_HEADER_READERS: Final = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+}
+
+
+class NpzSource(Source):
+    """Arrays ``x`` and ``y`` of an .npz archive, or ``x_train`` and ``y_train`` (``x_test``, ...) for a split.
+
+    Args:
+        path: the archive.
+        split: looked for first as a suffix of the names.
+        classes: class names.
+
+    Raises:
+        InvalidInput: an array is missing, damaged, pickled or of the wrong shape.
+        StorageError: the archive cannot be read.
+    """
+
+    def __init__(self, path: Path, split: str, classes: tuple[str, ...]) -> None:
+        self._path = path
+        with decoding(path, "an .npz archive"), zipfile.ZipFile(path) as archive:
+            names = set(archive.namelist())
+            suffix = f"_{split}" if f"x_{split}.npy" in names else ""
+            if not suffix and {"x_train.npy", "x_test.npy"} & names:
+                raise InvalidInput("split", split, f"a split that {path} holds")
+            self._names = f"x{suffix}.npy", f"y{suffix}.npy"
+            for name in self._names:
+                if name not in names:
+                    raise InvalidInput(str(path), "no array " + name.removesuffix(".npy"), "arrays x and y")
+            (x_shape, x_type), (y_shape, _) = (_member_header(archive, name) for name in self._names)
+        self._schema = array_schema(x_shape, x_type, y_shape, classes)
+
+    @property
+    def schema(self) -> Schema:
+        """From the headers of the two arrays."""
+        return self._schema
+
+    def _chunks(self, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+        with decoding(self._path, "an .npz archive"), zipfile.ZipFile(self._path) as archive:
+            x, y = (_load_member(archive, name) for name in self._names)
+        return ArraySource(x, y, self._schema.classes)._chunks(size)
+
+
+def npz_has_split(path: Path, split: str) -> bool:
+    """Whether an archive holds an array ``x_<split>``.
+
+    Raises:
+        InvalidInput: the archive is damaged.
+        StorageError: it cannot be read.
+    """
+    with decoding(path, "an .npz archive"), zipfile.ZipFile(path) as archive:
+        return f"x_{split}.npy" in archive.namelist()
+
+
+def npz_classes(path: Path) -> tuple[str, ...] | None:
+    """The class names that an archive publishes as array ``classes`` (names, or one integer K), if it does.
+
+    Raises:
+        InvalidInput: the archive is damaged, or ``classes`` is something else.
+        StorageError: it cannot be read.
+    """
+    with decoding(path, "an .npz archive"), zipfile.ZipFile(path) as archive:
+        if "classes.npy" not in archive.namelist():
+            return None
+        classes = _load_member(archive, "classes.npy")
+    if classes.dtype.kind == "U" and classes.ndim == 1:
+        return tuple(classes.tolist())
+    if classes.dtype.kind in "iu" and classes.size == 1 and 1 <= classes.item() <= 2**20:
+        return tuple(map(str, range(classes.item())))
+    raise InvalidInput(f"classes in {path}", f"{classes.dtype} of shape {classes.shape}", "names or one integer >= 1")
+
+
+def npy_source(x_path: Path, y_path: Path, classes: tuple[str, ...]) -> Source:
+    """Two .npy files, memory-mapped.
+
+    Raises:
+        InvalidInput, StorageError: as :class:`NpzSource`.
+    """
+    arrays = []
+    for path in (x_path, y_path):
+        with decoding(path, "an .npy file"):
+            with path.open("rb") as file:
+                shape, dtype, header = _read_header(file)
+            _check_size(shape, dtype, path.stat().st_size - header)
+            arrays.append(np.load(path, mmap_mode="r", allow_pickle=False))
+    return ArraySource(arrays[0], arrays[1], classes)
+
+
+def _member_header(archive: zipfile.ZipFile, name: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    with archive.open(name) as file:
+        shape, dtype, header = _read_header(file)
+    _check_size(shape, dtype, archive.getinfo(name).file_size - header)
+    return shape, dtype
+
+
+def _load_member(archive: zipfile.ZipFile, name: str) -> NDArray[Any]:
+    _member_header(archive, name)
+    with archive.open(name) as file:
+        return np.asarray(np.lib.format.read_array(file, allow_pickle=False))
+
+
+def _read_header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any], int]:
+    """Shape, type and size of the header of a .npy stream."""
+    version = np.lib.format.read_magic(file)
+    shape, _, dtype = _HEADER_READERS[version](file)
+    return shape, dtype, file.tell()
+
+
+def _check_size(shape: tuple[int, ...], dtype: np.dtype[Any], size: int) -> None:
+    if dtype.hasobject:
+        raise InvalidInput("type of array", str(dtype), "numbers or text; pickled objects are not loaded")
+    if min(shape, default=0) < 0 or math.prod(shape[1:]) > MAX_RECORD_VALUES:
+        raise InvalidInput("shape of array", shape, f"records of at most {MAX_RECORD_VALUES} values")
+    if math.prod(shape) * dtype.itemsize != size:
+        raise InvalidInput("size of array", WITHHELD, "as many bytes as its header says")

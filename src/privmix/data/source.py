@@ -1,0 +1,239 @@
+"""What every reader offers: public facts first, then validated records."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privmix.errors import WITHHELD, InvalidInput, check_integer
+
+# A record larger than this is a broken header, not data: refuse it before memory is asked for.
+MAX_RECORD_VALUES: Final = 2**26
+_NUMERIC: Final = "biuf"
+
+
+@dataclass(frozen=True)
+class Schema:
+    """Public facts of a dataset, known before a private row is used.
+
+    Attributes:
+        records: number of records; taken as public.
+        input_shape: shape of one input, e.g. ``(28, 28)``, ``(32, 32, 3)`` or ``(64,)``.
+        classes: class names in label order, declared or from public metadata; never inferred from labels.
+
+    Example:
+        >>> Schema(records=60_000, input_shape=(28, 28), classes=("0", "1")).num_classes
+        2
+    """
+
+    records: int
+    input_shape: tuple[int, ...]
+    classes: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        check_integer("number of records", self.records, low=1)
+        if not self.input_shape:
+            raise InvalidInput("input shape", self.input_shape, "at least one axis")
+        size = 1
+        for side in self.input_shape:
+            size *= check_integer("input shape", side, low=1)
+        check_integer("values in one record", size, low=1, high=MAX_RECORD_VALUES)
+
+    @property
+    def num_classes(self) -> int:
+        """K."""
+        return len(self.classes)
+
+
+@dataclass(frozen=True)
+class LabelledArray:
+    """Records in memory. Private.
+
+    Attributes:
+        x: (n, *input_shape); uint8 where the source holds uint8, else float32, finite.
+        y: (n,) int64 class indices, each in ``[0, K)``.
+        schema: of the whole source, so ``schema.records`` may exceed n in a batch.
+    """
+
+    x: NDArray[Any]
+    y: NDArray[np.int64]
+    schema: Schema
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+
+class Source(ABC):
+    """A dataset on disk or in memory that is read only when asked to.
+
+    Formal guarantees:
+        - Public facts first: ``schema`` comes from headers, names and metadata, not from labels or values.
+        - Closed class list: a label outside ``schema.classes`` is refused, never added.
+        - Silent: no error message holds a value, a label or a row number of a record.
+    """
+
+    @property
+    @abstractmethod
+    def schema(self) -> Schema:
+        """Record count, shape and classes."""
+
+    @abstractmethod
+    def _chunks(self, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+        """Yield raw (inputs, labels) of at most about ``size`` records, in order."""
+
+    def batches(self, size: int) -> Iterator[LabelledArray]:
+        """Yield validated batches of at most ``size`` records, in the source's order.
+
+        Raises:
+            InvalidInput: a value, shape or label is not acceptable; the message does not show it.
+            StorageError: reading failed.
+        """
+        schema = self.schema
+        seen = 0
+        for raw_x, raw_y in self._chunks(check_integer("batch size", size, low=1)):
+            x = as_inputs(raw_x, schema.input_shape)
+            y = encode_labels(raw_y, schema.classes)
+            if len(x) != len(y):
+                raise InvalidInput("records", WITHHELD, "as many labels as inputs")
+            seen += len(x)
+            yield LabelledArray(x, y, schema)
+        if seen != schema.records:
+            raise InvalidInput("records", seen, f"{schema.records}, the number that the header gives")
+
+    def read(self) -> LabelledArray:
+        """Read everything.
+
+        Raises:
+            InvalidInput, StorageError: as :meth:`batches`.
+        """
+        parts = list(self.batches(4096))
+        if len(parts) == 1:
+            return parts[0]
+        x = np.concatenate([part.x for part in parts])
+        return LabelledArray(x, np.concatenate([part.y for part in parts]), self.schema)
+
+
+class ArraySource(Source):
+    """Arrays that are in memory (or memory-mapped) already.
+
+    Args:
+        x: (n, *input_shape) numbers.
+        y: (n,) integer labels in ``[0, K)`` or class names.
+        classes: K class names.
+
+    Example:
+        >>> source = ArraySource(np.eye(3), np.array([0, 1, 1]), ("cat", "dog"))
+        >>> source.schema.input_shape, source.read().y.tolist()
+        ((3,), [0, 1, 1])
+    """
+
+    def __init__(self, x: NDArray[Any], y: NDArray[Any], classes: tuple[str, ...]) -> None:
+        self._schema = array_schema(x.shape, x.dtype, y.shape, classes)
+        self._x, self._y = x, y.reshape(-1)
+
+    @property
+    def schema(self) -> Schema:
+        """Shapes of the arrays."""
+        return self._schema
+
+    def _chunks(self, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+        for start in range(0, len(self._x), size):
+            yield self._x[start : start + size], self._y[start : start + size]
+
+
+def array_schema(
+    x_shape: tuple[int, ...], x_type: np.dtype[Any], y_shape: tuple[int, ...], classes: tuple[str, ...]
+) -> Schema:
+    """Schema of an array of inputs and one of labels, from their headers alone."""
+    if x_type.kind not in _NUMERIC:
+        raise InvalidInput("type of x", str(x_type), "numbers")
+    if len(x_shape) < 2:
+        raise InvalidInput("shape of x", x_shape, "(records, ...) with at least two axes")
+    if y_shape not in ((x_shape[0],), (x_shape[0], 1)):
+        raise InvalidInput("shape of y", y_shape, f"({x_shape[0]},), one label a record")
+    return Schema(records=x_shape[0], input_shape=x_shape[1:], classes=classes)
+
+
+def resolve_classes(declared: int | Sequence[str] | None, public: Sequence[str] | None = None) -> tuple[str, ...]:
+    """The class list: what the caller declares, else what public metadata says, else an error.
+
+    Args:
+        declared: K (classes are then named ``"0"`` to ``"K-1"``) or K distinct names.
+        public: names from public metadata, if there are any.
+
+    Example:
+        >>> resolve_classes(3)
+        ('0', '1', '2')
+    """
+    if declared is None and public is None:
+        raise InvalidInput("classes", None, "a number of classes or their names; they are never inferred from labels")
+    if isinstance(declared, int | np.integer):
+        return tuple(map(str, range(check_integer("classes", declared, low=1, high=2**20))))
+    names: Any = public if declared is None else declared
+    if not isinstance(names, Sequence) or isinstance(names, str) or not all(map(_is_name, names)):
+        raise InvalidInput("classes", names, "an integer >= 1 or names that are not empty")
+    if len(names) == 0 or len(set(names)) != len(names):
+        raise InvalidInput("classes", list(names), "at least one name, each of them once")
+    return tuple(names)
+
+
+def _is_name(name: object) -> bool:
+    return isinstance(name, str) and bool(name)
+
+
+def as_inputs(raw: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+    """Check raw inputs: (n, *shape) finite numbers, kept if uint8 and made float32 otherwise."""
+    if raw.shape[1:] != shape:
+        raise InvalidInput("shape of a record", WITHHELD, f"{shape}, like every other record")
+    if raw.dtype.kind not in _NUMERIC:
+        raise InvalidInput("inputs", WITHHELD, "numbers")
+    if raw.dtype == np.uint8:
+        return raw
+    with np.errstate(over="ignore", invalid="ignore"):
+        x = raw.astype(np.float32)
+    if not np.isfinite(x).all():
+        raise InvalidInput("inputs", WITHHELD, "finite numbers that fit float32")
+    return x
+
+
+def encode_labels(raw: NDArray[Any], classes: tuple[str, ...]) -> NDArray[np.int64]:
+    """Turn labels into class indices.
+
+    A number is an index from 0 to K - 1. A text is a class name or, failing that, such an index in digits.
+
+    Example:
+        >>> encode_labels(np.array(["dog", "0"]), ("cat", "dog")).tolist()
+        [1, 0]
+    """
+    if raw.dtype.kind in "OUS":
+        indices = {str(index): index for index in range(len(classes))} | {name: i for i, name in enumerate(classes)}
+        try:
+            return np.array([indices[_text(label)] for label in raw.tolist()], dtype=np.int64)
+        except (KeyError, ValueError):
+            raise _outside(classes) from None
+    if raw.dtype.kind not in _NUMERIC:
+        raise _outside(classes)
+    # Comparing before the cast keeps NaN, fractions and integers beyond int64 out.
+    if not np.logical_and(raw >= 0, raw < len(classes)).all():
+        raise _outside(classes)
+    y = raw.astype(np.int64)
+    if not (y == raw).all():
+        raise _outside(classes)
+    return y
+
+
+def _text(label: object) -> str:
+    if isinstance(label, bytes):
+        return label.decode().strip()
+    if not isinstance(label, str):
+        raise ValueError("not a text")
+    return label.strip()
+
+
+def _outside(classes: tuple[str, ...]) -> InvalidInput:
+    return InvalidInput("label", WITHHELD, f"one of the {len(classes)} declared classes")

@@ -1,0 +1,248 @@
+"""The fast scattering transform of small images: every Fourier transform is a matrix product.
+
+On images of a few dozen pixels a side a transform of 36 or 18 points costs less as a dense matrix product
+than as an FFT, because all images of a tile share the matrix and the processor's peak is reached; padding,
+subsampling and (where it pays) the filter itself are folded into the matrices. Arrays keep the tile last, so
+that every contraction is one contiguous product and all other axes are outer:
+
+    image (r, c, n) -> rows to frequencies k -> filter along c -> frequencies back to rows -> modulus -> ...
+
+The result equals :func:`privmix.features.scattering.scatter_fft` up to rounding, and is tested against it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from privmix.features.wavelets import ANGLES, CHANNELS, STRIDE, FilterBank, halve_band
+
+# Images a tile: small enough for the working set (0.7 MB an image at 28 x 28) to stay in cache. Tiles always
+# have this size (the last one is filled up with blank images), so that no record's rounding depends on how
+# many others there are.
+TILE: Final = 32
+# Longest padded side for which the dense products beat the FFT.
+MAX_PADDED: Final = 48
+
+Array = NDArray[np.float64]
+ComplexArray = NDArray[np.complex128]
+
+
+class DenseScattering:
+    """Scattering of order 2 as a chain of matrix products; see the module's text.
+
+    Args:
+        bank: filters for one image size with a padded side of at most ``MAX_PADDED``.
+    """
+
+    def __init__(self, bank: FilterBank) -> None:
+        self.bank = bank
+        (rows, columns), (top, left) = bank.padded, (bank.pads[0][0], bank.pads[1][0])
+        self.rows, self.columns = rows, columns
+        pad_rows = _reflection(bank.shape[0], rows, top)
+        pad_columns = _reflection(bank.shape[1], columns, left)
+        back_rows, back_columns = _inverse_dft(rows), _inverse_dft(columns)
+
+        # Both aliases of a frequency lie side by side: (k', alias, re/im).
+        aliased = np.arange(rows).reshape(2, -1).T.ravel()
+        self.to_rows_frequency = _float(_stack_real(_dft(rows)[aliased]) @ pad_rows)
+        self.fine = _float(self._row_filters(bank.psi[0], pad_columns, 1)[aliased])
+        self.fine_back = _float(_parts_first(back_rows[:, aliased]))
+        coarse = self._row_filters(bank.psi[1], pad_columns, 2)[aliased]
+        outputs, inputs = coarse.shape[1:]
+        pairs = coarse.reshape(rows // 2, 2, outputs, inputs).transpose(0, 2, 1, 3)
+        self.coarse = _float(pairs.reshape(rows // 2, outputs, 2 * inputs))
+        half_rows, half_columns = back_rows[::2, : rows // 2], back_columns[::2, : columns // 2]
+        self.half_back_rows = _float(_parts_first(half_rows))
+
+        self.modulus_rows = _float(_stack_real(_dft(rows)[: rows // 2 + 1]))
+        self.modulus_columns = _float(_parts_last(_dft(columns)))
+        self.gather, self.second = self._second_order_filters()
+        self.half_back_columns = _float(_parts_first(half_columns))
+
+        self.average = tuple(_float(_low_pass(phi, STRIDE)) for phi in bank.phi)
+        self.half_average = tuple(_float(_low_pass(halve_band(phi), STRIDE // 2)) for phi in bank.phi)
+        self.image_average = tuple(
+            _float(_low_pass(phi, STRIDE) @ pad) for phi, pad in zip(bank.phi, (pad_rows, pad_columns), strict=True)
+        )
+
+    def __call__(self, images: Tensor) -> Tensor:
+        """(b, H, W) float32 images -> (b, 81, H // 4, W // 4) float32."""
+        count = len(images)
+        output = torch.empty(count, *self.bank.output_shape)
+        tile = torch.zeros(*self.bank.shape, TILE)
+        work = _Workspace()
+        for start in range(0, count, TILE):
+            part = images[start : start + TILE]
+            tile[:, :, : len(part)] = part.permute(1, 2, 0)
+            tile[:, :, len(part) :] = 0
+            self._scatter_tile(tile, output[start : start + TILE], work)
+        return output
+
+    def _scatter_tile(self, tile: Tensor, output: Tensor, work: _Workspace) -> None:
+        """Scatter ``tile`` (H, W, TILE) into ``output`` (b <= TILE, 81, h, w)."""
+        rows, columns = self.rows, self.columns
+        _, height, width = self.bank.output_shape
+        maps = work("maps", CHANNELS, height, width, TILE)
+        first, second = maps[1 : 1 + 2 * ANGLES], maps[1 + 2 * ANGLES :].view(ANGLES, ANGLES, height, width, TILE)
+
+        maps[0] = _smooth(tile, self.image_average, work)
+        # (k', alias, re/im, w, n)
+        spectrum = work("spectrum", rows, 2 * self.bank.shape[1], TILE)
+        torch.mm(self.to_rows_frequency, tile.view(len(tile), -1), out=spectrum.view(2 * rows, -1))
+
+        wave = work("a", rows, 2 * columns * ANGLES, TILE)
+        torch.bmm(self.fine, spectrum, out=wave)
+        fine = work("b", 2, rows, columns, ANGLES * TILE)
+        torch.mm(self.fine_back, wave.view(2 * rows, -1), out=fine.view(2 * rows, -1))
+        modulus = _modulus(fine)
+        averaged = _smooth(modulus, self.average, work).view(height, width, ANGLES, TILE)
+        first[:ANGLES] = averaged.permute(2, 0, 1, 3)
+
+        self._second_order(modulus, second, work)
+
+        wave = work("a", rows // 2, columns * ANGLES, TILE)
+        torch.bmm(self.coarse, spectrum.view(rows // 2, -1, TILE), out=wave)
+        coarse = work("b", 2, rows // 2, columns // 2, ANGLES * TILE)
+        torch.mm(self.half_back_rows, wave.view(rows, -1), out=coarse.view(rows, -1))
+        averaged = _smooth(_modulus(coarse), self.half_average, work).view(height, width, ANGLES, TILE)
+        first[ANGLES:] = averaged.permute(2, 0, 1, 3)
+
+        output.copy_(maps.permute(3, 0, 1, 2)[: len(output)])
+
+    def _second_order(self, modulus: Tensor, second: Tensor, work: _Workspace) -> None:
+        """Scatter |x * psi_1| (R, C, 8 n) once more, into ``second`` (8 first angles, 8 second angles, h, w, n)."""
+        rows, columns, tile = modulus.shape
+        _, _, height, width, _ = second.shape
+        # Rows to frequencies, half of them: the modulus is real. (k, re/im, c, n)
+        half = work("a", rows + 2, columns * tile)
+        torch.mm(self.modulus_rows, modulus.view(rows, -1), out=half)
+        spectrum = work("c", rows // 2 + 1, 2 * columns, tile)
+        torch.bmm(self.modulus_columns.expand(len(spectrum), -1, -1), half.view(len(spectrum), -1, tile), out=spectrum)
+        # The aliases of every frequency that is left side by side: (k', l', re/im, 4, n).
+        aliases = work("a", len(self.second), 4, tile)
+        torch.index_select(spectrum.view(-1, tile), 0, self.gather, out=aliases.view(-1, tile))
+        filtered = work("b", rows // 2, columns, ANGLES * tile)
+        torch.bmm(self.second, aliases, out=filtered.view(-1, ANGLES, tile))
+        wave = work("a", rows // 2, columns, ANGLES * tile)
+        torch.bmm(self.half_back_columns.expand(rows // 2, -1, -1), filtered, out=wave)
+        waves = work("b", 2, rows // 2, columns // 2, ANGLES * tile)
+        torch.mm(self.half_back_rows, wave.view(rows, -1), out=waves.view(rows, -1))
+        averaged = _smooth(_modulus(waves), self.half_average, work)
+        second.copy_(averaged.view(height, width, ANGLES, ANGLES, -1).permute(3, 2, 0, 1, 4))
+
+    def _row_filters(self, psi: Array, pad: Array, step: int) -> Array:
+        """Per row frequency, convolution of the columns with all angles: (R, (re/im, C / step, angle), (re/im, W))."""
+        kernel = np.fft.ifft(psi, axis=-1)
+        points = np.arange(self.columns)
+        circulant = kernel[:, :, (points[::step, None] - points[None, :]) % self.columns]
+        matrix = (circulant @ pad).transpose(1, 2, 0, 3)
+        blocks = _real_blocks(matrix.reshape(self.rows, -1, pad.shape[1]))
+        return blocks.reshape(self.rows, -1, 2 * pad.shape[1])
+
+    def _second_order_filters(self) -> tuple[Tensor, Tensor]:
+        """Where the 4 aliases of every frequency lie in the half spectrum, and the wavelets there.
+
+        Returns row numbers (R/2 * C/2 * 2 * 4,) in order (k', l', re/im, alias) and (R/2 * C/2 * 2, 8, 4)
+        factors.
+        """
+        rows, columns = self.rows, self.columns
+        shape = (rows // 2, columns // 2, 2, 2, 2)
+        k, l, part, alias_k, alias_l = np.indices(shape)  # noqa: E741
+        k, l = k + alias_k * rows // 2, l + alias_l * columns // 2  # noqa: E741
+        # The upper half of a real signal's spectrum is the conjugate of the lower half, mirrored.
+        mirrored = k > rows // 2
+        row = np.where(mirrored, rows - k, k)
+        column = np.where(mirrored, -l % columns, l)
+        sign = np.where(mirrored & (part == 1), -1.0, 1.0)
+        factors = self.bank.psi[1][:, k, l] * sign
+        where = (row * columns + column) * 2 + part
+        return torch.from_numpy(where.ravel()), _float(np.moveaxis(factors, 0, 3).reshape(-1, ANGLES, 4))
+
+
+class _Workspace:
+    """Scratch memory by name, reused from step to step: fresh pages would cost more than the arithmetic."""
+
+    def __init__(self) -> None:
+        self._memory: dict[str, Tensor] = {}
+
+    def __call__(self, name: str, *shape: int) -> Tensor:
+        size = int(np.prod(shape))
+        memory = self._memory.get(name)
+        if memory is None or len(memory) < size:
+            memory = self._memory[name] = torch.empty(size)
+        return memory[:size].view(shape)
+
+
+def _modulus(wave: Tensor) -> Tensor:
+    """|re + i im| of (2, ...), in place. Separate steps, each correctly rounded: the bits do not depend on position."""
+    real, imaginary = wave[0], wave[1]
+    real.mul_(real)
+    imaginary.mul_(imaginary)
+    return real.add_(imaginary).sqrt_()
+
+
+def _smooth(x: Tensor, average: tuple[Tensor, ...], work: _Workspace) -> Tensor:
+    """Low-pass (R, C, n) along both axes and keep every output position: (h, w, n)."""
+    by_rows, by_columns = average
+    rows = work("smooth rows", len(by_rows), x.shape[1], x.shape[2])
+    torch.mm(by_rows, x.view(x.shape[0], -1), out=rows.view(len(by_rows), -1))
+    both = work("smooth", len(by_rows), len(by_columns), x.shape[2])
+    return torch.bmm(by_columns.expand(len(by_rows), -1, -1), rows, out=both)
+
+
+def _dft(length: int) -> ComplexArray:
+    """(frequency, point)."""
+    points = np.arange(length)
+    return np.asarray(np.exp(-2j * np.pi * np.outer(points, points) / length))
+
+
+def _inverse_dft(length: int) -> ComplexArray:
+    """(point, frequency)."""
+    return np.asarray(_dft(length).conj() / length)
+
+
+def _reflection(length: int, padded: int, before: int) -> Array:
+    """(padded, length) 0/1 matrix that mirrors a signal at its first and last sample."""
+    source = np.pad(np.arange(length), (before, padded - length - before), mode="reflect")
+    return np.eye(length)[source]
+
+
+def _low_pass(spectrum: Array, step: int) -> Array:
+    """(outputs, points) matrix: filter a periodic signal, keep every ``step``-th sample but the first and the last."""
+    kernel = np.fft.ifft(spectrum).real
+    points = np.arange(len(kernel))
+    centres = points[step:-step:step]
+    return np.asarray(kernel[(centres[:, None] - points) % len(points)])
+
+
+def _stack_real(matrix: ComplexArray) -> Array:
+    """(f, p) complex matrix -> (2 f, p) real matrix for real signals, rows in order (f, re/im)."""
+    return np.stack([matrix.real, matrix.imag], axis=1).reshape(-1, matrix.shape[1])
+
+
+def _real_blocks(matrix: ComplexArray) -> Array:
+    """(..., o, i) complex matrices -> (..., re/im, o, re/im, i): the same maps on real and imaginary parts."""
+    upper = np.stack([matrix.real, -matrix.imag], axis=-2)
+    lower = np.stack([matrix.imag, matrix.real], axis=-2)
+    return np.stack([upper, lower], axis=-4)
+
+
+def _parts_first(matrix: ComplexArray) -> Array:
+    """Real matrix from (i, re/im) to (re/im, o)."""
+    outputs, inputs = matrix.shape
+    return _real_blocks(matrix).transpose(0, 1, 3, 2).reshape(2 * outputs, 2 * inputs)
+
+
+def _parts_last(matrix: ComplexArray) -> Array:
+    """Real matrix from (re/im, i) to (o, re/im)."""
+    outputs, inputs = matrix.shape
+    return _real_blocks(matrix).transpose(1, 0, 2, 3).reshape(2 * outputs, 2 * inputs)
+
+
+def _float(matrix: Array) -> Tensor:
+    return torch.from_numpy(np.ascontiguousarray(matrix, dtype=np.float32))

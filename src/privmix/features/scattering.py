@@ -1,0 +1,144 @@
+"""Scattering features of images: two layers of fixed wavelets, nothing learned.
+
+S = [x * phi, |x * psi_1| * phi, ||x * psi_1| * psi_2| * phi] with J = 2 scales and 8 angles, one value every 4 pixels
+(Oyallon and Mallat 2015), then group normalisation over 27 groups of channels (Tramèr and Boneh 2021; DPFMix,
+appendix E.2). Group statistics are those of one record, so the features stay per-record.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any, ClassVar, Final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.functional import group_norm, pad
+
+from privmix.errors import InvalidInput
+from privmix.features.base import Extractor
+from privmix.features.dense_scattering import MAX_PADDED, DenseScattering
+from privmix.features.identity import unit_range
+from privmix.features.wavelets import STRIDE, FilterBank, filter_bank, halve_band
+
+GROUPS: Final = 27
+# Shorter sides than this cannot be mirrored by a whole margin of 4 pixels.
+MIN_SIDE: Final = 5
+_CHUNK_PIXELS: Final = 32 * 36 * 36
+
+
+class Scattering(Extractor):
+    """Scattering transform (J=2, 8 angles, order 2) and group normalisation, as flat float32 vectors.
+
+    Inputs are (b, H, W) or (b, H, W, colours): uint8, or floats in [0, 1]. Each colour is transformed by
+    itself; the 81 * colours channels of (H // 4, W // 4) values are normalised in 27 groups (no affine part,
+    eps 1e-5) and flattened in order (colour, channel, row, column): 3,969 numbers for a 28 x 28 image, 15,552
+    for 32 x 32 x 3.
+
+    Example:
+        >>> image = np.random.default_rng(0).integers(0, 256, size=(1, 8, 8), dtype=np.uint8)
+        >>> Scattering().transform(image).shape
+        (1, 324)
+    """
+
+    name: ClassVar[str] = "scattering"
+
+    def output_dim(self, input_shape: tuple[int, ...]) -> int:
+        """81 * colours * (H // 4) * (W // 4)."""
+        height, width, colours = _image_shape(input_shape)
+        channels, rows, columns = _bank(height, width).output_shape
+        return channels * colours * rows * columns
+
+    def transform(self, x: NDArray[Any]) -> NDArray[np.float32]:
+        """(b, H, W) or (b, H, W, colours) -> (b, d) float32."""
+        height, width, colours = _image_shape(x.shape[1:])
+        # Colours first: every colour plane is an image of its own.
+        planes = unit_range(x).reshape(len(x), height, width, colours).transpose(0, 3, 1, 2)
+        maps = scatter(torch.from_numpy(np.ascontiguousarray(planes)).view(-1, height, width))
+        with torch.inference_mode():
+            normal = group_norm(maps.view(len(x), colours * maps.shape[1], *maps.shape[2:]), GROUPS, eps=1e-5)
+        return normal.reshape(len(x), self.output_dim(x.shape[1:])).numpy()
+
+
+def scatter(images: Tensor) -> Tensor:
+    """Scattering coefficients before normalisation: (b, H, W) float32 -> (b, 81, H // 4, W // 4) float32.
+
+    Small images go through matrix products, others through the FFT.
+
+    Example:
+        >>> scatter(torch.ones(2, 32, 28)).shape
+        torch.Size([2, 81, 8, 7])
+    """
+    height, width = images.shape[1:]
+    bank = _bank(height, width)
+    with torch.inference_mode():
+        if max(bank.padded) <= MAX_PADDED:
+            return _dense(height, width)(images)
+        output = images.new_empty(len(images), *bank.output_shape)
+        size = max(1, _CHUNK_PIXELS // (bank.padded[0] * bank.padded[1]))
+        for start in range(0, len(images), size):
+            output[start : start + size] = scatter_fft(images[start : start + size], bank)
+        return output
+
+
+def scatter_fft(images: Tensor, bank: FilterBank) -> Tensor:
+    """The transform written as its definition, on the FFT, in the precision of ``images``.
+
+    Args:
+        images: (b, H, W) real.
+        bank: filters for (H, W).
+
+    Returns:
+        (b, 81, H // 4, W // 4) of the same type: x * phi; then |x * psi| * phi by scale and angle; then the
+        second order by first and second angle.
+    """
+    (top, bottom), (left, right) = bank.pads
+    psi = torch.from_numpy(bank.psi).to(images)
+    phi = torch.from_numpy(np.outer(*bank.phi)).to(images)
+    half_phi = torch.from_numpy(np.outer(*(halve_band(factor) for factor in bank.phi))).to(images)
+
+    padded = pad(images[:, None], (left, right, top, bottom), mode="reflect")
+    spectrum = torch.fft.fft2(padded)
+    zeroth = _low_pass(spectrum, phi, STRIDE)
+    fine = torch.fft.fft2(torch.fft.ifft2(spectrum * psi[0]).abs())
+    coarse = torch.fft.fft2(torch.fft.ifft2(_subsample(spectrum * psi[1], 2)).abs())
+    # (b, first angle, second angle, R / 2, C / 2); coarse-to-fine paths carry no energy and are left out.
+    second = torch.fft.ifft2(_subsample(fine[:, :, None] * psi[1], 2)).abs()
+    orders = [
+        zeroth,
+        _low_pass(fine, phi, STRIDE),
+        _low_pass(coarse, half_phi, STRIDE // 2),
+        _low_pass(torch.fft.fft2(second), half_phi, STRIDE // 2).flatten(1, 2),
+    ]
+    return torch.cat(orders, dim=1)
+
+
+def _low_pass(spectrum: Tensor, phi: Tensor, step: int) -> Tensor:
+    """Filter, sample every ``step``-th point, drop the margins."""
+    smooth: Tensor = torch.fft.ifft2(_subsample(spectrum * phi, step)).real
+    return smooth[..., 1:-1, 1:-1]
+
+
+def _subsample(spectrum: Tensor, step: int) -> Tensor:
+    """Every ``step``-th sample of a signal, from its spectrum: the mean over aliased frequencies."""
+    *outer, rows, columns = spectrum.shape
+    return spectrum.reshape(*outer, step, rows // step, step, columns // step).mean((-4, -2))
+
+
+def _image_shape(input_shape: tuple[int, ...]) -> tuple[int, int, int]:
+    if len(input_shape) not in (2, 3) or min(input_shape) < 1 or min(input_shape[:2]) < MIN_SIDE:
+        allowed = f"images (H, W) or (H, W, colours) of at least {MIN_SIDE} x {MIN_SIDE} pixels"
+        raise InvalidInput("input shape for scattering", tuple(input_shape), allowed)
+    height, width, *colours = input_shape
+    return height, width, colours[0] if colours else 1
+
+
+@lru_cache(maxsize=8)
+def _bank(height: int, width: int) -> FilterBank:
+    return filter_bank(height, width)
+
+
+@lru_cache(maxsize=4)
+def _dense(height: int, width: int) -> DenseScattering:
+    return DenseScattering(_bank(height, width))

@@ -1,0 +1,19 @@
+"""Learners on a release: scikit-learn estimators that see released rows only, so learning costs no privacy."""
+
+from __future__ import annotations
+
+from privmix.learning.base import Progress, ReleaseFacts, ReleaseLearner
+from privmix.learning.kl import GeneralizedKLClassifier
+from privmix.learning.model_io import LEARNERS, load_model, save_model
+from privmix.learning.ridge import NoiseAwareRidgeClassifier
+
+__all__ = [
+    "LEARNERS",
+    "GeneralizedKLClassifier",
+    "NoiseAwareRidgeClassifier",
+    "Progress",
+    "ReleaseFacts",
+    "ReleaseLearner",
+    "load_model",
+    "save_model",
+]

@@ -1,0 +1,171 @@
+"""What every learner shares: it sees a release once, then classifies raw extractor output."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import NotFittedError
+
+from privmix.errors import InvalidInput
+from privmix.release.dataset import RecordTransform, ReleasedDataset
+
+Progress = Callable[[int, int], None]
+"""Called with (steps done, steps in all); a learner itself prints nothing."""
+
+# Records transformed at once when classifying: the transform works in float64, so a batch bounds the memory.
+_PREDICTION_BATCH = 4096
+
+
+@dataclass(frozen=True)
+class ReleaseFacts:
+    """The public facts of a release that a model carries to classify raw inputs on its own.
+
+    Attributes:
+        classes: K class names; a prediction k means ``classes[k]``.
+        transform: applied to extractor output before the model sees it.
+        extractor: description of the feature extractor, enough to rebuild it.
+        input_shape: shape of one raw input of that extractor.
+        release_id: the release that the model was fitted on.
+        dim: d, the number of features.
+    """
+
+    classes: tuple[str, ...]
+    transform: RecordTransform
+    extractor: Mapping[str, Any] = field(repr=False)
+    input_shape: tuple[int, ...]
+    release_id: str
+    dim: int
+
+    @classmethod
+    def of(cls, release: ReleasedDataset) -> Self:
+        """The facts of ``release``."""
+        return cls(
+            classes=tuple(release.classes),
+            transform=release.transform,
+            extractor=dict(release.extractor),
+            input_shape=tuple(release.input_shape),
+            release_id=release.release_id,
+            dim=release.dim,
+        )
+
+
+class ReleaseLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no type hints
+    """Base of the scikit-learn estimators that learn from a release.
+
+    Learning is post-processing: a learner reads a :class:`ReleasedDataset`, never private rows, so fitting as
+    often as you like costs no privacy. Every learner applies the release's ``transform`` to the features it is
+    asked to classify; give it the extractor's raw output.
+
+    Attributes:
+        facts_: :class:`ReleaseFacts` of the release, set by ``fit``.
+        classes_: (K,) int64, the class indices 0 .. K-1 that ``predict`` returns.
+        n_features_in_: d.
+    """
+
+    name: ClassVar[str]
+    facts_: ReleaseFacts
+    classes_: NDArray[np.int64]
+    n_features_in_: int
+
+    def fit(self, release: ReleasedDataset, *, progress: Progress | None = None) -> Self:
+        """Fit to a release.
+
+        Args:
+            release: the released rows and their public facts.
+            progress: called after each step with (steps done, steps in all).
+
+        Returns:
+            the estimator itself.
+
+        Raises:
+            InvalidInput: a parameter of the estimator is out of range, or a released number is not finite.
+        """
+        self._check_params()
+        if not (np.isfinite(release.x).all() and np.isfinite(release.y).all()):
+            raise InvalidInput("released rows", "NaN or infinity", "finite numbers")
+        self._fit(release, progress or _no_progress)
+        self._set_facts(ReleaseFacts.of(release))
+        return self
+
+    def decision_function(self, features: NDArray[Any]) -> NDArray[np.float32]:
+        """(n, K) scores of (n, d) raw extractor outputs; the largest of a row names its class.
+
+        Raises:
+            InvalidInput: ``features`` is not (n, d) or holds a number that is not finite.
+            NotFittedError: called before ``fit``.
+        """
+        if not hasattr(self, "facts_"):
+            raise NotFittedError(f"this {type(self).__name__} is not fitted yet: call fit(release) first")
+        features = np.asarray(features)
+        if features.ndim != 2 or features.shape[1] != self.facts_.dim:
+            raise InvalidInput("features", features.shape, f"an array of shape (n, {self.facts_.dim})")
+        scores = np.empty((len(features), len(self.facts_.classes)), dtype=np.float32)
+        for part in slices(len(features), _PREDICTION_BATCH):
+            scores[part] = self._scores(self.facts_.transform(features[part]).astype(np.float32))
+        return scores
+
+    def predict(self, features: NDArray[Any]) -> NDArray[np.int64]:
+        """(n,) int64 class indices of (n, d) raw extractor outputs; errors as :meth:`decision_function`."""
+        return np.asarray(self.decision_function(features).argmax(axis=1), dtype=np.int64)
+
+    def _set_facts(self, facts: ReleaseFacts) -> None:
+        self.facts_ = facts
+        self.classes_ = np.arange(len(facts.classes), dtype=np.int64)
+        self.n_features_in_ = facts.dim
+
+    @abstractmethod
+    def _check_params(self) -> None:
+        """Raise InvalidInput when a constructor parameter is out of range."""
+
+    @abstractmethod
+    def _fit(self, release: ReleasedDataset, progress: Progress) -> None:
+        """Learn from ``release``, whose numbers are finite."""
+
+    @abstractmethod
+    def _scores(self, records: NDArray[np.float32]) -> NDArray[np.float32]:
+        """(b, K) scores of (b, d) transformed records."""
+
+    @abstractmethod
+    def _arrays(self) -> dict[str, NDArray[np.float32]]:
+        """The learnt numbers by name: all that :meth:`_restore` needs beside parameters and facts."""
+
+    @abstractmethod
+    def _restore(self, arrays: Mapping[str, NDArray[np.float32]], facts: ReleaseFacts) -> None:
+        """Take back what :meth:`_arrays` gave; raise InvalidInput when a name or a shape does not fit."""
+
+
+def check_arrays(
+    arrays: Mapping[str, NDArray[np.float32]], shapes: Mapping[str, tuple[int, ...]], what: str = "model arrays"
+) -> None:
+    """Raise InvalidInput unless ``arrays`` has exactly these names and shapes, in float32, all finite.
+
+    Example:
+        >>> check_arrays({"a": np.zeros(2, np.float32)}, {"a": (2,)})
+    """
+    found = {name: tuple(array.shape) for name, array in arrays.items()}
+    if found != dict(shapes):
+        wrong = sorted(set(found.items()) ^ set(shapes.items()))
+        raise InvalidInput(what, wrong[0], f"exactly {dict(shapes)}")
+    for name, array in arrays.items():
+        if array.dtype != np.float32 or not np.isfinite(array).all():
+            raise InvalidInput(f"{what}: {name}", str(array.dtype), "finite float32 numbers")
+
+
+def slices(stop: int, size: int, *, start: int = 0) -> Iterator[slice]:
+    """``range(start, stop)`` cut into slices of at most ``size``.
+
+    Example:
+        >>> [(part.start, part.stop) for part in slices(5, 2)]
+        [(0, 2), (2, 4), (4, 5)]
+    """
+    return (slice(first, min(first + size, stop)) for first in range(start, stop, size))
+
+
+def _no_progress(done: int, steps: int) -> None:
+    del done, steps

@@ -1,0 +1,216 @@
+"""The papers' reference learner: a softmax classifier trained with the generalised KL divergence."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import ClassVar, Final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from privmix.errors import InvalidInput, check_choice, check_integer, check_number
+from privmix.learning.base import Progress, ReleaseFacts, ReleaseLearner, check_arrays
+from privmix.release.dataset import ReleasedDataset
+
+# Paper 004, appendix E.3: of 200 epochs, the learning rate is divided by 10 after these.
+PAPER_EPOCHS: Final = 200
+PAPER_MILESTONES: Final = (80, 120, 160)
+_DECAY: Final = 0.1
+
+
+def generalised_kl(p: torch.Tensor, logits: torch.Tensor) -> torch.Tensor:
+    """Generalised KL divergence D(p || softmax(logits)) of each row (paper 004, equation 6).
+
+    Args:
+        p: (b, K) non-negative targets that need not sum to 1.
+        logits: (b, K) classifier outputs before the softmax.
+
+    Returns:
+        (b,) divergences, each >= 0 and 0 exactly when p = softmax(logits).
+
+    Example:
+        >>> p = torch.tensor([[0.25, 0.75]])
+        >>> bool(generalised_kl(p, p.log()).abs() < 1e-6)
+        True
+        >>> round(generalised_kl(torch.tensor([[2.0, 0.0]]), torch.zeros(1, 2)).item(), 4)  # 2 log 4 - 2 + 1
+        1.7726
+    """
+    log_q = torch.log_softmax(logits, dim=1)
+    divergence: torch.Tensor = (torch.special.xlogy(p, p) - p * log_q - p).sum(dim=1) + 1.0
+    return divergence
+
+
+class GeneralizedKLClassifier(ReleaseLearner):
+    """Linear or convolutional softmax classifier on a release, trained as in paper 004 (appendices D and E).
+
+    Negative label entries are cut to 0 and Adam minimises the generalised KL divergence between the noisy label
+    row and the softmax output. The learning rate falls tenfold at 40%, 60% and 80% of the epochs (80, 120 and 160
+    of the paper's 200). A label offset in the release (labels centred by 1/K) is added back before the cut.
+
+    Args:
+        model: ``"linear"``, or ``"cnn"``, the network of the paper's Table 5, for releases of images that are
+            (H, W) or (H, W, channels) with H and W divisible by 4, mixed as flat pixels.
+        epochs: passes over the released rows.
+        batch_size: rows a step.
+        learning_rate: of Adam, before the first decay.
+        seed: of the initial weights and the order of rows; torch's global generator is left alone.
+
+    Attributes:
+        network_: the trained ``torch.nn.Module``.
+        loss_curve_: mean divergence over each epoch's batches.
+
+    Example:
+        >>> from privmix.release.dataset import RecordTransform
+        >>> rng = np.random.default_rng(0)
+        >>> labels = rng.integers(2, size=64)
+        >>> release = ReleasedDataset(
+        ...     x=np.eye(2, dtype=np.float32)[labels], y=np.eye(2, dtype=np.float32)[labels], design="poisson",
+        ...     mixup_degree=1, noise_std_x=0.0, noise_std_y=0.0, label_offset=0.0, classes=("cat", "dog"),
+        ...     transform=RecordTransform(1.0), extractor={"name": "identity"}, input_shape=(2,), release_id="example")
+        >>> model = GeneralizedKLClassifier(epochs=20, batch_size=8, learning_rate=0.1).fit(release)
+        >>> model.predict(np.eye(2)).tolist()
+        [0, 1]
+    """
+
+    name: ClassVar[str] = "generalized-kl"
+    network_: nn.Module
+    loss_curve_: list[float]
+
+    def __init__(
+        self,
+        model: str = "linear",
+        epochs: int = PAPER_EPOCHS,
+        batch_size: int = 256,
+        learning_rate: float = 1e-3,
+        seed: int = 0,
+    ) -> None:
+        self.model = model
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.seed = seed
+
+    def predict_proba(self, features: NDArray[np.float32]) -> NDArray[np.float32]:
+        """(n, K) class probabilities of (n, d) raw extractor outputs; errors as :meth:`decision_function`."""
+        logits = torch.from_numpy(self.decision_function(features))
+        return np.asarray(torch.softmax(logits, dim=1).numpy())
+
+    def _check_params(self) -> None:
+        check_choice("model", self.model, ["linear", "cnn"])
+        check_integer("epochs", self.epochs, low=1)
+        check_integer("batch_size", self.batch_size, low=1)
+        check_number("learning_rate", self.learning_rate, low=0, low_open=True)
+        check_integer("seed", self.seed, low=0, high=2**63 - 1)
+
+    def _fit(self, release: ReleasedDataset, progress: Progress) -> None:
+        generator = torch.Generator().manual_seed(self.seed)
+        network = _build(self.model, ReleaseFacts.of(release))
+        _initialise(network, generator)
+        x = torch.from_numpy(np.ascontiguousarray(release.x, dtype=np.float32))
+        # An expected row holds m labels over m, so one whole offset is what centring took from it.
+        targets = torch.from_numpy(release.y + np.float32(release.label_offset)).clamp_(min=0)
+
+        optimiser = torch.optim.Adam(network.parameters(), lr=self.learning_rate)
+        milestones = [round(at / PAPER_EPOCHS * self.epochs) for at in PAPER_MILESTONES]
+        schedule = torch.optim.lr_scheduler.MultiStepLR(optimiser, milestones, gamma=_DECAY)
+        self.loss_curve_ = []
+        network.train()
+        for epoch in range(self.epochs):
+            self.loss_curve_.append(self._epoch(network, optimiser, x, targets, generator))
+            schedule.step()
+            progress(epoch + 1, self.epochs)
+        self.network_ = network.eval()
+
+    def _epoch(
+        self,
+        network: nn.Module,
+        optimiser: torch.optim.Optimizer,
+        x: torch.Tensor,
+        targets: torch.Tensor,
+        generator: torch.Generator,
+    ) -> float:
+        batches = torch.split(torch.randperm(len(x), generator=generator), self.batch_size)
+        total = 0.0
+        for batch in batches:
+            loss = generalised_kl(targets[batch], network(x[batch])).mean()
+            optimiser.zero_grad(set_to_none=True)
+            torch.autograd.backward(loss)
+            optimiser.step()
+            total += loss.item()
+        return total / len(batches)
+
+    def _scores(self, records: NDArray[np.float32]) -> NDArray[np.float32]:
+        with torch.inference_mode():
+            return np.asarray(self.network_(torch.from_numpy(records)).numpy())
+
+    def _arrays(self) -> dict[str, NDArray[np.float32]]:
+        return {name: tensor.numpy() for name, tensor in self.network_.state_dict().items()}
+
+    def _restore(self, arrays: Mapping[str, NDArray[np.float32]], facts: ReleaseFacts) -> None:
+        network = _build(self.model, facts)
+        check_arrays(arrays, {name: tuple(tensor.shape) for name, tensor in network.state_dict().items()})
+        network.load_state_dict({name: torch.from_numpy(array) for name, array in arrays.items()})
+        self.network_ = network.eval()
+
+
+def _build(model: str, facts: ReleaseFacts) -> nn.Module:
+    """The untrained network, its weights unset."""
+    if model == "linear":
+        return _bare(nn.Linear, facts.dim, len(facts.classes))
+    return _cnn(facts)
+
+
+def _cnn(facts: ReleaseFacts) -> nn.Module:
+    """Paper 004, Table 5: two 5x5 convolutions with max-pooling, three fully connected layers, ReLU between."""
+    shape = facts.input_shape
+    fits = len(shape) in (2, 3) and math.prod(shape) == facts.dim and not (shape[0] % 4 or shape[1] % 4)
+    if not fits:
+        allowed = f"(H, W) or (H, W, channels), H and W divisible by 4, of {facts.dim} pixels for the cnn"
+        raise InvalidInput("input_shape", shape, allowed)
+    height, width, channels = (*shape, 1)[:3]
+    return nn.Sequential(
+        _ToImages(height, width, channels),
+        _bare(nn.Conv2d, channels, 32, 5, padding=2),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        _bare(nn.Conv2d, 32, 48, 5, padding=2),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        _bare(nn.Linear, 48 * (height // 4) * (width // 4), 100),
+        nn.ReLU(),
+        _bare(nn.Linear, 100, 100),
+        nn.ReLU(),
+        _bare(nn.Linear, 100, len(facts.classes)),
+    )
+
+
+def _bare(layer: type[nn.Module], *sizes: int, **options: int) -> nn.Module:
+    """A layer with its weights unset: torch's own initialisation would draw from the global generator."""
+    made: nn.Module = nn.utils.skip_init(layer, *sizes, **options)  # type: ignore[no-untyped-call]
+    return made
+
+
+class _ToImages(nn.Module):
+    """Flat (b, H*W*c) pixels, channels last as extracted, to (b, c, H, W)."""
+
+    def __init__(self, height: int, width: int, channels: int) -> None:
+        super().__init__()
+        self.shape = (height, width, channels)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.reshape(-1, *self.shape).permute(0, 3, 1, 2)
+
+
+def _initialise(network: nn.Module, generator: torch.Generator) -> None:
+    """PyTorch's default law for these layers, uniform within 1/sqrt(fan-in) of 0, drawn from ``generator``."""
+    with torch.no_grad():
+        for layer in network.modules():
+            if isinstance(layer, nn.Linear | nn.Conv2d):
+                bound = 1 / math.sqrt(layer.weight[0].numel())
+                layer.weight.uniform_(-bound, bound, generator=generator)
+                assert layer.bias is not None
+                layer.bias.uniform_(-bound, bound, generator=generator)

@@ -1,0 +1,207 @@
+"""Models on disk: a folder with ``model.json`` and ``weights.safetensors``. No pickle, so loading runs no code."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.numpy import load as load_tensors
+from safetensors.numpy import save as dump_tensors
+
+from privmix.errors import InvalidInput, StorageError, check_integer
+from privmix.learning.base import ReleaseFacts, ReleaseLearner, check_arrays
+from privmix.learning.kl import GeneralizedKLClassifier
+from privmix.learning.ridge import NoiseAwareRidgeClassifier
+from privmix.release.dataset import RecordTransform
+
+FORMAT: Final = "privmix-model"
+SCHEMA_VERSION: Final = 1
+LEARNERS: Final[dict[str, type[ReleaseLearner]]] = {
+    learner.name: learner for learner in (NoiseAwareRidgeClassifier, GeneralizedKLClassifier)
+}
+_JSON, _WEIGHTS = "model.json", "weights.safetensors"
+# A centre is as long as a record: it is stored with the weights, under a name no layer has.
+_CENTRE: Final = "transform.centre"
+
+
+def save_model(model: ReleaseLearner, folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
+    """Write a fitted model to a new folder, whole or not at all.
+
+    Everything written stems from the release and the learner's parameters, so the folder is as public as the
+    release. The files are written beside ``folder`` and renamed into place.
+
+    Args:
+        model: a fitted learner of :data:`LEARNERS`.
+        folder: where to; its parent is made when missing.
+        overwrite: replace ``folder`` if it is a model; a folder that holds anything else is never replaced.
+
+    Returns:
+        the folder's path.
+
+    Raises:
+        InvalidInput: the folder exists (or is no model, with ``overwrite``), or the model cannot be saved.
+        StorageError: writing failed; nothing is left behind.
+    """
+    target = Path(folder)
+    if type(model) is not LEARNERS.get(model.name) or not hasattr(model, "facts_"):
+        raise InvalidInput("model", type(model).__name__, "a fitted learner: " + ", ".join(LEARNERS))
+    _check_target(target, overwrite)
+    arrays = {name: np.ascontiguousarray(array) for name, array in model._arrays().items()}
+    centre = model.facts_.transform.centre
+    if centre is not None:
+        arrays[_CENTRE] = np.ascontiguousarray(centre, dtype=np.float32)
+    content = json.dumps(_describe(model), indent=2, allow_nan=False)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        beside = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
+        try:
+            (beside / _WEIGHTS).write_bytes(dump_tensors(arrays))
+            (beside / _JSON).write_text(content + "\n", encoding="utf-8")
+            beside.chmod(0o755)
+            if target.exists():
+                _swap(beside, target)
+            else:
+                beside.rename(target)
+        finally:
+            shutil.rmtree(beside, ignore_errors=True)
+    except OSError as error:
+        raise StorageError(f"{target}: the model could not be written: {error.strerror or error}") from error
+    return target
+
+
+def load_model(folder: str | os.PathLike[str]) -> ReleaseLearner:
+    """Read a model that :func:`save_model` wrote; it predicts exactly what the saved one did.
+
+    Raises:
+        StorageError: the folder or a file in it is missing, unreadable or not in the model format.
+        InvalidInput: the files are well formed but do not fit together, or come from another schema version.
+    """
+    path = Path(folder)
+    found = _read_json(path / _JSON)
+    if found.get("format") != FORMAT:
+        raise StorageError(f"{path / _JSON}: not a privmix model")
+    if found.get("schema_version") != SCHEMA_VERSION:
+        raise InvalidInput("schema_version", found.get("schema_version"), f"{SCHEMA_VERSION}, what this version reads")
+    arrays = _read_weights(path / _WEIGHTS)
+    learner = LEARNERS.get(str(found.get("learner")))
+    if learner is None:
+        raise InvalidInput("learner", found.get("learner"), "one of " + ", ".join(LEARNERS))
+    params = _field(found, "params", dict, lambda value: set(value) == set(learner().get_params()))
+    model = learner(**params)
+    model._check_params()
+    facts = _facts(found, arrays.pop(_CENTRE, None))
+    model._restore(arrays, facts)
+    model._set_facts(facts)
+    return model
+
+
+def _describe(model: ReleaseLearner) -> dict[str, Any]:
+    facts = model.facts_
+    return {
+        "format": FORMAT,
+        "schema_version": SCHEMA_VERSION,
+        "learner": model.name,
+        "params": model.get_params(),
+        "classes": list(facts.classes),
+        "dim": facts.dim,
+        "extractor": dict(facts.extractor),
+        "input_shape": list(facts.input_shape),
+        "transform": {
+            "clip_norm": facts.transform.clip_norm,
+            "norm": facts.transform.norm,
+            "centred": facts.transform.centre is not None,
+            "residual_clip_norm": facts.transform.residual_clip_norm,
+        },
+        "release_id": facts.release_id,
+    }
+
+
+def _check_target(target: Path, overwrite: bool) -> None:
+    if not target.exists() and not target.is_symlink():
+        return
+    if not overwrite:
+        raise InvalidInput("model folder", str(target), "a folder that does not exist yet, or overwrite")
+    entries = {entry.name for entry in target.iterdir()} if target.is_dir() else None
+    if target.is_symlink() or entries != {_JSON, _WEIGHTS}:
+        raise InvalidInput("model folder", str(target), "a folder that holds a model and nothing else, to overwrite it")
+
+
+def _swap(new: Path, target: Path) -> None:
+    """Put ``new`` in the place of ``target``; a failure half way puts the old one back."""
+    old = new.with_name(new.name + "-old")
+    target.rename(old)
+    try:
+        new.rename(target)
+    except OSError:
+        old.rename(target)
+        raise
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise StorageError(f"{path}: {error.strerror or error}") from error
+    except (ValueError, RecursionError) as error:
+        raise StorageError(f"{path}: not valid JSON") from error
+    if not isinstance(found, dict):
+        raise StorageError(f"{path}: not a privmix model")
+    return found
+
+
+def _read_weights(path: Path) -> dict[str, NDArray[Any]]:
+    try:
+        return dict(load_tensors(path.read_bytes()))
+    except OSError as error:
+        raise StorageError(f"{path}: {error.strerror or error}") from error
+    except (SafetensorError, KeyError, ValueError, TypeError) as error:
+        # KeyError and TypeError: a safetensors number type that NumPy lacks.
+        raise StorageError(f"{path}: not a valid safetensors file") from error
+
+
+def _facts(found: Mapping[str, Any], centre: NDArray[Any] | None) -> ReleaseFacts:
+    dim = check_integer("dim", found.get("dim"), low=1)
+    classes = _field(found, "classes", list, lambda names: names and all(isinstance(name, str) for name in names))
+    transform = _field(found, "transform", dict, lambda value: isinstance(value.get("centred"), bool))
+    shape = _field(found, "input_shape", list, lambda sizes: all(_is_size(size) for size in sizes))
+    if transform["centred"] != (centre is not None):
+        raise InvalidInput("transform.centred", transform["centred"], f"true exactly when weights hold {_CENTRE}")
+    if centre is not None:
+        check_arrays({_CENTRE: centre}, {_CENTRE: (dim,)})
+    return ReleaseFacts(
+        classes=tuple(classes),
+        transform=RecordTransform(
+            clip_norm=transform.get("clip_norm", math.nan),
+            norm=transform.get("norm", ""),
+            centre=centre,
+            residual_clip_norm=transform.get("residual_clip_norm"),
+        ),
+        extractor=_field(found, "extractor", dict, lambda value: True),
+        input_shape=tuple(shape),
+        release_id=_field(found, "release_id", str, lambda value: True),
+        dim=dim,
+    )
+
+
+def _field(found: Mapping[str, Any], name: str, kind: type, fits: Callable[[Any], Any]) -> Any:
+    value = found.get(name)
+    if not isinstance(value, kind) or not fits(value):
+        raise InvalidInput(name, value, f"what save_model writes there (a JSON {_JSON_KINDS[kind]})")
+    return value
+
+
+_JSON_KINDS: Final[dict[type, str]] = {dict: "object", list: "array", str: "string"}
+
+
+def _is_size(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1

@@ -1,0 +1,295 @@
+"""Ridge regression that knows how much noise the released rows carry, and takes it out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import eigh
+from scipy.linalg.blas import ssyrk
+
+from privmix.errors import InvalidInput, check_number
+from privmix.learning.base import Progress, ReleaseFacts, ReleaseLearner, check_arrays, slices
+from privmix.release.dataset import ReleasedDataset
+
+AUTO: Final = "auto"
+_GRID: Final = np.logspace(-5, 0, 41)
+_FOLDS: Final = 10
+_MIN_FOLD: Final = 5
+# Up to this many rows or features an eigendecomposition takes under a second, so every fold can have its own.
+_CHEAP: Final = 1024
+_ROW_BLOCK: Final = 4096
+# Designs whose rows mix all classes as the records do. A row of one class, or of a few, says less about how well
+# a single record can be told.
+_LIKE_RECORDS: Final = frozenset({"poisson", "fixed", "random-weight"})
+
+
+class NoiseAwareRidgeClassifier(ReleaseLearner):
+    """Errors-in-variables ridge regression of released label rows on released feature rows.
+
+    With X, Y the T released rows minus their column means and s the known standard deviation of the noise in X,
+
+        G = X'X - (T - 1) s^2 I, its negative eigenvalues cut to 0,   W = (G + r g_max I)^-1 X'Y,
+
+    where g_max is G's largest eigenvalue and r the regularisation. Subtracting s^2 undoes what the noise adds to
+    X'X on average; noise in Y is independent of X and needs no correction. A record f is scored by
+    (f - column mean of x) W + column mean of y + label offset: m records over m average to a record, so one
+    record stands to the mean row as it does to the mean record.
+
+    With ``regularisation="auto"`` the release alone chooses r, in three steps.
+
+    1. Each r on a grid from 1e-5 to 1 is fitted without a tenth of the rows and rated by its loss on them less
+       what noise adds to it, mean |y - x W|^2 - s^2 |W|_F^2. Up to a constant that is unbiased for the loss
+       without noise, since the held-out noise is independent of W. With at most 1024 rows or features, all ten
+       tenths take a turn; beyond, the last one does.
+    2. Coming from r = 1, the first minimum is taken: at very small r the estimate is mostly chance.
+    3. Squared loss wants more shrinkage than the arg max where records are told apart well, and less where they
+       are not. The minimiser is multiplied by 2 (1 - R^2) / R^2, within [1/4, 2], with R^2 the share of squared
+       labels explained at the minimum. This factor is empirical: fits to MNIST and digits releases at
+       many noise levels (R^2 from 0.2 to 0.8) had their best accuracy near it. It is left at 1 for designs whose
+       rows do not mix all classes.
+
+    Where a tenth of the rows is fewer than 5 or K there is too little to hold out, and r is 3 d s^2 / g_max within
+    [0.1, 1]: close to the rule that assigns by class means.
+
+    Args:
+        regularisation: ``"auto"`` or r > 0, relative to the largest eigenvalue.
+
+    Attributes:
+        coef_: (d, K) float32, W.
+        intercept_: (K,) float32.
+        regularisation_: the r that was used.
+
+    Example:
+        >>> from privmix.release.dataset import RecordTransform
+        >>> rng = np.random.default_rng(0)
+        >>> y = rng.multinomial(4, [0.5, 0.5], size=400) / 4  # rows of 4 records, two classes
+        >>> x = y @ np.array([[1.0, 0.0], [0.0, 1.0]]) + rng.normal(0, 0.1, (400, 2))
+        >>> release = ReleasedDataset(
+        ...     x=x.astype(np.float32), y=y.astype(np.float32), design="fixed",
+        ...     mixup_degree=4, noise_std_x=0.1, noise_std_y=0.0, label_offset=0.0, classes=("cat", "dog"),
+        ...     transform=RecordTransform(1.0), extractor={"name": "identity"}, input_shape=(2,), release_id="example")
+        >>> NoiseAwareRidgeClassifier().fit(release).predict(np.eye(2)).tolist()
+        [0, 1]
+    """
+
+    name: ClassVar[str] = "noise-aware-ridge"
+    coef_: NDArray[np.float32]
+    intercept_: NDArray[np.float32]
+    regularisation_: float
+
+    def __init__(self, regularisation: float | str = AUTO) -> None:
+        self.regularisation = regularisation
+
+    def _check_params(self) -> None:
+        if isinstance(self.regularisation, str):
+            if self.regularisation != AUTO:
+                raise InvalidInput("regularisation", self.regularisation, "'auto' or a number > 0")
+        else:
+            check_number("regularisation", self.regularisation, low=0, low_open=True)
+
+    def _fit(self, release: ReleasedDataset, progress: Progress) -> None:
+        rows = _Rows.of(release)
+        moments = _Moments(rows)
+        folds = _folds(rows, release.num_classes) if self.regularisation == AUTO else []
+        steps = len(folds) + 2
+        progress(1, steps)
+        losses = np.zeros(len(_GRID))
+        baseline = 0.0
+        for done, fold in enumerate(folds, start=2):
+            losses += _held_out_losses(rows, fold, moments.spectrum(without=fold))
+            baseline += _corrected_loss(*rows.centred(fold), None, rows) / len(folds)
+            progress(done, steps)
+        spectrum = moments.spectrum()
+        if self.regularisation != AUTO:
+            self.regularisation_ = float(self.regularisation)
+        elif folds:
+            self.regularisation_ = _choose(losses / len(folds), baseline, release.design in _LIKE_RECORDS)
+        else:
+            self.regularisation_ = float(np.clip(3 * rows.dim * rows.noise_variance / spectrum.scale, 0.1, 1.0))
+        self.coef_ = spectrum.solve(self.regularisation_)
+        self.intercept_ = rows.mean_y - rows.mean_x @ self.coef_ + np.float32(release.label_offset)
+        progress(steps, steps)
+
+    def _scores(self, records: NDArray[np.float32]) -> NDArray[np.float32]:
+        return records @ self.coef_ + self.intercept_
+
+    def _arrays(self) -> dict[str, NDArray[np.float32]]:
+        return {"coef": self.coef_, "intercept": self.intercept_}
+
+    def _restore(self, arrays: Mapping[str, NDArray[np.float32]], facts: ReleaseFacts) -> None:
+        classes = len(facts.classes)
+        check_arrays(arrays, {"coef": (facts.dim, classes), "intercept": (classes,)})
+        self.coef_, self.intercept_ = arrays["coef"], arrays["intercept"]
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """The released rows, their column means, and what noise is left in an entry once a mean is subtracted."""
+
+    x: NDArray[np.float32]
+    y: NDArray[np.float32]
+    mean_x: NDArray[np.float32]
+    mean_y: NDArray[np.float32]
+    noise_variance: float
+    label_noise_variance: float
+
+    @classmethod
+    def of(cls, release: ReleasedDataset) -> _Rows:
+        # The mean of T rows carries 1/T of a row's noise, and subtracting it takes that share out of each row:
+        # over T rows this is the T - 1 of a sample variance.
+        share = 1 - 1 / release.rows
+        return cls(
+            x=release.x,
+            y=release.y,
+            mean_x=release.x.mean(axis=0, dtype=np.float64).astype(np.float32),
+            mean_y=release.y.mean(axis=0, dtype=np.float64).astype(np.float32),
+            noise_variance=share * release.noise_std_x**2,
+            label_noise_variance=share * release.noise_std_y**2,
+        )
+
+    @property
+    def count(self) -> int:
+        return len(self.x)
+
+    @property
+    def dim(self) -> int:
+        return int(self.x.shape[1])
+
+    def centred(self, part: slice) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        return self.x[part] - self.mean_x, self.y[part] - self.mean_y
+
+
+@dataclass(frozen=True)
+class _Spectrum:
+    """Noise-corrected eigenvalues of X'X, eigenvectors, and X'Y in their basis: every r is then one product.
+
+    Attributes:
+        values: (k,) eigenvalues less the noise, not below 0.
+        basis: (d, k) orthonormal columns.
+        projected: (k, K), basis' X'Y.
+        scale: g_max, the largest of ``values`` (1 where noise is all there is).
+    """
+
+    values: NDArray[np.float32]
+    basis: NDArray[np.float32]
+    projected: NDArray[np.float32]
+
+    @property
+    def scale(self) -> float:
+        largest = float(self.values.max(initial=0.0))
+        return largest if largest > 0 else 1.0
+
+    def solve(self, r: float) -> NDArray[np.float32]:
+        """W for regularisation ``r``, (d, K)."""
+        gains = np.float32(1) / (self.values + np.float32(r * self.scale))
+        return self.basis @ (gains[:, None] * self.projected)
+
+
+class _Moments:
+    """Spectra of the rows, all of them or without a fold, from one pass over the rows.
+
+    The pass sums X'X when there are at least d rows. Fewer rows are decomposed by their own, smaller XX'.
+    """
+
+    def __init__(self, rows: _Rows) -> None:
+        self._rows = rows
+        self._few = rows.count < rows.dim
+        if self._few:
+            x, _ = rows.centred(slice(0, rows.count))
+            self._inner = ssyrk(1.0, x.T, trans=1, lower=1)
+        else:
+            self._xx, self._xy = _sums(rows, slice(0, rows.count))
+
+    def spectrum(self, *, without: slice | None = None) -> _Spectrum:
+        """The spectrum of all rows, or of those outside ``without``."""
+        return self._of_inner(without) if self._few else self._of_sums(without)
+
+    def _of_sums(self, without: slice | None) -> _Spectrum:
+        xx, xy, count = self._xx, self._xy, self._rows.count
+        if without is not None:
+            fold_xx, fold_xy = _sums(self._rows, without)
+            xx, xy, count = xx - fold_xx, xy - fold_xy, count - (without.stop - without.start)
+        values, basis = _eigh(xx.astype(np.float32, order="F"))
+        return self._corrected(count, values, basis, basis.T @ xy.astype(np.float32))
+
+    def _of_inner(self, without: slice | None) -> _Spectrum:
+        kept = np.arange(self._rows.count)
+        if without is not None:
+            kept = np.delete(kept, without)
+        values, left = _eigh(np.asfortranarray(self._inner[np.ix_(kept, kept)]))
+        sound = values > values[-1] * len(kept) * np.finfo(np.float32).eps
+        lengths, left = np.sqrt(values[sound]), left[:, sound]
+        x, y = self._rows.x[kept] - self._rows.mean_x, self._rows.y[kept] - self._rows.mean_y
+        return self._corrected(len(kept), values[sound], x.T @ (left / lengths), lengths[:, None] * (left.T @ y))
+
+    def _corrected(
+        self,
+        count: int,
+        values: NDArray[np.float32],
+        basis: NDArray[np.float32],
+        projected: NDArray[np.float32],
+    ) -> _Spectrum:
+        noise = np.float32(count * self._rows.noise_variance)
+        return _Spectrum(np.maximum(values - noise, np.float32(0)), basis, projected)
+
+
+def _sums(rows: _Rows, part: slice) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """X'X, its lower triangle, and X'Y over the rows of ``part``."""
+    # Fortran order is LAPACK's own and spares copies; float64 keeps what float32 would lose between the blocks.
+    xx = np.zeros((rows.dim, rows.dim), dtype=np.float64, order="F")
+    xy = np.zeros((rows.dim, rows.y.shape[1]), dtype=np.float64)
+    for block in slices(part.stop, _ROW_BLOCK, start=part.start):
+        x, y = rows.centred(block)
+        xx += ssyrk(1.0, x.T, lower=1)
+        xy += x.T @ y
+    return xx, xy
+
+
+def _eigh(lower: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Ascending eigenvalues and eigenvectors of a symmetric matrix from its lower triangle; overwrites it."""
+    values, vectors = eigh(lower, lower=True, overwrite_a=True, check_finite=False, driver="evd")
+    return values, vectors
+
+
+def _folds(rows: _Rows, classes: int) -> list[slice]:
+    """Parts of the rows to hold out in turn; none where they would be too small."""
+    # Contiguous parts: class-wise releases cycle through the classes, so each part has all of them.
+    size = rows.count // _FOLDS
+    if size < max(_MIN_FOLD, classes):
+        return []
+    number = _FOLDS if min(rows.count, rows.dim) <= _CHEAP else 1
+    return [slice(rows.count - (k + 1) * size, rows.count - k * size) for k in range(number)]
+
+
+def _held_out_losses(rows: _Rows, fold: slice, spectrum: _Spectrum) -> NDArray[np.float64]:
+    x, y = rows.centred(fold)
+    return np.array([_corrected_loss(x, y, spectrum.solve(r), rows) for r in _GRID])
+
+
+def _corrected_loss(
+    x: NDArray[np.float32], y: NDArray[np.float32], coef: NDArray[np.float32] | None, rows: _Rows
+) -> float:
+    """Mean squared loss of ``coef`` (None: zero) on rows whose noise it has not seen, less what noise adds to it."""
+    residual = y if coef is None else y - x @ coef
+    noise = y.shape[1] * rows.label_noise_variance
+    if coef is not None:
+        noise += rows.noise_variance * float(np.square(coef, dtype=np.float64).sum())
+    return float(np.square(residual, dtype=np.float64).sum()) / len(y) - noise
+
+
+def _choose(losses: NDArray[np.float64], baseline: float, like_records: bool) -> float:
+    """The r for the smallest held-out loss, moved to where the arg max does best; see the class's step 3."""
+    best = len(losses) - 1
+    while best > 0 and losses[best - 1] < losses[best]:
+        best -= 1
+    r = float(_GRID[best])
+    if not like_records:
+        return r
+    unexplained = max(float(losses[best]), 0.0)
+    explained = max(baseline - unexplained, 0.0)
+    factor = 2.0 if explained <= unexplained else 2 * unexplained / explained
+    return r * max(factor, 0.25)

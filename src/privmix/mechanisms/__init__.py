@@ -1,0 +1,1 @@
+"""Mechanisms: standalone blocks for sampling, clipping, mixing, noise and secret random streams."""

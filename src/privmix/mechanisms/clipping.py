@@ -1,0 +1,88 @@
+"""Clipping: the bound on what one record can add to a sum."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privmix.errors import WITHHELD, InvalidInput, check_number
+
+_SMALLEST_BOUND, _LARGEST_BOUND = 1e-100, 1e100
+
+
+def clip_l2(x: NDArray[Any], bound: float) -> NDArray[np.float64]:
+    """Scale down every row of ``x`` whose L2 norm exceeds ``bound``; leave the others as they are.
+
+    Formal guarantees:
+        * Bounded: the L2 norm of every returned row, computed without rounding, is at most ``bound``.
+        * Per record: a row of the result depends on that row of ``x`` only.
+
+    Args:
+        x: (n, d) numbers; arithmetic is in float64 whatever their type.
+        bound: largest norm allowed, from 1e-100 to 1e100.
+
+    Returns:
+        (n, d) float64, a new array.
+
+    Raises:
+        InvalidInput: ``x`` is not a 2-d array of numbers, a row's norm is not finite or ``bound`` is out of range.
+
+    Example:
+        >>> clip_l2(np.array([[3.0, 4.0], [0.1, 0.2]]), 1.0).round(6).tolist()
+        [[0.6, 0.8], [0.1, 0.2]]
+    """
+    rows, checked_bound = _checked(x, bound)
+    with np.errstate(over="ignore"):
+        norms = np.sqrt(np.einsum("ij,ij->i", rows, rows))
+    return _scale_down(rows, norms, checked_bound)
+
+
+def clip_l1(x: NDArray[Any], bound: float) -> NDArray[np.float64]:
+    """Scale down every row of ``x`` whose L1 norm exceeds ``bound``; leave the others as they are.
+
+    Formal guarantees:
+        * Bounded: the L1 norm of every returned row, computed without rounding, is at most ``bound``.
+        * Per record: a row of the result depends on that row of ``x`` only.
+
+    Args:
+        x: (n, d) numbers; arithmetic is in float64 whatever their type.
+        bound: largest norm allowed, from 1e-100 to 1e100.
+
+    Returns:
+        (n, d) float64, a new array.
+
+    Raises:
+        InvalidInput: ``x`` is not a 2-d array of numbers, a row's norm is not finite or ``bound`` is out of range.
+
+    Example:
+        >>> clip_l1(np.array([[3.0, -1.0], [0.1, 0.2]]), 1.0).round(6).tolist()
+        [[0.75, -0.25], [0.1, 0.2]]
+    """
+    rows, checked_bound = _checked(x, bound)
+    with np.errstate(over="ignore"):
+        norms = np.abs(rows).sum(axis=1)
+    return _scale_down(rows, norms, checked_bound)
+
+
+def _checked(x: NDArray[Any], bound: float) -> tuple[NDArray[np.float64], float]:
+    checked_bound = check_number("clipping bound", bound, low=_SMALLEST_BOUND, high=_LARGEST_BOUND)
+    array = np.asarray(x)
+    if array.ndim != 2 or array.dtype.kind not in "fiub":
+        raise InvalidInput("features", (array.shape, str(array.dtype)), "a 2-d array of real numbers")
+    return np.array(array, dtype=np.float64, order="C"), checked_bound
+
+
+def _scale_down(rows: NDArray[np.float64], norms: NDArray[np.float64], bound: float) -> NDArray[np.float64]:
+    # One test for NaN, infinity and overflow: each makes the norm non-finite.
+    if not np.isfinite(norms).all():
+        raise InvalidInput("features", WITHHELD, "finite numbers whose norm is finite")
+    # A hair is more than all rounding in the norm (at most d + 2 half-ulps) and in the product below. Rows are left
+    # alone up to one hair below the bound and otherwise scaled to two hairs below, so a second clip changes nothing.
+    hair = (rows.shape[1] + 8) * np.finfo(np.float64).eps
+    too_long = norms > bound * (1 - hair)
+    factors = np.ones_like(norms)
+    factors[too_long] = bound * (1 - 2 * hair) / norms[too_long]
+    rows *= factors[:, None]
+    return rows

@@ -1,0 +1,343 @@
+"""Sampling designs: each says who is in a row AND what that costs.
+
+A sampler is one frozen object with both methods, so no code can draw by one design and account by another. Draws are
+keyed by logical tiles (``ROW_TILE`` rows x ``RECORD_TILE`` records): how an engine chunks its work changes nothing.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privmix.accounting.events import (
+    Adjacency,
+    ClusterSampled,
+    Event,
+    FixedSizeSampled,
+    PoissonSampled,
+    Repeated,
+)
+from privmix.errors import WITHHELD, InvalidInput, check_integer, check_number
+from privmix.mechanisms.bernoulli import Groups, bernoulli_positions, draw_blocks, draw_rectangle
+from privmix.mechanisms.membership import RECORD_TILE, ROW_TILE, Membership, offsets_of, tile_length
+from privmix.mechanisms.mixing import check_weights, dirichlet_weights
+from privmix.mechanisms.streams import SecretStreams
+
+__all__ = [
+    "RECORD_TILE",
+    "ROW_TILE",
+    "ClasswiseSampling",
+    "DirichletWeights",
+    "FixedSizeSampling",
+    "HierarchicalSampling",
+    "Membership",
+    "PoissonSampling",
+    "Sampler",
+]
+
+
+@dataclass(frozen=True)
+class Sampler(ABC):
+    """A design for drawing the members of ``rows`` rows from ``records`` records.
+
+    Formal guarantees (of every design):
+        * One plan: :meth:`event` describes the very law that :meth:`draw` follows.
+        * Tiles: a tile's membership depends on the key, the design and the tile, not on the calls before it.
+        * Data-independent: membership depends on no feature, and on labels only where the design says so.
+
+    Attributes:
+        records: n, how many private records there are; public.
+        rows: T, how many rows are released.
+    """
+
+    records: int
+    rows: int
+
+    def __post_init__(self) -> None:
+        check_integer("records", self.records, low=1)
+        check_integer("rows", self.rows, low=1)
+
+    @property
+    @abstractmethod
+    def adjacency(self) -> Adjacency:
+        """The pairs of datasets that :meth:`event` is priced for."""
+
+    @abstractmethod
+    def event(self, query: Event) -> Event:
+        """Return what all rows together cost, in terms of ``query``: one row's noisy sum of its members."""
+
+    @abstractmethod
+    def draw(
+        self, streams: SecretStreams, row_tile: int, record_tile: int, labels: NDArray[np.int64] | None = None
+    ) -> Membership:
+        """Draw which records of tile ``record_tile`` are in which rows of tile ``row_tile``.
+
+        Costs O(draws), not O(rows x records).
+
+        Args:
+            streams: the run's secret streams.
+            row_tile: rows ``row_tile * ROW_TILE`` and on.
+            record_tile: records ``record_tile * RECORD_TILE`` and on.
+            labels: (records in the tile,) class index of each record; needed by designs with classes only.
+
+        Raises:
+            InvalidInput: labels are missing or outside the declared classes.
+            IndexError: there is no such tile.
+        """
+
+    @property
+    def row_tiles(self) -> int:
+        """How many tiles the rows fill."""
+        return -(-self.rows // ROW_TILE)
+
+    @property
+    def record_tiles(self) -> int:
+        """How many tiles the records fill."""
+        return -(-self.records // RECORD_TILE)
+
+    def _tile_shape(self, row_tile: int, record_tile: int) -> tuple[int, int]:
+        return tile_length(self.rows, row_tile, ROW_TILE), tile_length(self.records, record_tile, RECORD_TILE)
+
+
+@dataclass(frozen=True)
+class PoissonSampling(Sampler):
+    """Each record joins each row independently with probability ``sampling_rate`` (DPMix, NeuroMixGDP, DPFMix).
+
+    Example:
+        >>> from privmix.accounting.events import Gaussian
+        >>> sampler = PoissonSampling(records=1000, rows=500, sampling_rate=0.016)
+        >>> sampler.event(Gaussian(1.2)).count
+        500
+        >>> sampler.draw(SecretStreams.from_seed(0), 0, 0).rows
+        500
+    """
+
+    sampling_rate: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_rate("sampling_rate", self.sampling_rate)
+
+    @property
+    def adjacency(self) -> Adjacency:
+        return Adjacency.ADD_REMOVE
+
+    def event(self, query: Event) -> Event:
+        return Repeated(PoissonSampled(self.sampling_rate, query), self.rows)
+
+    def draw(
+        self, streams: SecretStreams, row_tile: int, record_tile: int, labels: NDArray[np.int64] | None = None
+    ) -> Membership:
+        rows, records = self._tile_shape(row_tile, record_tile)
+        generator = streams.generator("poisson membership", row_tile, record_tile)
+        return draw_rectangle(generator, rows, records, self.sampling_rate)
+
+
+@dataclass(frozen=True)
+class DirichletWeights:
+    """Random mixing weights for fixed-size rows, see :func:`privmix.mechanisms.mixing.dirichlet_weights`.
+
+    Attributes:
+        alpha: concentration, > 0.
+        max_weight: the largest weight, which is a row's sensitivity to one record of norm 1.
+        bits: weights are multiples of ``2 ** -bits``.
+    """
+
+    alpha: float
+    max_weight: float = 1.0
+    bits: int = 16
+
+    def __post_init__(self) -> None:
+        check_weights(self.alpha, self.max_weight, self.bits)
+
+
+@dataclass(frozen=True)
+class FixedSizeSampling(Sampler):
+    """Each row holds ``sample_size`` records drawn uniformly without replacement (DP-InstaHide, random-weight mixup).
+
+    Priced for replaced records: with the size fixed, a row's members and weights depend on no record's content.
+
+    Attributes:
+        sample_size: k, from 1 to ``records``.
+        weights: random weights of a row's members, or None for weight 1 each.
+
+    Example:
+        >>> sampler = FixedSizeSampling(records=1000, rows=500, sample_size=4)
+        >>> set(sampler.draw(SecretStreams.from_seed(0), 0, 0).counts.tolist())
+        {4}
+    """
+
+    sample_size: int
+    weights: DirichletWeights | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_integer("sample_size", self.sample_size, low=1, high=self.records)
+
+    @property
+    def adjacency(self) -> Adjacency:
+        return Adjacency.REPLACE_ONE
+
+    def event(self, query: Event) -> Event:
+        return Repeated(FixedSizeSampled(self.records, self.sample_size, query), self.rows)
+
+    def draw(
+        self, streams: SecretStreams, row_tile: int, record_tile: int, labels: NDArray[np.int64] | None = None
+    ) -> Membership:
+        rows, records = self._tile_shape(row_tile, record_tile)
+        # Members of one row depend on each other across record tiles, so the whole row is drawn, then cut.
+        generator = streams.generator("fixed-size membership", row_tile)
+        row, record = np.divmod(
+            _distinct_cells(generator, rows, self.records, self.sample_size), np.int64(self.records)
+        )
+        record -= record_tile * RECORD_TILE
+        here = (record >= 0) & (record < records)
+        offsets = offsets_of(np.bincount(row[here], minlength=rows))
+        return Membership(offsets, record[here], self._draw_weights(streams, row_tile, rows, here))
+
+    def _draw_weights(
+        self, streams: SecretStreams, row_tile: int, rows: int, here: NDArray[np.bool_]
+    ) -> NDArray[np.float64] | None:
+        if self.weights is None:
+            return None
+        law = self.weights
+        generator = streams.generator("mixing weights", row_tile)
+        drawn = dirichlet_weights(generator, rows, self.sample_size, law.alpha, law.max_weight, law.bits)
+        return np.asarray(drawn.ravel()[here])
+
+
+@dataclass(frozen=True)
+class HierarchicalSampling(Sampler):
+    """Each row selects each class with probability p1, then each of its records with p2 (NeuroMixGDP-HS).
+
+    A row without any class is a row like the others. Records of one class are included together or not at all
+    XX as cluster sampling, not as Poisson sampling at ``p1 * p2`` as in the paper's
+    Proposition E.3.
+
+    Attributes:
+        classes: K, public.
+        class_rate: p1 in (0, 1].
+        record_rate: p2 in (0, 1].
+
+    Example:
+        >>> sampler = HierarchicalSampling(records=6, rows=4, classes=2, class_rate=0.5, record_rate=1.0)
+        >>> members = sampler.draw(SecretStreams.from_seed(1), 0, 0, np.array([0, 0, 0, 1, 1, 1]))
+        >>> set(members.counts.tolist()) <= {0, 3, 6}
+        True
+    """
+
+    classes: int
+    class_rate: float
+    record_rate: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_integer("classes", self.classes, low=1)
+        _check_rate("class_rate", self.class_rate)
+        _check_rate("record_rate", self.record_rate)
+
+    @property
+    def adjacency(self) -> Adjacency:
+        return Adjacency.ADD_REMOVE
+
+    def event(self, query: Event) -> Event:
+        return Repeated(ClusterSampled(self.class_rate, self.record_rate, query), self.rows)
+
+    def draw(
+        self, streams: SecretStreams, row_tile: int, record_tile: int, labels: NDArray[np.int64] | None = None
+    ) -> Membership:
+        rows, records = self._tile_shape(row_tile, record_tile)
+        by_class = Groups.from_labels(_checked_labels(labels, records, self.classes), self.classes)
+        # Keyed by the row tile alone: a row selects a class once, for its records in all tiles.
+        selected = bernoulli_positions(
+            streams.generator("hierarchical classes", row_tile), self.classes * rows, self.class_rate
+        )
+        starts = np.searchsorted(selected, np.arange(self.classes + 1) * rows)
+        generator = streams.generator("hierarchical membership", row_tile, record_tile)
+        return draw_blocks(generator, rows, Groups(selected % rows, starts), by_class, self.record_rate)
+
+
+@dataclass(frozen=True)
+class ClasswiseSampling(Sampler):
+    """Row t draws from class ``t % classes`` only: each record with probability ``sampling_rate``, or all at 1.
+
+    The class of a row is public, so its label needs no noise. A record touches the rows of its own class only, which
+    are at most ``ceil(rows / classes)``. Labels are part of the record: the guarantee is for adding or removing one.
+
+    Attributes:
+        classes: K, public.
+        sampling_rate: in (0, 1].
+
+    Example:
+        >>> sampler = ClasswiseSampling(records=4, rows=2, classes=2, sampling_rate=1.0)
+        >>> sampler.draw(SecretStreams.from_seed(0), 0, 0, np.array([1, 0, 0, 1])).indices.tolist()
+        [1, 2, 0, 3]
+    """
+
+    classes: int
+    sampling_rate: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_integer("classes", self.classes, low=1)
+        _check_rate("sampling_rate", self.sampling_rate)
+
+    @property
+    def adjacency(self) -> Adjacency:
+        return Adjacency.ADD_REMOVE
+
+    def event(self, query: Event) -> Event:
+        row = query if self.sampling_rate == 1 else PoissonSampled(self.sampling_rate, query)
+        return Repeated(row, -(-self.rows // self.classes))
+
+    def draw(
+        self, streams: SecretStreams, row_tile: int, record_tile: int, labels: NDArray[np.int64] | None = None
+    ) -> Membership:
+        rows, records = self._tile_shape(row_tile, record_tile)
+        by_class = Groups.from_labels(_checked_labels(labels, records, self.classes), self.classes)
+        class_of_row = (row_tile * ROW_TILE + np.arange(rows, dtype=np.int64)) % self.classes
+        generator = streams.generator("classwise membership", row_tile, record_tile)
+        return draw_blocks(
+            generator, rows, Groups.from_labels(class_of_row, self.classes), by_class, self.sampling_rate
+        )
+
+
+def _check_rate(field: str, rate: float) -> None:
+    check_number(field, rate, low=0, low_open=True, high=1)
+
+
+def _checked_labels(labels: NDArray[Any] | None, records: int, classes: int) -> NDArray[np.int64]:
+    if labels is None or labels.shape != (records,) or labels.dtype.kind not in "iu":
+        given = None if labels is None else (labels.shape, str(labels.dtype))
+        raise InvalidInput("labels", given, f"{records} integers, one for each record of the tile")
+    if labels.min() < 0 or labels.max() >= classes:
+        raise InvalidInput("labels", WITHHELD, f"class indices from 0 to {classes - 1}")
+    return labels.astype(np.int64, copy=False)
+
+
+def _distinct_cells(
+    generator: np.random.Generator, rows: int, population: int, sample_size: int
+) -> NDArray[np.int64]:
+    """Draw, for every row, a uniform subset; return ``row * population + member``, ascending.
+
+    Values are drawn with replacement and repeats drawn again until a row has enough. No step treats two members
+    differently, so every subset of the size is equally likely.
+    """
+    complement = sample_size > population // 2
+    wanted = population - sample_size if complement else sample_size
+    cells = np.zeros(0, np.int64)
+    missing = np.full(rows, wanted)
+    while missing.any():
+        fresh = np.repeat(np.arange(rows, dtype=np.int64) * population, missing)
+        fresh += generator.integers(population, size=len(fresh))
+        cells = np.unique(np.concatenate([cells, fresh]))
+        missing = wanted - np.bincount(cells // population, minlength=rows)
+    if not complement:
+        return cells
+    inside = np.ones(rows * population, bool)
+    inside[cells] = False
+    return np.flatnonzero(inside).astype(np.int64, copy=False)

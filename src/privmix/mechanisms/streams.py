@@ -1,0 +1,130 @@
+"""Secret random streams: one per purpose and index, all derived from one key that is never released.
+
+Draws depend on (key, purpose, indices) alone, never on who asks, in what order or how often, so a retry re-creates
+the same randomness in place of adding a second sample of it.
+
+What this protects against, and what it does not:
+
+* Without the key, telling the streams' bits from uniform ones means breaking AES-128 in counter mode or keyed
+  BLAKE2b. An ordinary generator (PCG64, Mersenne Twister) gives no such protection: its state can be solved for from
+  outputs, and with the state all noise can be subtracted.
+* Each stream has a 128-bit key, derived from a 256-bit master key. Guarantees are therefore against bounded
+  adversaries: differential privacy is computational here, as with every pseudo-random generator.
+* The bits are uniform; what is computed from them (exponentials, normals) is so only to float64 precision. See
+  :mod:`privmix.mechanisms.noise` for what that means.
+* Not covered: an adversary on the same machine who reads the process's memory, swap or a core dump, or who measures
+  time, caches or power. ``destroy`` overwrites the master key, yet copies that the interpreter or the operating system
+  made, and generators that were already handed out, may survive it.
+* Streams are reproducible with one version of NumPy and randomgen; NumPy may change its samplers between versions.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from typing import NoReturn
+
+import numpy as np
+from randomgen import AESCounter
+
+from privmix.errors import check_integer
+
+_KEY_BYTES = 32
+_INDEX_BYTES = 8
+_LENGTH_BYTES = 4
+
+
+class SecretStreams:
+    """Named random streams under one secret master key. Make one with :meth:`from_entropy`.
+
+    Formal guarantees:
+        * Same name, same bits: equal key, purpose and indices give generators with equal outputs.
+        * Different name, different stream: the map from (purpose, indices) to what is hashed is injective.
+        * The key stays inside: it is in no ``repr``, and pickling or copying raises.
+        * Gone is gone: after :meth:`destroy` the key's bytes are zero and no further generator can be made.
+
+    Example:
+        >>> streams = SecretStreams.from_seed(0)
+        >>> first = streams.generator("noise", 3, 1).random()
+        >>> first == streams.generator("noise", 3, 1).random()
+        True
+        >>> first == streams.generator("noise", 1, 3).random()
+        False
+    """
+
+    __slots__ = ("_insecure_seed", "_key")
+
+    def __init__(self, key: bytearray, *, insecure_seed: bool) -> None:
+        """Take ownership of ``key`` (32 bytes): it is kept without a copy, and ``destroy`` overwrites it."""
+        if len(key) != _KEY_BYTES:
+            raise ValueError(f"a master key has {_KEY_BYTES} bytes")
+        self._key: bytearray | None = key
+        self._insecure_seed = insecure_seed
+
+    @classmethod
+    def from_entropy(cls) -> SecretStreams:
+        """Streams under a fresh key from the operating system's cryptographic random source."""
+        return cls(bytearray(os.urandom(_KEY_BYTES)), insecure_seed=False)
+
+    @classmethod
+    def from_seed(cls, seed: int) -> SecretStreams:
+        """Streams that anyone who guesses ``seed`` can re-create: for tests and benchmarks only.
+
+        Args:
+            seed: an integer from 0 to 2**64 - 1.
+
+        Raises:
+            InvalidInput: ``seed`` is not such an integer.
+        """
+        encoded = _encode_index("seed", seed)
+        key = hashlib.blake2b(encoded, digest_size=_KEY_BYTES, person=b"privmix-seed").digest()
+        return cls(bytearray(key), insecure_seed=True)
+
+    @property
+    def insecure_seed(self) -> bool:
+        """Whether the key came from a seed. A release made under such a key has no privacy and must say so."""
+        return self._insecure_seed
+
+    def generator(self, purpose: str, *indices: int) -> np.random.Generator:
+        """Return the stream named by ``purpose`` and ``indices``, from its beginning.
+
+        Args:
+            purpose: what the stream is for; streams of different purposes are independent.
+            indices: integers from 0 to 2**64 - 1, such as a row tile and a record tile.
+
+        Raises:
+            InvalidInput: an index is out of range.
+            RuntimeError: the key was destroyed.
+        """
+        if self._key is None:
+            raise RuntimeError("these streams were destroyed: their key is gone")
+        digest = hashlib.blake2b(
+            _encode_name(purpose, indices), key=self._key, digest_size=16, person=b"privmix-stream"
+        ).digest()
+        return np.random.Generator(AESCounter(key=int.from_bytes(digest, "little")))
+
+    def destroy(self) -> None:
+        """Overwrite the key with zeros and refuse any later use. Calling it again does nothing."""
+        if self._key is not None:
+            self._key[:] = bytes(len(self._key))
+            self._key = None
+
+    def __repr__(self) -> str:
+        state = "destroyed" if self._key is None else "live"
+        return f"<SecretStreams {state}, insecure_seed={self._insecure_seed}>"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("secret streams can be neither pickled nor copied: the key must not leave this object")
+
+
+def _encode_name(purpose: str, indices: tuple[int, ...]) -> bytes:
+    # Lengths go first, so that no two names run together into the same bytes.
+    name = purpose.encode()
+    parts = [len(name).to_bytes(_LENGTH_BYTES, "little"), name, len(indices).to_bytes(_LENGTH_BYTES, "little")]
+    parts += [_encode_index("stream index", index) for index in indices]
+    return b"".join(parts)
+
+
+def _encode_index(field: str, index: int) -> bytes:
+    number = check_integer(field, index, low=0, high=2 ** (8 * _INDEX_BYTES) - 1)
+    return number.to_bytes(_INDEX_BYTES, "little")
