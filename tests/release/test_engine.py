@@ -43,7 +43,7 @@ def naive_rows(plan: ReleasePlan, records: PrivateRecords, seed: int) -> tuple[n
         for row in range(members.rows):
             part = slice(members.offsets[row], members.offsets[row + 1])
             for position, index in enumerate(members.indices[part]):
-                weight = 1 if members.weights is None else int(members.weights[part][position])
+                weight = 1 if members.weights is None else int(members.weights[part][position] / plan.weight_step)
                 x[row] += weight * steps[index]
                 y[row] += weight * targets[index]
         heaviest = plan.max_weight or 1.0

@@ -34,6 +34,8 @@ def gdp_delta(mu: float, epsilon: float) -> float:
     """
     if math.isinf(mu):
         return 1.0
+    if mu <= 0:
+        return 0.0
     below = epsilon + float(log_ndtr(-epsilon / mu - mu / 2))
     return max(0.0, float(ndtr(-epsilon / mu + mu / 2)) - math.exp(min(0.0, below)))
 

@@ -23,7 +23,7 @@ from privmix.errors import InvalidInput, check_number
 from privmix.release import ReleaseConfig
 from privmix.reports.curves import draw_noise_comparison
 
-account = typer.Typer(help="Price a design, or find the noise that meets a target.", no_args_is_help=False)
+account = typer.Typer(no_args_is_help=False)
 app.add_typer(account, name="account")
 
 

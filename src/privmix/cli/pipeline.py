@@ -58,7 +58,7 @@ def _to_store(
 ) -> tuple[NDArray[Any], NDArray[np.int64]]:
     records = source.schema.records
     done = 0
-    with FeatureStore.create(store, source.schema, dim, extractor.spec()) as writer:
+    with FeatureStore.create(store, records, dim, schema=source.schema, extractor=extractor.spec()) as writer:
         for batch in source.batches(_BATCH):
             writer.append(extractor.transform(batch.x), batch.y)
             done += len(batch.y)

@@ -22,8 +22,8 @@ from torch import Tensor
 from privmix.features.wavelets import ANGLES, CHANNELS, STRIDE, FilterBank, halve_band
 
 # Images a tile: small enough for the working set (0.7 MB an image at 28 x 28) to stay in cache. Tiles always
-# have this size (the last one is filled up with blank images), so that no record's rounding depends on how
-# many others there are.
+# have this size (columns that the last one has to spare are computed and left out), so that no record's
+# rounding depends on how many others there are.
 TILE: Final = 32
 # Longest padded side for which the dense products beat the FFT.
 MAX_PADDED: Final = 48
@@ -79,7 +79,6 @@ class DenseScattering:
         for start in range(0, count, TILE):
             part = images[start : start + TILE]
             tile[:, :, : len(part)] = part.permute(1, 2, 0)
-            tile[:, :, len(part) :] = 0
             self._scatter_tile(tile, output[start : start + TILE], work)
         return output
 

@@ -22,9 +22,8 @@ _MIN_FOLD: Final = 5
 # Up to this many rows or features an eigendecomposition takes under a second, so every fold can have its own.
 _CHEAP: Final = 1024
 _ROW_BLOCK: Final = 4096
-# Designs whose rows mix all classes as the records do. A row of one class, or of a few, says less about how well
-# a single record can be told.
-_LIKE_RECORDS: Final = frozenset({"poisson", "fixed", "random-weight"})
+# Designs whose rows mix all classes in the proportions of the records.
+_MIXING_ALL_CLASSES: Final = frozenset({"poisson", "fixed", "random-weight"})
 
 
 class NoiseAwareRidgeClassifier(ReleaseLearner):
@@ -41,19 +40,21 @@ class NoiseAwareRidgeClassifier(ReleaseLearner):
 
     With ``regularisation="auto"`` the release alone chooses r, in three steps.
 
-    1. Each r on a grid from 1e-5 to 1 is fitted without a tenth of the rows and rated by its loss on them less
-       what noise adds to it, mean |y - x W|^2 - s^2 |W|_F^2. Up to a constant that is unbiased for the loss
-       without noise, since the held-out noise is independent of W. With at most 1024 rows or features, all ten
-       tenths take a turn; beyond, the last one does.
-    2. Coming from r = 1, the first minimum is taken: at very small r the estimate is mostly chance.
+    1. Each r on a grid from 1e-5 to 1 is fitted without a part of the rows and rated by its loss on them less
+       what noise adds to it, mean |y - x W|^2 - s^2 |W|_F^2 - K s_y^2, which is unbiased for the loss without
+       noise, since the held-out noise is independent of W. With at most 1024 rows or features, every tenth takes
+       a turn; beyond, a half is held out once. One standard error of the loss is added: it is large at
+       small r, where the correction is.
+    2. Coming from r = 1, the first minimum is taken, and no r whose corrected loss is below 0, which is chance. As
+       the noise counts for less among more rows, r shrinks by the share of rows it was fitted to.
     3. Squared loss wants more shrinkage than the arg max where records are told apart well, and less where they
-       are not. The minimiser is multiplied by 2 (1 - R^2) / R^2, within [1/4, 2], with R^2 the share of squared
-       labels explained at the minimum. This factor is empirical: fits to MNIST and digits releases at
-       many noise levels (R^2 from 0.2 to 0.8) had their best accuracy near it. It is left at 1 for designs whose
-       rows do not mix all classes.
+       are not: r is multiplied by 2 (1 - R^2) / R^2, within [1/4, 2], with R^2 the share of squared labels
+       explained at the minimum. The factor is empirical: MNIST and digits releases with R^2 from 0.2 to 0.8
+       had their best accuracy near it. It is 2 for designs whose rows do not mix all classes, because their
+       R^2 is not that of single records.
 
-    Where a tenth of the rows is fewer than 5 or K there is too little to hold out, and r is 3 d s^2 / g_max within
-    [0.1, 1]: close to the rule that assigns by class means.
+    Where a tenth of the rows is fewer than 5 or K there is too little to hold out: r is 3 d s^2 / g_max, at least
+    0.1 (0.3 for designs whose rows do not mix all classes) and at most 1, close to assigning by class means.
 
     Args:
         regularisation: ``"auto"`` or r > 0, relative to the largest eigenvalue.
@@ -93,23 +94,23 @@ class NoiseAwareRidgeClassifier(ReleaseLearner):
 
     def _fit(self, release: ReleasedDataset, progress: Progress) -> None:
         rows = _Rows.of(release)
-        moments = _Moments(rows)
         folds = _folds(rows, release.num_classes) if self.regularisation == AUTO else []
         steps = len(folds) + 2
+        moments = _Moments(rows, folds)
         progress(1, steps)
-        losses = np.zeros(len(_GRID))
-        baseline = 0.0
+        trials = []
         for done, fold in enumerate(folds, start=2):
-            losses += _held_out_losses(rows, fold, moments.spectrum(without=fold))
-            baseline += _corrected_loss(*rows.centred(fold), None, rows) / len(folds)
+            trials.append(_Trial.of(rows, fold, moments.spectrum(without=fold)))
             progress(done, steps)
         spectrum = moments.spectrum()
+        mixes_all_classes = release.design in _MIXING_ALL_CLASSES
         if self.regularisation != AUTO:
             self.regularisation_ = float(self.regularisation)
-        elif folds:
-            self.regularisation_ = _choose(losses / len(folds), baseline, release.design in _LIKE_RECORDS)
+        elif trials:
+            self.regularisation_ = _choose(trials, rows, mixes_all_classes)
         else:
-            self.regularisation_ = float(np.clip(3 * rows.dim * rows.noise_variance / spectrum.scale, 0.1, 1.0))
+            noise_level = rows.dim * rows.noise_variance / spectrum.scale
+            self.regularisation_ = float(np.clip(3 * noise_level, 0.1 if mixes_all_classes else 0.3, 1.0))
         self.coef_ = spectrum.solve(self.regularisation_)
         self.intercept_ = rows.mean_y - rows.mean_x @ self.coef_ + np.float32(release.label_offset)
         progress(steps, steps)
@@ -193,25 +194,32 @@ class _Moments:
     """Spectra of the rows, all of them or without a fold, from one pass over the rows.
 
     The pass sums X'X when there are at least d rows. Fewer rows are decomposed by their own, smaller XX'.
+    ``folds`` are contiguous and end with the last row.
     """
 
-    def __init__(self, rows: _Rows) -> None:
+    def __init__(self, rows: _Rows, folds: list[slice]) -> None:
         self._rows = rows
         self._few = rows.count < rows.dim
         if self._few:
             x, _ = rows.centred(slice(0, rows.count))
             self._inner = ssyrk(1.0, x.T, trans=1, lower=1)
-        else:
-            self._xx, self._xy = _sums(rows, slice(0, rows.count))
+            return
+        self._xx, self._xy = _sums(rows, slice(0, min((fold.start for fold in folds), default=rows.count)))
+        self._folds: dict[int, tuple[NDArray[np.float32], NDArray[np.float64]]] = {}
+        for fold in folds:
+            xx, xy = _sums(rows, fold)
+            self._xx += xx
+            self._xy += xy
+            self._folds[fold.start] = (xx.astype(np.float32), xy)
 
     def spectrum(self, *, without: slice | None = None) -> _Spectrum:
-        """The spectrum of all rows, or of those outside ``without``."""
+        """The spectrum of all rows, or of those outside the fold ``without``."""
         return self._of_inner(without) if self._few else self._of_sums(without)
 
     def _of_sums(self, without: slice | None) -> _Spectrum:
         xx, xy, count = self._xx, self._xy, self._rows.count
         if without is not None:
-            fold_xx, fold_xy = _sums(self._rows, without)
+            fold_xx, fold_xy = self._folds[without.start]
             xx, xy, count = xx - fold_xx, xy - fold_xy, count - (without.stop - without.start)
         values, basis = _eigh(xx.astype(np.float32, order="F"))
         return self._corrected(count, values, basis, basis.T @ xy.astype(np.float32))
@@ -255,41 +263,55 @@ def _eigh(lower: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.f
     return values, vectors
 
 
+@dataclass(frozen=True)
+class _Trial:
+    """How every r of the grid, and W = 0, did on the rows of one fold.
+
+    Attributes:
+        losses: (grid + 1, rows) squared loss of each row less the expected share of noise; the last line is W = 0.
+    """
+
+    losses: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, rows: _Rows, fold: slice, spectrum: _Spectrum) -> _Trial:
+        x, y = rows.centred(fold)
+        nothing = np.zeros((rows.dim, y.shape[1]), dtype=np.float32)
+        candidates = (*(spectrum.solve(r) for r in _GRID), nothing)
+        return cls(np.array([_corrected_losses(x, y, coef, rows) for coef in candidates]))
+
+
 def _folds(rows: _Rows, classes: int) -> list[slice]:
-    """Parts of the rows to hold out in turn; none where they would be too small."""
+    """Parts of the rows to hold out in turn; none where a tenth of the rows is too little to hold out."""
     # Contiguous parts: class-wise releases cycle through the classes, so each part has all of them.
     size = rows.count // _FOLDS
     if size < max(_MIN_FOLD, classes):
         return []
-    number = _FOLDS if min(rows.count, rows.dim) <= _CHEAP else 1
-    return [slice(rows.count - (k + 1) * size, rows.count - k * size) for k in range(number)]
+    if min(rows.count, rows.dim) > _CHEAP:
+        return [slice(rows.count // 2, rows.count)]
+    return [slice(rows.count - (k + 1) * size, rows.count - k * size) for k in range(_FOLDS)]
 
 
-def _held_out_losses(rows: _Rows, fold: slice, spectrum: _Spectrum) -> NDArray[np.float64]:
-    x, y = rows.centred(fold)
-    return np.array([_corrected_loss(x, y, spectrum.solve(r), rows) for r in _GRID])
-
-
-def _corrected_loss(
-    x: NDArray[np.float32], y: NDArray[np.float32], coef: NDArray[np.float32] | None, rows: _Rows
-) -> float:
-    """Mean squared loss of ``coef`` (None: zero) on rows whose noise it has not seen, less what noise adds to it."""
-    residual = y if coef is None else y - x @ coef
+def _corrected_losses(
+    x: NDArray[np.float32], y: NDArray[np.float32], coef: NDArray[np.float32], rows: _Rows
+) -> NDArray[np.float64]:
+    """Squared loss of each row, whose noise ``coef`` has not seen, less what noise adds to it on average."""
     noise = y.shape[1] * rows.label_noise_variance
-    if coef is not None:
-        noise += rows.noise_variance * float(np.square(coef, dtype=np.float64).sum())
-    return float(np.square(residual, dtype=np.float64).sum()) / len(y) - noise
+    noise += rows.noise_variance * float(np.square(coef, dtype=np.float64).sum())
+    return np.asarray(np.square(y - x @ coef, dtype=np.float64).sum(axis=1) - noise)
 
 
-def _choose(losses: NDArray[np.float64], baseline: float, like_records: bool) -> float:
-    """The r for the smallest held-out loss, moved to where the arg max does best; see the class's step 3."""
-    best = len(losses) - 1
-    while best > 0 and losses[best - 1] < losses[best]:
+def _choose(trials: list[_Trial], rows: _Rows, mixes_all_classes: bool) -> float:
+    """The r that the class's steps 1 to 3 describe."""
+    losses = np.concatenate([trial.losses for trial in trials], axis=1)
+    means = losses.mean(axis=1)
+    # The loss of W = 0 varies with the rows' labels alone; what is left of the error tells the grid points apart.
+    errors = (losses - losses[-1]).std(axis=1) / np.sqrt(losses.shape[1])
+    rating = np.where(means > 0, means + errors, np.inf)
+    best = len(_GRID) - 1
+    while best > 0 and rating[best - 1] < rating[best]:
         best -= 1
-    r = float(_GRID[best])
-    if not like_records:
-        return r
-    unexplained = max(float(losses[best]), 0.0)
-    explained = max(baseline - unexplained, 0.0)
-    factor = 2.0 if explained <= unexplained else 2 * unexplained / explained
-    return r * max(factor, 0.25)
+    fitted = 1 - losses.shape[1] / len(trials) / rows.count
+    explained = max(1 - means[best] / means[-1], 0.0) if means[-1] > 0 else 0.0
+    factor = 2 * (1 - explained) / explained if mixes_all_classes and explained > 0.5 else 2.0
+    return float(_GRID[best] * fitted * max(factor, 0.25))

@@ -12,8 +12,8 @@ from torch.nn import functional
 from privmix.errors import WITHHELD, InvalidInput, check_integer, check_number
 from privmix.mechanisms.membership import Membership
 
-# Columns summed at a time: 512 bytes of a float32 record, so that the picked rows stream through the cache.
-_COLUMNS = 128
+# Columns summed at a time: a record tile then fits the last-level cache.
+_COLUMNS = 64
 _EXACT_FLOAT32, _EXACT_FLOAT64 = 2.0**24, 2.0**53
 
 
@@ -89,8 +89,8 @@ def sum_rows(lattice_x: NDArray[Any], membership: Membership) -> NDArray[Any]:
         >>> sum_rows(np.array([[1.0, -2.0], [5.0, 5.0], [3.0, 0.0]]), rows).tolist()
         [[4.0, -2.0], [0.0, 0.0]]
     """
-    if lattice_x.ndim != 2 or lattice_x.dtype not in (np.float32, np.float64):
-        raise InvalidInput("lattice records", (lattice_x.shape, str(lattice_x.dtype)), "a 2-d float array")
+    if lattice_x.ndim != 2 or lattice_x.dtype.kind not in "fi":
+        raise InvalidInput("lattice records", (lattice_x.shape, str(lattice_x.dtype)), "a 2-d array of numbers")
     indices = membership.indices
     if len(indices) and not (indices.min() >= 0 and indices.max() < len(lattice_x)):
         raise IndexError("a row holds a record outside the array")
@@ -123,7 +123,7 @@ def naive_sum_rows(lattice_x: NDArray[Any], membership: Membership) -> NDArray[n
         for draw in range(membership.offsets[row], membership.offsets[row + 1]):
             weight = 1 if membership.weights is None else int(membership.weights[draw] * 2.0**bits)
             sums[row] += weight * lattice_x[membership.indices[draw]].astype(np.int64)
-    return sums * 2.0**-bits
+    return np.asarray(sums * 2.0**-bits, np.float64)
 
 
 def _exact_type(lattice_x: NDArray[Any], membership: Membership) -> type[np.float32] | type[np.float64]:

@@ -74,7 +74,7 @@ class Lattice:
             InvalidInput: an entry is not finite or too large for this grid.
         """
         with np.errstate(over="ignore"):
-            scaled = np.multiply(x, 2.0**self.bits, dtype=np.float64)
+            scaled: NDArray[np.float64] = np.multiply(x, 2.0**self.bits, dtype=np.float64)
         # The comparison is false for NaN too.
         if not (scaled.max(initial=0.0) < _EXACT_FLOAT64 and scaled.min(initial=0.0) > -_EXACT_FLOAT64):
             raise InvalidInput("features", WITHHELD, f"finite numbers below 2**53 steps of the grid 2**-{self.bits}")

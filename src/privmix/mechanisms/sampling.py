@@ -191,10 +191,9 @@ class FixedSizeSampling(Sampler):
         rows, records = self._tile_shape(row_tile, record_tile)
         # Members of one row depend on each other across record tiles, so the whole row is drawn, then cut.
         generator = streams.generator("fixed-size membership", row_tile)
-        row, record = np.divmod(
-            _distinct_cells(generator, rows, self.records, self.sample_size), np.int64(self.records)
-        )
-        record -= record_tile * RECORD_TILE
+        cells = _distinct_cells(generator, rows, self.records, self.sample_size)
+        row = np.repeat(np.arange(rows), self.sample_size)
+        record = cells - row * self.records - record_tile * RECORD_TILE
         here = (record >= 0) & (record < records)
         offsets = offsets_of(np.bincount(row[here], minlength=rows))
         return Membership(offsets, record[here], self._draw_weights(streams, row_tile, rows, here))
@@ -214,9 +213,9 @@ class FixedSizeSampling(Sampler):
 class HierarchicalSampling(Sampler):
     """Each row selects each class with probability p1, then each of its records with p2 (NeuroMixGDP-HS).
 
-    A row without any class is a row like the others. Records of one class are included together or not at all
-    XX as cluster sampling, not as Poisson sampling at ``p1 * p2`` as in the paper's
-    Proposition E.3.
+    A row without any class is a row like the others. Given one record of a class, the others of that class are
+    likelier to be in the row too, so this is priced as cluster sampling and not, as in the paper's Proposition E.3,
+    as Poisson sampling at ``p1 * p2``.
 
     Attributes:
         classes: K, public.
@@ -319,9 +318,7 @@ def _checked_labels(labels: NDArray[Any] | None, records: int, classes: int) -> 
     return labels.astype(np.int64, copy=False)
 
 
-def _distinct_cells(
-    generator: np.random.Generator, rows: int, population: int, sample_size: int
-) -> NDArray[np.int64]:
+def _distinct_cells(generator: np.random.Generator, rows: int, population: int, sample_size: int) -> NDArray[np.int64]:
     """Draw, for every row, a uniform subset; return ``row * population + member``, ascending.
 
     Values are drawn with replacement and repeats drawn again until a row has enough. No step treats two members
@@ -329,15 +326,18 @@ def _distinct_cells(
     """
     complement = sample_size > population // 2
     wanted = population - sample_size if complement else sample_size
+    row_starts = np.arange(rows + 1, dtype=np.int64) * population
     cells = np.zeros(0, np.int64)
     missing = np.full(rows, wanted)
     while missing.any():
-        fresh = np.repeat(np.arange(rows, dtype=np.int64) * population, missing)
+        fresh = np.repeat(row_starts[:-1], missing)
         fresh += generator.integers(population, size=len(fresh))
-        cells = np.unique(np.concatenate([cells, fresh]))
-        missing = wanted - np.bincount(cells // population, minlength=rows)
+        cells = np.concatenate([cells, fresh])
+        cells.sort()
+        cells = cells[np.diff(cells, prepend=-1) > 0]
+        missing = wanted - np.diff(np.searchsorted(cells, row_starts))
     if not complement:
         return cells
-    inside = np.ones(rows * population, bool)
-    inside[cells] = False
-    return np.flatnonzero(inside).astype(np.int64, copy=False)
+    outside = np.ones(rows * population, bool)
+    outside[cells] = False
+    return np.flatnonzero(outside).astype(np.int64, copy=False)

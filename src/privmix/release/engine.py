@@ -18,9 +18,10 @@ from privmix.errors import WITHHELD, InvalidInput
 from privmix.mechanisms.membership import RECORD_TILE, ROW_TILE, Membership
 from privmix.mechanisms.mixing import sum_rows
 from privmix.mechanisms.noise import Lattice, gaussian_on_lattice, laplace_on_lattice
+from privmix.mechanisms.sampling import Sampler
 from privmix.mechanisms.streams import SecretStreams
 from privmix.release.dataset import RecordTransform
-from privmix.release.plan import ReleasePlan, Sampler
+from privmix.release.plan import ReleasePlan
 
 Progress = Callable[[str, int, int], None]
 """Called with a stage's name, the steps done and the steps in all."""
@@ -192,6 +193,10 @@ class ReleaseEngine:
                 [self._sampler.draw(self._streams, tile, record_tile, own_labels) for tile in tiles]
             )
             sums, label_sums = sum_rows(on_lattice[part], members), self._label_sums(members, own_labels)
+            if members.weights is not None:
+                # Weighted sums are multiples of the weights' grid: in its steps they are integers.
+                sums /= self._plan.weight_step
+                label_sums /= self._plan.weight_step
             if total is None or labels is None:
                 total, labels = sums, label_sums
             else:

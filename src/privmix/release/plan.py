@@ -10,19 +10,17 @@ from typing import Any, Final
 from privmix.accounting import Adjacency, Composed, Event, Gaussian, Laplace
 from privmix.errors import InvalidInput, check_number
 from privmix.mechanisms.sampling import (
-    WEIGHT_BITS,
     ClasswiseSampling,
+    DirichletWeights,
     FixedSizeSampling,
     HierarchicalSampling,
     PoissonSampling,
-    RandomWeightSampling,
+    Sampler,
 )
 
 DESIGNS: Final = ("poisson", "fixed", "hierarchical", "classwise", "random-weight")
 NOISES: Final = ("gaussian", "laplace")
 CENTRES: Final = ("private", "none")
-
-Sampler = PoissonSampling | FixedSizeSampling | RandomWeightSampling | HierarchicalSampling | ClasswiseSampling
 
 
 @dataclass(frozen=True)
@@ -100,11 +98,7 @@ class ReleasePlan:
             case "fixed" | "random-weight":
                 if records != self.records:
                     raise InvalidInput("records", self.records, f"the real record count for design {self.design}")
-                if self.dirichlet_alpha is None or self.max_weight is None:
-                    return FixedSizeSampling(records, self.rows, self.mixup_degree)
-                return RandomWeightSampling(
-                    records, self.rows, self.mixup_degree, self.dirichlet_alpha, self.max_weight
-                )
+                return FixedSizeSampling(records, self.rows, self.mixup_degree, self._weights)
             case _:
                 raise InvalidInput("design", self.design, "one of " + ", ".join(DESIGNS))
 
@@ -178,7 +172,13 @@ class ReleasePlan:
     @property
     def weight_step(self) -> float:
         """Unit of the weights: sums are integers in units of the lattice step times this."""
-        return 1.0 if self.max_weight is None else 2.0**-WEIGHT_BITS
+        return 1.0 if self._weights is None else 2.0**-self._weights.bits
+
+    @property
+    def _weights(self) -> DirichletWeights | None:
+        if self.dirichlet_alpha is None or self.max_weight is None:
+            return None
+        return DirichletWeights(self.dirichlet_alpha, self.max_weight)
 
     @property
     def divisor(self) -> float:

@@ -1,0 +1,29 @@
+"""Run the command line in this process and look at what it said."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+from dataclasses import dataclass
+from unittest import mock
+
+from privmix.cli import main
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Exit code, standard output and standard error."""
+
+    code: int
+    out: str
+    err: str
+
+
+def privmix(*arguments: str) -> Outcome:
+    """Run ``privmix ARGUMENTS`` as a user would, but without a new process."""
+    out, err = io.StringIO(), io.StringIO()
+    wide = mock.patch.dict(os.environ, {"COLUMNS": "200"})
+    with wide, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = main.run(list(arguments))
+    return Outcome(code, out.getvalue(), err.getvalue())

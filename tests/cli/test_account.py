@@ -1,0 +1,142 @@
+"""``privmix account``: the documented lines, every design, and bad input."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.helpers import Outcome, privmix
+
+
+def account(line: str) -> dict[str, Any]:
+    outcome = privmix(*line.split())
+    assert outcome.code == 0, outcome.err
+    result: dict[str, Any] = json.loads(outcome.out)
+    return result
+
+
+@pytest.mark.parametrize(
+    ("line", "key", "expected"),
+    [
+        (
+            "account --design poisson --records 50000 --rows 50000 --mixup-degree 64 --noise-multiplier 0.531 "
+            "--delta 1e-5 --json",
+            "epsilon",
+            "9.20",
+        ),
+        (
+            "account --design hierarchical --classes 100 --expected-classes 3 --records 50000 --rows 50000 "
+            "--mixup-degree 64 --noise-multiplier 1.260 --delta 1e-5 --json",
+            "epsilon",
+            "7.62",
+        ),
+        (
+            "account --design poisson --records 60000 --rows 60000 --mixup-degree 64 --epsilon 1 --delta 1e-5 --json",
+            "noise_multiplier",
+            "1.188",
+        ),
+    ],
+)
+def test_documented_lines(line: str, key: str, expected: str) -> None:
+    result = account(line)
+    digits = len(expected.split(".")[1])
+    assert f"{result[key]:.{digits}f}" == expected
+    assert result["is_upper_bound"] is True
+    assert result["accountant"] == "pld"
+    assert result["adjacency"] == "add_remove"
+    assert result["delta"] == 1e-5
+    assert {"epsilon", "noise_multiplier"} <= set(result)
+
+
+def test_published_figures_are_marked() -> None:
+    line = "account --design hierarchical --classes 100 --records 50000 --noise-multiplier 1.26 --as-published --json"
+    result = account(line)
+    assert result["is_upper_bound"] is False
+    assert "understates" in result["note"]
+    assert result["epsilon"] == pytest.approx(1.0, abs=0.01)
+
+
+@pytest.mark.parametrize("design", ["poisson", "fixed", "hierarchical", "classwise", "random-weight"])
+def test_every_design_calibrates(design: str) -> None:
+    result = account(f"account --design {design} --records 5000 --mixup-degree 32 --epsilon 2 --json")
+    assert 1.99 <= result["epsilon"] <= 2.0
+
+
+def test_laplace_and_pure_dp() -> None:
+    line = "account --design fixed --noise laplace --records 5000 --rows 100 --mixup-degree 4 --epsilon 3 --delta 0"
+    result = account(f"{line} --accountant pure --json")
+    assert 2.98 <= result["epsilon"] <= 3.0
+    assert result["adjacency"] == "replace_one"
+
+
+def test_table_over_accountants() -> None:
+    outcome = privmix("account", "--records", "50000", "--noise-multiplier", "1.26", "--all")
+    assert outcome.code == 0
+    for name in ("pld", "rdp", "moments", "pure", "gdp_clt", "as_published"):
+        assert name in outcome.out
+    assert "NO" in outcome.out
+
+
+def test_compare_draws(tmp_path: Path) -> None:
+    figure = tmp_path / "curves.svg"
+    outcome = privmix("account", "compare", "--records", "500", "--points", "3", "--out", str(figure), "--json")
+    assert outcome.code == 0, outcome.err
+    record = json.loads(outcome.out)
+    curves = {curve["label"]: curve for curve in record["curves"]}
+    assert curves["Poisson PLD"]["is_upper_bound"] is True
+    assert curves["Poisson GDP (as published)"]["is_upper_bound"] is False
+    for one, other in zip(
+        curves["Poisson PLD"]["noise_over_degree"], curves["Poisson RDP"]["noise_over_degree"], strict=True
+    ):
+        assert one <= other * 1.001
+    drawing = figure.read_text()
+    assert drawing.startswith("<?xml")
+    png = tmp_path / "curves.png"
+    assert privmix("account", "compare", "--records", "500", "--points", "2", "--out", str(png)).code == 0
+    assert png.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("account --noise-multiplier 1", ["--records", "record count"]),
+        ("account --records 100", ["exactly one"]),
+        ("account --records 100 --noise-multiplier 1 --epsilon 1", ["exactly one"]),
+        ("account --records 100 --noise-multiplier 0", ["noise", "> 0"]),
+        ("account --records 100 --noise-multiplier -1", ["noise", "> 0"]),
+        ("account --records 100 --epsilon 0", ["epsilon", "> 0"]),
+        ("account --records 100 --epsilon -3", ["epsilon", "> 0"]),
+        ("account --records 100 --epsilon nan", ["epsilon"]),
+        ("account --records 100 --epsilon 1 --delta 0", ["delta"]),
+        ("account --records 100 --epsilon 1 --delta 2", ["delta"]),
+        ("account --records 10 --mixup-degree 11 --epsilon 1", ["mixup_degree", "11", "10"]),
+        ("account --records 100 --rows 0 --epsilon 1", ["rows", ">= 1"]),
+        ("account --design hierarchical --records 100 --expected-classes 0.5 --epsilon 1", ["mixup_degree", "rate"]),
+        ("account --design magic --records 100 --epsilon 1", ["design", "poisson"]),
+        ("account --accountant magic --records 100 --epsilon 1", ["accountant", "pld"]),
+        ("account --design hierarchical --records 1000 --noise-multiplier 1 --accountant rdp", ["no Renyi bound"]),
+        ("account compare --out curves.txt", ["--out", ".svg"]),
+        ("account --records many --epsilon 1", ["records"]),
+        ("account --no-such-flag", ["no-such-flag"]),
+        ("nonsense", ["nonsense"]),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(line: str, words: list[str]) -> None:
+    outcome: Outcome = privmix(*line.split())
+    assert outcome.code == 2
+    assert outcome.out == ""
+    assert outcome.err.strip().count("\n") == 0
+    for word in words:
+        assert word in outcome.err
+    assert "Traceback" not in outcome.err
+
+
+def test_help_teaches() -> None:
+    outcome = privmix("account", "--help")
+    assert outcome.code == 0
+    assert "Example" in outcome.out
+    for verb in ("account", "release", "fit", "evaluate", "verify", "inspect", "demo"):
+        assert verb in privmix("--help").out

@@ -1,0 +1,209 @@
+"""The whole path from the command line: release, verify, inspect, fit, evaluate, on small real digits."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from privmix.data import embedded_digits
+from tests.cli.helpers import privmix
+
+
+def write_idx(path: Path, values: np.ndarray) -> None:
+    header = struct.pack(f">HBB{values.ndim}I", 0, 8, values.ndim, *values.shape)
+    with gzip.open(path, "wb") as stream:
+        stream.write(header + values.astype(np.uint8).tobytes())
+
+
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """scikit-learn's digits in the MNIST file layout."""
+    folder = tmp_path_factory.mktemp("digits")
+    for split, name in (("train", "train"), ("test", "t10k")):
+        records = embedded_digits(split).read()
+        write_idx(folder / f"{name}-images-idx3-ubyte.gz", records.x)
+        write_idx(folder / f"{name}-labels-idx1-ubyte.gz", records.y)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def released(digits: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("release") / "REL"
+    outcome = privmix(*release_line(digits, out), "--seed", "1")
+    assert outcome.code == 0, outcome.err
+    assert "NOT private" in outcome.err
+    return out
+
+
+def release_line(source: Path, out: Path, **changes: str) -> list[str]:
+    flags = {
+        "data": str(source),
+        "features": "pixels",
+        "design": "poisson",
+        "mixup-degree": "32",
+        "rows": "5000",
+        "epsilon": "8",
+        "delta": "1e-4",
+        "out": str(out),
+        **changes,
+    }
+    return ["release", *(part for name, value in flags.items() for part in (f"--{name}", value))]
+
+
+def test_release_fit_evaluate(digits: Path, released: Path, tmp_path: Path) -> None:
+    model = tmp_path / "MODEL"
+    fitted = privmix("fit", str(released), "--learner", "noise-aware-ridge", "--out", str(model))
+    assert fitted.code == 0, fitted.err
+    outcome = privmix("evaluate", str(model), "--data", str(digits), "--split", "test", "--json")
+    assert outcome.code == 0, outcome.err
+    result = json.loads(outcome.out)
+    assert result["accuracy"] > 0.75
+    assert result["n"] == 360
+    assert set(result["per_class"]) == set("0123456789")
+    assert Path(result["figure"]).read_bytes().startswith(b"\x89PNG")
+    assert str(result["figure"]) == str(model / "confusion-test.png")
+
+
+def test_reference_learner(digits: Path, released: Path, tmp_path: Path) -> None:
+    model = tmp_path / "MODEL"
+    line = ["fit", str(released), "--learner", "generalized-kl", "--epochs", "40", "--out", str(model)]
+    assert privmix(*line).code == 0
+    result = json.loads(privmix("evaluate", str(model), "--data", str(digits), "--json").out)
+    assert result["accuracy"] > 0.5
+
+
+def test_verify_and_inspect(released: Path) -> None:
+    outcome = privmix("verify", str(released))
+    assert outcome.code == 0, outcome.err
+    assert "holds" in outcome.out
+    result = json.loads(privmix("verify", str(released), "--json").out)
+    assert result["recomputed_epsilon"] <= result["epsilon"] * (1 + 1e-9) <= 8
+    shown = privmix("inspect", str(released))
+    assert shown.code == 0
+    for words in ("accuses 5%", "poisson", "add_remove", "insecure_seed", "taken as public"):
+        assert words in shown.out
+
+
+def test_dry_run_reads_no_private_row(digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from privmix.data.idx import IdxSource
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("a private row was read")
+
+    monkeypatch.setattr(IdxSource, "_chunks", refuse)
+    outcome = privmix(*release_line(digits, tmp_path / "REL"), "--dry-run", "--json")
+    assert outcome.code == 0, outcome.err
+    assert json.loads(outcome.out)["plan"]["records"] == 1437
+    assert not (tmp_path / "REL").exists()
+    with pytest.raises(AssertionError, match="a private row was read"):
+        privmix(*release_line(digits, tmp_path / "REL"))
+
+
+def test_a_store_is_reused(digits: Path, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    for name in ("one", "two"):
+        outcome = privmix(*release_line(digits, tmp_path / name), "--store", str(store), "--seed", "3")
+        assert outcome.code == 0, outcome.err
+    one, two = (next((tmp_path / name / "data").iterdir()).read_bytes() for name in ("one", "two"))
+    assert one == two
+    assert store.stat().st_mode & 0o077 == 0
+    other = privmix(*release_line(digits, tmp_path / "three", features="identity"), "--store", str(store))
+    assert other.code == 2
+    assert "--store" in other.err
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"epsilon": "0"}, ["epsilon", "> 0"]),
+        ({"delta": "-1"}, ["delta"]),
+        ({"mixup-degree": "2000"}, ["mixup_degree", "2000", "1437"]),
+        ({"rows": "0"}, ["rows"]),
+        ({"design": "magic"}, ["design"]),
+        ({"features": "magic"}, ["scattering"]),
+        ({"data": "/nowhere/at/all"}, ["/nowhere/at/all"]),
+        ({"design": "hierarchical", "expected-classes": "0.1"}, ["rate"]),
+        ({"centre": "sideways"}, ["centre"]),
+        ({"split": "holdout"}, ["split"]),
+        ({"classes": "1"}, ["classes"]),
+        ({"classes": "a"}, ["classes"]),
+        ({"seed": "-1"}, ["seed"]),
+    ],
+)
+def test_bad_release_input(digits: Path, tmp_path: Path, changes: dict[str, str], words: list[str]) -> None:
+    outcome = privmix(*release_line(digits, tmp_path / "REL", **changes))
+    assert outcome.code in (1, 2)
+    assert outcome.code == (1 if "data" in changes else 2)
+    assert outcome.err.strip().count("\n") == 0 or "warning" in outcome.err
+    for word in words:
+        assert word in outcome.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_labels_outside_the_declared_classes(digits: Path, tmp_path: Path) -> None:
+    outcome = privmix(*release_line(digits, tmp_path / "REL", classes="7"))
+    assert outcome.code == 2
+    assert "private" in outcome.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_existing_folder_is_an_error(digits: Path, released: Path) -> None:
+    outcome = privmix(*release_line(digits, released))
+    assert outcome.code == 2
+    assert "--overwrite" in outcome.err
+
+
+def test_large_delta_warns(digits: Path, tmp_path: Path) -> None:
+    outcome = privmix(*release_line(digits, tmp_path / "REL", delta="0.01", rows="200"))
+    assert outcome.code == 0
+    assert "not below 1/records" in outcome.err
+
+
+def test_a_tampered_release_is_refused_by_every_reader(released: Path, tmp_path: Path) -> None:
+    import shutil
+
+    copy = tmp_path / "REL"
+    shutil.copytree(released, copy)
+    path = copy / "certificate.json"
+    path.write_text(path.read_text().replace('"delta": 0.0001', '"delta": 1e-09'))
+    for line in (["verify", str(copy)], ["inspect", str(copy)], ["fit", str(copy), "--out", str(tmp_path / "M")]):
+        outcome = privmix(*line)
+        assert outcome.code == 2
+        assert "content_sha256" in outcome.err
+    assert not (tmp_path / "M").exists()
+
+
+def test_evaluate_refuses_other_inputs(digits: Path, released: Path, tmp_path: Path) -> None:
+    model = tmp_path / "MODEL"
+    assert privmix("fit", str(released), "--out", str(model)).code == 0
+    np.savez(tmp_path / "other.npz", x=np.zeros((4, 3), np.float32), y=np.zeros(4, np.int64))
+    outcome = privmix("evaluate", str(model), "--data", str(tmp_path / "other.npz"))
+    assert outcome.code == 2
+    assert "shape" in outcome.err
+    assert privmix("evaluate", str(tmp_path / "none"), "--data", str(digits)).code in (1, 2)
+    assert privmix("fit", str(tmp_path / "none"), "--out", str(tmp_path / "x")).code == 1
+
+
+def test_demo(tmp_path: Path) -> None:
+    outcome = privmix("demo", "--out", str(tmp_path / "demo"))
+    assert outcome.code == 0, outcome.err
+    for words in ("What was guaranteed", "(8, 0.0001)-differential privacy", "without privacy", "release/"):
+        assert words in outcome.out
+    again = privmix("demo", "--out", str(tmp_path / "demo"))
+    assert again.code == 2
+    assert privmix("demo", "--out", str(tmp_path / "demo"), "--overwrite").code == 0
+
+
+def test_mnist_from_the_raw_files(data_root: Path, tmp_path: Path) -> None:
+    """Real data through the documented line, with class sums so that it takes seconds."""
+    line = release_line(data_root / "mnist", tmp_path / "REL", design="classwise", epsilon="1", delta="1e-5")
+    line[line.index("--rows") : line.index("--rows") + 2] = ["--full-batch"]
+    assert privmix(*line).code == 0
+    assert privmix("fit", str(tmp_path / "REL"), "--out", str(tmp_path / "M")).code == 0
+    outcome = privmix("evaluate", str(tmp_path / "M"), "--data", str(data_root / "mnist"), "--json")
+    assert json.loads(outcome.out)["accuracy"] > 0.75

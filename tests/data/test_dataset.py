@@ -1,0 +1,98 @@
+"""open_dataset: which files it takes, and what it says when it cannot."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from privmix.data import embedded_digits, open_dataset
+from privmix.errors import InvalidInput, StorageError
+from tests.data.helpers import write_mnist
+
+CSV = "a,label\n1,0\n2,1\n"
+
+
+def test_nothing_there(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match="no such file or folder"):
+        open_dataset(tmp_path / "nothing")
+
+
+def test_empty_folder(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="no dataset"):
+        open_dataset(tmp_path)
+
+
+def test_unknown_format(tmp_path: Path) -> None:
+    (tmp_path / "d.xlsx").write_text("")
+    with pytest.raises(InvalidInput, match="data: got"):
+        open_dataset(tmp_path / "d.xlsx")
+    with pytest.raises(InvalidInput, match="no dataset"):
+        open_dataset(tmp_path)
+
+
+def test_unknown_split(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="one of train, test, val"):
+        open_dataset(tmp_path, split="training")
+
+
+def test_two_formats_are_ambiguous(tmp_path: Path) -> None:
+    (tmp_path / "d.csv").write_text(CSV)
+    np.savez(tmp_path / "d.npz", x=np.zeros((1, 1)), y=[0])
+    with pytest.raises(InvalidInput, match="one format; or give the path of the file"):
+        open_dataset(tmp_path, classes=2)
+    assert open_dataset(tmp_path / "d.csv", classes=2).schema.records == 2
+
+
+@pytest.mark.parametrize("name", ["test", "t10k", "d_test", "test-00000-of-00001", "my.test"])
+def test_names_that_mark_the_test_split(tmp_path: Path, name: str) -> None:
+    (tmp_path / f"{name}.csv").write_text(CSV)
+    assert open_dataset(tmp_path, classes=2, split="test").schema.records == 2
+    with pytest.raises(InvalidInput, match="split: got 'train'"):
+        open_dataset(tmp_path, classes=2)
+
+
+@pytest.mark.parametrize("name", ["d", "contest", "trained", "latest"])
+def test_files_without_a_split_are_the_training_split(tmp_path: Path, name: str) -> None:
+    (tmp_path / f"{name}.csv").write_text(CSV)
+    assert open_dataset(tmp_path, classes=2).schema.records == 2
+    with pytest.raises(InvalidInput, match="split: got 'test'"):
+        open_dataset(tmp_path, classes=2, split="test")
+
+
+def test_a_file_is_its_own_split(tmp_path: Path) -> None:
+    (tmp_path / "d.csv").write_text(CSV)
+    assert open_dataset(tmp_path / "d.csv", classes=2, split="test").schema.records == 2
+
+
+def test_split_folders(tmp_path: Path) -> None:
+    for name in ("train", "validation"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "d.csv").write_text(CSV)
+    assert open_dataset(tmp_path, classes=2, split="val").schema.records == 2
+    with pytest.raises(InvalidInput, match="split: got 'test'"):
+        open_dataset(tmp_path, classes=2, split="test")
+
+
+def test_two_files_of_a_split(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.csv").write_text(CSV)
+    with pytest.raises(InvalidInput, match="one file a split"):
+        open_dataset(tmp_path, classes=2)
+
+
+def test_ten_classes_are_taken_from_mnist_names_only(tmp_path: Path) -> None:
+    x, y = np.zeros((1, 2, 2), dtype=np.uint8), np.zeros(1, dtype=np.uint8)
+    write_mnist(tmp_path, "emnist-train", x, y)
+    with pytest.raises(InvalidInput, match="never inferred"):
+        open_dataset(tmp_path)
+
+
+def test_embedded_digits() -> None:
+    train, test = embedded_digits("train").read(), embedded_digits("test").read()
+    assert (train.x.shape, test.x.shape) == ((1437, 8, 8), (360, 8, 8))
+    assert train.x.dtype == np.uint8
+    assert (train.x.min(), train.x.max()) == (0, 255)
+    assert min(np.bincount(test.y, minlength=10)) >= 20
+    assert np.array_equal(embedded_digits("train").read().x, train.x)

@@ -1,0 +1,131 @@
+"""Whatever bytes a file holds, reading it gives data or a privmix error of one line."""
+
+from __future__ import annotations
+
+import gzip
+import tempfile
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from privmix.data import open_dataset
+from privmix.errors import InvalidInput, StorageError
+from tests.data.helpers import idx_bytes, png
+
+FORMATS = ["idx", "idx.gz", "npz", "npy", "csv", "csv.gz", "parquet", "images.parquet", "png"]
+FUZZ = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+@cache
+def valid(kind: str) -> bytes:
+    """A small, valid file of the kind."""
+    generator = np.random.default_rng(0)
+    x = generator.integers(0, 256, size=(4, 3, 3), dtype=np.uint8)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "file"
+        if kind.startswith("idx"):
+            path.write_bytes(idx_bytes(x))
+        elif kind == "npz":
+            with path.open("wb") as file:
+                np.savez_compressed(file, x=x, y=np.arange(4) % 2)
+        elif kind == "npy":
+            with path.open("wb") as file:
+                np.save(file, x)
+        elif kind.startswith("csv"):
+            path.write_text("a,b,label\n1,2,0\n3,4,1\n5,6,1\n7,8,0\n")
+        elif kind == "png":
+            path.write_bytes(png(x[0]))
+        else:
+            column = [png(image) for image in x] if "images" in kind else x.reshape(4, -1).tolist()
+            pq.write_table(pa.table({"image" if "images" in kind else "x": column, "label": [0, 1, 1, 0]}), path)
+        content = path.read_bytes()
+    return gzip.compress(content, mtime=0) if kind.endswith(".gz") else content
+
+
+def place(folder: Path, kind: str, content: bytes) -> Path:
+    """Write ``content`` as a dataset's file of the kind, beside valid companions."""
+    if kind.startswith("idx"):
+        (folder / "train-labels-idx1-ubyte").write_bytes(idx_bytes(np.array([0, 1, 1, 0], dtype=np.uint8)))
+        path = folder / "train-images-idx3-ubyte"
+    elif kind == "npy":
+        np.save(folder / "y.npy", np.arange(4) % 2)
+        path = folder / "x.npy"
+    elif kind == "png":
+        (folder / "1").mkdir()
+        (folder / "1" / "a.png").write_bytes(content)
+        return folder
+    else:
+        path = folder / f"d.{kind}"
+    path.write_bytes(content)
+    return path
+
+
+def read(kind: str, content: bytes) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            data = open_dataset(place(Path(folder), kind, content), classes=2).read()
+        except (InvalidInput, StorageError) as error:
+            problem = error
+        else:
+            assert len(data.x) == len(data.y) == data.schema.records
+            assert data.x.shape[1:] == data.schema.input_shape
+            assert ((data.y >= 0) & (data.y < 2)).all()
+            assert np.isfinite(data.x).all()
+            return
+    assert "\n" not in str(problem)
+    assert problem.exit_code == (1 if isinstance(problem, StorageError) else 2)
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_valid_files_are_read(kind: str) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        assert open_dataset(place(Path(folder), kind, valid(kind)), classes=2).read().schema.records >= 1
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+@FUZZ
+@given(content=st.binary(max_size=300))
+@example(content=b"")
+@example(content=b"\x1f\x8b")
+@example(content=b"\0\0\x08\3" + b"\xff" * 12)
+@example(content=b"PAR1PAR1")
+@example(content=b"\x93NUMPY\x01\x00\xff\xff")
+def test_random_bytes(kind: str, content: bytes) -> None:
+    read(kind, content)
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+@FUZZ
+@given(data=st.data())
+def test_mutated_files(kind: str, data: st.DataObject) -> None:
+    content = bytearray(valid(kind))
+    # Headers lie at the start (idx, npy, PNG) or the end (zip, Parquet): hit those more often than the middle.
+    places = st.one_of(st.integers(0, min(63, len(content) - 1)), st.integers(0, len(content) - 1))
+    for _ in range(data.draw(st.integers(1, 4))):
+        where = data.draw(st.one_of(places, places.map(lambda place: len(content) - 1 - place)))
+        content[where % len(content)] = data.draw(st.integers(0, 255))
+    if data.draw(st.booleans()):
+        del content[data.draw(st.integers(0, len(content))) :]
+    read(kind, bytes(content))
+
+
+@pytest.mark.parametrize("kind", ["idx", "csv"])
+@FUZZ
+@given(data=st.data())
+def test_mutated_content_inside_gzip(kind: str, data: st.DataObject) -> None:
+    content = bytearray(valid(kind))
+    content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
+    read(f"{kind}.gz", gzip.compress(bytes(content), mtime=0))
+
+
+@FUZZ
+@given(text=st.text(alphabet='01.,"\n\r;-eNan\ufeff\0', max_size=200))
+def test_csv_of_awkward_characters(text: str) -> None:
+    read("csv", f"a,label\n{text}".encode())
+    read("csv", text.encode() + b"\n" + b"1,0\n")

@@ -1,0 +1,152 @@
+"""The Parquet reader: images, lists, columns."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from privmix.data import open_dataset
+from privmix.errors import InvalidInput
+from tests.data.helpers import png
+
+IMAGES = np.random.default_rng(0).integers(0, 256, size=(4, 5, 6, 3), dtype=np.uint8)
+X = np.random.default_rng(1).normal(size=(4, 3)).astype(np.float32)
+LABELS = pa.array([0, 1, 1, 0], type=pa.uint8())
+
+
+def write(path: Path, columns: dict[str, Any], metadata: dict[str, str] | None = None) -> Path:
+    pq.write_table(pa.table(columns).replace_schema_metadata(metadata), path, row_group_size=3)
+    return path
+
+
+def test_images_as_bytes_and_as_structs(tmp_path: Path) -> None:
+    encoded = [png(image) for image in IMAGES]
+    for name, column in (("a", encoded), ("b", [{"bytes": content, "path": None} for content in encoded])):
+        path = write(tmp_path / f"{name}.parquet", {"image": column, "label": LABELS, "path": list("wxyz")})
+        source = open_dataset(path, classes=2)
+        assert (source.schema.records, source.schema.input_shape) == (4, (5, 6, 3))
+        data = source.read()
+        assert np.array_equal(data.x, IMAGES)
+        assert data.y.tolist() == [0, 1, 1, 0]
+
+
+def test_grey_images(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.parquet", {"image": [png(image[..., 0]) for image in IMAGES], "label": LABELS})
+    assert np.array_equal(open_dataset(path, classes=2).read().x, IMAGES[..., 0])
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.list_(pa.float32(), 3), pa.list_(pa.float64()), pa.large_list(pa.float32())], ids=str
+)
+def test_lists(tmp_path: Path, kind: Any) -> None:
+    path = write(tmp_path / "a.parquet", {"x": pa.array(X.tolist(), type=kind), "label": LABELS, "id": list("abcd")})
+    source = open_dataset(path, classes=2)
+    assert source.schema.input_shape == (3,)
+    assert np.array_equal(source.read().x, X)
+    assert [len(batch) for batch in source.batches(2)] == [2, 2]
+
+
+def test_numeric_columns(tmp_path: Path) -> None:
+    columns = {"b": X[:, 0], "a": [1, 2, 3, 4], "label": ["dog", "cat", "cat", "dog"]}
+    data = open_dataset(write(tmp_path / "a.parquet", columns), classes=["cat", "dog"]).read()
+    assert np.array_equal(data.x, np.stack([X[:, 0], [1, 2, 3, 4]], axis=1))
+    assert data.y.tolist() == [1, 0, 0, 1]
+
+
+def test_dictionary_labels_and_a_chosen_column(tmp_path: Path) -> None:
+    labels = pa.array(["dog", "cat", "cat", "dog"]).dictionary_encode()
+    columns = {"u": X.tolist(), "v": (2 * X).tolist(), "target": labels}
+    path = write(tmp_path / "a.parquet", columns)
+    source = open_dataset(path, classes=["cat", "dog"], feature_column="v", label_column="target")
+    data = source.read()
+    assert np.array_equal(data.x, 2 * X)
+    assert data.y.tolist() == [1, 0, 0, 1]
+
+
+def test_classes_from_metadata(tmp_path: Path) -> None:
+    columns = {"x": X.tolist(), "label": LABELS}
+    feature = {"names": ["cat", "dog"], "_type": "ClassLabel"}
+    for metadata in (
+        {"classes": json.dumps(["cat", "dog"])},
+        {"huggingface": json.dumps({"info": {"features": {"label": feature}}})},
+    ):
+        path = write(tmp_path / "a.parquet", columns, metadata)
+        assert open_dataset(path).schema.classes == ("cat", "dog")
+    with pytest.raises(InvalidInput, match="never inferred"):
+        open_dataset(write(tmp_path / "a.parquet", columns))
+
+
+def test_shards_of_a_split(tmp_path: Path) -> None:
+    for part in range(2):
+        rows = slice(2 * part, 2 * part + 2)
+        write(tmp_path / f"train-0000{part}.parquet", {"x": X[rows].tolist(), "label": LABELS[rows]})
+    write(tmp_path / "test-00000.parquet", {"x": X[:1].tolist(), "label": LABELS[:1]})
+    source = open_dataset(tmp_path, classes=2)
+    assert source.schema.records == 4
+    assert np.array_equal(source.read().x, X)
+    assert open_dataset(tmp_path, classes=2, split="test").schema.records == 1
+    write(tmp_path / "train-00002.parquet", {"z": X.tolist(), "label": LABELS})
+    with pytest.raises(InvalidInput, match="another schema"):
+        open_dataset(tmp_path, classes=2)
+
+
+SECRET = "Smith"
+
+
+@pytest.mark.parametrize(
+    ("columns", "field"),
+    [
+        ({"x": X.tolist()}, "label column"),
+        ({"x": [[1.0], [1.0, 2.0]], "label": [0, 1]}, "column x"),
+        ({"x": [[1.0], None], "label": [0, 1]}, "column x"),
+        ({"x": [None, [1.0]], "label": [0, 1]}, "column x"),
+        ({"x": [[1.0], [None]], "label": [0, 1]}, "column x"),
+        ({"x": [[1.0], [np.nan]], "label": [0, 1]}, "inputs"),
+        ({"x": [[1.0], [2.0]], "label": [0, None]}, "column label"),
+        ({"x": [[1.0], [2.0]], "label": [0, 2]}, "label"),
+        ({"x": [[1.0], [2.0]], "label": ["0", SECRET]}, "label"),
+        ({"x": [[1.0]], "y": [[2.0]], "label": [0]}, "feature column"),
+        ({"x": [SECRET], "label": [0]}, "columns"),
+        ({"label": [0]}, "columns"),
+        ({"x": pa.array([], type=pa.float64()), "label": pa.array([], type=pa.int64())}, "number of records"),
+        ({"image": [SECRET.encode()], "label": [0]}, "images"),
+        ({"image": [png(IMAGES[0]), png(IMAGES[0][:3])], "label": [0, 1]}, "image size"),
+        ({"image": [png(IMAGES[0]), png(IMAGES[0])[:50]], "label": [0, 1]}, "images"),
+        ({"image": [png(IMAGES[0]), None], "label": [0, 1]}, "column image"),
+        ({"image": [{"bytes": png(IMAGES[0])}, {"bytes": None}], "label": [0, 1]}, "images"),
+        ({"image": [1, 2], "label": [0, 1]}, "image column"),
+    ],
+)
+def test_tables_that_are_no_dataset_are_refused_silently(tmp_path: Path, columns: dict[str, Any], field: str) -> None:
+    path = write(tmp_path / "a.parquet", columns)
+    with pytest.raises(InvalidInput) as caught:
+        open_dataset(path, classes=2).read()
+    assert caught.value.field == field
+    assert SECRET not in str(caught.value)
+
+
+def test_damaged_files(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.parquet", {"x": X.tolist(), "label": LABELS})
+    path.write_bytes(path.read_bytes()[:-9])
+    with pytest.raises(InvalidInput, match="a Parquet file, complete and undamaged"):
+        open_dataset(path, classes=2)
+
+
+def test_a_feature_column_that_is_not_there(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.parquet", {"x": X.tolist(), "label": LABELS})
+    with pytest.raises(InvalidInput, match="feature column: got 'z'"):
+        open_dataset(path, classes=2, feature_column="z")
+
+
+def test_cifar10(data_root: Path) -> None:
+    source = open_dataset(data_root / "cifar10", split="test", classes=10)
+    assert (source.schema.records, source.schema.input_shape) == (10_000, (32, 32, 3))
+    batch = next(source.batches(100))
+    assert batch.y.tolist() == list(range(10)) * 10
+    assert batch.x.dtype == np.uint8

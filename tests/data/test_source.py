@@ -1,0 +1,132 @@
+"""Validation that every reader shares: shapes, values, labels, class lists."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from privmix.data.source import ArraySource, Schema, encode_labels, resolve_classes
+from privmix.errors import InvalidInput
+
+CLASSES = ("cat", "dog", "eel")
+
+
+def test_batches_cover_the_records_in_order_whatever_their_size() -> None:
+    x, y = np.arange(14, dtype=np.float64).reshape(7, 2), np.arange(7) % 3
+    source = ArraySource(x, y, CLASSES)
+    for size in (1, 3, 7, 100):
+        batches = list(source.batches(size))
+        assert max(len(batch) for batch in batches) <= size
+        assert np.array_equal(np.concatenate([batch.x for batch in batches]), x)
+        assert np.array_equal(np.concatenate([batch.y for batch in batches]), y)
+    assert source.read().x.dtype == np.float32
+
+
+def test_bytes_stay_bytes() -> None:
+    x = np.arange(8, dtype=np.uint8).reshape(2, 2, 2)
+    assert ArraySource(x, np.array([0, 1]), CLASSES).read().x.dtype == np.uint8
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 1e300])
+def test_values_that_are_not_finite_float32_are_refused_silently(bad: float) -> None:
+    """Formal guarantee: silent."""
+    source = ArraySource(np.array([[0.0, 1.0], [bad, 2.0]]), np.array([0, 1]), CLASSES)
+    with pytest.raises(InvalidInput, match="private and not shown; allowed: finite numbers"):
+        source.read()
+
+
+@pytest.mark.parametrize("labels", [[0, 3], [-1, 0], [0.5, 0], [np.nan, 0], [1e30, 0], ["cat", "cow"], ["cat", "3"]])
+def test_labels_outside_the_declared_classes_are_refused_silently(labels: list[Any]) -> None:
+    """Formal guarantee: closed class list; silent."""
+    source = ArraySource(np.zeros((2, 1)), np.array(labels), CLASSES)
+    with pytest.raises(InvalidInput) as caught:
+        source.read()
+    assert (
+        str(caught.value) == "label: got a value that is private and not shown; allowed: one of the 3 declared classes"
+    )
+    assert caught.value.__cause__ is None
+    assert caught.value.__suppress_context__ or caught.value.__context__ is None
+
+
+@pytest.mark.parametrize(
+    ("labels", "expected"),
+    [
+        (["dog", " cat ", "2"], [1, 0, 2]),
+        ([b"eel", b"dog"], [2, 1]),
+        ([0.0, 2.0], [0, 2]),
+        ([True, False], [1, 0]),
+        (np.array([2, 1], dtype=np.uint64), [2, 1]),
+        (np.array(["dog", "dog"], dtype=object), [1, 1]),
+    ],
+)
+def test_labels_by_name_or_index(labels: Any, expected: list[int]) -> None:
+    encoded = encode_labels(np.asarray(labels), CLASSES)
+    assert encoded.dtype == np.int64
+    assert encoded.tolist() == expected
+
+
+def test_names_come_before_indices() -> None:
+    assert encode_labels(np.array(["1", "0"]), ("1", "0")).tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("labels", [np.array([None, "cat"], dtype=object), np.array([1 + 2j]), np.array([b"\xff"])])
+def test_labels_of_other_types_are_refused(labels: Any) -> None:
+    with pytest.raises(InvalidInput, match="label"):
+        encode_labels(labels, CLASSES)
+
+
+@given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1))
+def test_integer_labels_are_kept_or_refused(labels: list[int]) -> None:
+    if all(0 <= label < 3 for label in labels):
+        assert encode_labels(np.array(labels), CLASSES).tolist() == labels
+    else:
+        with pytest.raises(InvalidInput):
+            encode_labels(np.array(labels), CLASSES)
+
+
+def test_classes_are_never_inferred() -> None:
+    with pytest.raises(InvalidInput, match="never inferred from labels"):
+        resolve_classes(None)
+
+
+def test_declared_classes_come_before_public_ones() -> None:
+    assert resolve_classes(2, ("a", "b", "c")) == ("0", "1")
+    assert resolve_classes(["x"], ("a", "b")) == ("x",)
+    assert resolve_classes(None, ("a", "b")) == ("a", "b")
+
+
+@pytest.mark.parametrize("classes", [0, -1, True, [], ["a", "a"], ["a", ""], "abc", [1, 2], 1.5])
+def test_class_lists_that_make_no_sense(classes: Any) -> None:
+    with pytest.raises(InvalidInput, match="classes"):
+        resolve_classes(classes)
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "field"),
+    [
+        (np.zeros((0, 2)), np.zeros(0), "number of records"),
+        (np.zeros(3), np.zeros(3), "shape of x"),
+        (np.zeros((3, 2)), np.zeros(2), "shape of y"),
+        (np.zeros((3, 2)), np.zeros((3, 2)), "shape of y"),
+        (np.zeros((3, 0)), np.zeros(3), "input shape"),
+        (np.array([["a", "b"]]), np.zeros(1), "type of x"),
+    ],
+)
+def test_arrays_that_are_no_dataset(x: Any, y: Any, field: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        ArraySource(x, y, CLASSES)
+    assert caught.value.field == field
+
+
+def test_a_record_cannot_be_absurdly_large() -> None:
+    with pytest.raises(InvalidInput, match="values in one record"):
+        Schema(records=1, input_shape=(2**31, 2**31), classes=CLASSES)
+
+
+def test_batch_size_must_be_positive() -> None:
+    with pytest.raises(InvalidInput, match="batch size"):
+        next(ArraySource(np.zeros((1, 1)), np.zeros(1), CLASSES).batches(0))

@@ -1,0 +1,176 @@
+"""The feature store: what is written is read back, privately and atomically."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from privmix.data import FeatureStore, FeatureStoreWriter, Schema
+from privmix.errors import InvalidInput, StorageError
+
+SCHEMA = Schema(records=5, input_shape=(2, 2), classes=("cat", "dog"))
+X = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)
+Y = np.array([0, 1, 1, 0, 1])
+SPEC = {"name": "identity", "version": 1, "options": {}}
+
+
+def begin(path: Path) -> FeatureStoreWriter:
+    return FeatureStore.create(path, 5, 3, schema=SCHEMA, extractor=SPEC)
+
+
+def make(path: Path) -> FeatureStore:
+    with begin(path) as writer:
+        writer.append(X[:2], Y[:2])
+        writer.append(X[2:], Y[2:])
+    return FeatureStore.open(path)
+
+
+def test_what_is_written_is_read_back(tmp_path: Path) -> None:
+    store = make(tmp_path / "store")
+    assert np.array_equal(store.features, X)
+    assert isinstance(store.features, np.memmap)
+    assert not store.features.flags.writeable
+    assert np.array_equal(store.labels, Y)
+    assert (store.schema, store.extractor, store.dim) == (SCHEMA, SPEC, 3)
+    store.verify()
+
+
+def test_finish_returns_the_store(tmp_path: Path) -> None:
+    with begin(tmp_path / "store") as writer:
+        writer.append(X, Y)
+        assert np.array_equal(writer.finish().features, X)
+    assert FeatureStore.open(tmp_path / "store").fingerprint == make(tmp_path / "other").fingerprint
+
+
+def test_only_the_owner_can_read(tmp_path: Path) -> None:
+    store = make(tmp_path / "store")
+    assert stat.S_IMODE(store.path.stat().st_mode) == 0o700
+
+
+def test_numpy_reads_the_files(tmp_path: Path) -> None:
+    path = make(tmp_path / "store").path
+    assert np.array_equal(np.load(path / "features.npy"), X)
+    assert np.array_equal(np.load(path / "labels.npy"), Y)
+
+
+def test_nothing_at_the_path_before_the_end(tmp_path: Path) -> None:
+    with begin(tmp_path / "store") as writer:
+        writer.append(X, Y)
+        assert not (tmp_path / "store").exists()
+    assert [entry.name for entry in tmp_path.iterdir()] == ["store"]
+
+
+def test_an_error_leaves_nothing(tmp_path: Path) -> None:
+    def interrupted() -> None:
+        with begin(tmp_path / "store") as writer:
+            writer.append(X, Y)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_too_few_rows_leave_nothing(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="rows: got 4"), begin(tmp_path / "store") as writer:
+        writer.append(X[:4], Y[:4])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_is_an_error_and_leaves_nothing(tmp_path: Path) -> None:
+    class FullDisk:
+        def __init__(self, file: Any) -> None:
+            self._file = file
+
+        def write(self, _: object) -> int:
+            raise OSError(28, "No space left on device")
+
+        def close(self) -> None:
+            self._file.close()
+
+    def fill_the_disk() -> None:
+        with begin(tmp_path / "store") as writer:
+            writer._features = FullDisk(writer._features)  # type: ignore[assignment]
+            writer.append(X, Y)
+
+    with pytest.raises(StorageError, match="No space left on device") as caught:
+        fill_the_disk()
+    assert caught.value.exit_code == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_existing_path_is_refused(tmp_path: Path) -> None:
+    make(tmp_path / "store")
+    with pytest.raises(InvalidInput, match="nothing is yet"):
+        begin(tmp_path / "store")
+
+
+def test_a_folder_that_is_missing(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match="No such file"):
+        begin(tmp_path / "no" / "store")
+
+
+def test_counts_must_agree(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="records: got 6"):
+        FeatureStore.create(tmp_path / "store", 6, 3, schema=SCHEMA, extractor=SPEC)
+
+
+@pytest.mark.parametrize(
+    ("x", "y"),
+    [
+        (X[:, :2], Y),
+        (X[0], Y),
+        (X, Y[:2]),
+        (X, Y + 1),
+        (X * np.inf, Y),
+        (np.concatenate([X, X]), np.concatenate([Y, Y])),
+    ],
+)
+def test_rows_that_do_not_fit(tmp_path: Path, x: Any, y: Any) -> None:
+    with np.errstate(invalid="ignore"), pytest.raises(InvalidInput), begin(tmp_path / "store") as writer:
+        writer.append(x, y)
+
+
+def test_integer_features_are_stored_as_float32(tmp_path: Path) -> None:
+    with begin(tmp_path / "store") as writer:
+        writer.append(np.arange(15, dtype=np.uint8).reshape(5, 3), Y)
+    assert FeatureStore.open(tmp_path / "store").features[4].tolist() == [12.0, 13.0, 14.0]
+
+
+def test_verify_sees_a_change(tmp_path: Path) -> None:
+    store = make(tmp_path / "store")
+    content = bytearray((store.path / "features.npy").read_bytes())
+    content[-1] ^= 1
+    (store.path / "features.npy").write_bytes(bytes(content))
+    with pytest.raises(InvalidInput, match="as they were written"):
+        FeatureStore.open(store.path).verify()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"version": 2},
+        {"records": 4},
+        {"dim": 2},
+        {"records": "many"},
+        {"classes": None},
+    ],
+)
+def test_metadata_that_does_not_fit(tmp_path: Path, change: dict[str, Any]) -> None:
+    path = make(tmp_path / "store").path / "meta.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(InvalidInput):
+        FeatureStore.open(path.parent)
+
+
+def test_opening_what_is_not_a_store(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match="No such file"):
+        FeatureStore.open(tmp_path)
+    (tmp_path / "meta.json").write_text("{")
+    with pytest.raises(InvalidInput, match="a feature store"):
+        FeatureStore.open(tmp_path)

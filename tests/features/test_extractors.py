@@ -1,0 +1,85 @@
+"""The extractor interface: registry, specs, fingerprints, identity and pixels."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from privmix.errors import InvalidInput
+from privmix.features import Extractor, Identity, Pixels, extractor_names, from_spec, get_extractor
+from privmix.features.identity import unit_range
+
+
+@pytest.mark.parametrize("name", ["identity", "pixels", "scattering"])
+def test_spec_rebuilds_the_extractor_through_json(name: str) -> None:
+    extractor = get_extractor(name)
+    rebuilt = from_spec(json.loads(json.dumps(extractor.spec())))
+    assert type(rebuilt) is type(extractor)
+    assert rebuilt.fingerprint() == extractor.fingerprint()
+
+
+def test_fingerprints_differ() -> None:
+    assert len({get_extractor(name).fingerprint() for name in extractor_names()}) == len(extractor_names())
+
+
+@pytest.mark.parametrize("name", ["identity", "pixels", "scattering"])
+def test_per_record(name: str) -> None:
+    images = np.random.default_rng(0).integers(0, 256, size=(9, 8, 8), dtype=np.uint8)
+    extractor = get_extractor(name)
+    whole = extractor.transform(images)
+    assert whole.dtype == np.float32
+    assert whole.shape == (9, extractor.output_dim((8, 8)))
+    for row in range(len(images)):
+        assert np.array_equal(extractor.transform(images[row : row + 1])[0], whole[row])
+    assert np.array_equal(extractor.extract(images, batch_size=4), whole)
+
+
+def test_extract_reports_progress() -> None:
+    done: list[int] = []
+    Identity().extract(np.zeros((5, 2)), batch_size=2, progress=done.append)
+    assert done == [2, 4, 5]
+
+
+def test_identity_keeps_values() -> None:
+    x = np.array([[300, -1], [2, 3]], dtype=np.int16)
+    assert Identity().transform(x).tolist() == x.tolist()
+
+
+def test_pixels_divide_bytes_by_255_and_keep_floats() -> None:
+    levels = np.arange(256, dtype=np.uint8)
+    assert np.array_equal(unit_range(levels), np.arange(256, dtype=np.float32) / np.float32(255))
+    assert Pixels().transform(np.array([[[0.25, 0.5]]])).tolist() == [[0.25, 0.5]]
+
+
+def test_pixels_refuse_integers_of_unknown_range() -> None:
+    with pytest.raises(InvalidInput, match="pixel type"):
+        Pixels().transform(np.zeros((1, 2), dtype=np.int64))
+
+
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        ({"name": "resnet", "version": 1, "options": {}}, "features"),
+        ({"version": 1}, "extractor spec"),
+        ({"name": "pixels", "version": 99, "options": {}}, "extractor version"),
+        ({"name": "pixels", "version": 1, "options": {"scale": 2}}, "features options"),
+        ({"name": "pixels", "version": 1, "options": 3}, "extractor spec"),
+    ],
+)
+def test_specs_that_cannot_be_rebuilt(spec: dict[str, Any], field: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        from_spec(spec)
+    assert caught.value.field == field
+
+
+def test_batch_size_must_be_positive() -> None:
+    with pytest.raises(InvalidInput, match="batch_size"):
+        Identity().extract(np.zeros((2, 2)), batch_size=0)
+
+
+def test_every_extractor_is_registered_under_its_name() -> None:
+    assert all(get_extractor(name).name == name for name in extractor_names())
+    assert issubclass(Identity, Extractor)

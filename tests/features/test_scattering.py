@@ -1,0 +1,119 @@
+"""Scattering: equal to kymatio, to its definition, and a function of one record only."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from privmix.errors import InvalidInput
+from privmix.features.dense_scattering import MAX_PADDED, TILE
+from privmix.features.scattering import Scattering, scatter, scatter_fft
+from privmix.features.wavelets import filter_bank, halve_band
+
+REFERENCE = Path(__file__).with_name("scattering_reference.npz")
+SHAPES = [(28, 28), (32, 32), (8, 8), (21, 30)]
+
+
+@pytest.mark.parametrize(("height", "width"), SHAPES)
+def test_equals_kymatio(height: int, width: int) -> None:
+    with np.load(REFERENCE) as arrays:
+        images, expected = arrays[f"images_{height}x{width}"], arrays[f"maps_{height}x{width}"]
+    maps = scatter(torch.from_numpy(images).float() / 255).numpy()
+    assert maps.shape == expected.shape
+    # kymatio writes pi as 3.1415 in its normalisation, hence not closer than 2e-5.
+    assert np.abs(maps - expected).max() < 1e-4
+    # Most coefficients are far smaller than 1e-4 would show: compare each order by its own size too.
+    for order in (slice(0, 1), slice(1, 17), slice(17, 81)):
+        error = np.linalg.norm(maps[:, order] - expected[:, order]) / np.linalg.norm(expected[:, order])
+        assert error < 2e-4
+
+
+@pytest.mark.parametrize(("height", "width"), [*SHAPES, (5, 5), (40, 12), (9, 31)])
+def test_dense_products_equal_the_definition_in_double_precision(height: int, width: int) -> None:
+    images = torch.rand(3, height, width, generator=torch.Generator().manual_seed(1))
+    bank = filter_bank(height, width)
+    assert max(bank.padded) <= MAX_PADDED
+    assert (scatter(images) - scatter_fft(images.double(), bank)).abs().max() < 2e-6
+
+
+def test_large_images_take_the_fft_and_agree_with_it_across_chunks() -> None:
+    images = torch.rand(13, 60, 50, generator=torch.Generator().manual_seed(2))
+    bank = filter_bank(60, 50)
+    assert max(bank.padded) > MAX_PADDED
+    assert (scatter(images) - scatter_fft(images.double(), bank)).abs().max() < 2e-6
+
+
+def test_per_record_bits_do_not_depend_on_the_other_records() -> None:
+    """Formal guarantee: an output row depends on its own input row only."""
+    generator = np.random.default_rng(3)
+    images = generator.integers(0, 256, size=(2 * TILE + 5, 28, 28), dtype=np.uint8)
+    extractor = Scattering()
+    together = extractor.transform(images)
+    order = generator.permutation(len(images))
+    assert np.array_equal(extractor.transform(images[order]), together[order])
+    assert np.array_equal(extractor.transform(images[7:]), together[7:])
+    others = images.copy()
+    others[1:] = generator.integers(0, 256, size=others[1:].shape, dtype=np.uint8)
+    assert np.array_equal(extractor.transform(others)[0], together[0])
+    assert np.array_equal(extractor.extract(images, batch_size=17), together)
+
+
+def test_public_nothing_is_learned_from_a_call() -> None:
+    """Formal guarantee: nothing is fitted to data."""
+    images = np.random.default_rng(4).integers(0, 256, size=(4, 8, 8), dtype=np.uint8)
+    extractor = Scattering()
+    before = extractor.transform(images), extractor.fingerprint()
+    extractor.transform(255 - images)
+    assert np.array_equal(extractor.transform(images), before[0])
+    assert extractor.fingerprint() == before[1]
+
+
+def test_group_normalisation_over_27_groups() -> None:
+    images = np.random.default_rng(5).random((2, 16, 12, 3), dtype=np.float32)
+    features = Scattering().transform(images)
+    maps = torch.stack([scatter(torch.from_numpy(images[..., colour]).contiguous()) for colour in range(3)], dim=1)
+    groups = maps.reshape(2, 27, -1).double()
+    centred = groups - groups.mean(-1, keepdim=True)
+    expected = centred / (centred.square().mean(-1, keepdim=True) + 1e-5).sqrt()
+    assert features.shape == (2, Scattering().output_dim((16, 12, 3))) == (2, 81 * 3 * 4 * 3)
+    assert np.abs(features - expected.reshape(2, -1).numpy()).max() < 1e-4
+
+
+@pytest.mark.parametrize(("shape", "dim"), [((28, 28), 3969), ((28, 28, 1), 3969), ((32, 32, 3), 15552), ((8, 8), 324)])
+def test_output_dim(shape: tuple[int, ...], dim: int) -> None:
+    assert Scattering().output_dim(shape) == dim
+    assert Scattering().transform(np.zeros((1, *shape), dtype=np.uint8)).shape == (1, dim)
+
+
+def test_no_images_give_no_features() -> None:
+    assert Scattering().transform(np.empty((0, 28, 28), dtype=np.uint8)).shape == (0, 3969)
+    assert Scattering().transform(np.empty((0, 64, 64), dtype=np.uint8)).shape == (0, 81 * 16 * 16)
+
+
+def test_a_constant_image_has_energy_in_the_average_only() -> None:
+    maps = scatter(torch.full((1, 20, 28), 0.5))
+    assert (maps[:, 0] - 0.5).abs().max() < 1e-5
+    assert maps[:, 1:].abs().max() < 1e-5
+
+
+@pytest.mark.parametrize("shape", [(4, 28), (28,), (28, 28, 3, 1), (28, 28, 0)])
+def test_shapes_that_are_not_images_are_refused(shape: tuple[int, ...]) -> None:
+    with pytest.raises(InvalidInput, match="input shape for scattering"):
+        Scattering().output_dim(shape)
+
+
+def test_wavelets_have_mean_zero_and_the_average_has_mean_one() -> None:
+    bank = filter_bank(28, 21)
+    assert np.abs(bank.psi[..., 0, 0]).max() < 1e-12
+    assert abs(bank.phi[0][0] - 1) < 1e-3
+    assert abs(bank.phi[1][0] - 1) < 1e-3
+
+
+def test_halve_band_keeps_the_filter_of_a_band_limited_signal() -> None:
+    frequencies = np.fft.fftfreq(16)
+    spectrum = np.where(np.abs(frequencies) < 0.25, 1 + frequencies**2, 0)
+    full = np.fft.ifft(spectrum).real
+    assert np.allclose(np.fft.ifft(halve_band(spectrum)).real, 2 * full[::2])

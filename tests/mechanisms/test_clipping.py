@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from numpy.typing import NDArray
+
+from privmix.errors import InvalidInput
+from privmix.mechanisms.clipping import clip_l1, clip_l2
+
+Clip = Callable[[NDArray[np.float64], float], NDArray[np.float64]]
+both_norms = pytest.mark.parametrize(("clip", "power"), [(clip_l1, 1), (clip_l2, 2)])
+BOUNDS = st.floats(1e-6, 1e6)
+ROWS = arrays(np.float64, st.tuples(st.integers(1, 4), st.integers(0, 8)), elements=st.floats(-1e9, 1e9))
+
+
+def exact_norm_power(row: NDArray[np.float64], power: int) -> Fraction:
+    """L1 norm, or squared L2 norm, in rational arithmetic."""
+    return sum((abs(Fraction(float(value))) ** power for value in row), Fraction(0))
+
+
+@both_norms
+@given(x=ROWS, bound=BOUNDS)
+def test_bounded_exactly(clip: Clip, power: int, x: NDArray[np.float64], bound: float) -> None:
+    for row in clip(x, bound):
+        assert exact_norm_power(row, power) <= Fraction(bound) ** power
+
+
+@both_norms
+def test_bounded_exactly_for_long_rows_at_the_bound(clip: Clip, power: int) -> None:
+    # Rows already of norm 1 up to rounding, as extractors return them: about half are a few ulps too long.
+    x = np.random.default_rng(0).normal(size=(20, 1000))
+    x /= (np.abs(x) ** power).sum(axis=1, keepdims=True) ** (1 / power)
+    assert any(exact_norm_power(row, power) > 1 for row in x)
+    assert all(exact_norm_power(row, power) <= 1 for row in clip(x, 1.0))
+
+
+@both_norms
+@given(x=ROWS, bound=BOUNDS)
+def test_direction_is_kept_and_norm_used_up(
+    clip: Clip, power: int, x: NDArray[np.float64], bound: float
+) -> None:
+    norms = (np.abs(x) ** power).sum(axis=1) ** (1 / power)
+    factors = np.minimum(1, bound / np.maximum(norms, 1e-300))
+    np.testing.assert_allclose(clip(x, bound), x * factors[:, None], rtol=1e-12, atol=1e-300)
+
+
+@both_norms
+@given(x=ROWS, bound=BOUNDS)
+def test_clipping_twice_changes_nothing(clip: Clip, power: int, x: NDArray[np.float64], bound: float) -> None:
+    once = clip(x, bound)
+    np.testing.assert_array_equal(clip(once, bound), once)
+
+
+@both_norms
+def test_per_record(clip: Clip, power: int) -> None:
+    x = np.random.default_rng(0).normal(size=(7, 33))
+    together = clip(x, 1.0)
+    for index in range(len(x)):
+        np.testing.assert_array_equal(clip(x[index : index + 1], 1.0)[0], together[index])
+
+
+@both_norms
+def test_input_is_left_alone_and_any_number_type_taken(clip: Clip, power: int) -> None:
+    x = np.array([[200, 100], [0, 1]], np.uint8)
+    clipped = clip(x, 1.0)
+    assert clipped.dtype == np.float64
+    np.testing.assert_allclose(clip(x.astype(np.float32), 1.0), clipped)
+    assert x[0, 0] == 200
+    floats = np.ones((2, 2))
+    assert not np.shares_memory(clip(floats, 1e9), floats)
+
+
+@both_norms
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 1e308])
+def test_what_is_not_finite_is_refused_and_not_shown(clip: Clip, power: int, bad: float) -> None:
+    x = np.ones((3, 4))
+    x[1] = bad
+    with pytest.raises(InvalidInput, match="private and not shown") as caught:
+        clip(x, 1.0)
+    assert "nan" not in str(caught.value)
+    assert "1e+308" not in str(caught.value)
+
+
+@both_norms
+@pytest.mark.parametrize("bound", [0.0, -1.0, np.nan, np.inf, 1e200])
+def test_bad_bounds_are_refused(clip: Clip, power: int, bound: float) -> None:
+    with pytest.raises(InvalidInput, match="clipping bound"):
+        clip(np.ones((1, 1)), bound)
+
+
+@both_norms
+@pytest.mark.parametrize("x", [np.ones(3), np.ones((1, 2, 3)), np.array([["a"]]), np.ones((1, 1), complex)])
+def test_other_shapes_and_types_are_refused(clip: Clip, power: int, x: NDArray[np.float64]) -> None:
+    with pytest.raises(InvalidInput, match="2-d array of real numbers"):
+        clip(x, 1.0)

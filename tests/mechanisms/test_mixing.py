@@ -1,0 +1,163 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from privmix.errors import InvalidInput
+from privmix.mechanisms.membership import Membership, offsets_of
+from privmix.mechanisms.mixing import dirichlet_weights, naive_sum_rows, sum_rows
+from privmix.mechanisms.streams import SecretStreams
+
+from .statistics import Z_LIMIT
+
+
+def _random_membership(
+    generator: np.random.Generator, rows: int, records: int, rate: float, weighted: bool = False
+) -> Membership:
+    matrix = generator.random((rows, records)) < rate
+    indices = np.nonzero(matrix)[1]
+    weights = generator.integers(0, 2**10, len(indices)) / 2**10 if weighted else None
+    return Membership(offsets_of(matrix.sum(axis=1)), indices, weights)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    seed=st.integers(0, 2**32),
+    rows=st.integers(1, 9),
+    records=st.integers(1, 30),
+    dim=st.integers(1, 70),
+    rate=st.sampled_from([0.0, 0.1, 0.6, 1.0]),
+    weighted=st.booleans(),
+    dtype=st.sampled_from([np.float32, np.float64]),
+    magnitude=st.sampled_from([1, 2**10, 2**23]),
+)
+def test_exact(
+    seed: int, rows: int, records: int, dim: int, rate: float, weighted: bool, dtype: type, magnitude: int
+) -> None:
+    generator = np.random.default_rng(seed)
+    x = generator.integers(-magnitude, magnitude + 1, (records, dim)).astype(dtype)
+    membership = _random_membership(generator, rows, records, rate, weighted)
+    np.testing.assert_array_equal(sum_rows(x, membership), naive_sum_rows(x, membership))
+
+
+def test_exact_whatever_the_chunks() -> None:
+    generator = np.random.default_rng(0)
+    x = generator.integers(-(2**20), 2**20, (500, 67)).astype(np.float32)
+    membership = _random_membership(generator, 40, 500, 0.3)
+    whole = sum_rows(x, membership)
+    parts = []
+    for start, stop in [(0, 90), (90, 91), (91, 500)]:
+        row = np.repeat(np.arange(40), membership.counts)
+        here = (membership.indices >= start) & (membership.indices < stop)
+        cut = Membership(offsets_of(np.bincount(row[here], minlength=40)), membership.indices[here] - start)
+        parts.append(sum_rows(x[start:stop], cut).astype(np.float64))
+    np.testing.assert_array_equal(sum(reversed(parts)), whole)
+
+
+def test_exact_type_switches_where_float32_would_round() -> None:
+    three = Membership(np.array([0, 3]), np.array([0, 1, 2]))
+    small = np.array([[2.0**22], [2.0**22], [1.0]], np.float32)
+    assert sum_rows(small, three).dtype == np.float32
+    large = np.array([[2.0**23 + 1], [2.0**23], [2.0**23]], np.float32)
+    assert sum_rows(large, three).dtype == np.float64
+    assert sum_rows(large, three).item() == 3 * 2**23 + 1
+    # Zero rows above the limit in sign only: the bound takes magnitudes.
+    assert sum_rows(-large, three).item() == -(3 * 2**23 + 1)
+
+
+def test_sums_beyond_exact_integers_raise_and_show_nothing() -> None:
+    two = Membership(np.array([0, 2]), np.array([0, 1]))
+    x = np.full((2, 1), 2.0**52)
+    with pytest.raises(InvalidInput, match="not shown"):
+        sum_rows(x, two)
+    fine_weights = Membership(np.array([0, 1]), np.array([0]), np.array([2.0**-30]))
+    with pytest.raises(InvalidInput, match="not shown"):
+        sum_rows(np.full((1, 1), 2.0**53), fine_weights)
+    with pytest.raises(InvalidInput, match="not shown"):
+        sum_rows(np.full((1, 1), np.nan), fine_weights)
+
+
+def test_empty_rows_are_rows() -> None:
+    x = np.arange(6.0).reshape(3, 2)
+    some = Membership(np.array([0, 0, 2, 2]), np.array([0, 2]))
+    assert sum_rows(x, some).tolist() == [[0, 0], [4, 6], [0, 0]]
+    none = Membership(np.zeros(4, np.int64), np.zeros(0, np.int64))
+    assert sum_rows(x, none).tolist() == [[0, 0]] * 3
+
+
+@pytest.mark.filterwarnings("error")
+def test_views_and_read_only_arrays_are_taken() -> None:
+    x = np.arange(400.0).reshape(20, 20)
+    x.setflags(write=False)
+    rows = Membership(np.array([0, 2]), np.array([1, 3]))
+    for view in (x, x.T, x[::2, 3:7]):
+        np.testing.assert_array_equal(sum_rows(view, rows)[0], view[1] + view[3])
+
+
+@pytest.mark.parametrize("index", [-1, 3])
+def test_an_index_outside_the_records_is_refused(index: int) -> None:
+    with pytest.raises(IndexError, match="outside the array"):
+        sum_rows(np.ones((3, 2)), Membership(np.array([0, 1]), np.array([index])))
+
+
+@pytest.mark.parametrize("x", [np.ones(3), np.ones((3, 2), np.int64)])
+def test_other_arrays_are_refused(x: NDArray[Any]) -> None:
+    with pytest.raises(InvalidInput, match="lattice records"):
+        sum_rows(x, Membership(np.array([0, 1]), np.array([0])))
+
+
+@pytest.mark.parametrize(("alpha", "max_weight"), [(0.05, 1.0), (1.0, 0.3), (50.0, 1.0)])
+def test_weights_are_bounded_and_on_the_grid(alpha: float, max_weight: float) -> None:
+    weights = dirichlet_weights(np.random.default_rng(0), 500, 6, alpha, max_weight, bits=12)
+    assert weights.shape == (500, 6)
+    assert weights.min() >= 0
+    assert weights.max() <= max_weight
+    assert weights.sum(axis=1).max() <= 1
+    np.testing.assert_array_equal(weights * 2**12, np.floor(weights * 2**12))
+
+
+@pytest.mark.parametrize(("alpha", "right"), [(1.0, True), (2 / 3, False), (3 / 2, False)])
+def test_weights_follow_the_dirichlet_law(alpha: float, right: bool) -> None:
+    # Mean 1/k and variance (1/k)(1 - 1/k)/(k + 1) at alpha = 1; z below 5.5 (4e-8) for the right alpha.
+    k, rows = 4, 40_000
+    generator = SecretStreams.from_seed(3).generator("weights test")
+    weights = dirichlet_weights(generator, rows, k, alpha, 1.0, bits=30)
+    mean_z = (weights.mean(axis=0) - 1 / k) / (weights.std(axis=0) / np.sqrt(rows))
+    assert np.abs(mean_z).max() < Z_LIMIT
+    squares = (weights[:, 0] - 1 / k) ** 2
+    expected = (1 / k) * (1 - 1 / k) / (k + 1)
+    z = (squares.mean() - expected) / (squares.std() / np.sqrt(rows))
+    assert (abs(z) < Z_LIMIT) == right
+
+
+@pytest.mark.parametrize(
+    ("alpha", "max_weight", "bits", "field"),
+    [(0, 1, 8, "alpha"), (1, 0, 8, "max_weight"), (1, 1.1, 8, "max_weight"), (1, 2.0**-9, 8, "max_weight")]
+    + [(1, 1, 0, "weight bits"), (1, 1, 31, "weight bits"), (np.inf, 1, 8, "alpha")],
+)
+def test_bad_weight_arguments_are_refused(alpha: float, max_weight: float, bits: int, field: str) -> None:
+    with pytest.raises(InvalidInput, match=field):
+        dirichlet_weights(np.random.default_rng(0), 2, 3, alpha, max_weight, bits)
+
+
+def test_stacking_puts_rows_below_one_another() -> None:
+    generator = np.random.default_rng(0)
+    x = generator.integers(-9, 9, (12, 3)).astype(np.float64)
+    for weighted in (False, True):
+        parts = [_random_membership(generator, rows, 12, 0.4, weighted) for rows in (3, 1, 4)]
+        stacked = Membership.stack(parts)
+        assert stacked.rows == 8
+        np.testing.assert_array_equal(
+            sum_rows(x, stacked), np.concatenate([sum_rows(x, part) for part in parts])
+        )
+    with pytest.raises(ValueError, match="weighted"):
+        Membership.stack([_random_membership(generator, 2, 12, 0.4, weighted) for weighted in (False, True)])
+
+
+def test_a_membership_does_not_show_its_members() -> None:
+    assert repr(Membership(np.array([0, 1]), np.array([4321]))) == "<Membership of 1 rows>"

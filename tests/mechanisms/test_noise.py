@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from numpy.typing import NDArray
+from scipy import stats
+
+from privmix.errors import InvalidInput
+from privmix.mechanisms.noise import Lattice, gaussian_on_lattice, laplace_on_lattice
+from privmix.mechanisms.streams import SecretStreams
+
+from .statistics import P_LIMIT, Z_LIMIT, chi_square_p
+
+Draw = Callable[[np.random.Generator, int, float], NDArray[np.float64]]
+both_laws = pytest.mark.parametrize(
+    ("draw", "law"), [(gaussian_on_lattice, stats.norm), (laplace_on_lattice, stats.laplace)]
+)
+DRAWS = 200_000
+
+
+def _sample(draw: Draw, scale: float) -> NDArray[np.float64]:
+    return draw(SecretStreams.from_seed(11).generator("noise test"), DRAWS, scale)
+
+
+@both_laws
+@pytest.mark.parametrize(("factor", "accepted"), [(1.0, True), (2 / 3, False), (3 / 2, False)])
+def test_right_law(draw: Draw, law: stats.rv_continuous, factor: float, accepted: bool) -> None:
+    # Kolmogorov-Smirnov at 4e-8. With 1e6 steps to the scale, rounding is far below its resolution.
+    p_value = stats.kstest(_sample(draw, 1e6 * factor), law(scale=1e6).cdf).pvalue
+    assert (p_value > P_LIMIT) == accepted
+
+
+@both_laws
+def test_right_law_point_by_point(draw: Draw, law: stats.rv_continuous) -> None:
+    # Chi-square at 4e-8: rounding gives integer z the law's mass between z - 1/2 and z + 1/2.
+    points = np.arange(-20, 21)
+    mass = law(scale=2.5).cdf(points + 0.5) - law(scale=2.5).cdf(points - 0.5)
+    noise = _sample(draw, 2.5)
+    observed = np.array([(noise == point).sum() for point in points])
+    observed = np.append(observed, DRAWS - observed.sum())
+    assert chi_square_p(observed, np.append(mass, 1 - mass.sum())) > P_LIMIT
+
+
+@both_laws
+def test_right_law_entries_are_uncorrelated(draw: Draw, law: stats.rv_continuous) -> None:
+    noise = _sample(draw, 1e3) / (1e3 * law.std())
+    for lag in (1, 2, 128):
+        assert abs((noise[lag:] * noise[:-lag]).sum() / np.sqrt(DRAWS)) < Z_LIMIT
+
+
+@both_laws
+@pytest.mark.parametrize("scale", [0.3, 7.0, 2.0**20, 2.0**46])
+def test_integers(draw: Draw, law: stats.rv_continuous, scale: float) -> None:
+    noise = _sample(draw, scale)
+    assert noise.dtype == np.float64
+    assert (noise == np.rint(noise)).all()
+    assert np.abs(noise).max() < 2**53
+
+
+@both_laws
+def test_rounding_commutes_with_adding_the_sum(draw: Draw, law: stats.rv_continuous) -> None:
+    # What makes the lattice post-processing of the continuous mechanism; halves only, since ties have chance 0.
+    noise = np.random.default_rng(0).normal(scale=100.0, size=1000)
+    for total in (-12_345, 0, 1, 2**40):
+        np.testing.assert_array_equal(np.rint(noise + total), np.rint(noise) + total)
+
+
+@both_laws
+def test_same_stream_same_noise(draw: Draw, law: stats.rv_continuous) -> None:
+    np.testing.assert_array_equal(_sample(draw, 9.0), _sample(draw, 9.0))
+
+
+@both_laws
+@pytest.mark.parametrize("scale", [0.0, -1.0, np.nan, np.inf, 2.0**47])
+def test_bad_scales_are_refused(draw: Draw, law: stats.rv_continuous, scale: float) -> None:
+    with pytest.raises(InvalidInput, match="lattice steps"):
+        draw(np.random.default_rng(0), 3, scale)
+
+
+@given(
+    x=arrays(np.float64, st.integers(0, 10), elements=st.floats(-100, 100)),
+    bits=st.integers(0, 40),
+)
+def test_quantise_gives_integers_and_never_grows_the_norm(x: NDArray[np.float64], bits: int) -> None:
+    lattice = Lattice(bits)
+    steps = lattice.quantise(x)
+    assert (steps == np.trunc(steps)).all()
+    for value, step in zip(x, steps, strict=True):
+        exact, grid_point = Fraction(float(value)), Fraction(float(step)) * Fraction(lattice.step)
+        # Toward zero, and by less than one step: so each coordinate, hence every norm, can only shrink.
+        assert abs(grid_point) <= abs(exact)
+        assert grid_point * exact >= 0
+        assert abs(exact - grid_point) < Fraction(lattice.step)
+
+
+def test_quantise_is_per_entry_and_keeps_its_input() -> None:
+    x = np.random.default_rng(0).normal(size=(5, 6)).astype(np.float32)
+    before = x.copy()
+    whole = Lattice(12).quantise(x)
+    np.testing.assert_array_equal(x, before)
+    np.testing.assert_array_equal(whole[2, 3:4], Lattice(12).quantise(x[2, 3:4]))
+    assert whole.dtype == np.float64
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, 2.0**45, -(2.0**45), 1e308])
+def test_quantise_refuses_what_does_not_fit_and_does_not_show_it(bad: float) -> None:
+    with pytest.raises(InvalidInput, match="private and not shown"):
+        Lattice(8).quantise(np.array([0.5, bad]))
+
+
+@pytest.mark.parametrize("bits", [-1, 41, 2.5])
+def test_bad_bits_are_refused(bits: int) -> None:
+    with pytest.raises(InvalidInput, match="lattice bits"):
+        Lattice(bits)
