@@ -47,7 +47,9 @@ def main() -> None:
     batch = fastest_batch(peer, images)
     error = float((scatter(images[:500]) - peer(images[:500])).abs().max())
 
-    ours, theirs, whole = [], [], []
+    ours: list[float] = []
+    theirs: list[float] = []
+    whole: list[float] = []
     for turn in range(options.rounds):
         start = turn * options.images % len(images)
         part = images[start : start + options.images]
@@ -147,8 +149,8 @@ alternating in one process, scaled to {MNIST_IMAGES:,} images.
 
 Largest absolute difference of a coefficient: {result["max_abs_difference"]:.1e}.
 
-{about["cpu"]}, {about["cores"]} cores, {result["threads"]} threads; Python {about["python"]}, torch {about["torch"]}, NumPy
-{about["numpy"]}; load average at the end {about["load_average_at_end"][0]}. Script: benchmarks/bench_scattering.py.
+{about["cpu"]}, {about["cores"]} cores, {result["threads"]} threads; Python {about["python"]},
+torch {about["torch"]}, NumPy {about["numpy"]}; load average at the end {about["load_average_at_end"][0]}. Script: benchmarks/bench_scattering.py.
 """
     (folder / "scattering.md").write_text(text, encoding="utf-8")
     print(text)

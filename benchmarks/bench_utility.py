@@ -25,6 +25,7 @@ from privmix.data import open_dataset
 from privmix.features.base import get_extractor
 from privmix.learning import GeneralizedKLClassifier, NoiseAwareRidgeClassifier
 from privmix.release import PrivateRecords, ReleaseConfig, ReleasePlan, SecretStreams, release_to_memory
+from privmix.reports.style import COLOURS, new_figure, save_figure
 
 RUNS = common.RESULTS / "utility_runs.json"
 CACHE = common.RESULTS.parent / "cache"
@@ -51,11 +52,11 @@ def reference(epochs: int, model: str = "linear") -> Callable[[int], Any]:
 METHODS = {
     "ps-ridge": Method("Poisson, noise-aware ridge", config={"centre": "none"}),
     "ps-ridge-centred": Method("Poisson, private centring, noise-aware ridge"),
-    "ps-reference": Method(
-        "Poisson, reference learner (200 epochs)", config={"centre": "none"}, learner=reference(200)
-    ),
     "ps-reference-30": Method(
         "Poisson, reference learner (30 epochs)", config={"centre": "none"}, learner=reference(30)
+    ),
+    "ps-reference-200": Method(
+        "Poisson, reference learner (200 epochs)", config={"centre": "none"}, learner=reference(200)
     ),
     "hs-ridge-centred": Method(
         "hierarchical (3 classes expected), honest, centring, ridge", config={"design": "hierarchical"}
@@ -91,16 +92,17 @@ SCHEDULE: list[tuple[str, str, tuple[float, ...], int]] = [
     ("mnist", "pixels-ps-ridge", (1, 2, 4, 8, 10), 5),
     ("mnist", "pixels-ps-ridge-centred", (1, 2, 4, 8, 10), 5),
     ("mnist", "pixels-urdp-ridge", (1, 2, 4, 8, 10), 5),
-    ("mnist", "ps-reference", (1, 10), 5),
+    ("mnist", "ps-reference-30", (1, 10), 5),
     ("cifar10", "classwise-full", (1, 2, 4, 8, 10), 3),
     ("mnist", "hs-ridge-centred", (1, 2, 4, 8, 10), 1),
     ("mnist", "hs-ridge-published", (1, 2, 4, 8, 10), 1),
     ("mnist", "ps-ridge-centred", (2, 4, 8), 1),
     ("mnist", "ps-ridge", (2, 4, 8), 1),
     ("mnist", "classwise-poisson", (1, 2, 4, 8, 10), 1),
-    ("cifar10", "ps-reference-30", (1, 10), 1),
     ("mnist", "pixels-ps-cnn", (1, 8), 1),
-    ("mnist", "ps-reference", (2, 4, 8), 1),
+    ("mnist", "ps-reference-200", (1, 10), 1),
+    ("cifar10", "ps-reference-30", (1, 10), 1),
+    ("mnist", "ps-reference-30", (2, 4, 8), 1),
 ]
 
 # 002 Table 2 and 004 Tables 1, 3 and 7, as printed there, by epsilon. "Published": limit-formula accounting.
@@ -198,8 +200,9 @@ def write_tables(runs: list[dict[str, Any]]) -> None:
     groups: dict[tuple[str, str], dict[float, list[dict[str, Any]]]] = defaultdict(lambda: defaultdict(list))
     for run in runs:
         groups[run["dataset"], run["method"]][run["epsilon"]].append(run)
+    draw(groups)
     epsilons = (1, 2, 4, 8, 10)
-    tables = []
+    tables = ["![MNIST accuracy against epsilon](utility.svg)"]
     for dataset, papers in (("mnist", PAPERS), ("cifar10", PAPERS_CIFAR)):
         rows = []
         for name, method in METHODS.items():
@@ -220,6 +223,33 @@ def write_tables(runs: list[dict[str, Any]]) -> None:
     ]
     settings = {"n": "60,000 (MNIST), 50,000 (CIFAR-10)", "T": "n", "m": 64, "lambda": 1, "delta": DELTA}
     common.save("utility", "Accuracy of releases, honestly priced, beside the papers", settings, runs, tables)
+
+
+def draw(groups: dict[tuple[str, str], dict[float, list[dict[str, Any]]]]) -> None:
+    """MNIST accuracy against epsilon: measured here (solid), published (dashed)."""
+    figure = new_figure(7, 4.2)
+    axes = figure.subplots()
+    shown = ("ps-ridge-centred", "ps-ridge", "ps-reference-30", "hs-ridge-centred", "classwise-full", "pixels-ps-ridge")
+    for name, colour, marker in zip(shown, COLOURS, "osD^vP", strict=False):
+        points = sorted(groups.get(("mnist", name), {}).items())
+        if points:
+            at = [epsilon for epsilon, _ in points]
+            values = [100 * np.mean([run["accuracy"] for run in runs]) for _, runs in points]
+            axes.plot(at, values, marker=marker, color=colour, label=METHODS[name].label)
+    for label, style in (("002 Table 2, NeuroMixGDP (PS), published", "--"), ("002 Table 2, DPMix", ":")):
+        values_by = PAPERS[label]
+        axes.plot(
+            list(values_by), [float(v) for v in values_by.values()], style, color="grey", label=f"{label} (not a bound)"
+        )
+    axes.set_xscale("log")
+    axes.set_xticks([1, 2, 4, 8, 10], ["1", "2", "4", "8", "10"])
+    axes.minorticks_off()
+    axes.set_xlabel("epsilon (delta 1e-5; honest PLD for all solid lines)")
+    axes.set_ylabel("MNIST test accuracy, %")
+    axes.set_ylim(70, 100)
+    axes.grid(True, alpha=0.3)
+    axes.legend(fontsize=7)
+    save_figure(figure, common.RESULTS / "utility.svg")
 
 
 def _cell(runs: list[dict[str, Any]]) -> str:

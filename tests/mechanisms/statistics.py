@@ -40,9 +40,7 @@ def to_matrix(membership: Membership, records: int) -> NDArray[np.bool_]:
     return matrix
 
 
-def draw_matrix(
-    sampler: Sampler, streams: SecretStreams, labels: NDArray[np.int64] | None = None
-) -> NDArray[np.bool_]:
+def draw_matrix(sampler: Sampler, streams: SecretStreams, labels: NDArray[np.int64] | None = None) -> NDArray[np.bool_]:
     """Inclusion matrix of all rows of a sampler whose records fit one tile."""
     parts = [sampler.draw(streams, tile, 0, labels) for tile in range(-(-sampler.rows // ROW_TILE))]
     return to_matrix(Membership.stack(parts), sampler.records)

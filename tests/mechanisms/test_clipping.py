@@ -42,9 +42,7 @@ def test_bounded_exactly_for_long_rows_at_the_bound(clip: Clip, power: int) -> N
 
 @both_norms
 @given(x=ROWS, bound=BOUNDS)
-def test_direction_is_kept_and_norm_used_up(
-    clip: Clip, power: int, x: NDArray[np.float64], bound: float
-) -> None:
+def test_direction_is_kept_and_norm_used_up(clip: Clip, power: int, x: NDArray[np.float64], bound: float) -> None:
     norms = (np.abs(x) ** power).sum(axis=1) ** (1 / power)
     factors = np.minimum(1, bound / np.maximum(norms, 1e-300))
     np.testing.assert_allclose(clip(x, bound), x * factors[:, None], rtol=1e-12, atol=1e-300)

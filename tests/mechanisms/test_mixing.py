@@ -33,7 +33,7 @@ def _random_membership(
     dim=st.integers(1, 70),
     rate=st.sampled_from([0.0, 0.1, 0.6, 1.0]),
     weighted=st.booleans(),
-    dtype=st.sampled_from([np.float32, np.float64]),
+    dtype=st.sampled_from([np.float32, np.float64, np.int32, np.int64]),
     magnitude=st.sampled_from([1, 2**10, 2**23]),
 )
 def test_exact(
@@ -82,6 +82,14 @@ def test_sums_beyond_exact_integers_raise_and_show_nothing() -> None:
         sum_rows(np.full((1, 1), np.nan), fine_weights)
 
 
+def test_exact_at_the_ends_of_a_small_integer_type() -> None:
+    # -32768 has no positive counterpart in int16: magnitudes must not be taken in that type.
+    ends = np.array([[-(2**15)], [2**15 - 1]], np.int16)
+    many = Membership(np.array([0, 600, 601]), np.array([0] * 600 + [1]))
+    assert sum_rows(ends, many).tolist() == [[-600 * 2**15], [2**15 - 1]]
+    assert sum_rows(ends, many).dtype == np.float64
+
+
 def test_empty_rows_are_rows() -> None:
     x = np.arange(6.0).reshape(3, 2)
     some = Membership(np.array([0, 0, 2, 2]), np.array([0, 2]))
@@ -105,7 +113,7 @@ def test_an_index_outside_the_records_is_refused(index: int) -> None:
         sum_rows(np.ones((3, 2)), Membership(np.array([0, 1]), np.array([index])))
 
 
-@pytest.mark.parametrize("x", [np.ones(3), np.ones((3, 2), np.int64)])
+@pytest.mark.parametrize("x", [np.ones(3), np.ones((3, 2), complex), np.array([["a"]])])
 def test_other_arrays_are_refused(x: NDArray[Any]) -> None:
     with pytest.raises(InvalidInput, match="lattice records"):
         sum_rows(x, Membership(np.array([0, 1]), np.array([0])))
@@ -137,8 +145,15 @@ def test_weights_follow_the_dirichlet_law(alpha: float, right: bool) -> None:
 
 @pytest.mark.parametrize(
     ("alpha", "max_weight", "bits", "field"),
-    [(0, 1, 8, "alpha"), (1, 0, 8, "max_weight"), (1, 1.1, 8, "max_weight"), (1, 2.0**-9, 8, "max_weight")]
-    + [(1, 1, 0, "weight bits"), (1, 1, 31, "weight bits"), (np.inf, 1, 8, "alpha")],
+    [
+        (0, 1, 8, "alpha"),
+        (np.inf, 1, 8, "alpha"),
+        (1, 0, 8, "max_weight"),
+        (1, 1.1, 8, "max_weight"),
+        (1, 2.0**-9, 8, "max_weight"),
+        (1, 1, 0, "weight bits"),
+        (1, 1, 31, "weight bits"),
+    ],
 )
 def test_bad_weight_arguments_are_refused(alpha: float, max_weight: float, bits: int, field: str) -> None:
     with pytest.raises(InvalidInput, match=field):
@@ -152,9 +167,7 @@ def test_stacking_puts_rows_below_one_another() -> None:
         parts = [_random_membership(generator, rows, 12, 0.4, weighted) for rows in (3, 1, 4)]
         stacked = Membership.stack(parts)
         assert stacked.rows == 8
-        np.testing.assert_array_equal(
-            sum_rows(x, stacked), np.concatenate([sum_rows(x, part) for part in parts])
-        )
+        np.testing.assert_array_equal(sum_rows(x, stacked), np.concatenate([sum_rows(x, part) for part in parts]))
     with pytest.raises(ValueError, match="weighted"):
         Membership.stack([_random_membership(generator, 2, 12, 0.4, weighted) for weighted in (False, True)])
 

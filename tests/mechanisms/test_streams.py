@@ -37,9 +37,7 @@ def test_different_name_or_key_different_stream() -> None:
 
 
 @given(NAMES, NAMES)
-def test_encoding_of_names_is_injective(
-    one: tuple[str, tuple[int, ...]], other: tuple[str, tuple[int, ...]]
-) -> None:
+def test_encoding_of_names_is_injective(one: tuple[str, tuple[int, ...]], other: tuple[str, tuple[int, ...]]) -> None:
     assert (_encode_name(*one) == _encode_name(*other)) == (one == other)
 
 

@@ -109,9 +109,8 @@ class GeneralizedKLClassifier(ReleaseLearner):
         generator = torch.Generator().manual_seed(self.seed)
         network = _build(self.model, ReleaseFacts.of(release))
         _initialise(network, generator)
-        x = torch.from_numpy(np.ascontiguousarray(release.x, dtype=np.float32))
         # An expected row holds m labels over m, so one whole offset is what centring took from it.
-        targets = torch.from_numpy(release.y + np.float32(release.label_offset)).clamp_(min=0)
+        targets = torch.from_numpy(np.maximum(release.y + release.label_offset, 0, dtype=np.float32))
 
         optimiser = torch.optim.Adam(network.parameters(), lr=self.learning_rate)
         milestones = [round(at / PAPER_EPOCHS * self.epochs) for at in PAPER_MILESTONES]
@@ -119,7 +118,7 @@ class GeneralizedKLClassifier(ReleaseLearner):
         self.loss_curve_ = []
         network.train()
         for epoch in range(self.epochs):
-            self.loss_curve_.append(self._epoch(network, optimiser, x, targets, generator))
+            self.loss_curve_.append(self._epoch(network, optimiser, release.x, targets, generator))
             schedule.step()
             progress(epoch + 1, self.epochs)
         self.network_ = network.eval()
@@ -128,14 +127,15 @@ class GeneralizedKLClassifier(ReleaseLearner):
         self,
         network: nn.Module,
         optimiser: torch.optim.Optimizer,
-        x: torch.Tensor,
+        x: NDArray[np.float32],
         targets: torch.Tensor,
         generator: torch.Generator,
     ) -> float:
         batches = torch.split(torch.randperm(len(x), generator=generator), self.batch_size)
         total = 0.0
         for batch in batches:
-            loss = generalised_kl(targets[batch], network(x[batch])).mean()
+            rows = torch.from_numpy(np.asarray(x[batch.numpy()], dtype=np.float32))
+            loss = generalised_kl(targets[batch], network(rows)).mean()
             optimiser.zero_grad(set_to_none=True)
             torch.autograd.backward(loss)
             optimiser.step()
@@ -152,7 +152,7 @@ class GeneralizedKLClassifier(ReleaseLearner):
     def _restore(self, arrays: Mapping[str, NDArray[np.float32]], facts: ReleaseFacts) -> None:
         network = _build(self.model, facts)
         check_arrays(arrays, {name: tuple(tensor.shape) for name, tensor in network.state_dict().items()})
-        network.load_state_dict({name: torch.from_numpy(array) for name, array in arrays.items()})
+        network.load_state_dict({name: torch.tensor(array) for name, array in arrays.items()})
         self.network_ = network.eval()
 
 

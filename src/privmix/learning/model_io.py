@@ -110,7 +110,7 @@ def _describe(model: ReleaseLearner) -> dict[str, Any]:
         "format": FORMAT,
         "schema_version": SCHEMA_VERSION,
         "learner": model.name,
-        "params": model.get_params(),
+        "params": {name: _plain(value) for name, value in model.get_params().items()},
         "classes": list(facts.classes),
         "dim": facts.dim,
         "extractor": dict(facts.extractor),
@@ -123,6 +123,11 @@ def _describe(model: ReleaseLearner) -> dict[str, Any]:
         },
         "release_id": facts.release_id,
     }
+
+
+def _plain(value: Any) -> Any:
+    """A NumPy number as Python's, which JSON can hold."""
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _check_target(target: Path, overwrite: bool) -> None:

@@ -72,8 +72,8 @@ def sum_rows(lattice_x: NDArray[Any], membership: Membership) -> NDArray[Any]:
         * Empty rows are rows: they sum to zero.
 
     Args:
-        lattice_x: (records, d) integer-valued numbers, float32 or float64. One record tile, or any other array that
-            ``membership.indices`` refers to.
+        lattice_x: (records, d) integer-valued numbers, floats or signed integers. One record tile, or any other array
+            that ``membership.indices`` refers to.
         membership: which records each of T rows holds. Weights, if any, are multiples of a power of two.
 
     Returns:
@@ -81,7 +81,7 @@ def sum_rows(lattice_x: NDArray[Any], membership: Membership) -> NDArray[Any]:
         multiples of the weights' grid.
 
     Raises:
-        InvalidInput: ``lattice_x`` is not a 2-d float array, or its sums could reach 2**53 steps.
+        InvalidInput: ``lattice_x`` is not such an array, or its sums could reach 2**53 steps.
         IndexError: an index lies outside ``lattice_x``.
 
     Example:

@@ -1,0 +1,165 @@
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from privmix.errors import InvalidInput
+from privmix.learning import GeneralizedKLClassifier, kl
+from privmix.learning.base import ReleaseFacts
+from privmix.release.dataset import ReleasedDataset
+
+from .mixing import digits, mix
+
+
+def naive_divergence(p: NDArray[np.float64], q: NDArray[np.float64]) -> float:
+    """Equation 6 of paper 004, term by term, with 0 log 0 = 0."""
+    return sum((a * math.log(a / b) if a > 0 else 0.0) - a + b for a, b in zip(p, q, strict=True))
+
+
+def test_divergence_matches_the_naive_formula() -> None:
+    rng = np.random.default_rng(0)
+    p = rng.gamma(0.5, size=(50, 6)) * (rng.random((50, 6)) < 0.7)
+    logits = rng.normal(0, 3, size=(50, 6))
+    q = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    found = kl.generalised_kl(torch.tensor(p), torch.tensor(logits)).numpy()
+    np.testing.assert_allclose(found, [naive_divergence(a, b) for a, b in zip(p, q, strict=True)], rtol=1e-10)
+    assert (found >= 0).all()
+
+
+def test_learns_clean_digits() -> None:
+    (x, y), (test_x, test_y) = digits()
+    release = mix(x, y, rows=2000, degree=1, noise=0.0, design="fixed")  # a row is a record
+    model = GeneralizedKLClassifier(epochs=60, batch_size=64, learning_rate=0.01).fit(release)
+    assert model.score(test_x, test_y) > 0.93
+    assert model.loss_curve_[-1] < 0.5 * model.loss_curve_[0]
+    np.testing.assert_allclose(model.predict_proba(test_x).sum(axis=1), 1, rtol=1e-5)
+
+
+def coefficients(release: ReleasedDataset, **options: Any) -> NDArray[np.float32]:
+    model = GeneralizedKLClassifier(**{"epochs": 3, **options}).fit(release)
+    return np.concatenate([array.ravel() for array in model._arrays().values()])
+
+
+def test_negative_labels_count_as_zero() -> None:
+    (x, y), _ = digits()
+    release = mix(x, y, rows=300)
+    assert (release.y < 0).any()
+    cut = replace(release, y=np.maximum(release.y, 0))
+    np.testing.assert_array_equal(coefficients(release), coefficients(cut))
+
+
+def test_label_offset_is_added_back_before_the_cut() -> None:
+    (x, y), _ = digits()
+    release = mix(x, y, rows=300)
+    centred = replace(release, y=release.y - np.float32(0.125), label_offset=0.125)
+    np.testing.assert_allclose(coefficients(centred), coefficients(release), atol=1e-4)
+
+
+def test_the_seed_alone_decides() -> None:
+    (x, y), _ = digits()
+    release = mix(x, y, rows=300)
+    state = torch.random.get_rng_state()
+    first = coefficients(release, seed=1)
+    assert torch.equal(torch.random.get_rng_state(), state)
+    torch.manual_seed(99)
+    np.testing.assert_array_equal(coefficients(release, seed=1), first)
+    assert np.abs(coefficients(release, seed=2) - first).max() > 1e-3
+
+
+def test_initial_weights_follow_the_default_law() -> None:
+    # Uniform within 1/sqrt(fan-in): 100,000 draws have a standard deviation within 1% of bound/sqrt(3)
+    # except with probability below 1e-6 (its own relative deviation is 0.0014).
+    layer = torch.nn.Linear(10_000, 10)
+    kl._initialise(layer, torch.Generator().manual_seed(0))
+    assert layer.weight.abs().max() <= 0.01
+    assert abs(layer.weight.std().item() / (0.01 / math.sqrt(3)) - 1) < 0.01
+
+
+@pytest.mark.parametrize(("epochs", "drops"), [(200, [80, 120, 160]), (30, [12, 18, 24]), (5, [2, 3, 4])])
+def test_learning_rate_schedule(monkeypatch: pytest.MonkeyPatch, epochs: int, drops: list[int]) -> None:
+    rates: list[float] = []
+
+    def record(self: Any, network: Any, optimiser: torch.optim.Optimizer, *rest: Any) -> float:
+        optimiser.step()  # torch wants one before the schedule moves
+        rates.append(optimiser.param_groups[0]["lr"])
+        return 0.0
+
+    monkeypatch.setattr(GeneralizedKLClassifier, "_epoch", record)
+    (x, y), _ = digits()
+    GeneralizedKLClassifier(epochs=epochs).fit(mix(x, y, rows=20))
+    expected = [1e-3 * 0.1 ** sum(epoch >= drop for drop in drops) for epoch in range(epochs)]
+    np.testing.assert_allclose(rates, expected)
+
+
+def test_every_row_is_seen_once_an_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+    (x, y), _ = digits()
+    release = mix(x, y, rows=300)
+    release = replace(release, y=np.repeat(np.arange(300, dtype=np.float32)[:, None], 10, axis=1))
+    seen: list[float] = []
+    divergence = kl.generalised_kl
+
+    def spy(p: torch.Tensor, logits: torch.Tensor) -> torch.Tensor:
+        seen.extend(p[:, 0].tolist())
+        return divergence(p, logits)
+
+    monkeypatch.setattr(kl, "generalised_kl", spy)
+    GeneralizedKLClassifier(epochs=2, batch_size=128).fit(release)
+    assert sorted(seen[:300]) == sorted(seen[300:]) == list(range(300))
+    assert seen[:300] != seen[300:]
+
+
+def facts(shape: tuple[int, ...], classes: int = 10) -> ReleaseFacts:
+    release = mix(np.zeros((classes, math.prod(shape))), np.arange(classes), rows=1, input_shape=shape)
+    return ReleaseFacts.of(release)
+
+
+# The paper's 357,690 parameters are those of one channel of 32 x 32; three channels have 1,600 more.
+@pytest.mark.parametrize(
+    ("shape", "parameters"), [((32, 32), 357_690), ((32, 32, 1), 357_690), ((32, 32, 3), 359_290), ((28, 28), 285_690)]
+)
+def test_cnn_is_the_papers(shape: tuple[int, ...], parameters: int) -> None:
+    network = kl._build("cnn", facts(shape))
+    assert sum(tensor.numel() for tensor in network.parameters()) == parameters
+
+
+def test_cnn_sees_pixels_where_they_are() -> None:
+    image = np.arange(4 * 8 * 3, dtype=np.float32).reshape(4, 8, 3)
+    found = kl._ToImages(4, 8, 3)(torch.from_numpy(image.reshape(1, -1)))
+    np.testing.assert_array_equal(found[0].numpy(), image.transpose(2, 0, 1))
+
+
+def test_cnn_learns_clean_digits() -> None:
+    (x, y), (test_x, test_y) = digits()
+    release = mix(x, y, rows=1000, degree=1, noise=0.0, design="fixed", input_shape=(8, 8))
+    model = GeneralizedKLClassifier("cnn", epochs=10, batch_size=64).fit(release)
+    assert model.score(test_x, test_y) > 0.8
+
+
+def test_cnn_refuses_what_is_no_image() -> None:
+    (x, y), _ = digits()
+    for shape in [(64,), (2, 32), (4, 4), (8, 8, 2), (2, 2, 4, 4)]:
+        with pytest.raises(InvalidInput, match=r"^input_shape: got "):
+            GeneralizedKLClassifier("cnn", epochs=1).fit(mix(x, y, rows=5, input_shape=shape))
+
+
+def test_progress_counts_epochs() -> None:
+    (x, y), _ = digits()
+    calls: list[tuple[int, int]] = []
+    GeneralizedKLClassifier(epochs=3).fit(mix(x, y, rows=20), progress=lambda *step: calls.append(step))
+    assert calls == [(1, 3), (2, 3), (3, 3)]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("model", "mlp"), ("epochs", 0), ("batch_size", 1.5), ("learning_rate", 0.0), ("seed", -1), ("epochs", "many")],
+)
+def test_bad_parameters(name: str, value: Any) -> None:
+    (x, y), _ = digits()
+    with pytest.raises(InvalidInput, match=rf"^{name}: got "):
+        GeneralizedKLClassifier(**{name: value}).fit(mix(x, y, rows=20))
