@@ -150,7 +150,8 @@ alternating in one process, scaled to {MNIST_IMAGES:,} images.
 Largest absolute difference of a coefficient: {result["max_abs_difference"]:.1e}.
 
 {about["cpu"]}, {about["cores"]} cores, {result["threads"]} threads; Python {about["python"]},
-torch {about["torch"]}, NumPy {about["numpy"]}; load average at the end {about["load_average_at_end"][0]}. Script: benchmarks/bench_scattering.py.
+torch {about["torch"]}, NumPy {about["numpy"]};
+load average at the end {about["load_average_at_end"][0]}. Script: benchmarks/bench_scattering.py.
 """
     (folder / "scattering.md").write_text(text, encoding="utf-8")
     print(text)

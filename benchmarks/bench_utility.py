@@ -216,8 +216,8 @@ def write_tables(runs: list[dict[str, Any]]) -> None:
     tables += [
         "## What the published hierarchical noise really costs (MNIST, 3 of 10 classes expected)",
         common.table(["claimed epsilon", "noise multiplier", "epsilon by PLD"], rows),
-        "Mean over runs, standard deviation and number of runs in brackets. Rows in italics are the papers' own figures "
-        "with their own accounting. CIFAR-10 is a JPEG copy (lossy): not exactly comparable with figures on the "
+        "Mean over runs, standard deviation and number of runs in brackets. Rows in italics are the papers' own "
+        "figures with their own accounting. CIFAR-10 is a lossy JPEG copy: not exactly comparable with figures on the "
         "original. Everything else is priced by PLD at delta 1e-5, add/remove (uniform RDP: replace-one, doubled "
         "sensitivity); the mean query of private centring is paid for.",
     ]

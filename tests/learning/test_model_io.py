@@ -75,7 +75,7 @@ def test_never_overwrites_what_is_no_model(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("words")
     (tmp_path / "link").symlink_to(save_model(fitted(), tmp_path / "model"))
     for name in ("thesis", "file", "link"):
-        with pytest.raises(InvalidInput, match="holds a model and nothing else"):
+        with pytest.raises(InvalidInput, match="holds a model, to overwrite"):
             save_model(fitted(), tmp_path / name, overwrite=True)
     assert (tmp_path / "thesis" / "chapter.tex").read_text() == "words"
 

@@ -91,8 +91,8 @@ def test_held_out_loss_is_unbiased() -> None:
     estimates = []
     for _ in range(400):
         noisy_x = (x + rng.normal(0, 0.7, x.shape)).astype(np.float32)
-        noisy_y = (y + rng.normal(0, 0.4, y.shape)).astype(np.float32)
-        rows = ridge._Rows(noisy_x, noisy_y, np.zeros(5, np.float32), np.zeros(3, np.float32), 0.7**2, 0.4**2)
+        noisy_y = (y + rng.normal(0, 1.5, y.shape)).astype(np.float32)
+        rows = ridge._Rows(noisy_x, noisy_y, np.zeros(5, np.float32), np.zeros(3, np.float32), 0.7**2, 1.5**2)
         estimates.append(ridge._corrected_losses(noisy_x, noisy_y, coef, rows).mean())
     assert abs(np.mean(estimates) - clean) < 6 * np.std(estimates) / np.sqrt(len(estimates))
 
@@ -124,6 +124,50 @@ def test_folds_are_large_enough_disjoint_and_last(rows: int, classes: int, folds
 def test_large_releases_hold_out_one_half() -> None:
     parts = ridge._Rows(np.zeros((3000, 1100), np.float32), *(np.zeros(3, np.float32),) * 3, 0.0, 0.0)
     assert ridge._folds(parts, 10) == [slice(1500, 3000)]
+
+
+def chosen(means: NDArray[np.float64], spread: float, *, mixes_all_classes: bool = True) -> float:
+    """What ``_choose`` makes of these mean losses over the grid (W = 0 last) and this spread of single losses."""
+    trials = []
+    for _ in range(10):
+        # Ten rows a fold, alternately above and below the mean; the loss of W = 0 has no spread.
+        signs = np.tile([1.0, -1.0], 5) * spread
+        losses = means[:, None] + np.outer(np.linspace(1, 0, len(means)), signs)
+        trials.append(ridge._Trial(losses))
+    rows = ridge._Rows(np.zeros((100, 3), np.float32), *(np.zeros(3, np.float32),) * 3, 0.0, 0.0)
+    return ridge._choose(trials, rows, mixes_all_classes)
+
+
+def curve(minimum: float, at: int = 20) -> NDArray[np.float64]:
+    """Losses over the grid with ``minimum`` at grid point ``at``, then 1.0 for W = 0."""
+    points = np.arange(len(ridge._GRID))
+    return np.append(minimum + 1e-3 * (points - at) ** 2, 1.0)
+
+
+# Grid point 20 of 41 is 10^-2.5; nine tenths of the rows were fitted.
+@pytest.mark.parametrize(("minimum", "factor"), [(0.05, 0.25), (0.2, 0.5), (1 / 3, 1.0), (0.5, 2.0), (0.8, 2.0)])
+def test_choice_shrinks_less_the_better_the_records_are_told_apart(minimum: float, factor: float) -> None:
+    assert chosen(curve(minimum), 0.0) == pytest.approx(0.9 * factor * 10**-2.5)
+    assert chosen(curve(minimum), 0.0, mixes_all_classes=False) == pytest.approx(0.9 * 2 * 10**-2.5)
+
+
+def test_choice_never_takes_a_loss_below_zero() -> None:
+    means = curve(0.5)
+    means[:10] = -np.arange(10, 0, -1)
+    falling = np.append(np.linspace(-5, 0.9, len(ridge._GRID)), 1.0)
+    assert chosen(means, 0.0) == pytest.approx(0.9 * 2 * 10**-2.5)
+    assert chosen(falling, 0.0, mixes_all_classes=False) > 1e-2
+
+
+def test_choice_avoids_small_regularisation_when_its_loss_is_uncertain() -> None:
+    assert chosen(curve(0.5), 3.0) > 1.5 * chosen(curve(0.5), 0.0)
+
+
+def test_too_few_rows_take_the_documented_default() -> None:
+    (x, y), _ = digits()
+    few = {"noise": 0.001, "label_noise": 0.0, "degree": 144}
+    assert NoiseAwareRidgeClassifier().fit(mix(x, y, rows=40, **few)).regularisation_ == 0.1
+    assert NoiseAwareRidgeClassifier().fit(mix(x, y, rows=10, design="classwise", **few)).regularisation_ == 0.3
 
 
 # Each with the accuracy that the rule may lose against the best fixed r; the slack covers three seeds.

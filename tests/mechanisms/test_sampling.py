@@ -138,6 +138,19 @@ def test_tiles_of_records_are_distinct_and_in_range(sampler: Sampler) -> None:
 
 
 @every_sampler
+def test_no_stream_serves_two_purposes(sampler: Sampler) -> None:
+    asked: list[tuple[object, ...]] = []
+
+    class Recording(SecretStreams):
+        def generator(self, *name: object) -> np.random.Generator:  # type: ignore[override]
+            asked.append(name)
+            return super().generator(*name)  # type: ignore[arg-type]
+
+    sampler.draw(Recording(bytearray(32), insecure_seed=True), 1, 0, np.arange(300) % 3)
+    assert len(asked) == len(set(asked)) >= 1
+
+
+@every_sampler
 def test_only_designs_with_classes_look_at_labels(sampler: Sampler) -> None:
     one, other = np.arange(300) % 3, np.arange(300)[::-1] // 100
     alike = _same(sampler.draw(_streams(), 0, 0, one), sampler.draw(_streams(), 0, 0, other))

@@ -204,6 +204,23 @@ def test_an_existing_folder_is_kept(tmp_path: Path) -> None:
     assert file_hash(tmp_path / "rel" / "certificate.json") == before
 
 
+def test_only_a_release_is_ever_overwritten(tmp_path: Path) -> None:
+    precious = tmp_path / "precious"
+    precious.mkdir()
+    (precious / "thesis.txt").write_text("years of work")
+    plan = make_plan()
+    arguments: dict[str, Any] = {"target": TARGET, "extractor": {"name": "identity"}, "input_shape": (7,)}
+    with pytest.raises(InvalidInput, match="holds a release"):
+        release_to_folder(plan, make_records(), SecretStreams.from_seed(0), precious, overwrite=True, **arguments)
+    assert (precious / "thesis.txt").read_text() == "years of work"
+    first = write(tmp_path / "rel")
+    second = release_to_folder(
+        plan, make_records(), SecretStreams.from_seed(0), tmp_path / "rel", overwrite=True, **arguments
+    )
+    assert verify_release(tmp_path / "rel").release_id == second["release_id"] != first["release_id"]
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["precious", "rel"]
+
+
 def test_bad_records_leave_nothing(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput):
         write(tmp_path / "rel", PrivateRecords(np.full((600, 7), np.nan, np.float32), np.zeros(600, np.int64)))

@@ -56,7 +56,7 @@ class GaussianNoise:
         z = (edges - centre) / self.std
         low, high = z[:-1], z[1:]
         # In the upper half differences of survival functions keep their relative accuracy.
-        return np.where(low > 0, ndtr(-low) - ndtr(-high), ndtr(high) - ndtr(low))
+        return np.asarray(np.where(low > 0, ndtr(-low) - ndtr(-high), ndtr(high) - ndtr(low)))
 
 
 @dataclass(frozen=True)

@@ -42,6 +42,8 @@ def demo(
     if out_folder.exists():
         if not overwrite:
             raise InvalidInput("--out", str(out_folder), "a folder that does not exist yet (or --overwrite)")
+        if not (out_folder / "release" / "certificate.json").is_file():
+            raise InvalidInput("--out", str(out_folder), "a folder that an earlier demo made, to overwrite it")
         shutil.rmtree(out_folder)
     train, test = embedded_digits("train"), embedded_digits("test")
     extractor = get_extractor("pixels")

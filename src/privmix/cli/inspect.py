@@ -33,7 +33,7 @@ def inspect(release: Annotated[Path, typer.Argument(help="Folder that privmix re
     if guarantee["accountant"] == "pld":
         caught = 1 - float(tradeoff_curve(plan.event, [0.05], adjacency=plan.adjacency)[0])
         out.print(
-            f"in words: an attacker who accuses 5% of absent people catches at most {100 * caught:.1f}% of present ones",
+            f"in words: whoever accuses 5% of those absent catches at most {100 * caught:.1f}% of those present",
             soft_wrap=True,
         )
     for text in certificate["warnings"]:

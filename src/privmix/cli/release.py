@@ -11,7 +11,6 @@ from rich.table import Table
 from privmix.cli.app import app, err, out, print_json, progress_bars
 from privmix.cli.pipeline import class_list, extract_features
 from privmix.data import open_dataset
-from privmix.errors import InvalidInput
 from privmix.features.base import get_extractor
 from privmix.release import (
     PrivateRecords,
@@ -20,6 +19,7 @@ from privmix.release import (
     SecretStreams,
     release_to_folder,
 )
+from privmix.release.folder import check_target
 
 
 @app.command()
@@ -64,8 +64,7 @@ def release(
 
     Example: privmix release --data mnist --features scattering --mixup-degree 64 --epsilon 1 --delta 1e-5 --out REL
     """
-    if out_folder.exists() and not overwrite:
-        raise InvalidInput("--out", str(out_folder), "a folder that does not exist yet (or --overwrite)")
+    check_target(out_folder, overwrite=overwrite)
     source = open_dataset(
         data,
         split=split,

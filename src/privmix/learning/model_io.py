@@ -136,8 +136,9 @@ def _check_target(target: Path, overwrite: bool) -> None:
     if not overwrite:
         raise InvalidInput("model folder", str(target), "a folder that does not exist yet, or overwrite")
     entries = {entry.name for entry in target.iterdir()} if target.is_dir() else None
-    if target.is_symlink() or entries != {_JSON, _WEIGHTS}:
-        raise InvalidInput("model folder", str(target), "a folder that holds a model and nothing else, to overwrite it")
+    # Pictures of its evaluation may lie beside a model; a folder without one is never replaced.
+    if target.is_symlink() or entries is None or not {_JSON, _WEIGHTS} <= entries:
+        raise InvalidInput("model folder", str(target), "a folder that holds a model, to overwrite it")
 
 
 def _swap(new: Path, target: Path) -> None:

@@ -1,4 +1,4 @@
-"""Release: plan -> engine -> released dataset with a certificate. The only floor that turns private rows into public ones."""
+"""Release: plan -> engine -> released dataset and certificate. Here alone private rows become public ones."""
 
 from privmix.mechanisms.streams import SecretStreams
 from privmix.release.api import release_to_folder, release_to_memory

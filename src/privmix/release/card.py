@@ -19,13 +19,14 @@ _DESIGN_WORDS = {
 def data_card(plan: ReleasePlan, certificate: Mapping[str, Any]) -> str:
     """Return the card in Markdown: what the rows are, what is guaranteed, how to load and use them."""
     guarantee = certificate["guarantee"]
+    extractor, offset = certificate["extractor"].get("name", "?"), f"{plan.label_offset:.6g}"
     epsilon = "infinite" if guarantee["epsilon"] is None else f"{guarantee['epsilon']:.4g}"
     warnings = "".join(f"\n> **Warning.** {text}\n" for text in certificate["warnings"])
     statements = "\n".join(f"- {text}" for text in certificate["statements"])
     classes = ", ".join(f"`{name}`" for name in plan.classes)
     centre = (
-        f"\n`centre.safetensors` holds the released mean feature. Each record was clipped to norm {plan.clip_norm:g}, the "
-        f"mean subtracted, and the rest clipped to {plan.residual_clip_norm:g}; do the same to records you classify.\n"
+        f"\n`centre.safetensors` holds the released mean feature. Each record was clipped to norm {plan.clip_norm:g}, "
+        f"the mean subtracted, and the rest clipped to {plan.residual_clip_norm:g}; do the same to new records.\n"
         if plan.centred
         else f"\nEach record was clipped to norm {plan.clip_norm:g}; do the same to records you classify.\n"
     )
@@ -54,8 +55,8 @@ average of many.
 
 | column | type | meaning |
 |---|---|---|
-| `x` | list of {plan.dim} float32 | mixed `{certificate["extractor"].get("name", "?")}` features; noise of standard deviation {plan.noise_std_x:.6g} an entry |
-| `y` | list of {plan.num_classes} float32 | mixed one-hot labels minus {plan.label_offset:.6g}; noise {plan.noise_std_y:.6g} an entry |
+| `x` | list of {plan.dim} float32 | mixed `{extractor}` features; noise of standard deviation {plan.noise_std_x:.6g} |
+| `y` | list of {plan.num_classes} float32 | mixed one-hot labels minus {offset}; noise {plan.noise_std_y:.6g} |
 
 Classes in order: {classes}.
 {centre}

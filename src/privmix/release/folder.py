@@ -40,22 +40,38 @@ def new_folder(path: Path, *, overwrite: bool = False) -> Iterator[Path]:
         InvalidInput: ``path`` exists and ``overwrite`` is off.
         StorageError: it can't be written (no space, no permission).
     """
-    if path.exists() and not overwrite:
-        raise InvalidInput("out", str(path), "a folder that does not exist yet (or --overwrite)")
-    draft = path.parent / f".{path.name}.partial"
+    check_target(path, overwrite=overwrite)
+    draft, old = path.parent / f".{path.name}.partial", path.parent / f".{path.name}.old"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(draft, ignore_errors=True)
         draft.mkdir(mode=0o700)
         yield draft
-        if path.exists():
-            shutil.rmtree(path)
         draft.chmod(0o755)
+        if path.exists():
+            shutil.rmtree(old, ignore_errors=True)
+            os.replace(path, old)
         os.replace(draft, path)
     except OSError as error:
         raise StorageError(f"out: can't write {path}: {error.strerror or type(error).__name__}") from None
     finally:
         shutil.rmtree(draft, ignore_errors=True)
+        if old.exists() and not path.exists():
+            os.replace(old, path)
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def check_target(path: Path, *, overwrite: bool) -> None:
+    """Raise :class:`InvalidInput` unless ``path`` is free, or is a release and may be replaced.
+
+    A folder that holds anything else is never replaced, whatever the flags.
+    """
+    if not path.exists():
+        return
+    if not overwrite:
+        raise InvalidInput("--out", str(path), "a folder that does not exist yet (or --overwrite)")
+    if path.is_symlink() or not (path / CERTIFICATE_FILE).is_file():
+        raise InvalidInput("--out", str(path), "a folder that holds a release, to overwrite it")
 
 
 class ShardWriter:
