@@ -52,6 +52,18 @@ def test_right_law_entries_are_uncorrelated(draw: Draw, law: stats.rv_continuous
     noise = _sample(draw, 1e3) / (1e3 * law.std())
     for lag in (1, 2, 128):
         assert abs((noise[lag:] * noise[:-lag]).sum() / np.sqrt(DRAWS)) < Z_LIMIT
+    half = DRAWS // 2
+    assert abs((noise[:half] * noise[::-1][:half]).sum() / np.sqrt(half)) < Z_LIMIT
+
+
+@both_laws
+def test_right_law_standard_deviation_to_a_percent(draw: Draw, law: stats.rv_continuous) -> None:
+    # 10 x DRAWS squares: a z of 5.5 is 0.3% of the standard deviation for Gaussian, 0.5% for Laplace noise.
+    noise = draw(SecretStreams.from_seed(12).generator("noise test"), 10 * DRAWS, 1e6) / (1e6 * law.std())
+    squares = noise**2
+    z = (squares.mean() - 1) / (squares.std() / np.sqrt(squares.size))
+    assert abs(z) < Z_LIMIT
+    assert abs(squares.mean() - 1) < 0.02
 
 
 @both_laws

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -82,13 +83,15 @@ def _power(minus_one: NDArray[np.complex128], count: int) -> NDArray[np.complex1
 def _coarse(pmf: LossPmf) -> tuple[Array, Array]:
     """Move the mass to fewer losses, keeping its mean: by convexity the moment generating function only grows."""
     size = pmf.probs.size
-    masses, index = pmf.probs, np.arange(size)
+    masses: Array = pmf.probs
+    index: NDArray[Any] = np.arange(size)
     if size > _COARSE_CELLS:
         stride = -(-size // _COARSE_CELLS)
         node, offset = np.divmod(index, stride)
         share = offset / stride
         nodes = int(node[-1]) + 2
-        masses = np.bincount(node, pmf.probs * (1 - share), nodes) + np.bincount(node + 1, pmf.probs * share, nodes)
+        split = np.bincount(node, pmf.probs * (1 - share), nodes) + np.bincount(node + 1, pmf.probs * share, nodes)
+        masses = np.asarray(split, dtype=np.float64)
         index = np.arange(nodes) * stride
     keep = masses > 0
     return np.asarray((pmf.lower + index[keep]) * pmf.step), np.asarray(np.log(masses[keep]))
