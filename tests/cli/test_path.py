@@ -100,7 +100,25 @@ def test_dry_run_reads_no_private_row(digits: Path, tmp_path: Path, monkeypatch:
     assert outcome.code == 0, outcome.err
     assert json.loads(outcome.out)["plan"]["records"] == 1437
     assert not (tmp_path / "REL").exists()
-    with pytest.raises(AssertionError, match="a private row was read"):
+    read = privmix(*release_line(digits, tmp_path / "REL"))
+    assert read.code == 70  # without --dry-run it would have been read
+
+
+def test_defects_do_not_print_private_values(digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from privmix.release import engine
+
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError("secret 42")
+
+    monkeypatch.delenv("PRIVMIX_DEBUG", raising=False)
+    monkeypatch.setattr(engine, "sum_rows", fail)
+    outcome = privmix(*release_line(digits, tmp_path / "REL"))
+    assert outcome.code == 70
+    assert "ZeroDivisionError" in outcome.err
+    assert "42" not in outcome.err + outcome.out
+    assert list(tmp_path.iterdir()) == []
+    monkeypatch.setenv("PRIVMIX_DEBUG", "1")
+    with pytest.raises(ZeroDivisionError):
         privmix(*release_line(digits, tmp_path / "REL"))
 
 

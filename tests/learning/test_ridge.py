@@ -126,13 +126,15 @@ def test_large_releases_hold_out_one_half() -> None:
     assert ridge._folds(parts, 10) == [slice(1500, 3000)]
 
 
-def chosen(means: NDArray[np.float64], spread: float, *, mixes_all_classes: bool = True) -> float:
-    """What ``_choose`` makes of these mean losses over the grid (W = 0 last) and this spread of single losses."""
+def chosen(means: NDArray[np.float64], spread: float, *, common: float = 0.0, mixes_all_classes: bool = True) -> float:
+    """What ``_choose`` makes of these mean losses over the grid (W = 0 last).
+
+    Single losses differ from the mean by +-``spread``, falling to 0 for W = 0, and by +-``common`` throughout.
+    """
     trials = []
     for _ in range(10):
-        # Ten rows a fold, alternately above and below the mean; the loss of W = 0 has no spread.
-        signs = np.tile([1.0, -1.0], 5) * spread
-        losses = means[:, None] + np.outer(np.linspace(1, 0, len(means)), signs)
+        signs = np.tile([1.0, -1.0], 5)
+        losses = means[:, None] + np.outer(common + spread * np.linspace(1, 0, len(means)), signs)
         trials.append(ridge._Trial(losses))
     rows = ridge._Rows(np.zeros((100, 3), np.float32), *(np.zeros(3, np.float32),) * 3, 0.0, 0.0)
     return ridge._choose(trials, rows, mixes_all_classes)
@@ -163,9 +165,13 @@ def test_choice_avoids_small_regularisation_when_its_loss_is_uncertain() -> None
     assert chosen(curve(0.5), 3.0) > 1.5 * chosen(curve(0.5), 0.0)
 
 
+def test_choice_ignores_what_varies_for_every_regularisation_alike() -> None:
+    assert chosen(curve(0.5), 0.1, common=0.5) == pytest.approx(chosen(curve(0.5), 0.1))
+
+
 def test_too_few_rows_take_the_documented_default() -> None:
     (x, y), _ = digits()
-    few = {"noise": 0.001, "label_noise": 0.0, "degree": 144}
+    few: dict[str, Any] = {"noise": 0.001, "label_noise": 0.0, "degree": 144}
     assert NoiseAwareRidgeClassifier().fit(mix(x, y, rows=40, **few)).regularisation_ == 0.1
     assert NoiseAwareRidgeClassifier().fit(mix(x, y, rows=10, design="classwise", **few)).regularisation_ == 0.3
 

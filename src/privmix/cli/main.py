@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 import typer
@@ -20,7 +21,7 @@ def version() -> None:
 
 
 def main() -> None:
-    """Run the command line; exit code 0 on success, 2 for bad input, 1 for input/output trouble."""
+    """Run the command line; exit code 0 on success, 2 for bad input, 1 for input/output trouble, 70 for a defect."""
     sys.exit(run(sys.argv[1:]))
 
 
@@ -47,6 +48,16 @@ def run(arguments: list[str]) -> int:
         # The file name may be private; the system's reason is not.
         err.print(f"[bold red]error:[/] input/output: {escape(error.strerror or type(error).__name__)}")
         return 1
+    except Exception as error:
+        # A defect of ours. Its message and traceback may hold private values, so they are shown on request only.
+        if os.environ.get("PRIVMIX_DEBUG"):
+            raise
+        err.print(
+            f"[bold red]error:[/] internal: {type(error).__name__}; set PRIVMIX_DEBUG=1 to see the traceback, "
+            "which may show private values",
+            soft_wrap=True,
+        )
+        return 70
     return result if isinstance(result, int) else 0
 
 
