@@ -79,7 +79,7 @@ def check_number(
         1e-05
     """
     allowed = "a finite number" + _interval(low, high, low_open, high_open)
-    if isinstance(value, bool):
+    if isinstance(value, bool | str | bytes):
         raise InvalidInput(field, value, allowed)
     try:
         number = float(value)

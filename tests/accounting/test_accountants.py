@@ -93,6 +93,13 @@ def test_pure_dp_is_the_papers_formula() -> None:
     assert epsilon(MIXUP, 0, accountant="pure", adjacency=REPLACE_ONE).epsilon == pytest.approx(rows * max(a, b))
 
 
+def test_pure_dp_without_sampling_is_the_ratio() -> None:
+    assert epsilon(Laplace(0.02), 0, accountant="pure").epsilon == 50.0
+    whole = Repeated(FixedSizeSampled(10, 10, Laplace(0.5)), 3)
+    assert epsilon(whole, 0, accountant="pure", adjacency=REPLACE_ONE).epsilon == pytest.approx(12.0)
+    assert epsilon(Laplace(1.0), 1e-9).epsilon == pytest.approx(1.0, abs=2e-4)
+
+
 def test_laplace_pld_never_exceeds_pure() -> None:
     pure = epsilon(MIXUP, 0, accountant="pure", adjacency=REPLACE_ONE).epsilon
     assert epsilon(MIXUP, 1e-6, adjacency=REPLACE_ONE).epsilon <= pure * (1 + 1e-6)

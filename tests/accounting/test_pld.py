@@ -27,7 +27,16 @@ from privmix.accounting import (
     published_noise_multiplier,
     tradeoff_curve,
 )
-from privmix.accounting.pairs import GaussianNoise, LaplaceNoise, SampledPair, add_pmf, fixed_size_pmf, remove_pmf
+from privmix.accounting.compose import self_compose
+from privmix.accounting.pairs import (
+    GaussianNoise,
+    LaplaceNoise,
+    LossPmf,
+    SampledPair,
+    add_pmf,
+    fixed_size_pmf,
+    remove_pmf,
+)
 from privmix.accounting.pld import PldAccountant
 
 ADD_REMOVE, REPLACE_ONE = Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE
@@ -143,6 +152,22 @@ def test_grids_hold_all_their_mass() -> None:
             pmf = build(pair, 1e-3)
             assert pmf.probs.min() >= 0
             assert pmf.probs.sum() + pmf.infinity == pytest.approx(1.0, abs=1e-12)
+
+
+def test_both_directions_of_an_unsampled_query_agree() -> None:
+    for noise in (GaussianNoise(0.1), GaussianNoise(2.0), LaplaceNoise(0.3)):
+        remove, add = (build(SampledPair(noise, 1.0), 1e-3) for build in (remove_pmf, add_pmf))
+        assert add.moments() == pytest.approx(remove.moments(), rel=1e-6)
+
+
+def test_rounding_slack_covers_what_the_transform_loses() -> None:
+    """Coin flips, whose composition is binomial: the exact tail is never above ours."""
+    for rate, count in ((0.5, 1_000), (1e-3, 100_000)):
+        pmf = LossPmf(0, np.array([1 - rate, rate]), 0.0, 1.0)
+        composed = self_compose(pmf, count)
+        exact = stats.binom.pmf(composed.lower + np.arange(composed.probs.size), count, rate)
+        assert np.abs(composed.probs - exact).sum() <= composed.infinity + 1e-11
+        assert composed.probs.sum() + composed.infinity >= 1 - 1e-15
 
 
 def test_vector_laplace_is_no_worse_than_one_coordinate() -> None:

@@ -130,9 +130,10 @@ def test_a_store_is_reused(digits: Path, tmp_path: Path) -> None:
     one, two = (next((tmp_path / name / "data").iterdir()).read_bytes() for name in ("one", "two"))
     assert one == two
     assert store.stat().st_mode & 0o077 == 0
-    other = privmix(*release_line(digits, tmp_path / "three", features="identity"), "--store", str(store))
-    assert other.code == 2
-    assert "--store" in other.err
+    for changes in ({"features": "identity"}, {"split": "test", "rows": "50"}, {"classes": ",".join("9876543210")}):
+        other = privmix(*release_line(digits, tmp_path / "three", **changes), "--store", str(store))
+        assert other.code == 2
+        assert "--store" in other.err
 
 
 @pytest.mark.parametrize(
@@ -151,6 +152,8 @@ def test_a_store_is_reused(digits: Path, tmp_path: Path) -> None:
         ({"classes": "1"}, ["classes"]),
         ({"classes": "a"}, ["classes"]),
         ({"seed": "-1"}, ["seed"]),
+        ({"records": "0"}, ["records", ">= 1"]),
+        ({"records": "1000", "design": "fixed"}, ["--records", "fixed"]),
     ],
 )
 def test_bad_release_input(digits: Path, tmp_path: Path, changes: dict[str, str], words: list[str]) -> None:
@@ -168,6 +171,14 @@ def test_labels_outside_the_declared_classes(digits: Path, tmp_path: Path) -> No
     assert outcome.code == 2
     assert "private" in outcome.err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_declared_count_is_the_only_one_that_shows(digits: Path, tmp_path: Path) -> None:
+    line = release_line(digits, tmp_path / "REL", records="1500", rows="1500")
+    assert privmix(*line).code == 0
+    text = (tmp_path / "REL" / "certificate.json").read_text() + (tmp_path / "REL" / "README.md").read_text()
+    assert "1500" in text
+    assert "1437" not in text
 
 
 def test_an_existing_folder_is_an_error(digits: Path, released: Path) -> None:

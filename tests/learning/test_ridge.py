@@ -93,7 +93,7 @@ def test_held_out_loss_is_unbiased() -> None:
         noisy_x = (x + rng.normal(0, 0.7, x.shape)).astype(np.float32)
         noisy_y = (y + rng.normal(0, 1.5, y.shape)).astype(np.float32)
         rows = ridge._Rows(noisy_x, noisy_y, np.zeros(5, np.float32), np.zeros(3, np.float32), 0.7**2, 1.5**2)
-        estimates.append(ridge._corrected_losses(noisy_x, noisy_y, coef, rows).mean())
+        estimates.append(ridge._corrected_losses(noisy_x @ coef, noisy_y, coef, rows).mean())
     assert abs(np.mean(estimates) - clean) < 6 * np.std(estimates) / np.sqrt(len(estimates))
 
 
@@ -133,8 +133,8 @@ def chosen(means: NDArray[np.float64], spread: float, *, common: float = 0.0, mi
     """
     trials = []
     for _ in range(10):
-        signs = np.tile([1.0, -1.0], 5)
-        losses = means[:, None] + np.outer(common + spread * np.linspace(1, 0, len(means)), signs)
+        signs = np.tile([1.0, -1.0, 1.0, -1.0], 3)[:10], np.tile([1.0, 1.0, -1.0, -1.0], 3)[:10]
+        losses = means[:, None] + common * signs[1] + spread * np.outer(np.linspace(1, 0, len(means)), signs[0])
         trials.append(ridge._Trial(losses))
     rows = ridge._Rows(np.zeros((100, 3), np.float32), *(np.zeros(3, np.float32),) * 3, 0.0, 0.0)
     return ridge._choose(trials, rows, mixes_all_classes)
@@ -166,7 +166,7 @@ def test_choice_avoids_small_regularisation_when_its_loss_is_uncertain() -> None
 
 
 def test_choice_ignores_what_varies_for_every_regularisation_alike() -> None:
-    assert chosen(curve(0.5), 0.1, common=0.5) == pytest.approx(chosen(curve(0.5), 0.1))
+    assert chosen(curve(0.5), 3.0, common=30.0) == pytest.approx(chosen(curve(0.5), 3.0))
 
 
 def test_too_few_rows_take_the_documented_default() -> None:

@@ -93,3 +93,10 @@ def test_bad_indices_and_seeds_are_refused(index: object) -> None:
         SecretStreams.from_seed(index)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="32 bytes"):
         SecretStreams(bytearray(16), insecure_seed=False)
+
+
+def test_one_run() -> None:
+    streams = SecretStreams.from_seed(0)
+    streams.claim()
+    with pytest.raises(RuntimeError, match="have served a run"):
+        streams.claim()

@@ -74,7 +74,7 @@ def test_chunks_and_workers_change_no_bit(choices: dict[str, Any]) -> None:
 
     def run(tiles: int, workers: int) -> tuple[np.ndarray, np.ndarray]:
         engine = ReleaseEngine(plan, records, SecretStreams.from_seed(2), tiles_at_once=tiles, workers=workers)
-        blocks = list(engine.rows(engine.transform(engine.centre())))
+        blocks = list(engine.rows())
         assert [block.start for block in blocks] == [i * tiles * ROW_TILE for i in range(len(blocks))]
         return np.concatenate([block.x for block in blocks]), np.concatenate([block.y for block in blocks])
 
@@ -130,6 +130,17 @@ def test_noise_is_drawn_once_a_row() -> None:
     assert not np.array_equal(release(plan, records, seed=3).x, release(plan, records, seed=4).x)
 
 
+def test_noise_is_never_added_to_other_sums() -> None:
+    """One stream object serves one run: two runs' difference would be free of noise."""
+    streams = SecretStreams.from_seed(0)
+    engine = ReleaseEngine(make_plan(), make_records(), streams)
+    list(engine.rows())
+    with pytest.raises(RuntimeError, match="served a run"):
+        engine.rows()
+    with pytest.raises(RuntimeError, match="served a run"):
+        ReleaseEngine(make_plan(), make_records(seed=9), streams).rows()
+
+
 def test_noise_differs_between_rows_tiles_and_columns() -> None:
     plan = make_plan(rows=3_000, centre="none")
     zeros = PrivateRecords(np.zeros((600, 7), np.float32), np.zeros(600, np.int64))
@@ -156,17 +167,16 @@ def test_one_record_moves_a_row_by_at_most_its_bound() -> None:
 
 def test_residuals_are_clipped_after_centring() -> None:
     plan = make_plan(residual_clip_norm=0.3)
-    engine = ReleaseEngine(plan, make_records(), SecretStreams.from_seed(0))
-    transform = engine.transform(engine.centre())
+    transform = release(plan, make_records()).transform
     assert np.linalg.norm(transform(make_records().features), axis=1).max() <= 0.3
 
 
 def test_centre_is_the_clipped_mean_plus_noise() -> None:
     records = make_records()
-    plan = make_plan()
+    plan = make_plan(rows=1)
     errors = []
     for seed in range(200):
-        centre = ReleaseEngine(plan, records, SecretStreams.from_seed(seed)).centre()
+        centre = release(plan, records, seed).transform.centre
         assert centre is not None
         errors.append((centre - RecordTransform(plan.clip_norm)(records.features).mean(axis=0)) * plan.records)
     assert plan.centre_noise_multiplier is not None

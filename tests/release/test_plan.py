@@ -139,6 +139,25 @@ def test_impossible_targets_are_refused(eps: float, delta: float) -> None:
         ReleaseConfig(records=600, dim=7, classes=CLASSES, mixup_degree=20).calibrate(eps, delta)
 
 
+def test_no_plan_is_half_in_force() -> None:
+    """Fields that one design uses are refused in another: bounds, rates and weights always belong together."""
+    plan = make_plan()
+    for changes in (
+        {"max_weight": 1e-6},
+        {"dirichlet_alpha": 1.0},
+        {"class_rate": 0.5},
+        {"record_rate": plan.record_rate / 2},
+        {"mixup_degree": 1_000_000},
+        {"residual_clip_norm": None},
+        {"noise": "laplace"},
+        {"rows": 600.0},
+        {"lattice_bits": 3},
+        {"clip_norm": "1"},
+    ):
+        with pytest.raises(InvalidInput):
+            dataclasses.replace(plan, **changes)  # type: ignore[arg-type]
+
+
 JUNK = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.lists(st.text(max_size=3))
 
 

@@ -49,11 +49,20 @@ def self_compose(pmf: LossPmf, count: int) -> LossPmf:
     composed = fft.irfft(_power(_spectrum_minus_one(pmf, peak, size), count), size)
     # The transform is periodic: entry k stands for index (lower + peak) * count + k modulo size.
     composed = np.roll(composed, -((low - (pmf.lower + peak) * count) % size))[: high - low + 1]
-    noise = max(0.0, -float(composed.min()))
+    noise = _rounding(composed)
     np.maximum(composed, 0, out=composed)
     lost = -math.expm1(count * math.log1p(-pmf.infinity)) if pmf.infinity < 1 else 1.0
     infinity = min(1.0, lost + TAIL_MASS + noise * composed.size)
     return LossPmf(low, composed, infinity, pmf.step)
+
+
+def _rounding(convolved: Array) -> float:
+    """Rounding error an entry of an FFT convolution may have: what negative entries show, and no less than its floor.
+
+    The floor is the forward error of an FFT of this length, spread evenly over its entries.
+    """
+    floor = 32 * np.finfo(np.float64).eps * math.log2(convolved.size + 1) * float(convolved.max())
+    return max(float(floor) / math.sqrt(convolved.size), -float(convolved.min()))
 
 
 def _spectrum_minus_one(pmf: LossPmf, peak: int, size: int) -> NDArray[np.complex128]:
@@ -107,7 +116,7 @@ def compose(first: LossPmf, second: LossPmf) -> LossPmf:
     """Return the loss of two independent queries on one grid, with the same error bound as :func:`self_compose`."""
     assert first.step == second.step
     probs = signal.fftconvolve(first.probs, second.probs)
-    noise = max(0.0, -float(probs.min()))
+    noise = _rounding(probs)
     np.maximum(probs, 0, out=probs)
     infinity = first.infinity + second.infinity - first.infinity * second.infinity + noise * probs.size
     return LossPmf(first.lower + second.lower, probs, min(1.0, infinity), first.step)

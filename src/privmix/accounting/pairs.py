@@ -109,6 +109,8 @@ class SampledPair:
 
     def inverse_loss(self, loss: Array) -> Array:
         """Smallest x whose loss is at least ``loss`` (-inf below the lowest loss, log(1 - rate))."""
+        if self.rate == 1:
+            return self.noise.inverse_loss(loss)
         ratio = 1 + np.expm1(loss) / self.rate
         with np.errstate(divide="ignore"):
             base = np.log(np.maximum(ratio, 0))
@@ -148,8 +150,7 @@ class LossPmf:
 
 def remove_pmf(pair: SampledPair, step: float) -> LossPmf:
     """Loss of the mixture against F0, under the mixture: the dataset WITH the record is the true one."""
-    lowest, highest = pair.loss_range()
-    low, high = math.floor(lowest / step), math.ceil(highest / step)
+    low, high = _grid(pair, step)
     absent, mixed = pair.cells(low, high, step)
     probs = _connect_dots(low, mixed[1:-1], absent[1:-1], step)
     probs[0] += mixed[0]
@@ -158,8 +159,7 @@ def remove_pmf(pair: SampledPair, step: float) -> LossPmf:
 
 def add_pmf(pair: SampledPair, step: float) -> LossPmf:
     """Loss of F0 against the mixture, under F0: the dataset WITHOUT the record is the true one."""
-    lowest, highest = pair.loss_range()
-    low, high = math.floor(lowest / step), math.ceil(highest / step)
+    low, high = _grid(pair, step)
     absent, mixed = (masses[::-1] for masses in pair.cells(low, high, step))
     probs = _connect_dots(-high, absent[1:-1], mixed[1:-1], step)
     probs[0] += absent[0]
@@ -184,6 +184,12 @@ def fixed_size_pmf(pair: SampledPair, step: float) -> LossPmf:
     probs[start : start + positive.size] = positive
     probs[-lower] = max(0.0, 1 - remove.infinity - probs.sum())
     return LossPmf(lower, probs, remove.infinity, step)
+
+
+def _grid(pair: SampledPair, step: float) -> tuple[int, int]:
+    """Grid indices around the pair's losses, with a cell to spare: an atom at the end must not fall off by rounding."""
+    lowest, highest = pair.loss_range()
+    return math.floor(lowest / step) - 1, math.ceil(highest / step) + 1
 
 
 def _connect_dots(low: int, upper_masses: Array, lower_masses: Array, step: float) -> Array:

@@ -203,7 +203,9 @@ def _grid_step(queries: list[_Query], tolerance: float) -> float:
 
     longest = max(high - low for low, high in (query.pair.loss_range() for query in queries))
     step = _DEFAULT_STEP
-    while added(2 * step) <= tolerance / 100 * variance and step < 1:
+    # A Laplace loss has atoms at its ends, which a coarse step would round up visibly.
+    atoms = any(isinstance(query.pair.noise, LaplaceNoise) for query in queries)
+    while not atoms and added(2 * step) <= tolerance / 100 * variance and step < 1:
         step *= 2
     while added(step) > tolerance * variance and longest / step < _MAX_QUERY_POINTS:
         step /= 2

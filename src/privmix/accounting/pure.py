@@ -57,6 +57,9 @@ class PureAccountant:
                 case _:
                     raise UnsupportedEvent(self.name, leaf, adjacency, "pure DP needs Laplace noise")
             loss = shift / multiplier
+            if rate == 1:
+                total += count * loss
+                continue
             grow = math.log1p(rate * math.expm1(loss)) if loss < 700 else loss + math.log(rate)
             total += count * max(grow, -math.log1p(rate * math.expm1(-loss)))
         return total

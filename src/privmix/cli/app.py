@@ -9,6 +9,7 @@ from typing import Any
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -31,6 +32,11 @@ app = typer.Typer(
 # Results go to standard output, everything else to standard error, so --json output can be piped.
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
+
+
+def plain(text: object) -> str:
+    """Text from a file, safe to print: no markup, no control characters."""
+    return escape("".join(character if character.isprintable() else "?" for character in str(text)))
 
 
 def print_json(content: Any) -> None:

@@ -38,7 +38,10 @@ def fit(
     if learner == "noise-aware-ridge":
         strength: str | float = regularisation
         if regularisation != "auto":
-            strength = check_number("--regularisation", regularisation, low=0, low_open=True)
+            try:
+                strength = check_number("--regularisation", float(regularisation), low=0, low_open=True)
+            except ValueError:
+                raise InvalidInput("--regularisation", regularisation, "auto, or a number > 0") from None
         classifier = NoiseAwareRidgeClassifier(regularisation=strength).fit(dataset)
         summary = f"regularisation {classifier.regularisation_:.3g}"
     else:

@@ -9,7 +9,7 @@ import typer
 from rich.table import Table
 
 from privmix.accounting import tradeoff_curve
-from privmix.cli.app import app, out
+from privmix.cli.app import app, out, plain
 from privmix.release.certificate import read_certificate
 from privmix.release.plan import ReleasePlan
 
@@ -24,10 +24,11 @@ def inspect(release: Annotated[Path, typer.Argument(help="Folder that privmix re
     plan = ReleasePlan.from_dict(certificate["plan"])
     guarantee = certificate["guarantee"]
     epsilon = "infinite" if guarantee["epsilon"] is None else f"{guarantee['epsilon']:.6g}"
-    out.print(f"[bold]release {certificate['release_id']}[/]")
+    out.print("as the certificate states it; privmix verify recomputes it")
+    out.print(f"[bold]release {plain(certificate['release_id'])}[/]")
     out.print(
-        f"epsilon {epsilon}, delta {guarantee['delta']:g}, adjacency {guarantee['adjacency']}, "
-        f"accountant {guarantee['accountant']}, upper bound: {'yes' if guarantee['is_upper_bound'] else 'NO'}",
+        f"epsilon {epsilon}, delta {guarantee['delta']:g}, adjacency {plain(guarantee['adjacency'])}, "
+        f"accountant {plain(guarantee['accountant'])}, upper bound: {'yes' if guarantee['is_upper_bound'] else 'NO'}",
         soft_wrap=True,
     )
     if guarantee["accountant"] == "pld":
@@ -37,7 +38,7 @@ def inspect(release: Annotated[Path, typer.Argument(help="Folder that privmix re
             soft_wrap=True,
         )
     for text in certificate["warnings"]:
-        out.print(f"[yellow]warning:[/] {text}", soft_wrap=True)
+        out.print(f"[yellow]warning:[/] {plain(text)}", soft_wrap=True)
     _constants(plan, certificate["extractor"].get("name", "?"))
     curve = Table(title="epsilon-delta curve", title_justify="left")
     curve.add_column("epsilon", justify="right")
@@ -46,7 +47,7 @@ def inspect(release: Annotated[Path, typer.Argument(help="Folder that privmix re
         curve.add_row(f"{one:.4g}", f"{other:.3g}")
     out.print(curve)
     for text in certificate["statements"]:
-        out.print(f"- {text}", soft_wrap=True)
+        out.print(f"- {plain(text)}", soft_wrap=True)
 
 
 def _constants(plan: ReleasePlan, extractor: str) -> None:
@@ -62,5 +63,5 @@ def _constants(plan: ReleasePlan, extractor: str) -> None:
         "noise in x, y entries": f"{plan.noise_std_x:.4g}, {plan.noise_std_y:.4g}",
     }
     for name, value in rows.items():
-        table.add_row(name, value)
+        table.add_row(name, plain(value))
     out.print(table)

@@ -11,6 +11,7 @@ from rich.table import Table
 from privmix.cli.app import app, err, out, print_json, progress_bars
 from privmix.cli.pipeline import class_list, extract_features
 from privmix.data import open_dataset
+from privmix.errors import InvalidInput
 from privmix.features.base import get_extractor
 from privmix.release import (
     PrivateRecords,
@@ -76,7 +77,7 @@ def release(
     schema = source.schema
     extractor = get_extractor(features)
     config = ReleaseConfig(
-        records=records or schema.records,
+        records=schema.records if records is None else records,
         dim=extractor.output_dim(schema.input_shape),
         classes=tuple(schema.classes),
         design=design,
@@ -92,13 +93,15 @@ def release(
         dirichlet_alpha=dirichlet_alpha,
         max_weight=max_weight,
     )
+    if design in ("fixed", "random-weight") and config.records != schema.records:
+        raise InvalidInput("--records", records, f"the real record count (leave it out) for design {design}")
     plan = config.calibrate(epsilon, delta)
     _warn(plan, delta, seed)
     if dry_run:
         _show_plan(plan, epsilon, delta, json_output)
         return
     with progress_bars() as progress:
-        x, labels = extract_features(source, extractor, store, progress)
+        x, labels = extract_features(source, extractor, store, progress, data, split)
         streams = SecretStreams.from_entropy() if seed is None else SecretStreams.from_seed(seed)
         certificate = release_to_folder(
             plan,

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from privmix.cli.app import app, err, out, print_json
+from privmix.cli.app import app, err, out, plain, print_json
 from privmix.release import verify_release
 
 
@@ -33,4 +33,4 @@ def verify(
         "not checked: that the rows came from running this plan, and that its key was kept secret", soft_wrap=True
     )
     for warning in result.warnings:
-        err.print(f"[yellow]warning:[/] {warning}", soft_wrap=True)
+        err.print(f"[yellow]warning:[/] {plain(warning)}", soft_wrap=True)

@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.errors import WITHHELD, InvalidInput, check_integer
+from privmix.errors import WITHHELD, InvalidInput, PrivmixError, check_integer
 
 # A record larger than this is a broken header, not data: refuse it before memory is asked for.
 MAX_RECORD_VALUES: Final = 2**26
@@ -95,15 +95,26 @@ class Source(ABC):
         """
         schema = self.schema
         seen = 0
-        for raw_x, raw_y in self._chunks(check_integer("batch size", size, low=1)):
+        for raw_x, raw_y in self._silent_chunks(check_integer("batch size", size, low=1)):
             x = as_inputs(raw_x, schema.input_shape)
             y = encode_labels(raw_y, schema.classes)
             if len(x) != len(y):
                 raise InvalidInput("records", WITHHELD, "as many labels as inputs")
             seen += len(x)
+            if seen > schema.records:
+                break
             yield LabelledArray(x, y, schema)
         if seen != schema.records:
-            raise InvalidInput("records", seen, f"{schema.records}, the number that the header gives")
+            raise InvalidInput("records", WITHHELD, "as many as the header gives")
+
+    def _silent_chunks(self, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+        """The chunks; whatever a decoder raises loses its message, which may quote a record."""
+        try:
+            yield from self._chunks(size)
+        except (PrivmixError, OSError, MemoryError):
+            raise
+        except Exception:
+            raise InvalidInput("records", WITHHELD, "values of the declared types") from None
 
     def read(self) -> LabelledArray:
         """Read everything.

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh
 from scipy.linalg.blas import ssyrk
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from privmix.errors import InvalidInput, check_number
 from privmix.learning.base import Progress, ReleaseFacts, ReleaseLearner, check_arrays, slices
@@ -259,7 +260,9 @@ def _sums(rows: _Rows, part: slice) -> tuple[NDArray[np.float64], NDArray[np.flo
 
 def _eigh(lower: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Ascending eigenvalues and eigenvectors of a symmetric matrix from its lower triangle; overwrites it."""
-    values, vectors = eigh(lower, lower=True, overwrite_a=True, check_finite=False, driver="evd")
+    # LAPACK's threads wait for each other at every step: with a busy neighbour two took 46 s where one takes 7.
+    with threadpool_limits(1, user_api="blas"):
+        values, vectors = eigh(lower, lower=True, overwrite_a=True, check_finite=False, driver="evd")
     return values, vectors
 
 
@@ -278,7 +281,13 @@ class _Trial:
         x, y = rows.centred(fold)
         nothing = np.zeros((rows.dim, y.shape[1]), dtype=np.float32)
         candidates = (*(spectrum.solve(r) for r in _GRID), nothing)
-        return cls(np.array([_corrected_losses(x, y, coef, rows) for coef in candidates]))
+        losses = np.empty((len(candidates), len(y)))
+        # Several r in one product read the rows once; about 512 columns bound the memory.
+        for group in slices(len(candidates), max(1, 512 // y.shape[1])):
+            predicted = x @ np.concatenate(candidates[group], axis=1)
+            for line, part in zip(range(group.start, group.stop), slices(predicted.shape[1], y.shape[1]), strict=True):
+                losses[line] = _corrected_losses(predicted[:, part], y, candidates[line], rows)
+        return cls(losses)
 
 
 def _folds(rows: _Rows, classes: int) -> list[slice]:
@@ -293,12 +302,15 @@ def _folds(rows: _Rows, classes: int) -> list[slice]:
 
 
 def _corrected_losses(
-    x: NDArray[np.float32], y: NDArray[np.float32], coef: NDArray[np.float32], rows: _Rows
+    predicted: NDArray[np.float32], y: NDArray[np.float32], coef: NDArray[np.float32], rows: _Rows
 ) -> NDArray[np.float64]:
-    """Squared loss of each row, whose noise ``coef`` has not seen, less what noise adds to it on average."""
+    """Squared loss of each row, whose noise ``coef`` has not seen, less what noise adds to it on average.
+
+    ``predicted`` is the row times ``coef``.
+    """
     noise = y.shape[1] * rows.label_noise_variance
     noise += rows.noise_variance * float(np.square(coef, dtype=np.float64).sum())
-    return np.asarray(np.square(y - x @ coef, dtype=np.float64).sum(axis=1) - noise)
+    return np.asarray(np.square(y - predicted, dtype=np.float64).sum(axis=1) - noise)
 
 
 def _choose(trials: list[_Trial], rows: _Rows, mixes_all_classes: bool) -> float:

@@ -41,6 +41,7 @@ class SecretStreams:
         * Same name, same bits: equal key, purpose and indices give generators with equal outputs.
         * Different name, different stream: the map from (purpose, indices) to what is hashed is injective.
         * The key stays inside: it is in no ``repr``, and pickling or copying raises.
+        * One run: a second :meth:`claim` raises, so no two runs share their noise.
         * Gone is gone: after :meth:`destroy` the key's bytes are zero and no further generator can be made.
 
     Example:
@@ -52,7 +53,7 @@ class SecretStreams:
         False
     """
 
-    __slots__ = ("_insecure_seed", "_key")
+    __slots__ = ("_claimed", "_insecure_seed", "_key")
 
     def __init__(self, key: bytearray, *, insecure_seed: bool) -> None:
         """Take ownership of ``key`` (32 bytes): it is kept without a copy, and ``destroy`` overwrites it."""
@@ -60,6 +61,7 @@ class SecretStreams:
             raise ValueError(f"a master key has {_KEY_BYTES} bytes")
         self._key: bytearray | None = key
         self._insecure_seed = insecure_seed
+        self._claimed = False
 
     @classmethod
     def from_entropy(cls) -> SecretStreams:
@@ -102,6 +104,15 @@ class SecretStreams:
             _encode_name(purpose, indices), key=self._key, digest_size=16, person=b"privmix-stream"
         ).digest()
         return np.random.Generator(AESCounter(key=int.from_bytes(digest, "little")))
+
+    def claim(self) -> None:
+        """Reserve these streams for one run; a second claim raises RuntimeError.
+
+        Adding the same noise to two different sums shows their difference without noise.
+        """
+        if self._claimed:
+            raise RuntimeError("these streams have served a run: make new ones for the next")
+        self._claimed = True
 
     def destroy(self) -> None:
         """Overwrite the key with zeros and refuse any later use. Calling it again does nothing."""

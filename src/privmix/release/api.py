@@ -57,11 +57,10 @@ def release_to_memory(
         >>> released.x.shape, released.certificate["guarantee"]["epsilon"] <= 4.0
         ((500, 8), True)
     """
-    _check_shape(input_shape)
-    engine = ReleaseEngine(plan, records, streams)
     try:
-        centre = engine.centre(progress)
-        blocks = list(engine.rows(engine.transform(centre), progress))
+        _check_shape(input_shape)
+        engine = ReleaseEngine(plan, records, streams)
+        blocks = list(engine.rows(progress))
     finally:
         insecure = streams.insecure_seed
         streams.destroy()
@@ -76,7 +75,7 @@ def release_to_memory(
     )
     x = np.concatenate([block.x for block in blocks]) if len(blocks) > 1 else blocks[0].x
     y = np.concatenate([block.y for block in blocks])
-    return assemble(plan, x, y, centre, certificate)
+    return assemble(plan, x, y, engine.transform.centre, certificate)
 
 
 def release_to_folder(
@@ -101,17 +100,16 @@ def release_to_folder(
         InvalidInput: ``out`` exists and ``overwrite`` is off.
         StorageError: ``out`` can't be written.
     """
-    _check_shape(input_shape)
     try:
+        _check_shape(input_shape)
         with new_folder(Path(out), overwrite=overwrite) as draft:
             engine = ReleaseEngine(plan, records, streams)
             writer = ShardWriter(draft, plan.rows)
-            centre = engine.centre(progress)
-            for block in engine.rows(engine.transform(centre), progress):
+            for block in engine.rows(progress):
                 writer.write(block)
             files = list(writer.files)
-            if centre is not None:
-                files.append(write_centre(draft, centre))
+            if engine.transform.centre is not None:
+                files.append(write_centre(draft, engine.transform.centre))
             certificate = make_certificate(
                 plan,
                 target=target,

@@ -27,6 +27,8 @@ _FIELDS: Final = {
     "noise_std": dict,
     "extractor": dict,
     "input_shape": list,
+    "insecure_seed": bool,
+    "records_declared": bool,
     "warnings": list,
     "statements": list,
     "files": list,
@@ -70,9 +72,9 @@ def make_certificate(
         "extractor": dict(extractor),
         "input_shape": [int(size) for size in input_shape],
         "insecure_seed": insecure_seed,
+        "records_declared": records_declared,
         "ledger": None,
-        "warnings": _warnings(plan, delta, insecure_seed),
-        "statements": _statements(plan, records_declared),
+        **public_text(plan, delta, insecure_seed, records_declared),
         "versions": {
             name: _version(name) for name in ("privmix", "dp-accounting", "numpy", "scipy", "randomgen", "torch")
         }
@@ -144,6 +146,14 @@ def _curve(plan: ReleasePlan, at: float, accountant: str) -> list[list[float]]:
     epsilons = [round(at * share, 6) for share in _CURVE_SHARES]
     deltas = epsilon_delta_curve(plan.event, epsilons, accountant=accountant, adjacency=plan.adjacency)
     return [[one, float(other)] for one, other in zip(epsilons, deltas, strict=True)]
+
+
+def public_text(plan: ReleasePlan, delta: float, insecure_seed: bool, records_declared: bool) -> dict[str, list[str]]:
+    """The certificate's ``warnings`` and ``statements``: what people read, from the plan alone."""
+    return {
+        "warnings": _warnings(plan, delta, insecure_seed),
+        "statements": _statements(plan, records_declared),
+    }
 
 
 def _warnings(plan: ReleasePlan, delta: float, insecure_seed: bool) -> list[str]:

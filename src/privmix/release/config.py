@@ -74,7 +74,7 @@ class ReleaseConfig:
         check_number("clip_norm", self.clip_norm, low=1e-9, high=1e9)
         check_number("residual_clip_norm", self.residual_clip_norm, low=0, high=2, low_open=True)
         check_number("label_noise_ratio", self.label_noise_ratio, low=1e-3, high=1e3)
-        check_number("dirichlet_alpha", self.dirichlet_alpha, low=0, low_open=True)
+        check_number("dirichlet_alpha", self.dirichlet_alpha, low=1e-3, high=1e6)
         check_number("max_weight", self.max_weight, low=0, high=1, low_open=True)
         check_integer("lattice_bits", self.lattice_bits, low=8, high=24)
         self._check_combination()

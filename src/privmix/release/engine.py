@@ -64,6 +64,7 @@ class ReleaseEngine:
         * sums are exact integers: chunk sizes, threads and order change no bit of the output;
         * noise is drawn once a row, after the sum, from a secret stream keyed by the row's tile: running again under
           the same key re-creates the same rows;
+        * an engine runs once, and streams serve one engine: the same noise is never added to other sums;
         * rows in which no record was drawn are released like any other;
         * nothing but the noisy mean and the noisy rows leaves: no norm, count or label statistic is kept or reported.
 
@@ -91,6 +92,7 @@ class ReleaseEngine:
         if records.labels.min() < 0 or records.labels.max() >= plan.num_classes:
             raise InvalidInput("labels", WITHHELD, f"class numbers from 0 to {plan.num_classes - 1}")
         self._plan, self._records, self._streams = plan, records, streams
+        self._transform: RecordTransform | None = None
         self._sampler: Sampler = plan.sampler_for(len(records.labels))
         self._lattice = Lattice(plan.lattice_bits)
         # From the public expectation, not from what was drawn.
@@ -98,7 +100,35 @@ class ReleaseEngine:
         self._tiles_at_once = tiles_at_once or max(1, min(_TILES_AT_ONCE, int(_DRAWS_AT_ONCE / draws)))
         self._workers = workers or os.cpu_count() or 1
 
-    def centre(self, progress: Progress | None = None) -> NDArray[np.float32] | None:
+    def rows(self, progress: Progress | None = None) -> Iterator[RowBlock]:
+        """Yield every released row, in order, a few tiles at a time. An engine runs once.
+
+        Raises:
+            RuntimeError: the engine, or another one on the same streams, ran before: the same noise on other sums
+                would give the sums away.
+        """
+        self._streams.claim()
+        return self._run(progress)
+
+    @property
+    def transform(self) -> RecordTransform:
+        """The public map from features to what was mixed; known once the first block of rows is out."""
+        if self._transform is None:
+            raise RuntimeError("the transform is known once rows are being released")
+        return self._transform
+
+    def _run(self, progress: Progress | None) -> Iterator[RowBlock]:
+        norm = "l1" if self._plan.noise == "laplace" else "l2"
+        plan = self._plan
+        self._transform = RecordTransform(plan.clip_norm, norm, self._centre(progress), plan.residual_clip_norm)
+        on_lattice = self._quantised(self._transform, progress)
+        tiles = -(-plan.rows // ROW_TILE)
+        with ThreadPoolExecutor(self._workers) as pool:
+            for first in range(0, tiles, self._tiles_at_once):
+                chunk = range(first, min(first + self._tiles_at_once, tiles))
+                yield self._finish(pool, chunk, *self._sums(chunk, on_lattice), tiles, progress)
+
+    def _centre(self, progress: Progress | None) -> NDArray[np.float32] | None:
         """The released mean: one Gaussian query on the sum of clipped records, divided by the public n; or None."""
         plan = self._plan
         if plan.centre_noise_multiplier is None:
@@ -110,20 +140,6 @@ class ReleaseEngine:
         std = plan.centre_noise_multiplier / self._lattice.step
         total += gaussian_on_lattice(self._streams.generator("centre noise"), (plan.dim,), std)
         return np.asarray(total * (self._lattice.step * plan.clip_norm / plan.records), dtype=np.float32)
-
-    def transform(self, centre: NDArray[np.float32] | None) -> RecordTransform:
-        """The public map from features to what is mixed, given the released mean."""
-        norm = "l1" if self._plan.noise == "laplace" else "l2"
-        return RecordTransform(self._plan.clip_norm, norm, centre, self._plan.residual_clip_norm)
-
-    def rows(self, transform: RecordTransform, progress: Progress | None = None) -> Iterator[RowBlock]:
-        """Yield every released row, in order, a few tiles at a time."""
-        on_lattice = self._quantised(transform, progress)
-        tiles = -(-self._plan.rows // ROW_TILE)
-        with ThreadPoolExecutor(self._workers) as pool:
-            for first in range(0, tiles, self._tiles_at_once):
-                chunk = range(first, min(first + self._tiles_at_once, tiles))
-                yield self._finish(pool, chunk, *self._sums(chunk, on_lattice), tiles, progress)
 
     def _map_blocks(
         self, stage: str, work: Callable[[int, NDArray[Any]], _Result], progress: Progress | None

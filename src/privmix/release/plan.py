@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, Final
 
 from privmix.accounting import Adjacency, Composed, Event, Gaussian, Laplace
-from privmix.errors import InvalidInput, check_number
+from privmix.errors import InvalidInput, check_choice, check_integer, check_number
 from privmix.mechanisms.sampling import (
     ClasswiseSampling,
     DirichletWeights,
@@ -58,9 +58,49 @@ class ReleasePlan:
     lattice_bits: int
 
     def __post_init__(self) -> None:
-        check_number("noise_multiplier", self.noise_multiplier, low=0, low_open=True)
-        if (self.residual_clip_norm is None) != (self.centre_noise_multiplier is None):
-            raise InvalidInput("centre_noise_multiplier", self.centre_noise_multiplier, "given exactly when centring")
+        for name in ("records", "dim", "mixup_degree", "rows", "lattice_bits"):
+            check_integer(name, getattr(self, name), low=1)
+            if type(getattr(self, name)) is not int:
+                raise InvalidInput(name, getattr(self, name), "an integer")
+        check_integer("lattice_bits", self.lattice_bits, low=8, high=24)
+        check_choice("design", self.design, DESIGNS)
+        check_choice("noise", self.noise, NOISES)
+        if len(self.classes) < 2 or len(set(self.classes)) != len(self.classes):
+            raise InvalidInput("classes", len(self.classes), "at least two class names, all different")
+        check_number("clip_norm", self.clip_norm, low=1e-9, high=1e9)
+        check_number("noise_multiplier", self.noise_multiplier, low=1e-6, high=1e12)
+        check_number("label_noise_ratio", self.label_noise_ratio, low=1e-3, high=1e3)
+        self._check_parts()
+        expected = self._expected_rate()
+        if not math.isclose(check_number("record_rate", self.record_rate), expected, rel_tol=1e-12):
+            raise InvalidInput("record_rate", self.record_rate, f"{expected:.9g}, which follows from the other fields")
+
+    def _check_parts(self) -> None:
+        """Each optional field is given exactly by the designs that use it: none is half in force."""
+        parts = {
+            "class_rate": (self.design == "hierarchical", 0.0, 1.0),
+            "dirichlet_alpha": (self.design == "random-weight", 1e-3, 1e6),
+            "max_weight": (self.design == "random-weight", 2.0**-16, 1.0),
+            "residual_clip_norm": (self.centre_noise_multiplier is not None, 0.0, 2 * self.clip_norm),
+            "centre_noise_multiplier": (self.residual_clip_norm is not None, 1e-6, 1e12),
+        }
+        for name, (used, low, high) in parts.items():
+            value = getattr(self, name)
+            if (value is not None) != used:
+                raise InvalidInput(name, value, "a number exactly where the design and centring use it")
+            if value is not None:
+                check_number(name, value, low=low, high=high, low_open=low == 0)
+        if self.noise == "laplace" and (self.design != "fixed" or self.centred):
+            raise InvalidInput("noise", self.noise, "gaussian, unless the design is fixed and uncentred")
+
+    def _expected_rate(self) -> float:
+        overall = self.mixup_degree / self.records
+        if self.design == "hierarchical":
+            assert self.class_rate is not None
+            return overall / self.class_rate
+        if self.design == "classwise":
+            return 1.0 if self.record_rate == 1 else overall * self.num_classes
+        return overall
 
     @property
     def num_classes(self) -> int:

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from privmix.accounting import epsilon, event_from_dict
-from privmix.errors import InvalidInput, StorageError
-from privmix.release.certificate import read_certificate
-from privmix.release.folder import CENTRE_FILE, DATA_FOLDER, file_hash, load_release
+from privmix.accounting import epsilon, epsilon_delta_curve, event_from_dict
+from privmix.errors import InvalidInput, StorageError, check_number
+from privmix.release.card import data_card
+from privmix.release.certificate import CERTIFICATE_FILE, public_text, read_certificate
+from privmix.release.folder import CENTRE_FILE, file_hash, load_release
 from privmix.release.plan import ReleasePlan
 
 
@@ -32,8 +33,9 @@ def verify_release(folder: str | Path) -> Verification:
     """Recompute what a release's certificate claims.
 
     Checks, in order: the certificate hashes to what it says; its event is the one that follows from its own plan (so
-    sampler and price belong together); the event's epsilon, recomputed here, is at most the stated one; noise levels
-    follow from the plan; every file has its hash, and the rows have the certified shapes.
+    sampler and price belong together); the event's epsilon, recomputed here, is at most the stated one; noise levels,
+    curve, warnings, statements and data card follow from the plan; the folder holds the certified files and no others,
+    every file has its hash, and the rows have the certified shapes.
 
     It can't check that the rows really came from running the plan, nor that the owner kept the key secret.
 
@@ -51,11 +53,17 @@ def verify_release(folder: str | Path) -> Verification:
         raise InvalidInput("certificate adjacency", stated["adjacency"], plan.adjacency.value)
     claimed = math.inf if stated["epsilon"] is None else float(stated["epsilon"])
     accountant = "pure" if stated["delta"] == 0 else "pld"
-    cost = epsilon(plan.event, stated["delta"], accountant=accountant, adjacency=plan.adjacency)
+    try:
+        cost = epsilon(plan.event, stated["delta"], accountant=accountant, adjacency=plan.adjacency)
+    except ArithmeticError:
+        raise InvalidInput("certificate event", plan.event, "an event that can be priced") from None
     # The same figures may differ in the last digits between versions of the numerical libraries.
     if not cost.epsilon <= claimed * (1 + 1e-6):
         raise InvalidInput("certificate epsilon", claimed, f"at least {cost.epsilon:.6g}, the recomputed epsilon")
     _check_noise(certificate["noise_std"], plan)
+    _check_text(certificate, plan, accountant)
+    if (root / "README.md").read_text(encoding="utf-8") != data_card(plan, certificate):
+        raise InvalidInput("README.md", "other content", "the data card that follows from the certificate")
     _check_listing(root, certificate, plan)
     for item in certificate["files"]:
         path = root / item["file"]
@@ -75,11 +83,29 @@ def verify_release(folder: str | Path) -> Verification:
     )
 
 
+def _check_text(certificate: Mapping[str, Any], plan: ReleasePlan, accountant: str) -> None:
+    """What people read says what was recomputed: accountant, curve, warnings and statements."""
+    stated = certificate["guarantee"]
+    if stated["accountant"] != accountant or stated["is_upper_bound"] is not True:
+        raise InvalidInput("certificate accountant", stated["accountant"], f"{accountant}, an upper bound")
+    curve = certificate["epsilon_delta_curve"]
+    epsilons = [check_number("certificate curve", point[0], low=0) for point in curve]
+    deltas = epsilon_delta_curve(plan.event, epsilons, accountant=accountant, adjacency=plan.adjacency)
+    for point, recomputed in zip(curve, deltas, strict=True):
+        if not check_number("certificate curve", point[1], low=0) >= recomputed * (1 - 1e-6):
+            raise InvalidInput("certificate curve", point, f"delta of at least {recomputed:.6g}")
+    for name, text in public_text(
+        plan, stated["delta"], certificate["insecure_seed"], certificate["records_declared"]
+    ).items():
+        if certificate[name] != text:
+            raise InvalidInput(f"certificate {name}", "other text", "the text that follows from the plan")
+
+
 def _check_listing(root: Path, certificate: Mapping[str, Any], plan: ReleasePlan) -> None:
     """Exactly the certified files are there: a shard that is not listed would be read along by other tools."""
     listed = {item["file"] for item in certificate["files"]}
-    present = {f"{DATA_FOLDER}/{path.name}" for path in (root / DATA_FOLDER).glob("*")}
-    if extra := sorted(present - listed):
+    present = {path.relative_to(root).as_posix() for path in root.rglob("*") if not path.is_dir()}
+    if extra := sorted(present - listed - {CERTIFICATE_FILE, "README.md"}):
         raise InvalidInput("files", extra[0], "only files that the certificate lists")
     if plan.centred != (CENTRE_FILE in listed):
         raise InvalidInput("files", sorted(listed), f"{CENTRE_FILE} exactly when the plan centres")
