@@ -101,7 +101,8 @@ def test_dry_run_reads_no_private_row(digits: Path, tmp_path: Path, monkeypatch:
     assert json.loads(outcome.out)["plan"]["records"] == 1437
     assert not (tmp_path / "REL").exists()
     read = privmix(*release_line(digits, tmp_path / "REL"))
-    assert read.code == 70  # without --dry-run it would have been read
+    assert read.code == 2  # without --dry-run it would have been read
+    assert "records" in read.err
 
 
 def test_defects_do_not_print_private_values(digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

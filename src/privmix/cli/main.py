@@ -36,7 +36,7 @@ def run(arguments: list[str]) -> int:
         return stop.exit_code
     except typer.TyperException as error:
         # Usage errors: an unknown option, a missing value, no arguments at all (whose message is the help).
-        err.print(error.format_message(), markup=False)
+        err.print(error.format_message(), markup=False, soft_wrap=True)
         return error.exit_code
     except (KeyboardInterrupt, typer.Abort):
         err.print("stopped")
