@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh
 from scipy.linalg.blas import ssyrk
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+from threadpoolctl import threadpool_limits
 
 from privmix.errors import InvalidInput, check_number
 from privmix.learning.base import Progress, ReleaseFacts, ReleaseLearner, check_arrays, slices
