@@ -42,7 +42,7 @@ def save_model(model: ReleaseLearner, folder: str | os.PathLike[str], *, overwri
     Args:
         model: a fitted learner of :data:`LEARNERS`.
         folder: where to; its parent is made when missing.
-        overwrite: replace ``folder`` if it is a model; a folder that holds anything else is never replaced.
+        overwrite: replace ``folder``, and all in it, if it holds a model; any other folder is never replaced.
 
     Returns:
         the folder's path.
