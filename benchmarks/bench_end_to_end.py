@@ -12,7 +12,7 @@ from pathlib import Path
 
 import common
 
-REPEATS = 3
+REPEATS = int(sys.argv[1]) if sys.argv[1:] else 3
 
 
 def main() -> None:
