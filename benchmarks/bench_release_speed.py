@@ -92,10 +92,7 @@ def _growth(x: np.ndarray, y: np.ndarray) -> dict[str, list[tuple[int, float]]]:
             (d, lambda d=d: run(np.ascontiguousarray(x[:, :d]), y, 64, 20_000)) for d in (250, 500, 1_000, 2_000, 3_969)
         ],
     }
-    growth = {
-        name: [(size, common.median([work() for _ in range(1)])) for size, work in points]
-        for name, points in sizes.items()
-    }
+    growth = {name: [(size, work()) for size, work in points] for name, points in sizes.items()}
     figure = new_figure(10, 3.2)
     for axes, (name, points), colour in zip(figure.subplots(1, 3), growth.items(), COLOURS, strict=False):
         at, took = zip(*points, strict=True)

@@ -8,7 +8,7 @@ scale divided by the most that ONE record can add to the query: its L2 norm for 
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -165,22 +165,3 @@ def event_from_dict(description: Mapping[str, Any]) -> Event:
     except TypeError:
         raise InvalidInput(f"{kind} event", sorted(fields), "exactly the fields of this event") from None
     return event
-
-
-def scale_noise(event: Event, transform: Callable[[float], float]) -> Event:
-    """Return ``event`` with every noise multiplier ``s`` replaced by ``transform(s)``."""
-    match event:
-        case Gaussian(s):
-            return Gaussian(transform(s))
-        case Laplace(s):
-            return Laplace(transform(s))
-        case PoissonSampled(rate, inner):
-            return PoissonSampled(rate, scale_noise(inner, transform))
-        case FixedSizeSampled(population, size, inner):
-            return FixedSizeSampled(population, size, scale_noise(inner, transform))
-        case ClusterSampled(cluster_rate, rate, inner):
-            return ClusterSampled(cluster_rate, rate, scale_noise(inner, transform))
-        case Repeated(inner, count):
-            return Repeated(scale_noise(inner, transform), count)
-        case Composed(events):
-            return Composed(tuple(scale_noise(item, transform) for item in events))
