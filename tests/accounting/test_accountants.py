@@ -33,6 +33,7 @@ from privmix.accounting import (
     tradeoff_curve,
 )
 from privmix.accounting.gdp import gdp_delta
+from privmix.accounting.rdp import _moments_of
 from privmix.errors import InvalidInput
 
 REPLACE_ONE = Adjacency.REPLACE_ONE
@@ -53,6 +54,34 @@ def test_fixed_size_renyi_bound_is_above_the_pld() -> None:
     assert epsilon(FIXED, 1e-5, adjacency=REPLACE_ONE).epsilon < (
         epsilon(FIXED, 1e-5, accountant="rdp", adjacency=REPLACE_ONE).epsilon
     )
+
+
+@pytest.mark.parametrize("multiplier", [1e3, 1e5, 1e7])
+@pytest.mark.parametrize("sampled", [True, False])
+def test_renyi_rounding_never_makes_a_query_free(
+    multiplier: float, sampled: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    # The library returns epsilon 0 as soon as one order's divergence is rounded below 0, with one warning an order.
+    inner = Gaussian(multiplier)
+    event = Repeated(FixedSizeSampled(50_000, 64, inner) if sampled else inner, 10_000_000)
+    tight = epsilon(event, 1e-9, adjacency=REPLACE_ONE).epsilon
+    assert epsilon(event, 1e-9, accountant="rdp", adjacency=REPLACE_ONE).epsilon >= tight
+    assert caplog.records == []
+
+
+@pytest.mark.parametrize(("rate", "multiplier"), [(0.001, 1.2), (0.3, 5.0), (1.0, 2.0)])
+def test_moments_are_the_papers_sum(rate: float, multiplier: float) -> None:
+    # Abadi et al., section 3.2, in rational order: C(order+1, k) exactly, one order at a time.
+    found = _moments_of(rate, multiplier)
+    for order in (1, 2, 7, 40):
+        terms = [
+            math.comb(order + 1, k)
+            * (1 - rate) ** (order + 1 - k)
+            * rate**k
+            * math.exp((k * k - k) / (2 * multiplier**2))
+            for k in range(order + 2)
+        ]
+        assert found[order - 1] == pytest.approx(math.log(math.fsum(terms)), rel=1e-9, abs=1e-12)
 
 
 def test_rdp_of_a_gaussian_doubles_the_sensitivity_under_replace_one() -> None:

@@ -7,6 +7,8 @@ import math
 import numpy as np
 import pytest
 from dp_accounting.pld import privacy_loss_distribution as library
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy import integrate, stats
 
 from privmix.accounting import (
@@ -144,6 +146,64 @@ def test_one_fixed_size_query_moves_twice_the_bound(eps: float) -> None:
     exact = exact_delta(stats.norm(scale=1.5), 0.25, 2.0, eps)
     ours = PLD.delta(FixedSizeSampled(100, 25, Gaussian(1.5)), eps, REPLACE_ONE)
     assert exact - 1e-9 <= ours <= exact * 1.005 + 1e-9
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    seed=st.integers(0, 2**32),
+    lower=st.integers(-40, 540),
+    size=st.integers(1, 60),
+    step=st.sampled_from([1e-4, 0.1, 1.0]),
+    infinity=st.sampled_from([0.0, 1e-12, 0.1]),
+    delta=st.sampled_from([0.0, 1e-12, 1e-5, 0.1, 0.5, 0.999]),
+)
+def test_epsilon_is_the_librarys(seed: int, lower: int, size: int, step: float, infinity: float, delta: float) -> None:
+    weights = np.random.default_rng(seed).exponential(size=size) ** 4
+    pmf = LossPmf(lower, (1 - infinity) * weights / weights.sum(), infinity, step)
+    expected = pmf.dense().get_epsilon_for_delta(delta)
+    assert pmf.epsilon(delta) == pytest.approx(expected, rel=1e-6, abs=1e-9)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    seed=st.integers(0, 2**32),
+    lower=st.integers(-40, 5_000),
+    size=st.integers(1, 60),
+    step=st.sampled_from([1e-4, 0.1, 1.0, 30.0]),
+    infinity=st.sampled_from([0.0, 1e-12, 0.1]),
+    delta=st.sampled_from([1e-9, 1e-5, 0.1, 0.5]),
+)
+def test_epsilon_is_never_below_the_divergence_it_is_for(
+    seed: int, lower: int, size: int, step: float, infinity: float, delta: float
+) -> None:
+    # Losses up to 150,000: far beyond what e^loss can hold. The library itself fails above 700.
+    weights = np.random.default_rng(seed).exponential(size=size) ** 4
+    pmf = LossPmf(lower, (1 - infinity) * weights / weights.sum(), infinity, step)
+    losses = (lower + np.arange(size)) * step
+
+    def divergence(epsilon: float) -> float:
+        kept = losses > epsilon
+        return float(infinity - pmf.probs[kept] @ np.expm1(epsilon - losses[kept]))
+
+    found = pmf.epsilon(delta)
+    if infinity > delta:
+        assert found == math.inf
+        return
+    slack = 1e-9 * max(1.0, found)
+    assert divergence(found + slack) <= delta * (1 + 1e-9)
+    assert found <= slack or divergence(found - slack) >= delta * (1 - 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("event", "true"),
+    [
+        (Repeated(PoissonSampled(0.9999, Gaussian(0.05)), 5), 1190.1),
+        (Repeated(Laplace(1 / 400), 3), 1200.0),
+    ],
+)
+def test_huge_losses_are_not_understated(event: Event, true: float) -> None:
+    found = PldAccountant().epsilon(event, 1e-5, Adjacency.ADD_REMOVE)
+    assert found >= true - 0.1
 
 
 def test_grids_hold_all_their_mass() -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -101,15 +102,15 @@ def test_a_failed_write_leaves_things_as_they_were(
 
 def test_an_interrupted_swap_puts_the_old_model_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = save_model(fitted(), tmp_path / "model")
-    rename = Path.rename
+    replace = os.replace
 
-    def fail_second(self: Path, target: Path) -> Path:
-        if Path(target) == folder and not self.name.endswith("-old"):
+    def fail_second(source: Path, target: Path) -> None:
+        if Path(target) == folder and not source.name.endswith(".old"):
             raise OSError(5, "Input/output error")
-        return rename(self, target)
+        replace(source, target)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Path, "rename", fail_second)
+        patch.setattr(os, "replace", fail_second)
         with pytest.raises(StorageError, match="Input/output error"):
             save_model(fitted(GeneralizedKLClassifier(epochs=1)), folder, overwrite=True)
     assert load_model(folder).name == "noise-aware-ridge"

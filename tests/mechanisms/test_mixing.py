@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from privmix.errors import InvalidInput
 from privmix.mechanisms.membership import Membership, offsets_of
-from privmix.mechanisms.mixing import dirichlet_weights, naive_sum_rows, sum_rows
+from privmix.mechanisms.mixing import LatticeRecords, dirichlet_weights, naive_sum_rows, sum_rows
 from privmix.mechanisms.streams import SecretStreams
 
 from .statistics import Z_LIMIT
@@ -42,60 +42,88 @@ def test_exact(
     generator = np.random.default_rng(seed)
     x = generator.integers(-magnitude, magnitude + 1, (records, dim)).astype(dtype)
     membership = _random_membership(generator, rows, records, rate, weighted)
-    np.testing.assert_array_equal(sum_rows(x, membership), naive_sum_rows(x, membership))
+    np.testing.assert_array_equal(sum_rows(LatticeRecords.of(x), membership), naive_sum_rows(x, membership))
 
 
 def test_exact_whatever_the_chunks() -> None:
     generator = np.random.default_rng(0)
     x = generator.integers(-(2**20), 2**20, (500, 67)).astype(np.float32)
     membership = _random_membership(generator, 40, 500, 0.3)
-    whole = sum_rows(x, membership)
+    whole = sum_rows(LatticeRecords.of(x), membership)
     parts = []
     for start, stop in [(0, 90), (90, 91), (91, 500)]:
         row = np.repeat(np.arange(40), membership.counts)
         here = (membership.indices >= start) & (membership.indices < stop)
         cut = Membership(offsets_of(np.bincount(row[here], minlength=40)), membership.indices[here] - start)
-        parts.append(sum_rows(x[start:stop], cut).astype(np.float64))
+        parts.append(sum_rows(LatticeRecords.of(x[start:stop]), cut).astype(np.float64))
     np.testing.assert_array_equal(sum(reversed(parts)), whole)
 
 
 def test_exact_type_switches_where_float32_would_round() -> None:
     three = Membership(np.array([0, 3]), np.array([0, 1, 2]))
     small = np.array([[2.0**22], [2.0**22], [1.0]], np.float32)
-    assert sum_rows(small, three).dtype == np.float32
+    assert sum_rows(LatticeRecords.of(small), three).dtype == np.float32
     large = np.array([[2.0**23 + 1], [2.0**23], [2.0**23]], np.float32)
-    assert sum_rows(large, three).dtype == np.float64
-    assert sum_rows(large, three).item() == 3 * 2**23 + 1
+    assert sum_rows(LatticeRecords.of(large), three).dtype == np.float64
+    assert sum_rows(LatticeRecords.of(large), three).item() == 3 * 2**23 + 1
     # Zero rows above the limit in sign only: the bound takes magnitudes.
-    assert sum_rows(-large, three).item() == -(3 * 2**23 + 1)
+    assert sum_rows(LatticeRecords.of(-large), three).item() == -(3 * 2**23 + 1)
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 2**32), rate=st.sampled_from([0.0, 0.05, 0.5, 1.0]), bits=st.integers(15, 22))
+def test_exact_where_a_row_is_cut_into_several_bags(seed: int, rate: float, bits: int) -> None:
+    generator = np.random.default_rng(seed)
+    x = generator.integers(2**bits - 3, 2**bits, (1_200, 3)) * generator.choice([-1, 1], (1_200, 1))
+    membership = _random_membership(generator, 4, 1_200, rate)
+    np.testing.assert_array_equal(sum_rows(LatticeRecords.of(x), membership), naive_sum_rows(x, membership))
 
 
 def test_sums_beyond_exact_integers_raise_and_show_nothing() -> None:
     two = Membership(np.array([0, 2]), np.array([0, 1]))
     x = np.full((2, 1), 2.0**52)
     with pytest.raises(InvalidInput, match="not shown"):
-        sum_rows(x, two)
+        sum_rows(LatticeRecords.of(x), two)
     fine_weights = Membership(np.array([0, 1]), np.array([0]), np.array([2.0**-30]))
     with pytest.raises(InvalidInput, match="not shown"):
-        sum_rows(np.full((1, 1), 2.0**53), fine_weights)
+        sum_rows(LatticeRecords.of(np.full((1, 1), 2.0**53)), fine_weights)
     with pytest.raises(InvalidInput, match="not shown"):
-        sum_rows(np.full((1, 1), np.nan), fine_weights)
+        sum_rows(LatticeRecords.of(np.full((1, 1), np.nan)), fine_weights)
 
 
 def test_exact_at_the_ends_of_a_small_integer_type() -> None:
     # -32768 has no positive counterpart in int16: magnitudes must not be taken in that type.
     ends = np.array([[-(2**15)], [2**15 - 1]], np.int16)
     many = Membership(np.array([0, 600, 601]), np.array([0] * 600 + [1]))
-    assert sum_rows(ends, many).tolist() == [[-600 * 2**15], [2**15 - 1]]
-    assert sum_rows(ends, many).dtype == np.float64
+    assert sum_rows(LatticeRecords.of(ends), many).tolist() == [[-600 * 2**15], [2**15 - 1]]
+    assert sum_rows(LatticeRecords.of(ends), many).dtype == np.float64
+
+
+@pytest.mark.parametrize("entry", [8, -8, np.nan, np.inf])
+def test_records_beyond_their_bound_are_refused_unseen(entry: float) -> None:
+    records = LatticeRecords.empty(2, 3, largest=7)
+    with pytest.raises(InvalidInput, match="not shown"):
+        records.fill(0, np.array([[0.0, entry, 1.0]]))
+    assert not records.blocks.any()
+    assert "8" not in repr(records)
+
+
+@pytest.mark.parametrize("dim", [1, 63, 64, 65, 130])
+def test_records_filled_in_pieces_are_the_records(dim: int) -> None:
+    x = np.random.default_rng(0).integers(-7, 8, (9, dim)).astype(np.float64)
+    records = LatticeRecords.empty(9, dim, largest=7)
+    for start in (4, 0, 8):
+        records.fill(start, x[start : start + 4])
+    one_each = Membership(np.arange(4), np.arange(3))
+    np.testing.assert_array_equal(sum_rows(records.part(slice(3, 9)), one_each), x[3:6])
 
 
 def test_empty_rows_are_rows() -> None:
     x = np.arange(6.0).reshape(3, 2)
     some = Membership(np.array([0, 0, 2, 2]), np.array([0, 2]))
-    assert sum_rows(x, some).tolist() == [[0, 0], [4, 6], [0, 0]]
+    assert sum_rows(LatticeRecords.of(x), some).tolist() == [[0, 0], [4, 6], [0, 0]]
     none = Membership(np.zeros(4, np.int64), np.zeros(0, np.int64))
-    assert sum_rows(x, none).tolist() == [[0, 0]] * 3
+    assert sum_rows(LatticeRecords.of(x), none).tolist() == [[0, 0]] * 3
 
 
 @pytest.mark.filterwarnings("error")
@@ -104,19 +132,19 @@ def test_views_and_read_only_arrays_are_taken() -> None:
     x.setflags(write=False)
     rows = Membership(np.array([0, 2]), np.array([1, 3]))
     for view in (x, x.T, x[::2, 3:7]):
-        np.testing.assert_array_equal(sum_rows(view, rows)[0], view[1] + view[3])
+        np.testing.assert_array_equal(sum_rows(LatticeRecords.of(view), rows)[0], view[1] + view[3])
 
 
 @pytest.mark.parametrize("index", [-1, 3])
 def test_an_index_outside_the_records_is_refused(index: int) -> None:
     with pytest.raises(IndexError, match="outside the array"):
-        sum_rows(np.ones((3, 2)), Membership(np.array([0, 1]), np.array([index])))
+        sum_rows(LatticeRecords.of(np.ones((3, 2))), Membership(np.array([0, 1]), np.array([index])))
 
 
 @pytest.mark.parametrize("x", [np.ones(3), np.ones((3, 2), complex), np.array([["a"]])])
 def test_other_arrays_are_refused(x: NDArray[Any]) -> None:
     with pytest.raises(InvalidInput, match="lattice records"):
-        sum_rows(x, Membership(np.array([0, 1]), np.array([0])))
+        sum_rows(LatticeRecords.of(x), Membership(np.array([0, 1]), np.array([0])))
 
 
 @pytest.mark.parametrize(("alpha", "max_weight"), [(0.05, 1.0), (1.0, 0.3), (50.0, 1.0)])
@@ -167,7 +195,10 @@ def test_stacking_puts_rows_below_one_another() -> None:
         parts = [_random_membership(generator, rows, 12, 0.4, weighted) for rows in (3, 1, 4)]
         stacked = Membership.stack(parts)
         assert stacked.rows == 8
-        np.testing.assert_array_equal(sum_rows(x, stacked), np.concatenate([sum_rows(x, part) for part in parts]))
+        np.testing.assert_array_equal(
+            sum_rows(LatticeRecords.of(x), stacked),
+            np.concatenate([sum_rows(LatticeRecords.of(x), part) for part in parts]),
+        )
     with pytest.raises(ValueError, match="weighted"):
         Membership.stack([_random_membership(generator, 2, 12, 0.4, weighted) for weighted in (False, True)])
 

@@ -275,7 +275,7 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(tmp_path: Path) -> None:
     process = run_script(tmp_path / "rel", "full")
     output, _ = process.communicate(timeout=120)
     assert process.returncode == StorageError.exit_code
-    assert output.startswith("out: can't write")
+    assert output.startswith("--out: can't write")
     assert output.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
 

@@ -83,6 +83,10 @@ class Accountant(Protocol):
         """Smallest delta this accountant can state at ``epsilon``."""
         ...
 
+    def rough(self) -> Accountant:
+        """A cheaper accountant with nearly the same figures, for searches whose end this one checks; may be itself."""
+        ...
+
 
 Leaf = Gaussian | Laplace | PoissonSampled | FixedSizeSampled | ClusterSampled
 

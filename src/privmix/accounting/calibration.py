@@ -10,15 +10,12 @@ from scipy.optimize import brentq
 
 from privmix.accounting.base import Accountant
 from privmix.accounting.events import Adjacency, Event
-from privmix.accounting.pld import PldAccountant
 from privmix.errors import InvalidInput
 
 # Calibration stops when epsilon is this close below its target (relative).
 _CLOSE = 1e-4
 _LEAST, _MOST = 1e-3, 1e9
 _NEWTON_STEPS = 8
-# Grid for the first, rough search with the PLD.
-_ROUGH_TOLERANCE = 0.3
 
 
 @dataclass(frozen=True)
@@ -59,9 +56,7 @@ def calibrate_noise(
     if price(low, accountant) <= 0:
         event = make_event(low)
         return Calibration(low, event, accountant.epsilon(event, delta, adjacency))
-    rough: Accountant = (
-        PldAccountant(tolerance=_ROUGH_TOLERANCE) if isinstance(accountant, PldAccountant) else accountant
-    )
+    rough = accountant.rough()
     start = _root(lambda noise: price(noise, rough), low, high, 1e-3)
     slope = (price(start * 1.01, rough) - price(start, rough)) / math.log(1.01)
     noise = _newton(lambda noise: price(noise, accountant), start, slope)

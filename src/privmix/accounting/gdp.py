@@ -7,7 +7,7 @@ not on the safe side: at n = T = 50,000 and mixup degree 1 a claimed epsilon of 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from scipy.optimize import brentq
@@ -22,7 +22,7 @@ from privmix.accounting.events import (
     Gaussian,
     PoissonSampled,
 )
-from privmix.accounting.rdp import published_fixed_size_epsilon
+from privmix.accounting.rdp import RdpAccountant, published_fixed_size_epsilon
 
 
 def gdp_delta(mu: float, epsilon: float) -> float:
@@ -104,6 +104,10 @@ class GdpCltAccountant:
     is_upper_bound: bool = False
     note: str = "limit theorem for many rows: an approximation, not a bound; it is too small at finite T"
 
+    def rough(self) -> GdpCltAccountant:
+        """Itself."""
+        return self
+
     def mu(self, event: Event, adjacency: Adjacency) -> float:
         """Root of the summed squares of every query's mu."""
         return math.sqrt(sum(self._mu(leaf, count, adjacency) ** 2 for leaf, count in flatten(event).items()))
@@ -146,6 +150,7 @@ class AsPublishedAccountant:
     * Fixed size: Lee et al. 2019, Wang et al.'s Renyi bound without replace-one's doubled sensitivity.
     """
 
+    renyi: RdpAccountant = field(default_factory=RdpAccountant)
     name: str = "as_published"
     is_upper_bound: bool = False
     note: str = "the papers' formula, shown for comparison: it understates the privacy loss"
@@ -156,12 +161,16 @@ class AsPublishedAccountant:
         if len(leaves) == 1:
             match next(iter(leaves.items())):
                 case (FixedSizeSampled(population, size, Gaussian(multiplier)), count):
-                    return published_fixed_size_epsilon(population, size, multiplier, count, delta)
+                    return published_fixed_size_epsilon(population, size, multiplier, count, delta, self.renyi)
         return gdp_epsilon(self.mu(event, adjacency), delta)
 
     def delta(self, event: Event, epsilon: float, adjacency: Adjacency) -> float:
         """The papers' delta at ``epsilon`` (Gaussian-DP designs only)."""
         return gdp_delta(self.mu(event, adjacency), epsilon)
+
+    def rough(self) -> AsPublishedAccountant:
+        """The same with fewer Renyi orders."""
+        return replace(self, renyi=self.renyi.rough())
 
     def mu(self, event: Event, adjacency: Adjacency) -> float:
         """The papers' mu: every sampling is treated as Poisson at its overall rate."""

@@ -16,10 +16,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from dp_accounting.pld.pld_pmf import DensePLDPmf
 from numpy.typing import NDArray
+from scipy import signal
 from scipy.special import ndtr
 
 Array = NDArray[np.float64]
@@ -54,9 +56,10 @@ class GaussianNoise:
     def masses(self, edges: Array, centre: float) -> Array:
         """Mass between successive ``edges`` of the noise around ``centre``; edges may be infinite."""
         z = (edges - centre) / self.std
-        low, high = z[:-1], z[1:]
-        # In the upper half differences of survival functions keep their relative accuracy.
-        return np.asarray(np.where(low > 0, ndtr(-low) - ndtr(-high), ndtr(high) - ndtr(low)))
+        # Differences of tails, each on its own side, keep their relative accuracy.
+        tails = ndtr(-np.abs(z))
+        low, high = tails[:-1], tails[1:]
+        return np.asarray(np.where(z[:-1] > 0, low - high, np.where(z[1:] <= 0, high - low, (1 - high) - low)))
 
 
 @dataclass(frozen=True)
@@ -138,6 +141,27 @@ class LossPmf:
         """The same distribution as dp_accounting holds it."""
         return DensePLDPmf(self.step, self.lower, self.probs, self.infinity, pessimistic_estimate=True)
 
+    def epsilon(self, delta: float) -> float:
+        """Smallest epsilon >= 0 whose hockey-stick divergence is at most ``delta``; infinity if there is none.
+
+        What dp_accounting's ``get_epsilon_for_delta`` finds by a loop over the grid, in array operations.
+        """
+        if self.infinity > delta:
+            return math.inf
+        first = max(0, 1 - self.lower)
+        probs = self.probs[first:]
+        losses = (self.lower + first + np.arange(probs.size)) * self.step
+        above = self.infinity + np.cumsum(probs[::-1])[::-1]
+        # Sum over the losses from l on of p e^(l - loss): relative to each l, so that nothing under- or overflows.
+        below = signal.lfilter([1.0], [1.0, -math.exp(-self.step)], probs[::-1])[::-1]
+        if probs.size == 0 or above[0] <= math.exp(-losses[0]) * below[0] + delta:
+            return 0.0
+        # The divergence at a loss on the grid is above - below.
+        too_much = np.flatnonzero(above - below > delta)
+        # Beyond the last loss it is ``infinity`` whatever rounding says.
+        after = min(int(too_much[-1]) + 1, losses.size - 1) if too_much.size else 0
+        return max(0.0, float(losses[after]) + math.log(above[after] - delta) - math.log(below[after]))
+
     def moments(self) -> tuple[float, float]:
         """Mean and variance of the finite part (0, 0 when all loss is infinite)."""
         if not self.probs.any():
@@ -150,8 +174,7 @@ class LossPmf:
 
 def remove_pmf(pair: SampledPair, step: float) -> LossPmf:
     """Loss of the mixture against F0, under the mixture: the dataset WITH the record is the true one."""
-    low, high = _grid(pair, step)
-    absent, mixed = pair.cells(low, high, step)
+    low, _, absent, mixed = _cells(pair, step)
     probs = _connect_dots(low, mixed[1:-1], absent[1:-1], step)
     probs[0] += mixed[0]
     return _trim(LossPmf(low, probs, float(mixed[-1]), step))
@@ -159,8 +182,8 @@ def remove_pmf(pair: SampledPair, step: float) -> LossPmf:
 
 def add_pmf(pair: SampledPair, step: float) -> LossPmf:
     """Loss of F0 against the mixture, under F0: the dataset WITHOUT the record is the true one."""
-    low, high = _grid(pair, step)
-    absent, mixed = (masses[::-1] for masses in pair.cells(low, high, step))
+    _, high, absent, mixed = _cells(pair, step)
+    absent, mixed = absent[::-1], mixed[::-1]
     probs = _connect_dots(-high, absent[1:-1], mixed[1:-1], step)
     probs[0] += absent[0]
     return _trim(LossPmf(-high, probs, float(absent[-1]), step))
@@ -190,6 +213,16 @@ def _grid(pair: SampledPair, step: float) -> tuple[int, int]:
     """Grid indices around the pair's losses, with a cell to spare: an atom at the end must not fall off by rounding."""
     lowest, highest = pair.loss_range()
     return math.floor(lowest / step) - 1, math.ceil(highest / step) + 1
+
+
+@lru_cache(maxsize=1)
+def _cells(pair: SampledPair, step: float) -> tuple[int, int, Array, Array]:
+    """The grid's ends and its cells' masses; kept, since both directions need them."""
+    low, high = _grid(pair, step)
+    absent, mixed = pair.cells(low, high, step)
+    absent.setflags(write=False)
+    mixed.setflags(write=False)
+    return low, high, absent, mixed
 
 
 def _connect_dots(low: int, upper_masses: Array, lower_masses: Array, step: float) -> Array:

@@ -1,13 +1,13 @@
 """The default accountant: pessimistic privacy loss distributions.
 
 Sources: Koskela, Jalko, Honkela 2020 (FFT composition); Zhu, Dong, Wang 2022 (dominating pairs); Doroshenko et al. 2022
-(pessimistic grid). Hockey-stick divergences are read off dp_accounting's ``PrivacyLossDistribution``.
+(pessimistic grid). Deltas are read off dp_accounting's ``PrivacyLossDistribution``.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 
 import numpy as np
 from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
@@ -39,6 +39,7 @@ Array = NDArray[np.float64]
 # Grid points allowed for one query and for a composition: FFT buffers stay below half a gigabyte.
 _MAX_QUERY_POINTS = 2**20
 _MAX_COMPOSED_POINTS = 2**22
+_ROUGH_TOLERANCE = 0.3
 _QUADRATURE_POINTS = 4001
 # dp_accounting's own default, so figures agree with it to every digit that people print.
 _DEFAULT_STEP = 1e-4
@@ -78,8 +79,14 @@ class _Query:
 class ComposedLoss:
     """The privacy loss of everything that ran."""
 
-    distribution: PrivacyLossDistribution
+    remove: LossPmf
+    add: LossPmf
     step: float
+
+    @cached_property
+    def distribution(self) -> PrivacyLossDistribution:
+        """The same loss as dp_accounting holds it."""
+        return PrivacyLossDistribution(self.remove.dense(), self.add.dense())
 
     def delta(self, epsilon: float) -> float:
         """Hockey-stick divergence at ``epsilon`` >= 0, the larger of both directions."""
@@ -87,7 +94,7 @@ class ComposedLoss:
 
     def epsilon(self, delta: float) -> float:
         """Smallest epsilon >= 0 whose divergence is at most ``delta``, rounded up; infinity if there is none."""
-        return float(self.distribution.get_epsilon_for_delta(delta)) * (1 + 1e-12)
+        return max(self.remove.epsilon(delta), self.add.epsilon(delta)) * (1 + 1e-12)
 
 
 @dataclass(frozen=True)
@@ -125,6 +132,10 @@ class PldAccountant:
         """Upper bound on delta at ``epsilon`` >= 0."""
         return self.loss(event, adjacency).delta(epsilon)
 
+    def rough(self) -> PldAccountant:
+        """The same on a coarse grid."""
+        return replace(self, tolerance=_ROUGH_TOLERANCE)
+
     def loss(self, event: Event, adjacency: Adjacency) -> ComposedLoss:
         """The composed privacy loss itself; recent ones are kept."""
         return _composed_loss(event, adjacency, self.tolerance, self.name)
@@ -143,7 +154,7 @@ def _composed_loss(event: Event, adjacency: Adjacency, tolerance: float, name: s
     remove, add = removes[0], adds[0]
     for next_remove, next_add in zip(removes[1:], adds[1:], strict=True):
         remove, add = compose(remove, next_remove), compose(add, next_add)
-    return ComposedLoss(PrivacyLossDistribution(remove.dense(), add.dense()), step)
+    return ComposedLoss(remove, add, step)
 
 
 def _points(pmf: LossPmf, count: int) -> int:

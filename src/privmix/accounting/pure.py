@@ -64,6 +64,10 @@ class PureAccountant:
             total += count * max(grow, -math.log1p(rate * math.expm1(-loss)))
         return total
 
+    def rough(self) -> PureAccountant:
+        """Itself."""
+        return self
+
     def delta(self, event: Event, epsilon: float, adjacency: Adjacency) -> float:
         """0 from the pure epsilon on; below it pure DP says nothing and the answer is 1."""
         return 0.0 if epsilon >= self.epsilon(event, 0.0, adjacency) else 1.0

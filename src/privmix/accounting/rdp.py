@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import dp_accounting
 import numpy as np
+from absl import logging as absl_logging
 from dp_accounting.rdp import RdpAccountant as _LibraryRdp
+from dp_accounting.rdp.rdp_privacy_accountant import compute_delta, compute_epsilon
 from numpy.typing import NDArray
 from scipy.special import gammaln, logsumexp
 
@@ -24,6 +29,9 @@ from privmix.accounting.events import (
 )
 
 _ORDERS = tuple(np.concatenate((np.linspace(1.05, 10, 90), np.arange(11, 64), 2.0 ** np.arange(6, 14))).tolist())
+# More than a query's divergence was seen to lose to rounding (1e-15, at noise 1e9).
+_ROUNDING = 1e-13
+_RELATIVE_ROUNDING = 1e-12
 _MOMENT_ORDERS = np.arange(1, 513)
 
 
@@ -38,35 +46,57 @@ class RdpAccountant:
         * events without a Renyi bound here (cluster sampling, sampled Laplace) raise.
     """
 
+    orders: tuple[float, ...] = _ORDERS
     name: str = "rdp"
     is_upper_bound: bool = True
     note: str = ""
 
     def epsilon(self, event: Event, delta: float, adjacency: Adjacency) -> float:
         """Upper bound on epsilon at ``delta`` > 0."""
-        return float(self._composed(event, adjacency).get_epsilon(delta))
+        return float(compute_epsilon(self.orders, self._divergences(event, adjacency), delta)[0])
 
     def delta(self, event: Event, epsilon: float, adjacency: Adjacency) -> float:
         """Upper bound on delta at ``epsilon``."""
-        return float(self._composed(event, adjacency).get_delta(epsilon))
+        return float(compute_delta(self.orders, self._divergences(event, adjacency), epsilon)[0])
 
-    def _composed(self, event: Event, adjacency: Adjacency) -> _LibraryRdp:
+    def rough(self) -> RdpAccountant:
+        """The same bound from every sixth order, for searches."""
+        return replace(self, orders=self.orders[::6])
+
+    def _divergences(self, event: Event, adjacency: Adjacency) -> NDArray[np.float64]:
+        """Renyi divergence of everything that ran, at every order, rounded up."""
         relation = dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE
         leaves = flatten(event)
         if any(isinstance(leaf, FixedSizeSampled) for leaf in leaves):
             relation = dp_accounting.NeighboringRelation.REPLACE_ONE
-        accountant = _LibraryRdp(_ORDERS, relation)
-        for leaf, count in leaves.items():
-            composed = _library_event(leaf, adjacency, self.name)
-            try:
-                accountant.compose(composed, count)
-            except ValueError:
-                # The library's fixed-size bound loses all digits at huge noise; sampling only ever helps, so the
-                # query without it is a valid bound.
-                if not isinstance(composed, dp_accounting.SampledWithoutReplacementDpEvent):
-                    raise
-                accountant.compose(composed.event, count)
-        return accountant
+        accountant = _LibraryRdp(self.orders, relation)
+        with _quiet():
+            for leaf, count in leaves.items():
+                composed = _library_event(leaf, adjacency, self.name)
+                try:
+                    accountant.compose(composed, count)
+                except ValueError:
+                    # The library's fixed-size bound loses all digits at huge noise; sampling only ever helps, so the
+                    # query without it is a valid bound.
+                    if not isinstance(composed, dp_accounting.SampledWithoutReplacementDpEvent):
+                        raise
+                    accountant.compose(composed.event, count)
+        # At huge noise rounding can leave a divergence below its true value and even below 0, which the library would
+        # read as "epsilon is 0".
+        slack = _ROUNDING * sum(leaves.values())
+        found = np.asarray(accountant.rdp)
+        return np.where(found < -slack, np.inf, np.maximum(found, 0.0) * (1 + _RELATIVE_ROUNDING) + slack)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep the library from reporting every order that it leaves out, which is always the safe side."""
+    before = absl_logging.get_verbosity()
+    absl_logging.set_verbosity(absl_logging.ERROR)
+    try:
+        yield
+    finally:
+        absl_logging.set_verbosity(before)
 
 
 def _library_event(leaf: Leaf, adjacency: Adjacency, name: str) -> dp_accounting.DpEvent:
@@ -89,11 +119,13 @@ def _library_event(leaf: Leaf, adjacency: Adjacency, name: str) -> dp_accounting
             raise UnsupportedEvent(name, leaf, adjacency, "no Renyi bound for this event")
 
 
-def published_fixed_size_epsilon(population: int, size: int, multiplier: float, count: int, delta: float) -> float:
+def published_fixed_size_epsilon(
+    population: int, size: int, multiplier: float, count: int, delta: float, accountant: RdpAccountant
+) -> float:
     """Lee et al. 2019: Wang et al.'s bound at the noise as given, without replace-one's doubled sensitivity."""
     # Twice the noise undoes the doubling that replace-one gets below.
     undoubled = Repeated(FixedSizeSampled(population, size, Gaussian(2 * multiplier)), count)
-    return RdpAccountant().epsilon(undoubled, delta, Adjacency.REPLACE_ONE)
+    return accountant.epsilon(undoubled, delta, Adjacency.REPLACE_ONE)
 
 
 @dataclass(frozen=True)
@@ -118,6 +150,10 @@ class MomentsAccountant:
         exponent = float((self._log_moments(event, adjacency) - _MOMENT_ORDERS * epsilon).min())
         return math.exp(min(0.0, exponent))
 
+    def rough(self) -> MomentsAccountant:
+        """Itself."""
+        return self
+
     def _log_moments(self, event: Event, adjacency: Adjacency) -> NDArray[np.float64]:
         total = np.zeros(_MOMENT_ORDERS.size)
         for leaf, count in flatten(event).items():
@@ -128,14 +164,30 @@ class MomentsAccountant:
                     pass
                 case ClusterSampled() | _:
                     raise UnsupportedEvent(self.name, leaf, adjacency, "only (Poisson-sampled) Gaussian queries")
-            total += count * np.array([_log_moment(int(order), rate, multiplier) for order in _MOMENT_ORDERS])
+            total += count * _moments_of(rate, multiplier)
         return total
 
 
-def _log_moment(order: int, rate: float, multiplier: float) -> float:
-    """log sum_k C(order+1, k) (1-q)^(order+1-k) q^k exp((k^2 - k) / (2 s^2))."""
-    k = np.arange(order + 2)
-    binomial = gammaln(order + 2) - gammaln(k + 1) - gammaln(order + 2 - k)
-    with np.errstate(divide="ignore"):
-        stay = np.where(k == order + 1, 0.0, (order + 1 - k) * np.log1p(-rate) if rate < 1 else -np.inf)
-    return max(0.0, float(logsumexp(binomial + stay + k * math.log(rate) + (k * k - k) / (2 * multiplier**2))))
+def _moments_of(rate: float, multiplier: float) -> NDArray[np.float64]:
+    """log sum_k C(order+1, k) (1-q)^(order+1-k) q^k exp((k^2 - k) / (2 s^2)), for every order."""
+    left, k = _binomial_grid()
+    with np.errstate(divide="ignore", invalid="ignore"):
+        stay = np.where(left == 0, 0.0, left * np.log1p(-rate))
+    exponents = _log_binomials() + stay + k * math.log(rate) + (k * k - k) / (2 * multiplier**2)
+    return np.asarray(np.maximum(0.0, logsumexp(exponents, axis=1)))
+
+
+def _binomial_grid() -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """order + 1 - k, a row an order, and k."""
+    k = np.arange(_MOMENT_ORDERS[-1] + 2)
+    return np.maximum(_MOMENT_ORDERS[:, None] + 1 - k, 0), k
+
+
+@lru_cache(maxsize=1)
+def _log_binomials() -> NDArray[np.float64]:
+    """log C(order+1, k); -inf where k > order + 1."""
+    left, k = _binomial_grid()
+    found = gammaln(_MOMENT_ORDERS[:, None] + 2) - gammaln(k + 1) - gammaln(left + 1)
+    found = np.where(k <= _MOMENT_ORDERS[:, None] + 1, found, -np.inf)
+    found.setflags(write=False)
+    return found

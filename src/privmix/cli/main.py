@@ -9,7 +9,16 @@ import typer
 from rich.markup import escape
 
 from privmix import __version__
-from privmix.cli import account, demo, evaluate, fit, inspect, release, verify  # noqa: F401  (they register verbs)
+from privmix.cli import (  # noqa: F401  (they register verbs)
+    account,
+    demo,
+    evaluate,
+    fit,
+    inspect,
+    ledger,
+    release,
+    verify,
+)
 from privmix.cli.app import app, err, out
 from privmix.errors import PrivmixError
 
@@ -21,7 +30,9 @@ def version() -> None:
 
 
 def main() -> None:
-    """Run the command line; exit code 0 on success, 2 for bad input, 1 for input/output trouble, 70 for a defect."""
+    """Run the command line; exit code 0 on success, 2 for bad input, 3 for an overspent budget, 1 for input/output
+    trouble, 70 for a defect.
+    """
     sys.exit(run(sys.argv[1:]))
 
 

@@ -1,16 +1,20 @@
-"""Steps that several verbs share: class lists from flags, features from raw inputs."""
+"""Steps that several verbs share: class lists from flags, features from raw inputs, charges to a ledger."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.data import FeatureStore, Source
+from privmix.accounting import Adjacency, Event
+from privmix.data import FeatureStore, Source, fingerprint
+from privmix.data.fingerprint import files_of
 from privmix.errors import InvalidInput
 from privmix.features.base import Extractor
+from privmix.ledger import Ledger
 from privmix.release.engine import Progress
 
 _BATCH = 2048
@@ -67,8 +71,7 @@ def _identity(data: Path | None) -> list[list[Any]]:
     """Path, size and time of change of every file of a dataset; private, and kept in the private store only."""
     if data is None:
         return []
-    files = sorted(path for path in data.rglob("*") if path.is_file()) if data.is_dir() else [data]
-    return [[str(path.resolve()), path.stat().st_size, path.stat().st_mtime_ns] for path in files]
+    return [[str(path.resolve()), path.stat().st_size, path.stat().st_mtime_ns] for path in files_of(data)]
 
 
 def _to_store(
@@ -83,3 +86,18 @@ def _to_store(
             progress(f"features ({extractor.name})", done, records)
     kept = FeatureStore.open(store)
     return kept.features, kept.labels
+
+
+def charge(
+    ledger: str | None, dataset: str | None, event: Event, adjacency: Adjacency, purpose: str, data: Path
+) -> Callable[[str], None]:
+    """Take the cost of ``event`` from the dataset's budget, durably; the function returned records what came of it.
+
+    Call it before the first private row is read. Without a ledger it does nothing.
+    """
+    if ledger is None or dataset is None:
+        return lambda result: None
+    book = Ledger.open(ledger)
+    reservation = book.reserve(dataset, event, adjacency=adjacency, purpose=purpose)
+    book.bind(reservation, fingerprint(data))
+    return lambda result: book.commit(reservation, result=result)

@@ -8,10 +8,10 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from privmix.cli.app import app, err, out, print_json, progress_bars
-from privmix.cli.pipeline import class_list, extract_features
+from privmix.cli.app import app, err, out, plain, print_json, progress_bars
+from privmix.cli.pipeline import charge, class_list, extract_features
 from privmix.data import open_dataset
-from privmix.errors import InvalidInput
+from privmix.errors import InvalidInput, StorageError
 from privmix.features.base import get_extractor
 from privmix.release import (
     PrivateRecords,
@@ -20,7 +20,7 @@ from privmix.release import (
     SecretStreams,
     release_to_folder,
 )
-from privmix.release.folder import check_target
+from privmix.release.folder import RELEASE_FOLDER
 
 
 @app.command()
@@ -51,6 +51,10 @@ def release(
     feature_column: Annotated[str | None, typer.Option(help="Parquet: a column of number lists.")] = None,
     records: Annotated[int | None, typer.Option(help="A public record count to use in place of the real one.")] = None,
     store: Annotated[Path | None, typer.Option(help="Keep extracted features here (private!) and reuse them.")] = None,
+    ledger: Annotated[
+        str | None, typer.Option(help="Charge this ledger before reading: sqlite:///FILE or postgresql://...")
+    ] = None,
+    dataset: Annotated[str | None, typer.Option(help="With --ledger: the dataset's name there.")] = None,
     seed: Annotated[
         int | None, typer.Option(help="Tests and benchmarks only: the release is then NOT private.")
     ] = None,
@@ -65,7 +69,11 @@ def release(
 
     Example: privmix release --data mnist --features scattering --mixup-degree 64 --epsilon 1 --delta 1e-5 --out REL
     """
-    check_target(out_folder, overwrite=overwrite)
+    RELEASE_FOLDER.check_target(out_folder, overwrite=overwrite)
+    if (ledger is None) != (dataset is None):
+        raise InvalidInput("--ledger, --dataset", (ledger, dataset), "both or none of them")
+    if ledger is not None and seed is not None:
+        raise InvalidInput("--seed", seed, "no seed with --ledger: a release that anyone can re-create has no price")
     source = open_dataset(
         data,
         split=split,
@@ -100,6 +108,8 @@ def release(
     if dry_run:
         _show_plan(plan, epsilon, delta, json_output)
         return
+    # Before the first private row is read: a crash from here on leaves the budget spent.
+    charged = charge(ledger, dataset, plan.event, plan.adjacency, "release", data)
     with progress_bars() as progress:
         x, labels = extract_features(source, extractor, store, progress, data, split)
         streams = SecretStreams.from_entropy() if seed is None else SecretStreams.from_seed(seed)
@@ -115,6 +125,11 @@ def release(
             overwrite=overwrite,
             progress=progress,
         )
+    try:
+        charged(f"release {certificate['release_id']}")
+    except StorageError as error:
+        # The budget was charged before; what is missing is the note that the run succeeded.
+        err.print(f"[yellow]warning:[/] the release is written and charged, but not noted as done: {plain(error)}")
     if json_output:
         print_json(certificate)
     else:

@@ -2,6 +2,7 @@
 
 from privmix.data.dataset import ArraySource, LabelledArray, Schema, Source, open_dataset
 from privmix.data.embedded import embedded_digits
+from privmix.data.fingerprint import fingerprint
 from privmix.data.store import FeatureStore, FeatureStoreWriter
 
 __all__ = [
@@ -12,5 +13,6 @@ __all__ = [
     "Schema",
     "Source",
     "embedded_digits",
+    "fingerprint",
     "open_dataset",
 ]

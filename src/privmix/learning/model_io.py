@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import shutil
-import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -18,6 +16,7 @@ from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as dump_tensors
 
 from privmix.errors import InvalidInput, StorageError, check_integer
+from privmix.folders import FolderKind
 from privmix.learning.base import ReleaseFacts, ReleaseLearner, check_arrays
 from privmix.learning.kl import GeneralizedKLClassifier
 from privmix.learning.ridge import NoiseAwareRidgeClassifier
@@ -29,6 +28,8 @@ LEARNERS: Final[dict[str, type[ReleaseLearner]]] = {
     learner.name: learner for learner in (NoiseAwareRidgeClassifier, GeneralizedKLClassifier)
 }
 _JSON, _WEIGHTS = "model.json", "weights.safetensors"
+# Pictures of its evaluation may lie beside a model.
+MODEL_FOLDER: Final = FolderKind("model folder", "a model", frozenset({_JSON, _WEIGHTS}))
 # A centre is as long as a record: it is stored with the weights, under a name no layer has.
 _CENTRE: Final = "transform.centre"
 
@@ -54,27 +55,15 @@ def save_model(model: ReleaseLearner, folder: str | os.PathLike[str], *, overwri
     target = Path(folder)
     if type(model) is not LEARNERS.get(model.name) or not hasattr(model, "facts_"):
         raise InvalidInput("model", type(model).__name__, "a fitted learner: " + ", ".join(LEARNERS))
-    _check_target(target, overwrite)
+    MODEL_FOLDER.check_target(target, overwrite=overwrite)
     arrays = {name: np.ascontiguousarray(array) for name, array in model._arrays().items()}
     centre = model.facts_.transform.centre
     if centre is not None:
         arrays[_CENTRE] = np.ascontiguousarray(centre, dtype=np.float32)
     content = json.dumps(_describe(model), indent=2, allow_nan=False)
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        beside = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
-        try:
-            (beside / _WEIGHTS).write_bytes(dump_tensors(arrays))
-            (beside / _JSON).write_text(content + "\n", encoding="utf-8")
-            beside.chmod(0o755)
-            if target.exists():
-                _swap(beside, target)
-            else:
-                beside.rename(target)
-        finally:
-            shutil.rmtree(beside, ignore_errors=True)
-    except OSError as error:
-        raise StorageError(f"{target}: the model could not be written: {error.strerror or error}") from error
+    with MODEL_FOLDER.new(target, overwrite=overwrite) as draft:
+        (draft / _WEIGHTS).write_bytes(dump_tensors(arrays))
+        (draft / _JSON).write_text(content + "\n", encoding="utf-8")
     return target
 
 
@@ -128,29 +117,6 @@ def _describe(model: ReleaseLearner) -> dict[str, Any]:
 def _plain(value: Any) -> Any:
     """A NumPy number as Python's, which JSON can hold."""
     return value.item() if isinstance(value, np.generic) else value
-
-
-def _check_target(target: Path, overwrite: bool) -> None:
-    if not target.exists() and not target.is_symlink():
-        return
-    if not overwrite:
-        raise InvalidInput("model folder", str(target), "a folder that does not exist yet, or overwrite")
-    entries = {entry.name for entry in target.iterdir()} if target.is_dir() else None
-    # Pictures of its evaluation may lie beside a model; a folder without one is never replaced.
-    if target.is_symlink() or entries is None or not {_JSON, _WEIGHTS} <= entries:
-        raise InvalidInput("model folder", str(target), "a folder that holds a model, to overwrite it")
-
-
-def _swap(new: Path, target: Path) -> None:
-    """Put ``new`` in the place of ``target``; a failure half way puts the old one back."""
-    old = new.with_name(new.name + "-old")
-    target.rename(old)
-    try:
-        new.rename(target)
-    except OSError:
-        old.rename(target)
-        raise
-    shutil.rmtree(old, ignore_errors=True)
 
 
 def _read_json(path: Path) -> dict[str, Any]:

@@ -142,9 +142,8 @@ def laplace_on_lattice(
     scale = check_number("noise in lattice steps", scale_in_grid_units, low=0, low_open=True, high=_LARGEST_SCALE)
     # A difference of exponentials, not the inverse distribution function: in that one's far tail neighbouring
     # floats are many lattice steps apart, and the points between them could never occur.
-    noise, other = np.empty(shape), np.empty(shape)
-    generator.standard_exponential(out=noise)
-    generator.standard_exponential(out=other)
-    noise -= other
+    # Pairs lie side by side, so that a stream read in pieces gives the same noise as read at once.
+    pairs = generator.standard_exponential((*np.atleast_1d(shape), 2))
+    noise = pairs[..., 0] - pairs[..., 1]
     noise *= scale
     return np.rint(noise, out=noise)

@@ -15,9 +15,9 @@ from privmix.release.certificate import make_certificate
 from privmix.release.dataset import ReleasedDataset
 from privmix.release.engine import PrivateRecords, Progress, ReleaseEngine
 from privmix.release.folder import (
+    RELEASE_FOLDER,
     ShardWriter,
     assemble,
-    new_folder,
     write_centre,
     write_certificate,
 )
@@ -102,7 +102,7 @@ def release_to_folder(
     """
     try:
         _check_shape(input_shape)
-        with new_folder(Path(out), overwrite=overwrite) as draft:
+        with RELEASE_FOLDER.new(Path(out), overwrite=overwrite) as draft:
             engine = ReleaseEngine(plan, records, streams)
             writer = ShardWriter(draft, plan.rows)
             for block in engine.rows(progress):

@@ -5,6 +5,7 @@ This is the private side. What leaves it are :class:`RowBlock` values, all of th
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 
 from privmix.errors import WITHHELD, InvalidInput
 from privmix.mechanisms.membership import RECORD_TILE, ROW_TILE, Membership
-from privmix.mechanisms.mixing import sum_rows
+from privmix.mechanisms.mixing import LatticeRecords, sum_rows
 from privmix.mechanisms.noise import Lattice, gaussian_on_lattice, laplace_on_lattice
 from privmix.mechanisms.sampling import Sampler
 from privmix.mechanisms.streams import SecretStreams
@@ -29,9 +30,11 @@ Progress = Callable[[str, int, int], None]
 _Result = TypeVar("_Result")
 
 # Physical sizes: they set speed and memory and change no bit of the result.
-_RECORD_BLOCK = 256
-_TILES_AT_ONCE = 64
+_RECORD_BLOCK = 64
+_TILES_AT_ONCE = (8, 64)
+_DRAWS_A_RECORD = 4
 _DRAWS_AT_ONCE = 2**26
+_NOISE_ROWS = 16
 
 
 @dataclass(frozen=True)
@@ -95,9 +98,12 @@ class ReleaseEngine:
         self._transform: RecordTransform | None = None
         self._sampler: Sampler = plan.sampler_for(len(records.labels))
         self._lattice = Lattice(plan.lattice_bits)
-        # From the public expectation, not from what was drawn.
+        # From public expectations, not from what was drawn. Every chunk of rows reads all records once: enough rows
+        # that several of them share a record, few enough that memory is reused.
         draws = max(1.0, plan.expected_members * ROW_TILE)
-        self._tiles_at_once = tiles_at_once or max(1, min(_TILES_AT_ONCE, int(_DRAWS_AT_ONCE / draws)))
+        fewest, most = _TILES_AT_ONCE
+        wanted = max(fewest, math.ceil(_DRAWS_A_RECORD * plan.records / draws))
+        self._tiles_at_once = tiles_at_once or max(1, min(wanted, most, int(_DRAWS_AT_ONCE / draws)))
         self._workers = workers or os.cpu_count() or 1
 
     def rows(self, progress: Progress | None = None) -> Iterator[RowBlock]:
@@ -161,20 +167,16 @@ class ReleaseEngine:
         """Transformed records as integers, in lattice steps of their clipping bound."""
         return self._lattice.quantise(transform(block) / transform.final_clip_norm)
 
-    def _quantised(self, transform: RecordTransform, progress: Progress | None) -> NDArray[Any]:
-        """All transformed records on the lattice, in the smallest type that holds them."""
-        # Clipping leaves a hair below the bound and rounding goes toward zero: 2^15 itself never occurs.
-        dtype: Any = np.int16 if self._plan.lattice_bits <= 15 else np.int32
-        out = np.empty((len(self._records.labels), self._plan.dim), dtype)
-
-        def fill(start: int, block: NDArray[Any]) -> None:
-            steps = self._steps(transform, block)
-            assert np.abs(steps).max(initial=0.0) <= np.iinfo(dtype).max
-            out[start : start + len(block)] = steps
-
-        for _ in self._map_blocks("clip", fill, progress):
+    def _quantised(self, transform: RecordTransform, progress: Progress | None) -> LatticeRecords:
+        """All transformed records on the lattice."""
+        # Clipping leaves a hair below the bound and rounding goes toward zero: 2^bits itself never occurs.
+        largest = 2**self._plan.lattice_bits - 1
+        records = LatticeRecords.empty(len(self._records.labels), self._plan.dim, largest)
+        for _ in self._map_blocks(
+            "clip", lambda start, block: records.fill(start, self._steps(transform, block)), progress
+        ):
             pass
-        return out
+        return records
 
     def _finish(
         self,
@@ -191,24 +193,24 @@ class ReleaseEngine:
 
         def finish(tile: int) -> None:
             rows = slice((tile - tiles.start) * ROW_TILE, (tile - tiles.start + 1) * ROW_TILE)
-            released_x[rows], released_y[rows] = self._add_noise(tile, x[rows], y[rows])
+            self._add_noise(tile, x[rows], y[rows], released_x[rows], released_y[rows])
 
         for done, _ in enumerate(pool.map(finish, tiles), start=1):
             if progress:
                 progress("rows", tiles.start + done, total)
         return RowBlock(tiles.start * ROW_TILE, released_x, released_y)
 
-    def _sums(self, tiles: range, on_lattice: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.float64]]:
+    def _sums(self, tiles: range, on_lattice: LatticeRecords) -> tuple[NDArray[Any], NDArray[np.float64]]:
         """Exact integer sums of features and of labels minus their offset, over every record tile."""
         total: NDArray[Any] | None = None
         labels: NDArray[np.float64] | None = None
-        for record_tile, begin in enumerate(range(0, len(on_lattice), RECORD_TILE)):
+        for record_tile, begin in enumerate(range(0, on_lattice.count, RECORD_TILE)):
             part = slice(begin, begin + RECORD_TILE)
             own_labels = self._records.labels[part]
             members = Membership.stack(
                 [self._sampler.draw(self._streams, tile, record_tile, own_labels) for tile in tiles]
             )
-            sums, label_sums = sum_rows(on_lattice[part], members), self._label_sums(members, own_labels)
+            sums, label_sums = sum_rows(on_lattice.part(part), members), self._label_sums(members, own_labels)
             if members.weights is not None:
                 # Weighted sums are multiples of the weights' grid: in its steps they are integers.
                 sums /= self._plan.weight_step
@@ -233,25 +235,40 @@ class ReleaseEngine:
         return np.asarray(counts * steps - self._plan.label_offset * steps * counts.sum(axis=1, keepdims=True))
 
     def _add_noise(
-        self, tile: int, x: NDArray[Any], y: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """One draw of noise for the rows of a tile; then the public scaling."""
+        self, tile: int, x: NDArray[Any], y: NDArray[np.float64], released_x: NDArray[Any], released_y: NDArray[Any]
+    ) -> None:
+        """One draw of noise for the rows of a tile; then the public scaling. ``released_x`` may be ``x`` itself."""
         plan = self._plan
         step = self._lattice.step * plan.weight_step
-        draw = laplace_on_lattice if plan.noise == "laplace" else gaussian_on_lattice
         weight = 1.0 if plan.max_weight is None else plan.max_weight
-        noisy = draw(
-            self._streams.generator("feature noise", tile), x.shape, weight * plan.feature_noise_multiplier / step
+        self._noisy(
+            self._streams.generator("feature noise", tile),
+            weight * plan.feature_noise_multiplier / step,
+            x,
+            step * plan.final_clip_norm / plan.divisor,
+            released_x,
         )
-        noisy += x
-        noisy *= step * plan.final_clip_norm / plan.divisor
         if plan.public_labels:
-            return noisy.astype(np.float32), self._public_labels(tile, len(x))
-        label_scale = plan.label_bound * plan.label_noise_multiplier / step
-        noisy_y = draw(self._streams.generator("label noise", tile), y.shape, label_scale)
-        noisy_y += y
-        noisy_y *= step / plan.divisor
-        return noisy.astype(np.float32), noisy_y.astype(np.float32)
+            released_y[:] = self._public_labels(tile, len(x))
+            return
+        self._noisy(
+            self._streams.generator("label noise", tile),
+            plan.label_bound * plan.label_noise_multiplier / step,
+            y,
+            step / plan.divisor,
+            released_y,
+        )
+
+    def _noisy(
+        self, generator: np.random.Generator, scale: float, sums: NDArray[Any], unit: float, out: NDArray[Any]
+    ) -> None:
+        """Write (sums + noise) * unit to ``out``, a few rows at a time: they stay in the cache."""
+        draw = laplace_on_lattice if self._plan.noise == "laplace" else gaussian_on_lattice
+        for rows in (slice(first, first + _NOISE_ROWS) for first in range(0, len(sums), _NOISE_ROWS)):
+            noise = draw(generator, sums[rows].shape, scale)
+            noise += sums[rows]
+            noise *= unit
+            out[rows] = noise
 
     def _public_labels(self, tile: int, rows: int) -> NDArray[np.float32]:
         """Row t holds records of class t mod K only: its label says so without looking at them."""

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +15,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from privmix.errors import InvalidInput, StorageError
+from privmix.folders import FolderKind
 from privmix.release.certificate import CERTIFICATE_FILE, read_certificate
 from privmix.release.dataset import RecordTransform, ReleasedDataset
 from privmix.release.engine import RowBlock
@@ -30,48 +27,7 @@ CENTRE_FILE = "centre.safetensors"
 SHARD_ROWS = 8192
 
 
-@contextmanager
-def new_folder(path: Path, *, overwrite: bool = False) -> Iterator[Path]:
-    """Yield a hidden folder beside ``path`` that takes its place when the block succeeds and is removed when not.
-
-    A killed run leaves only the hidden folder, never a half-written ``path``; the next run removes it.
-
-    Raises:
-        InvalidInput: ``path`` exists and ``overwrite`` is off.
-        StorageError: it can't be written (no space, no permission).
-    """
-    check_target(path, overwrite=overwrite)
-    draft, old = path.parent / f".{path.name}.partial", path.parent / f".{path.name}.old"
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        shutil.rmtree(draft, ignore_errors=True)
-        draft.mkdir(mode=0o700)
-        yield draft
-        draft.chmod(0o755)
-        if path.exists():
-            shutil.rmtree(old, ignore_errors=True)
-            os.replace(path, old)
-        os.replace(draft, path)
-    except OSError as error:
-        raise StorageError(f"out: can't write {path}: {error.strerror or type(error).__name__}") from None
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
-        if old.exists() and not path.exists():
-            os.replace(old, path)
-        shutil.rmtree(old, ignore_errors=True)
-
-
-def check_target(path: Path, *, overwrite: bool) -> None:
-    """Raise :class:`InvalidInput` unless ``path`` is free, or is a release and may be replaced.
-
-    A folder that holds anything else is never replaced, whatever the flags.
-    """
-    if not path.exists():
-        return
-    if not overwrite:
-        raise InvalidInput("--out", str(path), "a folder that does not exist yet (or --overwrite)")
-    if path.is_symlink() or not (path / CERTIFICATE_FILE).is_file():
-        raise InvalidInput("--out", str(path), "a folder that holds a release, to overwrite it")
+RELEASE_FOLDER = FolderKind("--out", "a release", frozenset({CERTIFICATE_FILE}))
 
 
 class ShardWriter:

@@ -1,0 +1,82 @@
+"""Folders that appear whole or not at all: written beside their place, then renamed into it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from privmix.errors import InvalidInput, StorageError
+
+
+@dataclass(frozen=True)
+class FolderKind:
+    """A kind of folder that privmix writes.
+
+    Attributes:
+        field: what the folder is called in messages, such as ``"--out"``.
+        holds: what it holds, such as ``"a release"``.
+        marks: names of files that every folder of this kind has; a folder without them is never replaced.
+    """
+
+    field: str
+    holds: str
+    marks: frozenset[str]
+
+    def check_target(self, path: Path, *, overwrite: bool) -> None:
+        """Raise :class:`InvalidInput` unless ``path`` is free, or is of this kind and may be replaced.
+
+        A folder that holds anything else is never replaced, whatever the flags.
+        """
+        if not path.exists() and not path.is_symlink():
+            return
+        if not overwrite:
+            raise InvalidInput(self.field, str(path), "a folder that does not exist yet (or --overwrite)")
+        if path.is_symlink() or not all((path / mark).is_file() for mark in self.marks):
+            raise InvalidInput(self.field, str(path), f"a folder that holds {self.holds}, to overwrite it")
+
+    @contextmanager
+    def new(self, path: Path, *, overwrite: bool = False) -> Iterator[Path]:
+        """Yield a hidden folder beside ``path`` that takes its place when the block succeeds and is removed when not.
+
+        A killed run leaves only the hidden folder, never a half-written ``path``, and the next run removes it; a failed
+        swap puts the old folder back.
+
+        Raises:
+            InvalidInput: ``path`` exists and may not be replaced.
+            StorageError: it can't be written (no space, no permission).
+        """
+        self.check_target(path, overwrite=overwrite)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            draft = path.with_name(f".{path.name}.partial")
+            shutil.rmtree(draft, ignore_errors=True)
+            # Nobody else's before it is whole.
+            draft.mkdir(mode=0o700)
+            try:
+                yield draft
+                draft.chmod(0o755)
+                _put(draft, path)
+            finally:
+                shutil.rmtree(draft, ignore_errors=True)
+        except OSError as error:
+            reason = error.strerror or type(error).__name__
+            raise StorageError(f"{self.field}: can't write {path}: {reason}") from None
+
+
+def _put(draft: Path, path: Path) -> None:
+    if not path.exists():
+        os.replace(draft, path)
+        return
+    old = path.with_name(f".{path.name}.old")
+    shutil.rmtree(old, ignore_errors=True)
+    os.replace(path, old)
+    try:
+        os.replace(draft, path)
+    except OSError:
+        os.replace(old, path)
+        raise
+    shutil.rmtree(old, ignore_errors=True)

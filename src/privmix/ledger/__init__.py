@@ -1,0 +1,19 @@
+"""The budget of each private dataset: reserve before reading, commit when done, refuse what would exceed it.
+
+Example:
+    >>> from privmix.accounting import Adjacency, Gaussian
+    >>> import tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> ledger = Ledger.create(f"sqlite:///{folder.name}/ledger.db")
+    >>> ledger.add_dataset("patients", epsilon=4.0, delta=1e-5)
+    >>> reservation = ledger.reserve("patients", Gaussian(2.0), purpose="release")  # before the first row is read
+    >>> ledger.commit(reservation, result="release 5f0c")
+    >>> round(ledger.budget("patients").spent, 2)
+    1.99
+    >>> folder.cleanup()
+"""
+
+from privmix.ledger.ledger import Budget, BudgetExceeded, Ledger, Reservation
+from privmix.ledger.verify import verify_ledger
+
+__all__ = ["Budget", "BudgetExceeded", "Ledger", "Reservation", "verify_ledger"]

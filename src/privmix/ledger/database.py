@@ -1,0 +1,138 @@
+"""Connections: SQLite or PostgreSQL through SQLAlchemy, made durable, with migrations."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy
+from alembic import command
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, Engine, event
+
+from privmix.errors import WITHHELD, InvalidInput, MissingExtra, StorageError
+
+_ALLOWED = "sqlite:///FILE or postgresql://USER@HOST/DATABASE"
+
+
+def open_engine(url: str, *, create: bool, patience: float) -> Engine:
+    """Connect to the ledger at ``url``; waits up to ``patience`` seconds for others that hold it.
+
+    Raises:
+        InvalidInput: the URL is not one of a ledger, or it names no ledger and ``create`` is off.
+        StorageError: the database can't be reached or opened.
+        MissingExtra: PostgreSQL's driver is not installed.
+    """
+    try:
+        parsed = sqlalchemy.make_url(url)
+    except (sqlalchemy.exc.ArgumentError, ValueError):
+        # It may hold a password, in a place where nothing can hide it.
+        raise InvalidInput("--ledger", WITHHELD, _ALLOWED) from None
+    shown = shown_url(parsed)
+    match parsed.drivername:
+        case "sqlite" if parsed.database and parsed.database != ":memory:" and not parsed.query:
+            engine = _sqlite(parsed, Path(parsed.database), create, patience)
+        case "postgresql" | "postgresql+psycopg":
+            engine = _postgresql(parsed, patience)
+        case _:
+            raise InvalidInput("--ledger", shown, _ALLOWED)
+    with storage_errors(shown):
+        _migrate(engine, shown, create)
+    return engine
+
+
+def shown_url(url: sqlalchemy.URL) -> str:
+    """The URL without password and options, for messages."""
+    return url.set(query={}).render_as_string(hide_password=True)
+
+
+@contextmanager
+def storage_errors(shown: str) -> Iterator[None]:
+    """Turn the database's errors into one line that shows neither password nor content."""
+    try:
+        yield
+    except sqlalchemy.exc.DBAPIError as error:
+        reason = (str(error.orig).splitlines() or [type(error).__name__])[0]
+        raise StorageError(f"ledger {shown}: {reason}") from None
+
+
+@contextmanager
+def writing(engine: Engine) -> Iterator[Connection]:
+    """A transaction that may write and, once it is over without an error, is on disk."""
+    with engine.connect().execution_options(privmix_writes=True) as connection, connection.begin():
+        if engine.dialect.name == "postgresql":
+            connection.exec_driver_sql("SET LOCAL synchronous_commit = on")
+        yield connection
+
+
+@contextmanager
+def snapshot(engine: Engine) -> Iterator[Connection]:
+    """A transaction that only reads, and sees one moment whatever others write meanwhile."""
+    # SQLite's transactions are like that anyway.
+    level = {"isolation_level": "REPEATABLE READ"} if engine.dialect.name == "postgresql" else {}
+    with engine.connect().execution_options(**level) as connection, connection.begin():
+        yield connection
+
+
+def _sqlite(url: sqlalchemy.URL, path: Path, create: bool, patience: float) -> Engine:
+    if not path.exists():
+        if not create:
+            raise InvalidInput("--ledger", str(path), "a ledger that exists (privmix ledger init makes one)")
+        try:
+            # The history tells what was done with private data: it is the owner's only.
+            os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
+        except OSError as error:
+            raise StorageError(f"ledger {path}: {error.strerror}") from None
+    engine = sqlalchemy.create_engine(url, connect_args={"timeout": patience}, poolclass=sqlalchemy.NullPool)
+
+    @event.listens_for(engine, "connect")
+    def prepare(connection: sqlite3.Connection, record: Any) -> None:
+        # SQLAlchemy begins transactions itself, below: the driver's own guess would begin them too late.
+        connection.isolation_level = None
+        for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON"):
+            connection.execute(f"PRAGMA {pragma}")
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        # A writer takes the lock before it reads: what it decides on can't change under it.
+        writes = connection.get_execution_options().get("privmix_writes")
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+    return engine
+
+
+def _postgresql(url: sqlalchemy.URL, patience: float) -> Engine:
+    try:
+        import psycopg  # noqa: F401
+    except ImportError:
+        raise MissingExtra("psycopg", "postgres") from None
+    url = url.set(drivername="postgresql+psycopg")
+    options = f"-c lock_timeout={int(patience * 1000)}"
+    return sqlalchemy.create_engine(
+        url, connect_args={"options": options, "connect_timeout": 10}, poolclass=sqlalchemy.NullPool
+    )
+
+
+def _migrate(engine: Engine, shown: str, create: bool) -> None:
+    config = Config()
+    config.set_main_option("script_location", "privmix.ledger:migrations")
+    newest = ScriptDirectory.from_config(config).get_current_head()
+    with engine.connect() as connection:
+        found = MigrationContext.configure(connection).get_current_revision()
+    if found == newest:
+        return
+    if not create:
+        held = "no ledger" if found is None else f"a ledger of version {found}"
+        raise InvalidInput("--ledger", shown, f"a ledger of version {newest}, not {held} (privmix ledger init)")
+    with writing(engine) as connection:
+        if engine.dialect.name == "postgresql":
+            # Two that create at once would both find nothing.
+            connection.exec_driver_sql("SELECT pg_advisory_xact_lock(7061646765)")
+        config.attributes["connection"] = connection
+        command.upgrade(config, "head")

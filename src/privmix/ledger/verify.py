@@ -1,0 +1,87 @@
+"""Check that a ledger's history is whole and its budgets are kept."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import Row
+
+from privmix.accounting import Adjacency
+from privmix.errors import InvalidInput
+from privmix.ledger.ledger import Ledger, check_dataset, entry_event, parse, price
+from privmix.ledger.schema import FIRST_HASH, chained
+
+
+def verify_ledger(ledger: Ledger, *, head: str | None = None) -> dict[str, int]:
+    """Recompute every hash and what each dataset has spent; return how many entries each has.
+
+    Formal guarantees:
+        * an entry that was changed, removed, inserted or moved breaks the chain and is an error, unless everything
+          after it was rewritten too;
+        * a history cut at its end is an error where the count and the hash in the dataset's row still tell, and
+          always where ``head``, a hash seen earlier, is not in it;
+        * a budget that is not what the first entry set, spending above it, entries without a dataset, and contents
+          that are not bound as the history says, are errors;
+        * others may write meanwhile: all is read at one moment.
+
+    Args:
+        ledger: an open ledger.
+        head: hash of an entry that must be there, such as an earlier :attr:`Budget.head`.
+
+    Raises:
+        InvalidInput: something does not hold; the message says what and where.
+    """
+    datasets, entries, fingerprints = ledger.everything()
+    histories: dict[int, list[Row[Any]]] = {row.id: [] for row in datasets}
+    for entry in entries:
+        if entry.dataset_id not in histories:
+            raise InvalidInput("ledger entries of dataset", entry.dataset_id, "a dataset that is in the ledger")
+        histories[entry.dataset_id].append(entry)
+    bound: dict[str, int] = {}
+    for dataset in datasets:
+        for fingerprint in _check(dataset, histories[dataset.id]):
+            if bound.setdefault(fingerprint, dataset.id) != dataset.id:
+                raise InvalidInput(f"ledger history of {dataset.name}", fingerprint, "content of one dataset only")
+    if bound != {row.fingerprint: row.dataset_id for row in fingerprints}:
+        raise InvalidInput("ledger fingerprints", len(fingerprints), f"the {len(bound)} that the histories bind")
+    if head is not None and head not in {entry.hash for entry in entries}:
+        raise InvalidInput("--head", head, "the hash of an entry of this ledger: entries were taken away or rewritten")
+    return {dataset.name: len(histories[dataset.id]) for dataset in datasets}
+
+
+def _check(dataset: Row[Any], history: list[Row[Any]]) -> set[str]:
+    """Check one dataset; return the fingerprints that its history binds."""
+    check_dataset(dataset)
+    where, previous = f"ledger history of {dataset.name}", FIRST_HASH
+    for number, row in enumerate(history, start=1):
+        previous = chained(previous, str(row.content))
+        if row.number != number or row.hash != previous:
+            allowed = "the hash of its content and of the entry before it"
+            raise InvalidInput(f"{where}, entry {number}", row.hash, allowed)
+    if (previous, len(history)) != (dataset.head, dataset.entries):
+        raise InvalidInput(
+            where, f"{len(history)}, {previous}", f"{dataset.entries} entries that end at {dataset.head}"
+        )
+    contents = [parse(row.content) for row in history]
+    kept = {"kind": "init"} | {key: getattr(dataset, key) for key in ("name", "epsilon", "delta", "adjacency")}
+    if not contents or any(contents[0].get(key) != value for key, value in kept.items()):
+        raise InvalidInput(f"budget of {dataset.name}", str(kept), "what the first entry set")
+    reserved: set[str] = set()
+    committed: set[str] = set()
+    events, bound = [], set()
+    for number, content in enumerate(contents[1:], start=2):
+        here = f"{where}, entry {number}"
+        match content["kind"]:
+            case "reserve":
+                reserved.add(content["id"])
+                events.append(entry_event(content))
+            case "commit" if content["id"] in reserved - committed:
+                committed.add(content["id"])
+            case "bind" if content["id"] in reserved:
+                bound.add(content["fingerprint"])
+            case kind:
+                raise InvalidInput(here, kind, "a reservation, or what follows one")
+    spent = price(events, dataset.delta, Adjacency(dataset.adjacency))
+    if not spent <= dataset.epsilon:
+        raise InvalidInput(f"spending of {dataset.name}", spent, f"epsilon of at most {dataset.epsilon:g}")
+    return bound

@@ -1,0 +1,373 @@
+"""Budgets hold: under composition, under concurrency, under kill -9, and against edits of the history."""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import sqlalchemy
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sqlalchemy import event as hooks
+
+from privmix.accounting import (
+    Adjacency,
+    ClusterSampled,
+    Composed,
+    Event,
+    FixedSizeSampled,
+    Gaussian,
+    Laplace,
+    PoissonSampled,
+    Repeated,
+    UnsupportedEvent,
+    epsilon,
+)
+from privmix.errors import InvalidInput, StorageError
+from privmix.ledger import BudgetExceeded, Ledger, verify_ledger
+from privmix.ledger.schema import metadata
+
+DELTA = 1e-5
+RELEASE = Repeated(PoissonSampled(64 / 5_000, Gaussian(4.25)), 5_000)
+
+
+def new_ledger(url: str, budget: float = 4.0, delta: float = DELTA) -> Ledger:
+    ledger = Ledger.create(url)
+    ledger.add_dataset("patients", epsilon=budget, delta=delta)
+    return ledger
+
+
+def reserve(ledger: Ledger, event: Event = RELEASE, dataset: str = "patients") -> float:
+    return ledger.reserve(dataset, event, purpose="test").spent
+
+
+def test_a_budget_from_reservation_to_commit(url: str) -> None:
+    ledger = new_ledger(url)
+    assert ledger.budget("patients").spent == 0
+    reservation = ledger.reserve("patients", RELEASE, purpose="release")
+    charged = Ledger.open(url).budget("patients")
+    assert (charged.reservations, charged.uncommitted) == (1, 1)
+    assert charged.spent == pytest.approx(epsilon(RELEASE, DELTA).epsilon)
+    ledger.bind(reservation, "a" * 64)
+    ledger.commit(reservation, result="release 1")
+    done = ledger.budget("patients")
+    assert (done.reservations, done.uncommitted, done.spent) == (1, 0, charged.spent)
+    assert [entry["kind"] for entry in ledger.history("patients")] == ["init", "reserve", "bind", "commit"]
+    assert verify_ledger(ledger) == {"patients": 4}
+
+
+def test_cost_is_composed_and_not_added(url: str) -> None:
+    ledger = new_ledger(url)
+    alone = epsilon(RELEASE, DELTA).epsilon
+    reserve(ledger)
+    both = reserve(ledger)
+    assert both == pytest.approx(epsilon(Composed((RELEASE, RELEASE)), DELTA).epsilon)
+    assert alone < both < 1.7 * alone
+
+
+def test_overspending_is_refused_with_the_figures_and_charges_nothing(url: str) -> None:
+    ledger = new_ledger(url, budget=1.5)
+    reserve(ledger)
+    before = ledger.budget("patients")
+    with pytest.raises(
+        BudgetExceeded, match=r"exceed 1\.5 \(requested .*, spent .*, remaining .*; delta 1e-05\)"
+    ) as caught:
+        reserve(ledger, Gaussian(1.0))
+    assert caught.value.exit_code == 3
+    assert caught.value.composed > 1.5 >= caught.value.spent
+    assert ledger.budget("patients") == before
+
+
+def test_hopeless_and_unpriceable_events_are_refused(url: str) -> None:
+    ledger = new_ledger(url)
+    with pytest.raises(BudgetExceeded):
+        reserve(ledger, Gaussian(1e-3))
+    with pytest.raises(UnsupportedEvent):
+        reserve(ledger, FixedSizeSampled(100, 4, Gaussian(2.0)))
+    assert ledger.budget("patients").reservations == 0
+
+
+def test_a_plan_for_other_neighbours_is_refused(url: str) -> None:
+    ledger = new_ledger(url)
+    with pytest.raises(InvalidInput, match="adjacency: got 'replace_one'; allowed: one of add_remove"):
+        ledger.reserve("patients", RELEASE, adjacency=Adjacency.REPLACE_ONE, purpose="test")
+    ledger.add_dataset("swaps", epsilon=4, delta=DELTA, adjacency=Adjacency.REPLACE_ONE)
+    fixed = Repeated(FixedSizeSampled(5_000, 64, Gaussian(3.0)), 5_000)
+    spent = ledger.reserve("swaps", fixed, adjacency=Adjacency.REPLACE_ONE, purpose="test").spent
+    assert spent == pytest.approx(epsilon(fixed, DELTA, adjacency=Adjacency.REPLACE_ONE).epsilon)
+
+
+def test_a_pure_budget_is_priced_by_pure_dp(url: str) -> None:
+    ledger = new_ledger(url, budget=1.0, delta=0.0)
+    assert reserve(ledger, Laplace(2.0)) == pytest.approx(0.5)
+    assert reserve(ledger, Laplace(2.0)) == pytest.approx(1.0)
+    with pytest.raises(BudgetExceeded):
+        reserve(ledger, Laplace(100.0))
+    with pytest.raises(UnsupportedEvent):
+        reserve(ledger, Gaussian(2.0))
+
+
+def test_a_second_commit_is_refused(url: str) -> None:
+    ledger = new_ledger(url)
+    reservation = ledger.reserve("patients", Gaussian(5.0), purpose="test")
+    ledger.commit(reservation, result="done")
+    with pytest.raises(InvalidInput, match="not committed yet"):
+        ledger.commit(reservation, result="done")
+
+
+def test_one_content_has_one_budget(url: str) -> None:
+    ledger = new_ledger(url)
+    ledger.add_dataset("again", epsilon=4, delta=DELTA)
+    first = ledger.reserve("patients", Gaussian(5.0), purpose="test")
+    ledger.bind(first, "a" * 64)
+    second = ledger.reserve("again", Gaussian(5.0), purpose="test")
+    with pytest.raises(InvalidInput, match="patients, under which this data has its budget"):
+        ledger.bind(second, "a" * 64)
+    # The wrong name's budget stays spent: nothing shows that nobody looked.
+    assert ledger.budget("again").uncommitted == 1
+    # The same name again, or data that grew under it, is fine: both charge one budget.
+    ledger.bind(ledger.reserve("patients", Gaussian(5.0), purpose="test"), "a" * 64)
+    ledger.bind(ledger.reserve("patients", Gaussian(5.0), purpose="test"), "b" * 64)
+    verify_ledger(ledger)
+
+
+def test_many_at_once_never_overspend(url: str) -> None:
+    people, fits = 64, 20
+    budget = epsilon(Composed((Repeated(Gaussian(9.0), fits),)), DELTA).epsilon * (1 + 1e-9)
+    new_ledger(url, budget=budget)
+
+    def try_to(_: int) -> bool:
+        try:
+            reserve(Ledger.open(url), Gaussian(9.0))
+        except BudgetExceeded:
+            return False
+        return True
+
+    with ThreadPoolExecutor(people) as pool:
+        accepted = sum(pool.map(try_to, range(people)))
+    assert accepted == fits
+    ledger = Ledger.open(url)
+    assert ledger.budget("patients").reservations == fits
+    assert ledger.budget("patients").spent <= budget
+    verify_ledger(ledger)
+
+
+def _run_killed(url: str, statement: int, after: bool) -> tuple[bool, bytes]:
+    """Reserve in a process that kills itself at a statement; return whether it was killed, and what it reported."""
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.close(read)
+            ledger = Ledger.open(url)
+            seen = 0
+
+            def count(*_: object) -> None:
+                nonlocal seen
+                seen += 1
+                if seen == statement:
+                    os.kill(os.getpid(), signal.SIGKILL)
+
+            for name in ("after_cursor_execute",) if after else ("before_cursor_execute", "commit"):
+                hooks.listen(ledger._engine, name, count)
+            reservation = ledger.reserve("patients", Gaussian(9.0), purpose="test")
+            os.write(write, b"reserved ")
+            ledger.commit(reservation, result="done")
+            os.write(write, b"committed")
+        finally:
+            os._exit(0)
+    os.close(write)
+    with os.fdopen(read, "rb") as pipe:
+        said = pipe.read()
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL, said
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+@pytest.mark.parametrize("after", [False, True])
+def test_killed_between_any_two_statements_nothing_is_understated(url: str, after: bool) -> None:
+    ledger = new_ledger(url, budget=1e3)
+    promised, statement, killed = 0, 0, True
+    while killed:
+        statement += 1
+        killed, said = _run_killed(url, statement, after)
+        promised += said.startswith(b"reserved")
+        budget = ledger.budget("patients")
+        # Whoever was told "reserved" is charged; at most the one who was killed first is charged without having heard.
+        assert promised <= budget.reservations <= promised + statement
+        assert budget.reservations > 0 or not said
+        verify_ledger(ledger)
+    assert said == b"reserved committed"
+    assert statement > 8
+    assert budget.spent == pytest.approx(epsilon(Repeated(Gaussian(9.0), budget.reservations), DELTA).epsilon)
+
+
+EDITS = {
+    "a cheaper charge": "UPDATE entries SET content = replace(content, '4.25', '9.25') WHERE number = 2",
+    "a charge gone": "DELETE FROM entries WHERE number = 2",
+    "the last entry gone": "DELETE FROM entries WHERE number = 3",
+    "an entry moved": "UPDATE entries SET number = 9 WHERE number = 2",
+    "a higher budget": "UPDATE datasets SET epsilon = 400",
+    "a larger delta": "UPDATE datasets SET delta = 0.1",
+    "another adjacency": "UPDATE datasets SET adjacency = 'replace_one'",
+    "no entries at all": "DELETE FROM entries",
+    "a wrong count": "UPDATE datasets SET entries = 50",
+    "a forgotten content": "DELETE FROM fingerprints",
+    "a dataset gone": "DELETE FROM datasets",
+    "a wrong hash in a rewritten entry": """UPDATE entries SET hash = 'x', content = '{"hash":"' || hash || '",' ||
+        substr(content, 2) WHERE number = 2""",
+    "no budget's type": "UPDATE datasets SET epsilon = 'abc'",
+    "no adjacency": "UPDATE datasets SET adjacency = 'zzz'",
+    "nonsense": "UPDATE entries SET content = 'x' WHERE number = 2",
+}
+
+
+@pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS)
+def test_an_edited_history_is_noticed(tmp_path: Path, edit: str) -> None:
+    url = f"sqlite:///{tmp_path / 'ledger.db'}"
+    ledger = new_ledger(url)
+    ledger.bind(ledger.reserve("patients", RELEASE, purpose="test"), "a" * 64)
+    reserve(ledger)
+    verify_ledger(ledger)
+    _edit(url, edit)
+    with pytest.raises(InvalidInput):
+        verify_ledger(ledger)
+
+
+def test_a_history_cut_with_its_count_is_noticed_by_a_hash_kept_elsewhere(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'ledger.db'}"
+    ledger = new_ledger(url)
+    reserve(ledger)
+    kept, end = ledger.budget("patients").head, ledger.history("patients")[0]["hash"]
+    reserve(ledger)
+    verify_ledger(ledger, head=kept)
+    _edit(url, "DELETE FROM entries WHERE number > 1", f"UPDATE datasets SET entries = 1, head = '{end}'")
+    verify_ledger(ledger)
+    with pytest.raises(InvalidInput, match="taken away"):
+        verify_ledger(ledger, head=kept)
+
+
+def _edit(url: str, *statements: str) -> None:
+    with sqlalchemy.create_engine(url).begin() as connection:
+        for trigger in ("entries_no_update", "entries_no_delete", "entries_no_replace"):
+            connection.exec_driver_sql(f"DROP TRIGGER {trigger}")
+        for statement in statements:
+            connection.exec_driver_sql(statement)
+
+
+def test_sqlite_does_not_replace_history_either(tmp_path: Path) -> None:
+    ledger = new_ledger(f"sqlite:///{tmp_path / 'l.db'}")
+    with pytest.raises(sqlalchemy.exc.DBAPIError, match="append-only"), ledger._engine.begin() as connection:
+        connection.exec_driver_sql("INSERT OR REPLACE INTO entries VALUES (1, 1, 'x', 'x')")
+
+
+@pytest.mark.parametrize("change", ["UPDATE entries SET number = number + 1", "DELETE FROM entries"])
+def test_the_database_refuses_to_change_history(url: str, change: str) -> None:
+    ledger = new_ledger(url)
+    with pytest.raises(sqlalchemy.exc.DBAPIError, match="append-only"), ledger._engine.begin() as connection:
+        connection.exec_driver_sql(change)
+    verify_ledger(ledger)
+
+
+def test_migrations_make_the_declared_tables(url: str) -> None:
+    ledger = new_ledger(url)
+    with ledger._engine.connect() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), metadata) == []
+    Ledger.create(url)  # a second time changes nothing
+    assert ledger.names() == ["patients"]
+
+
+def test_the_file_is_the_owners(tmp_path: Path) -> None:
+    new_ledger(f"sqlite:///{tmp_path / 'ledger.db'}")
+    assert {stat.S_IMODE(file.stat().st_mode) for file in tmp_path.iterdir()} == {0o600}
+
+
+@pytest.mark.parametrize("name", ["", "  ", "a\nb", "x" * 201])
+def test_bad_names(tmp_path: Path, name: str) -> None:
+    with pytest.raises(InvalidInput, match="--dataset"):
+        Ledger.create(f"sqlite:///{tmp_path / 'l.db'}").add_dataset(name, epsilon=1, delta=DELTA)
+
+
+@pytest.mark.parametrize(("budget", "delta"), [(0, 1e-5), (-1, 1e-5), (float("nan"), 1e-5), (1, -1), (1, 1)])
+def test_bad_budgets(tmp_path: Path, budget: float, delta: float) -> None:
+    with pytest.raises(InvalidInput, match=r"epsilon|delta"):
+        Ledger.create(f"sqlite:///{tmp_path / 'l.db'}").add_dataset("d", epsilon=budget, delta=delta)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        "",
+        "junk",
+        "mysql://host/db",
+        "sqlite://",
+        "sqlite:///:memory:",
+        "sqlite:///l.db?timeout=abc",
+        "sqlite+aiosqlite:///l.db",
+        "//u:secret@h/db",
+        "postgresql://u:secret@h:port/db",
+    ],
+)
+def test_bad_urls(bad: str) -> None:
+    with pytest.raises(InvalidInput, match="--ledger") as caught:
+        Ledger.create(bad)
+    assert "secret" not in str(caught.value)
+
+
+def test_what_is_no_ledger(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="a ledger that exists"):
+        Ledger.open(f"sqlite:///{tmp_path / 'none.db'}")
+    (tmp_path / "empty.db").touch()
+    with pytest.raises(InvalidInput, match="not no ledger"):
+        Ledger.open(f"sqlite:///{tmp_path / 'empty.db'}")
+    (tmp_path / "text.db").write_text("no database " * 100)
+    with pytest.raises(StorageError, match="not a database"):
+        Ledger.open(f"sqlite:///{tmp_path / 'text.db'}")
+    with pytest.raises(StorageError, match="No such file"):
+        Ledger.create(f"sqlite:///{tmp_path / 'missing' / 'l.db'}")
+    with pytest.raises(InvalidInput, match="a dataset with a budget"):
+        new_ledger(f"sqlite:///{tmp_path / 'l.db'}").budget("other")
+
+
+def test_an_unreachable_server_is_one_line_without_the_password() -> None:
+    pytest.importorskip("psycopg")
+    with pytest.raises(StorageError) as caught:
+        Ledger.open("postgresql://user:secret@127.0.0.1:1/db?password=secret")
+    assert "secret" not in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_name_has_one_budget(url: str) -> None:
+    ledger = new_ledger(url)
+    with pytest.raises(InvalidInput, match="set once"):
+        ledger.add_dataset("patients", epsilon=100, delta=DELTA)
+
+
+EVENTS = st.one_of(
+    st.builds(Gaussian, st.floats(0.5, 20)),
+    st.builds(lambda q, s: Repeated(PoissonSampled(q, Gaussian(s)), 50), st.floats(0.01, 0.5), st.floats(0.8, 5)),
+    st.builds(lambda q, s: Repeated(ClusterSampled(0.3, q, Gaussian(s)), 20), st.floats(0.01, 0.5), st.floats(0.8, 5)),
+)
+
+
+@settings(max_examples=15, deadline=None)
+@given(asked=st.lists(EVENTS, min_size=1, max_size=4), budget=st.floats(0.3, 6))
+def test_what_was_accepted_together_fits_the_budget(
+    tmp_path_factory: pytest.TempPathFactory, asked: list[Event], budget: float
+) -> None:
+    ledger = new_ledger(f"sqlite:///{tmp_path_factory.mktemp('ledger') / 'l.db'}", budget=budget)
+    accepted: list[Event] = []
+    for event in asked:
+        try:
+            reserve(ledger, event)
+        except BudgetExceeded:
+            assert epsilon(Composed((*accepted, event)), DELTA).epsilon > budget
+        else:
+            accepted.append(event)
+            assert epsilon(Composed(tuple(accepted)), DELTA).epsilon <= budget
+    assert ledger.budget("patients").reservations == len(accepted)
