@@ -154,7 +154,7 @@ def test_verify_sees_a_change(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"version": 2},
+        {"version": 1},
         {"records": 4},
         {"dim": 2},
         {"records": "many"},

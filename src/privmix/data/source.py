@@ -25,6 +25,8 @@ class Schema:
         records: number of records; taken as public.
         input_shape: shape of one input, e.g. ``(28, 28)``, ``(32, 32, 3)`` or ``(64,)``.
         classes: class names in label order, declared or from public metadata; never inferred from labels.
+        columns: names of a table's columns, whose values may be texts; None where inputs are arrays of numbers. A
+            dataset of texts is a table with one column.
 
     Example:
         >>> Schema(records=60_000, input_shape=(28, 28), classes=("0", "1")).num_classes
@@ -34,9 +36,12 @@ class Schema:
     records: int
     input_shape: tuple[int, ...]
     classes: tuple[str, ...]
+    columns: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         check_integer("number of records", self.records, low=1)
+        if self.columns is not None and self.input_shape != (len(self.columns),):
+            raise InvalidInput("input shape", self.input_shape, f"({len(self.columns)},), one value a column")
         if not self.input_shape:
             raise InvalidInput("input shape", self.input_shape, "at least one axis")
         size = 1
@@ -55,7 +60,8 @@ class LabelledArray:
     """Records in memory. Private.
 
     Attributes:
-        x: (n, *input_shape); uint8 where the source holds uint8, else float32, finite.
+        x: (n, *input_shape); uint8 where the source holds uint8, else float32, finite. Tables: (n, columns) objects,
+            each a str, a float or None where the value is missing.
         y: (n,) int64 class indices, each in ``[0, K)``.
         schema: of the whole source, so ``schema.records`` may exceed n in a batch.
     """
@@ -96,7 +102,7 @@ class Source(ABC):
         schema = self.schema
         seen = 0
         for raw_x, raw_y in self._silent_chunks(check_integer("batch size", size, low=1)):
-            x = as_inputs(raw_x, schema.input_shape)
+            x = as_inputs(raw_x, schema.input_shape) if schema.columns is None else as_table(raw_x, schema.columns)
             y = encode_labels(raw_y, schema.classes)
             if len(x) != len(y):
                 raise InvalidInput("records", WITHHELD, "as many labels as inputs")
@@ -210,6 +216,29 @@ def as_inputs(raw: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
     if not np.isfinite(x).all():
         raise InvalidInput("inputs", WITHHELD, "finite numbers that fit float32")
     return x
+
+
+def as_table(raw: NDArray[Any], columns: tuple[str, ...]) -> NDArray[np.object_]:
+    """Check raw table rows: (n, columns) objects, each a str, a finite number (made float) or None.
+
+    Example:
+        >>> as_table(np.array([["blue", 3]], dtype=object), ("colour", "size")).tolist()
+        [['blue', 3.0]]
+    """
+    if raw.ndim != 2 or raw.shape[1] != len(columns):
+        raise InvalidInput("shape of a record", WITHHELD, f"{len(columns)} values, one a column")
+    table = np.empty(raw.shape, dtype=object)
+    for place, value in np.ndenumerate(raw):
+        table[place] = _cell(value)
+    return table
+
+
+def _cell(value: Any) -> str | float | None:
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, bool | int | float | np.integer | np.floating | np.bool_) and np.isfinite(float(value)):
+        return float(value)
+    raise InvalidInput("values of a table", WITHHELD, "texts, finite numbers or nothing")
 
 
 def encode_labels(raw: NDArray[Any], classes: tuple[str, ...]) -> NDArray[np.int64]:

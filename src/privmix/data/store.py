@@ -20,7 +20,7 @@ from privmix.data.files import decoding, reading
 from privmix.data.source import Schema, as_inputs, encode_labels
 from privmix.errors import WITHHELD, InvalidInput, check_integer
 
-_VERSION: Final = 1
+_VERSION: Final = 2
 _FEATURES, _LABELS, _META = "features.npy", "labels.npy", "meta.json"
 
 
@@ -82,7 +82,8 @@ class FeatureStore:
             meta = json.loads((path / _META).read_text(encoding="utf-8"))
             if meta["version"] != _VERSION:
                 raise InvalidInput(f"version of {path}", meta["version"], f"{_VERSION}")
-            schema = Schema(meta["records"], tuple(meta["input_shape"]), tuple(meta["classes"]))
+            columns = None if meta["columns"] is None else tuple(meta["columns"])
+            schema = Schema(meta["records"], tuple(meta["input_shape"]), tuple(meta["classes"]), columns)
             features = np.load(path / _FEATURES, mmap_mode="r", allow_pickle=False)
             labels = np.load(path / _LABELS, allow_pickle=False)
             expected = (schema.records, meta["dim"])
@@ -174,6 +175,7 @@ class FeatureStoreWriter:
                 "records": self._schema.records,
                 "input_shape": list(self._schema.input_shape),
                 "classes": list(self._schema.classes),
+                "columns": None if self._schema.columns is None else list(self._schema.columns),
                 "dim": self._dim,
                 "extractor": dict(self._extractor),
                 "sha256": _digest(self._folder),

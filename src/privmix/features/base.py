@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from privmix.data.source import Schema
 from privmix.errors import InvalidInput, check_choice, check_integer
 
 _REGISTRY: Final[dict[str, type[Extractor]]] = {}
@@ -39,6 +40,15 @@ class Extractor(ABC):
     @abstractmethod
     def output_dim(self, input_shape: tuple[int, ...]) -> int:
         """Length d of the feature vector of one input; :class:`InvalidInput` if inputs of that shape do not fit."""
+
+    def check_schema(self, schema: Schema) -> None:
+        """Raise :class:`InvalidInput` unless inputs of this schema are ones that the extractor takes.
+
+        The default takes arrays of numbers; extractors of texts and tables override it.
+        """
+        if schema.columns is not None:
+            names = ", ".join(schema.columns)
+            raise InvalidInput("features", self.name, f"an extractor of texts or tables for the columns {names}")
 
     @abstractmethod
     def transform(self, x: NDArray[Any]) -> NDArray[np.float32]:
