@@ -16,7 +16,7 @@ ALLOWED: dict[str, set[str]] = {
     "data": set(),
     "features": {"data"},
     "release": {"accounting", "mechanisms", "data", "features"},
-    "learning": {"release.dataset"},
+    "learning": {"release.dataset", "release.moments"},
     "training": {"accounting", "mechanisms", "data", "features"},
     "synthesis": {"data"},
     "ledger": {"accounting"},

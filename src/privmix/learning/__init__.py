@@ -5,6 +5,7 @@ from __future__ import annotations
 from privmix.learning.base import Progress, ReleaseFacts, ReleaseLearner
 from privmix.learning.kl import GeneralizedKLClassifier
 from privmix.learning.model_io import LEARNERS, load_model, save_model
+from privmix.learning.moments import SecondMomentsClassifier
 from privmix.learning.ridge import NoiseAwareRidgeClassifier
 
 __all__ = [
@@ -14,6 +15,7 @@ __all__ = [
     "Progress",
     "ReleaseFacts",
     "ReleaseLearner",
+    "SecondMomentsClassifier",
     "load_model",
     "save_model",
 ]

@@ -19,13 +19,14 @@ from privmix.errors import InvalidInput, StorageError, check_integer
 from privmix.folders import FolderKind
 from privmix.learning.base import ReleaseFacts, ReleaseLearner, check_arrays
 from privmix.learning.kl import GeneralizedKLClassifier
+from privmix.learning.moments import SecondMomentsClassifier
 from privmix.learning.ridge import NoiseAwareRidgeClassifier
 from privmix.release.dataset import RecordTransform
 
 FORMAT: Final = "privmix-model"
 SCHEMA_VERSION: Final = 1
 LEARNERS: Final[dict[str, type[ReleaseLearner]]] = {
-    learner.name: learner for learner in (NoiseAwareRidgeClassifier, GeneralizedKLClassifier)
+    learner.name: learner for learner in (NoiseAwareRidgeClassifier, GeneralizedKLClassifier, SecondMomentsClassifier)
 }
 _JSON, _WEIGHTS = "model.json", "weights.safetensors"
 # Pictures of its evaluation may lie beside a model.

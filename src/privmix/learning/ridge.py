@@ -8,13 +8,12 @@ from typing import ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import eigh
 from scipy.linalg.blas import ssyrk
-from threadpoolctl import threadpool_limits
 
 from privmix.errors import InvalidInput, check_number
 from privmix.learning.base import Progress, ReleaseFacts, ReleaseLearner, check_arrays, slices
 from privmix.release.dataset import ReleasedDataset
+from privmix.release.moments import eigh_lower
 
 AUTO: Final = "auto"
 _GRID: Final = np.logspace(-5, 0, 41)
@@ -222,14 +221,14 @@ class _Moments:
         if without is not None:
             fold_xx, fold_xy = self._folds[without.start]
             xx, xy, count = xx - fold_xx, xy - fold_xy, count - (without.stop - without.start)
-        values, basis = _eigh(xx.astype(np.float32, order="F"))
+        values, basis = eigh_lower(xx.astype(np.float32, order="F"))
         return self._corrected(count, values, basis, basis.T @ xy.astype(np.float32))
 
     def _of_inner(self, without: slice | None) -> _Spectrum:
         kept = np.arange(self._rows.count)
         if without is not None:
             kept = np.delete(kept, without)
-        values, left = _eigh(np.asfortranarray(self._inner[np.ix_(kept, kept)]))
+        values, left = eigh_lower(np.asfortranarray(self._inner[np.ix_(kept, kept)]))
         sound = values > values[-1] * len(kept) * np.finfo(np.float32).eps
         lengths, left = np.sqrt(values[sound]), left[:, sound]
         x, y = self._rows.x[kept] - self._rows.mean_x, self._rows.y[kept] - self._rows.mean_y
@@ -256,14 +255,6 @@ def _sums(rows: _Rows, part: slice) -> tuple[NDArray[np.float64], NDArray[np.flo
         xx += ssyrk(1.0, x.T, lower=1)
         xy += x.T @ y
     return xx, xy
-
-
-def _eigh(lower: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Ascending eigenvalues and eigenvectors of a symmetric matrix from its lower triangle; overwrites it."""
-    # LAPACK's threads wait for each other at every step: with a busy neighbour two took 46 s where one takes 7.
-    with threadpool_limits(1, user_api="blas"):
-        values, vectors = eigh(lower, lower=True, overwrite_a=True, check_finite=False, driver="evd")
-    return values, vectors
 
 
 @dataclass(frozen=True)

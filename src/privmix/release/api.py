@@ -20,12 +20,15 @@ from privmix.release.folder import (
     assemble,
     write_centre,
     write_certificate,
+    write_moments,
 )
-from privmix.release.plan import ReleasePlan
+from privmix.release.moments_engine import MomentsEngine
+from privmix.release.moments_plan import MomentsPlan
+from privmix.release.plan import Plan
 
 
 def release_to_memory(
-    plan: ReleasePlan,
+    plan: Plan,
     records: PrivateRecords,
     streams: SecretStreams,
     *,
@@ -59,7 +62,7 @@ def release_to_memory(
     """
     try:
         _check_shape(input_shape)
-        engine = ReleaseEngine(plan, records, streams)
+        engine = _engine(plan, records, streams)
         blocks = list(engine.rows(progress))
     finally:
         insecure = streams.insecure_seed
@@ -75,11 +78,12 @@ def release_to_memory(
     )
     x = np.concatenate([block.x for block in blocks]) if len(blocks) > 1 else blocks[0].x
     y = np.concatenate([block.y for block in blocks])
-    return assemble(plan, x, y, engine.transform.centre, certificate)
+    moments = engine.moments if isinstance(engine, MomentsEngine) else None
+    return assemble(plan, x, y, engine.transform.centre, certificate, moments)
 
 
 def release_to_folder(
-    plan: ReleasePlan,
+    plan: Plan,
     records: PrivateRecords,
     streams: SecretStreams,
     out: str | Path,
@@ -103,11 +107,13 @@ def release_to_folder(
     try:
         _check_shape(input_shape)
         with RELEASE_FOLDER.new(Path(out), overwrite=overwrite) as draft:
-            engine = ReleaseEngine(plan, records, streams)
+            engine = _engine(plan, records, streams)
             writer = ShardWriter(draft, plan.rows)
             for block in engine.rows(progress):
                 writer.write(block)
             files = list(writer.files)
+            if isinstance(engine, MomentsEngine):
+                files.append(write_moments(draft, engine.moments))
             if engine.transform.centre is not None:
                 files.append(write_centre(draft, engine.transform.centre))
             certificate = make_certificate(
@@ -124,6 +130,12 @@ def release_to_folder(
     finally:
         streams.destroy()
     return certificate
+
+
+def _engine(plan: Plan, records: PrivateRecords, streams: SecretStreams) -> ReleaseEngine | MomentsEngine:
+    if isinstance(plan, MomentsPlan):
+        return MomentsEngine(plan, records, streams)
+    return ReleaseEngine(plan, records, streams)
 
 
 def _check_shape(input_shape: Sequence[int]) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from privmix.release.plan import ReleasePlan
+from privmix.release.moments_plan import MomentsPlan
+from privmix.release.plan import Plan, ReleasePlan
 
 _DESIGN_WORDS = {
     "poisson": "each record joins each row independently",
@@ -16,20 +17,16 @@ _DESIGN_WORDS = {
 }
 
 
-def data_card(plan: ReleasePlan, certificate: Mapping[str, Any]) -> str:
+def data_card(plan: Plan, certificate: Mapping[str, Any]) -> str:
     """Return the card in Markdown: what the rows are, what is guaranteed, how to load and use them."""
     guarantee = certificate["guarantee"]
-    extractor, offset = certificate["extractor"].get("name", "?"), f"{plan.label_offset:.6g}"
     epsilon = "infinite" if guarantee["epsilon"] is None else f"{guarantee['epsilon']:.4g}"
     warnings = "".join(f"\n> **Warning.** {text}\n" for text in certificate["warnings"])
     statements = "\n".join(f"- {text}" for text in certificate["statements"])
+    extractor = certificate["extractor"].get("name", "?")
+    rows = _moments_rows(plan, extractor) if isinstance(plan, MomentsPlan) else _mixed_rows(plan, extractor)
+    learner = "second-moments" if isinstance(plan, MomentsPlan) else "noise-aware-ridge"
     classes = ", ".join(f"`{name}`" for name in plan.classes)
-    centre = (
-        f"\n`centre.safetensors` holds the released mean feature. Each record was clipped to norm {plan.clip_norm:g}, "
-        f"the mean subtracted, and the rest clipped to {plan.residual_clip_norm:g}; do the same to new records.\n"
-        if plan.centred
-        else f"\nEach record was clipped to norm {plan.clip_norm:g}; do the same to records you classify.\n"
-    )
     return f"""---
 tags:
 - differential-privacy
@@ -50,16 +47,9 @@ epsilon-delta curve; `privmix verify` on this folder recomputes them.
 
 ## What the rows are
 
-{plan.rows} rows; {_DESIGN_WORDS[plan.design]} (mixup degree {plan.mixup_degree}). A row is not a record: it is a noisy
-average of many.
-
-| column | type | meaning |
-|---|---|---|
-| `x` | list of {plan.dim} float32 | mixed `{extractor}` features; noise of standard deviation {plan.noise_std_x:.6g} |
-| `y` | list of {plan.num_classes} float32 | mixed one-hot labels minus {offset}; noise {plan.noise_std_y:.6g} |
-
+{rows}
 Classes in order: {classes}.
-{centre}
+{_preparation(plan)}
 ## How to use it
 
 ```python
@@ -69,9 +59,59 @@ rows = pd.read_parquet("data")          # polars, pyarrow and datasets.load_data
 ```
 
 ```sh
-privmix fit THIS_FOLDER --learner noise-aware-ridge --out MODEL
+privmix fit THIS_FOLDER --learner {learner} --out MODEL
 privmix evaluate MODEL --data YOUR_TEST_DATA --split test
 ```
 
 Training as often as you like costs no further privacy.
+{_choice(certificate.get("choice"))}"""
+
+
+def _mixed_rows(plan: ReleasePlan, extractor: str) -> str:
+    return f"""{plan.rows} rows; {_DESIGN_WORDS[plan.design]} (mixup degree {plan.mixup_degree}). A row is not a record: it is a noisy
+average of many.
+
+| column | type | meaning |
+|---|---|---|
+| `x` | list of {plan.dim} float32 | mixed `{extractor}` features; noise of standard deviation {plan.noise_std_x:.6g} |
+| `y` | list of {plan.num_classes} float32 | mixed one-hot labels minus {plan.label_offset:.6g}; noise {plan.noise_std_y:.6g} |
+"""  # noqa: E501
+
+
+def _moments_rows(plan: MomentsPlan, extractor: str) -> str:
+    return f"""`moments.safetensors` holds the released second moments of all records' `{extractor}` features X and one-hot labels
+minus {plan.label_offset:.6g}, Y:
+
+| entry | shape | meaning |
+|---|---|---|
+| `second` | {plan.dim * (plan.dim + 1) // 2} | X'X, lower triangle by rows; noise {plan.noise_std_second:.6g} on, {plan.noise_std_second / 2**0.5:.6g} off the diagonal |
+| `cross` | {plan.dim} x {plan.num_classes} | X'Y; noise {plan.noise_std_cross:.6g} |
+| `label_sums` | {plan.num_classes} | column sums of Y; noise {plan.noise_std_counts:.6g} |
+
+The {plan.rows} rows (columns `x`, {plan.dim} float32, and `y`, {plan.num_classes} float32) are no records and no averages of them: they are samples of a
+Gaussian mixture that has these moments, for classifiers that want rows.
+"""  # noqa: E501
+
+
+def _preparation(plan: Plan) -> str:
+    if plan.centred:
+        return (
+            "\n`centre.safetensors` holds the released mean feature. "
+            f"Each record was clipped to norm {plan.clip_norm:g}, the mean subtracted, "
+            f"and the rest clipped to {plan.residual_clip_norm:g}; do the same to new records.\n"
+        )
+    return f"\nEach record was clipped to norm {plan.clip_norm:g}; do the same to records you classify.\n"
+
+
+def _choice(choice: Mapping[str, Any] | None) -> str:
+    """Why this design, where the planner chose it."""
+    if not choice:
+        return ""
+    reasons = "\n".join(f"- {text}" for text in choice["reasons"])
+    return f"""
+## Why this design
+
+{reasons}
+
+![Predicted accuracy against epsilon](predictions.svg)
 """

@@ -14,9 +14,10 @@ from typing import Any, Final
 
 from privmix.accounting import epsilon, epsilon_delta_curve, event_to_dict
 from privmix.errors import InvalidInput, StorageError, check_integer, check_number
-from privmix.release.plan import ReleasePlan
+from privmix.release.moments_plan import MomentsPlan
+from privmix.release.plan import Plan
 
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
 CERTIFICATE_FILE: Final = "certificate.json"
 _FIELDS: Final = {
     "release_id": str,
@@ -29,16 +30,17 @@ _FIELDS: Final = {
     "input_shape": list,
     "insecure_seed": bool,
     "records_declared": bool,
+    "in_ledger": bool,
     "warnings": list,
     "statements": list,
     "files": list,
 }
-_FILE = re.compile(r"(data/train-\d{5}-of-\d{5}\.parquet|centre\.safetensors)\Z")
+_FILE = re.compile(r"(data/train-\d{5}-of-\d{5}\.parquet|(centre|moments)\.safetensors)\Z")
 _CURVE_SHARES = (0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.85, 1.0, 1.2, 1.5, 2.0)
 
 
 def make_certificate(
-    plan: ReleasePlan,
+    plan: Plan,
     *,
     target: tuple[float, float],
     extractor: Mapping[str, Any],
@@ -46,6 +48,8 @@ def make_certificate(
     insecure_seed: bool,
     records_declared: bool,
     files: Sequence[Mapping[str, Any]],
+    in_ledger: bool = False,
+    release_id: str | None = None,
 ) -> dict[str, Any]:
     """Assemble the certificate of a finished release from public facts only.
 
@@ -57,24 +61,26 @@ def make_certificate(
         insecure_seed: whether the randomness came from a seed that others may know.
         records_declared: whether ``plan.records`` is a declared public figure and not the real count.
         files: name, rows and SHA-256 of every data file.
+        in_ledger: whether the cost was charged to a budget ledger.
+        release_id: names the release; a fresh one if None.
     """
     delta = target[1]
     accountant = "pure" if delta == 0 else "pld"
     cost = epsilon(plan.event, delta, accountant=accountant, adjacency=plan.adjacency)
     content: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION,
-        "release_id": uuid.uuid4().hex,
+        "release_id": release_id or uuid.uuid4().hex,
         "guarantee": {**cost.to_dict(), "epsilon_asked": target[0]},
         "plan": plan.to_dict(),
         "event": event_to_dict(plan.event),
         "epsilon_delta_curve": _curve(plan, cost.epsilon, accountant),
-        "noise_std": {"x": plan.noise_std_x, "y": plan.noise_std_y},
+        "noise_std": plan.noise_std,
         "extractor": dict(extractor),
         "input_shape": [int(size) for size in input_shape],
         "insecure_seed": insecure_seed,
         "records_declared": records_declared,
-        "ledger": None,
-        **public_text(plan, delta, insecure_seed, records_declared),
+        "in_ledger": in_ledger,
+        **public_text(plan, delta, insecure_seed, records_declared, in_ledger),
         "versions": {
             name: _version(name) for name in ("privmix", "dp-accounting", "numpy", "scipy", "randomgen", "torch")
         }
@@ -130,8 +136,6 @@ def _check_fields(content: Mapping[str, Any]) -> None:
         if guarantee[name] is not None:
             check_number(f"certificate {name}", guarantee[name], low=0)
     check_number("certificate delta", guarantee["delta"], low=0, high=1, high_open=True)
-    if set(content["noise_std"]) != {"x", "y"}:
-        raise InvalidInput("certificate noise_std", sorted(content["noise_std"]), "x and y")
     for value in content["noise_std"].values():
         check_number("certificate noise_std", value, low=0)
     for item in content["files"]:
@@ -142,21 +146,23 @@ def _check_fields(content: Mapping[str, Any]) -> None:
         check_integer("certificate input_shape", size, low=1)
 
 
-def _curve(plan: ReleasePlan, at: float, accountant: str) -> list[list[float]]:
+def _curve(plan: Plan, at: float, accountant: str) -> list[list[float]]:
     epsilons = [round(at * share, 6) for share in _CURVE_SHARES]
     deltas = epsilon_delta_curve(plan.event, epsilons, accountant=accountant, adjacency=plan.adjacency)
     return [[one, float(other)] for one, other in zip(epsilons, deltas, strict=True)]
 
 
-def public_text(plan: ReleasePlan, delta: float, insecure_seed: bool, records_declared: bool) -> dict[str, list[str]]:
+def public_text(
+    plan: Plan, delta: float, insecure_seed: bool, records_declared: bool, in_ledger: bool
+) -> dict[str, list[str]]:
     """The certificate's ``warnings`` and ``statements``: what people read, from the plan alone."""
     return {
         "warnings": _warnings(plan, delta, insecure_seed),
-        "statements": _statements(plan, records_declared),
+        "statements": _statements(plan, records_declared, in_ledger),
     }
 
 
-def _warnings(plan: ReleasePlan, delta: float, insecure_seed: bool) -> list[str]:
+def _warnings(plan: Plan, delta: float, insecure_seed: bool) -> list[str]:
     warnings = []
     if insecure_seed:
         warnings.append("insecure_seed: the noise can be re-created by anyone who guesses the seed. Not for real data.")
@@ -165,23 +171,37 @@ def _warnings(plan: ReleasePlan, delta: float, insecure_seed: bool) -> list[str]
     return warnings
 
 
-def _statements(plan: ReleasePlan, records_declared: bool) -> list[str]:
+def _statements(plan: Plan, records_declared: bool, in_ledger: bool) -> list[str]:
     relation = {
         "add_remove": "adding or removing one record",
         "replace_one": "replacing one record by another",
     }[plan.adjacency.value]
-    count = (
-        f"{plan.records} is a public figure that the owner declared; the real record count is not used."
-        if records_declared
-        else f"The record count {plan.records} is taken as public; it is not protected by this guarantee."
+    rows = (
+        ["The rows are samples of a model made from the released moments; they add nothing to what the moments show."]
+        if isinstance(plan, MomentsPlan)
+        else []
     )
     return [
         f"The guarantee is for {relation}. A person with several records in the data is protected less.",
-        count,
+        _count_statement(plan, records_declared),
         "The class list, shapes, clipping bounds, rates, degree and number of rows are public constants.",
-        "No budget ledger was used: earlier releases of the same data are not counted here.",
+        *rows,
+        "The cost was charged to a budget ledger, which counts all releases of the data that its owner charges to it."
+        if in_ledger
+        else "No budget ledger was used: earlier releases of the same data are not counted here.",
         "Whatever is computed from the released files alone costs no further privacy.",
     ]
+
+
+def _count_statement(plan: Plan, records_declared: bool) -> str:
+    if plan.records_noise_multiplier is not None:
+        return (
+            f"The record count {plan.records} is a differentially private estimate, on the low side; "
+            "its cost is part of this guarantee and the real count is protected."
+        )
+    if records_declared:
+        return f"{plan.records} is a public figure that the owner declared; the real record count is not used."
+    return f"The record count {plan.records} is taken as public; it is not protected by this guarantee."
 
 
 def _version(name: str) -> str:

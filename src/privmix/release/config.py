@@ -7,7 +7,11 @@ from dataclasses import dataclass
 
 from privmix.accounting import calibrate
 from privmix.errors import InvalidInput, check_choice, check_integer, check_number
-from privmix.release.plan import CENTRES, DESIGNS, NOISES, ReleasePlan
+from privmix.release.moments_plan import MOMENTS, MomentsPlan
+from privmix.release.plan import CENTRES, DESIGNS, NOISES, Plan, ReleasePlan
+
+# Rows sampled from released moments: enough for any classifier, little enough to carry.
+_SAMPLED_ROWS = 10_000
 
 
 @dataclass(frozen=True)
@@ -19,10 +23,12 @@ class ReleaseConfig:
         dim: feature dimension d.
         classes: K class names.
         design: how rows are drawn: ``"poisson"`` (DPMix, DPFMix, NeuroMixGDP), ``"fixed"`` (DP-InstaHide, Lee et al.
-            2019), ``"hierarchical"`` (NeuroMixGDP-HS), ``"classwise"`` (rows of one class, public labels) or
-            ``"random-weight"`` (Dirichlet weights on fixed-size draws).
+            2019), ``"hierarchical"`` (NeuroMixGDP-HS), ``"classwise"`` (rows of one class, public labels),
+            ``"random-weight"`` (Dirichlet weights on fixed-size draws) or ``"moments"`` (no rows are drawn: the
+            records' second moments are released, and rows sampled from them).
         mixup_degree: expected number m of records in a row; for ``"fixed"`` and ``"random-weight"`` the exact number.
-        rows: number T of rows released; None means n (K for full-batch class sums).
+        rows: number T of rows released; None means n (K for full-batch class sums, at most 10,000 sampled rows for
+            ``"moments"``).
         clip_norm: bound C_x on a record's feature norm.
         centre: ``"private"`` releases the mean first and mixes what is left; ``"none"`` mixes features as they are.
             None picks private for Gaussian and none for Laplace noise.
@@ -33,7 +39,10 @@ class ReleaseConfig:
         full_batch: classwise only: one row a class that holds every record of it.
         dirichlet_alpha: random-weight only: concentration of the weights.
         max_weight: random-weight only: weights are cut to this, which bounds the sensitivity.
-        lattice_bits: features and noise are multiples of 2^-bits of the clipping bound.
+        label_share: moments only: share of the budget for X'Y; X'X gets the rest.
+        count_share: moments only: share of the budget for the label sums, taken first.
+        lattice_bits: features and noise are multiples of 2^-bits of the clipping bound. Fewer are used for moments
+            of more than 2^23 records, so that their sums stay exact.
 
     Example:
         >>> config = ReleaseConfig(records=60_000, dim=784, classes=tuple("0123456789"), mixup_degree=64, centre="none")
@@ -57,6 +66,8 @@ class ReleaseConfig:
     full_batch: bool = False
     dirichlet_alpha: float = 1.0
     max_weight: float = 1.0
+    label_share: float = 0.5
+    count_share: float = 0.02
     lattice_bits: int = 15
 
     def __post_init__(self) -> None:
@@ -76,6 +87,8 @@ class ReleaseConfig:
         check_number("label_noise_ratio", self.label_noise_ratio, low=1e-3, high=1e3)
         check_number("dirichlet_alpha", self.dirichlet_alpha, low=1e-3, high=1e6)
         check_number("max_weight", self.max_weight, low=0, high=1, low_open=True)
+        for name in ("label_share", "count_share"):
+            check_number(name, getattr(self, name), low=0, high=1, low_open=True, high_open=True)
         check_integer("lattice_bits", self.lattice_bits, low=8, high=24)
         self._check_combination()
 
@@ -107,7 +120,7 @@ class ReleaseConfig:
             return 1.0 if self.full_batch else overall * len(self.classes)
         return overall
 
-    def calibrate(self, epsilon: float, delta: float) -> ReleasePlan:
+    def calibrate(self, epsilon: float, delta: float) -> Plan:
         """Find the least noise that meets (``epsilon``, ``delta``) and return the plan. Reads no data.
 
         Args:
@@ -130,11 +143,13 @@ class ReleaseConfig:
         )
         return self.with_noise(found.noise_multiplier, draft.centre_noise_multiplier)
 
-    def with_noise(self, noise_multiplier: float, centre_noise_multiplier: float | None = None) -> ReleasePlan:
+    def with_noise(self, noise_multiplier: float, centre_noise_multiplier: float | None = None) -> Plan:
         """The plan at a given joint noise multiplier s (and, with private centring, the mean query's)."""
         centre = self.centre or ("none" if self.noise == "laplace" else "private")
         if centre == "private" and centre_noise_multiplier is None:
             centre_noise_multiplier = self._centre_noise(1.0)
+        if self.design == MOMENTS:
+            return self._moments(noise_multiplier, centre_noise_multiplier if centre == "private" else None)
         fallback = len(self.classes) if self.full_batch else self.records
         # Full-batch class sums hold about n/K records: the public divisor that makes them means.
         degree = max(1, round(self.records / len(self.classes))) if self.full_batch else self.mixup_degree
@@ -148,7 +163,7 @@ class ReleaseConfig:
             record_rate=self.record_rate,
             class_rate=self.expected_classes / len(self.classes) if self.design == "hierarchical" else None,
             clip_norm=float(self.clip_norm),
-            residual_clip_norm=float(self.residual_clip_norm * self.clip_norm) if centre == "private" else None,
+            residual_clip_norm=self._residual if centre == "private" else None,
             noise=self.noise,
             noise_multiplier=float(noise_multiplier),
             centre_noise_multiplier=centre_noise_multiplier if centre == "private" else None,
@@ -157,6 +172,28 @@ class ReleaseConfig:
             max_weight=float(self.max_weight) if self.design == "random-weight" else None,
             lattice_bits=self.lattice_bits,
         )
+
+    def _moments(self, noise_multiplier: float, centre_noise_multiplier: float | None) -> MomentsPlan:
+        # A sum of n products of 2 * bits bits must stay below 2^53; one bit is left for a declared count being low.
+        bits = min(self.lattice_bits, (52 - self.records.bit_length()) // 2)
+        return MomentsPlan(
+            records=self.records,
+            dim=self.dim,
+            classes=self.classes,
+            design=MOMENTS,
+            rows=self.rows or min(self.records, _SAMPLED_ROWS),
+            clip_norm=float(self.clip_norm),
+            residual_clip_norm=None if centre_noise_multiplier is None else self._residual,
+            noise_multiplier=float(noise_multiplier),
+            centre_noise_multiplier=centre_noise_multiplier,
+            lattice_bits=bits,
+            label_share=float(self.label_share),
+            count_share=float(self.count_share),
+        )
+
+    @property
+    def _residual(self) -> float:
+        return float(self.residual_clip_norm * self.clip_norm)
 
     def _centre_noise(self, epsilon: float) -> float:
         """Noise multiplier of the mean query: 20 at epsilon 1, a few percent of the budget at every epsilon.

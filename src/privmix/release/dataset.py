@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from privmix.errors import InvalidInput, check_choice, check_number
 from privmix.mechanisms.clipping import clip_l1, clip_l2
+from privmix.release.moments import SecondMoments
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,8 @@ class ReleasedDataset:
     Attributes:
         x: (T, d) float32, noisy sums of transformed features divided by ``mixup_degree``.
         y: (T, K) float32, noisy sums of one-hot labels minus ``label_offset``, divided by ``mixup_degree``.
-        design: sampling design (``"poisson"``, ``"fixed"``, ``"hierarchical"``, ``"classwise"``, ``"random-weight"``).
+        design: sampling design (``"poisson"``, ``"fixed"``, ``"hierarchical"``, ``"classwise"``, ``"random-weight"``),
+            or ``"moments"``: rows are then samples of a model, without noise on top.
         mixup_degree: public divisor m.
         noise_std_x: standard deviation of the noise in each entry of ``x``.
         noise_std_y: standard deviation of the noise in each entry of ``y`` (0 where labels are public).
@@ -83,6 +85,7 @@ class ReleasedDataset:
         input_shape: shape of one raw input of that extractor.
         release_id: names the release.
         certificate: the certificate's content, as stored beside the rows.
+        moments: design ``"moments"``: the released second moments, of which the rows are samples; else None.
 
     Example:
         >>> rng = np.random.default_rng(0)
@@ -108,6 +111,7 @@ class ReleasedDataset:
     input_shape: tuple[int, ...]
     release_id: str
     certificate: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    moments: SecondMoments | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if self.x.ndim != 2 or self.y.ndim != 2 or len(self.x) != len(self.y) or len(self.x) == 0:

@@ -23,6 +23,7 @@ from privmix.mechanisms.sampling import Sampler
 from privmix.mechanisms.streams import SecretStreams
 from privmix.release.dataset import RecordTransform
 from privmix.release.plan import ReleasePlan
+from privmix.release.plan_base import BasePlan
 
 Progress = Callable[[str, int, int], None]
 """Called with a stage's name, the steps done and the steps in all."""
@@ -55,6 +56,33 @@ class PrivateRecords:
 
     def __repr__(self) -> str:
         return "<PrivateRecords>"
+
+
+def check_records(plan: BasePlan, records: PrivateRecords) -> None:
+    """Raise :class:`InvalidInput` unless the records have the plan's shapes and classes."""
+    if records.features.ndim != 2 or records.features.shape[1] != plan.dim:
+        raise InvalidInput("features", f"{records.features.shape[1:]}", f"a 2-d array with {plan.dim} columns")
+    if records.labels.shape != records.features.shape[:1] or len(records.labels) == 0:
+        raise InvalidInput("labels", WITHHELD, "one label a record, and at least one record")
+    if records.labels.min() < 0 or records.labels.max() >= plan.num_classes:
+        raise InvalidInput("labels", WITHHELD, f"class numbers from 0 to {plan.num_classes - 1}")
+
+
+def released_mean(
+    plan: BasePlan, records: PrivateRecords, streams: SecretStreams, progress: Progress | None
+) -> NDArray[np.float32] | None:
+    """The released mean: one Gaussian query on the sum of clipped records, divided by the public n; or None."""
+    if plan.centre_noise_multiplier is None:
+        return None
+    transform, lattice, total = RecordTransform(plan.clip_norm), Lattice(plan.lattice_bits), np.zeros(plan.dim)
+    for start in range(0, len(records.labels), 4096):
+        block = transform(np.asarray(records.features[start : start + 4096]))
+        total += lattice.quantise(block / plan.clip_norm).sum(axis=0)
+        if progress:
+            progress("mean", min(start + 4096, len(records.labels)), len(records.labels))
+    std = plan.centre_noise_multiplier / lattice.step
+    total += gaussian_on_lattice(streams.generator("centre noise"), (plan.dim,), std)
+    return np.asarray(total * (lattice.step * plan.clip_norm / plan.records), dtype=np.float32)
 
 
 class ReleaseEngine:

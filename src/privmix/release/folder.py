@@ -19,10 +19,13 @@ from privmix.folders import FolderKind
 from privmix.release.certificate import CERTIFICATE_FILE, read_certificate
 from privmix.release.dataset import RecordTransform, ReleasedDataset
 from privmix.release.engine import RowBlock
-from privmix.release.plan import ReleasePlan
+from privmix.release.moments import SecondMoments
+from privmix.release.moments_plan import MomentsPlan
+from privmix.release.plan import Plan, ReleasePlan, plan_from_dict
 
 DATA_FOLDER = "data"
 CENTRE_FILE = "centre.safetensors"
+MOMENTS_FILE = "moments.safetensors"
 # Rows a shard; public, and a multiple of the row tile.
 SHARD_ROWS = 8192
 
@@ -71,6 +74,17 @@ def write_centre(folder: Path, centre: NDArray[np.float32]) -> dict[str, Any]:
     return {"file": CENTRE_FILE, "rows": 1, "sha256": file_hash(folder / CENTRE_FILE)}
 
 
+def write_moments(folder: Path, moments: SecondMoments) -> dict[str, Any]:
+    """Store released moments, of X'X its lower triangle by rows; returns their entry for the certificate."""
+    content = {
+        "second": moments.second[np.tril_indices(moments.dim)],
+        "cross": np.ascontiguousarray(moments.cross),
+        "label_sums": moments.label_sums,
+    }
+    save_file(content, str(folder / MOMENTS_FILE))
+    return {"file": MOMENTS_FILE, "rows": moments.dim, "sha256": file_hash(folder / MOMENTS_FILE)}
+
+
 def write_certificate(folder: Path, certificate: dict[str, Any]) -> None:
     """Store the certificate as readable JSON."""
     (folder / CERTIFICATE_FILE).write_text(json.dumps(certificate, indent=2) + "\n", encoding="utf-8")
@@ -88,7 +102,7 @@ def load_release(folder: str | Path) -> ReleasedDataset:
     """
     root = Path(folder)
     certificate = read_certificate(root)
-    plan = ReleasePlan.from_dict(certificate["plan"])
+    plan = plan_from_dict(certificate["plan"])
     shards = [item for item in certificate["files"] if item["file"].startswith(DATA_FOLDER + "/")]
     x = np.empty((plan.rows, plan.dim), np.float32)
     y = np.empty((plan.rows, plan.num_classes), np.float32)
@@ -101,36 +115,42 @@ def load_release(folder: str | Path) -> ReleasedDataset:
         start += len(block_x)
     if start != plan.rows:
         raise InvalidInput("shards", f"{start} rows", f"{plan.rows} rows, as certified")
-    return assemble(plan, x, y, _read_centre(root, plan), certificate)
+    moments = _read_moments(root, plan) if isinstance(plan, MomentsPlan) else None
+    return assemble(plan, x, y, _read_centre(root, plan), certificate, moments)
 
 
 def assemble(
-    plan: ReleasePlan,
+    plan: Plan,
     x: NDArray[np.float32],
     y: NDArray[np.float32],
     centre: NDArray[np.float32] | None,
     certificate: dict[str, Any],
+    moments: SecondMoments | None = None,
 ) -> ReleasedDataset:
     """Put released arrays and their public facts together."""
-    norm = "l1" if plan.noise == "laplace" else "l2"
+    # Sampled rows stand for single records and carry no noise of their own.
+    degree, std_x, std_y = (
+        (plan.mixup_degree, plan.noise_std_x, plan.noise_std_y) if isinstance(plan, ReleasePlan) else (1, 0.0, 0.0)
+    )
     return ReleasedDataset(
         x=x,
         y=y,
         design=plan.design,
-        mixup_degree=plan.mixup_degree,
-        noise_std_x=plan.noise_std_x,
-        noise_std_y=plan.noise_std_y,
+        mixup_degree=degree,
+        noise_std_x=std_x,
+        noise_std_y=std_y,
         label_offset=plan.label_offset,
         classes=plan.classes,
-        transform=RecordTransform(plan.clip_norm, norm, centre, plan.residual_clip_norm),
+        transform=RecordTransform(plan.clip_norm, plan.norm, centre, plan.residual_clip_norm),
         extractor=certificate["extractor"],
         input_shape=tuple(certificate["input_shape"]),
         release_id=certificate["release_id"],
         certificate=certificate,
+        moments=moments,
     )
 
 
-def _read_shard(path: Path, plan: ReleasePlan) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+def _read_shard(path: Path, plan: Plan) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     try:
         table = pq.read_table(path, memory_map=True)
     except FileNotFoundError:
@@ -148,16 +168,44 @@ def _matrix(table: pa.Table, column: str, width: int, path: Path) -> NDArray[np.
     return np.asarray(flat.to_numpy(zero_copy_only=False)).reshape(-1, width)
 
 
-def _read_centre(root: Path, plan: ReleasePlan) -> NDArray[np.float32] | None:
+def _read_moments(root: Path, plan: MomentsPlan) -> SecondMoments:
+    path = root / MOMENTS_FILE
+    found = _read_tensors(path, "moments")
+    dim, classes = plan.dim, plan.num_classes
+    shapes = {"second": (dim * (dim + 1) // 2,), "cross": (dim, classes), "label_sums": (classes,)}
+    if {name: array.shape for name, array in found.items()} != shapes:
+        raise InvalidInput("moments", path.name, f"the entries {shapes}")
+    second = np.empty((dim, dim), np.float32)
+    second[np.tril_indices(dim)] = found["second"]
+    # Entry (i, j) above the diagonal is (j, i) below it.
+    second.T[np.tril_indices(dim)] = found["second"]
+    return SecondMoments(
+        second=second,
+        cross=found["cross"].astype(np.float32, copy=False),
+        label_sums=found["label_sums"].astype(np.float32, copy=False),
+        records=plan.records,
+        noise_std_second=plan.noise_std_second,
+        noise_std_cross=plan.noise_std_cross,
+        noise_std_counts=plan.noise_std_counts,
+    )
+
+
+def _read_centre(root: Path, plan: Plan) -> NDArray[np.float32] | None:
     if not plan.centred:
         return None
-    path = root / CENTRE_FILE
-    try:
-        centre = load_file(str(path))["centre"]
-    except FileNotFoundError:
-        raise StorageError(f"centre: {path.name} is missing from {root}") from None
-    except (SafetensorError, KeyError, OSError):
-        raise InvalidInput("centre", path.name, "a safetensors file with the entry 'centre'") from None
+    found = _read_tensors(root / CENTRE_FILE, "centre")
+    if set(found) != {"centre"}:
+        raise InvalidInput("centre", CENTRE_FILE, "a safetensors file with the entry 'centre'")
+    centre = found["centre"]
     if centre.shape != (plan.dim,):
         raise InvalidInput("centre", centre.shape, f"shape ({plan.dim},)")
     return np.asarray(centre, dtype=np.float32)
+
+
+def _read_tensors(path: Path, what: str) -> dict[str, NDArray[Any]]:
+    try:
+        return dict(load_file(str(path)))
+    except FileNotFoundError:
+        raise StorageError(f"{what}: {path.name} is missing from {path.parent}") from None
+    except (SafetensorError, KeyError, TypeError, OSError):
+        raise InvalidInput(what, path.name, "a safetensors file as privmix wrote it") from None

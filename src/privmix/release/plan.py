@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Final
 
-from privmix.accounting import Adjacency, Composed, Event, Gaussian, Laplace
-from privmix.errors import InvalidInput, check_choice, check_integer, check_number
+from privmix.accounting import Adjacency, Event, Gaussian, Laplace
+from privmix.errors import InvalidInput, check_choice, check_number
 from privmix.mechanisms.sampling import (
     ClasswiseSampling,
     DirichletWeights,
@@ -17,14 +17,17 @@ from privmix.mechanisms.sampling import (
     PoissonSampling,
     Sampler,
 )
+from privmix.release.moments_plan import MOMENTS, MomentsPlan
+from privmix.release.plan_base import BasePlan, check_plan_integer
 
-DESIGNS: Final = ("poisson", "fixed", "hierarchical", "classwise", "random-weight")
+MIXUP_DESIGNS: Final = ("poisson", "fixed", "hierarchical", "classwise", "random-weight")
+DESIGNS: Final = (*MIXUP_DESIGNS, MOMENTS)
 NOISES: Final = ("gaussian", "laplace")
 CENTRES: Final = ("private", "none")
 
 
-@dataclass(frozen=True)
-class ReleasePlan:
+@dataclass(frozen=True, kw_only=True)
+class ReleasePlan(BasePlan):
     """Everything public about a release before it runs; made without reading a private row, and publishable.
 
     The sampler that draws and the event that is priced are properties of one plan: there is no way to sample one way
@@ -39,59 +42,28 @@ class ReleasePlan:
     See :class:`privmix.release.config.ReleaseConfig` for the meaning of the fields.
     """
 
-    records: int
-    dim: int
-    classes: tuple[str, ...]
-    design: str
     mixup_degree: int
-    rows: int
     record_rate: float
     class_rate: float | None
-    clip_norm: float
-    residual_clip_norm: float | None
     noise: str
-    noise_multiplier: float
-    centre_noise_multiplier: float | None
     label_noise_ratio: float
     dirichlet_alpha: float | None
     max_weight: float | None
-    lattice_bits: int
 
     def __post_init__(self) -> None:
-        for name in ("records", "dim", "mixup_degree", "rows", "lattice_bits"):
-            check_integer(name, getattr(self, name), low=1)
-            if type(getattr(self, name)) is not int:
-                raise InvalidInput(name, getattr(self, name), "an integer")
-        check_integer("lattice_bits", self.lattice_bits, low=8, high=24)
-        check_choice("design", self.design, DESIGNS)
+        super().__post_init__()
+        check_plan_integer("mixup_degree", self.mixup_degree)
+        check_choice("design", self.design, MIXUP_DESIGNS)
         check_choice("noise", self.noise, NOISES)
-        if len(self.classes) < 2 or len(set(self.classes)) != len(self.classes):
-            raise InvalidInput("classes", len(self.classes), "at least two class names, all different")
-        check_number("clip_norm", self.clip_norm, low=1e-9, high=1e9)
-        check_number("noise_multiplier", self.noise_multiplier, low=1e-6, high=1e12)
         check_number("label_noise_ratio", self.label_noise_ratio, low=1e-3, high=1e3)
-        self._check_parts()
+        self._check_part("class_rate", self.design == "hierarchical", 0.0, 1.0)
+        self._check_part("dirichlet_alpha", self.design == "random-weight", 1e-3, 1e6)
+        self._check_part("max_weight", self.design == "random-weight", 2.0**-16, 1.0)
+        if self.noise == "laplace" and (self.design != "fixed" or self.centred):
+            raise InvalidInput("noise", self.noise, "gaussian, unless the design is fixed and uncentred")
         expected = self._expected_rate()
         if not math.isclose(check_number("record_rate", self.record_rate), expected, rel_tol=1e-12):
             raise InvalidInput("record_rate", self.record_rate, f"{expected:.9g}, which follows from the other fields")
-
-    def _check_parts(self) -> None:
-        """Each optional field is given exactly by the designs that use it: none is half in force."""
-        parts = {
-            "class_rate": (self.design == "hierarchical", 0.0, 1.0),
-            "dirichlet_alpha": (self.design == "random-weight", 1e-3, 1e6),
-            "max_weight": (self.design == "random-weight", 2.0**-16, 1.0),
-            "residual_clip_norm": (self.centre_noise_multiplier is not None, 0.0, 2 * self.clip_norm),
-            "centre_noise_multiplier": (self.residual_clip_norm is not None, 1e-6, 1e12),
-        }
-        for name, (used, low, high) in parts.items():
-            value = getattr(self, name)
-            if (value is not None) != used:
-                raise InvalidInput(name, value, "a number exactly where the design and centring use it")
-            if value is not None:
-                check_number(name, value, low=low, high=high, low_open=low == 0)
-        if self.noise == "laplace" and (self.design != "fixed" or self.centred):
-            raise InvalidInput("noise", self.noise, "gaussian, unless the design is fixed and uncentred")
 
     def _expected_rate(self) -> float:
         overall = self.mixup_degree / self.records
@@ -101,16 +73,6 @@ class ReleasePlan:
         if self.design == "classwise":
             return 1.0 if self.record_rate == 1 else overall * self.num_classes
         return overall
-
-    @property
-    def num_classes(self) -> int:
-        """K."""
-        return len(self.classes)
-
-    @property
-    def centred(self) -> bool:
-        """Whether the mean is released first and subtracted."""
-        return self.centre_noise_multiplier is not None
 
     @property
     def public_labels(self) -> bool:
@@ -140,7 +102,7 @@ class ReleasePlan:
                     raise InvalidInput("records", self.records, f"the real record count for design {self.design}")
                 return FixedSizeSampling(records, self.rows, self.mixup_degree, self._weights)
             case _:
-                raise InvalidInput("design", self.design, "one of " + ", ".join(DESIGNS))
+                raise InvalidInput("design", self.design, "one of " + ", ".join(MIXUP_DESIGNS))
 
     @property
     def adjacency(self) -> Adjacency:
@@ -153,12 +115,14 @@ class ReleasePlan:
         return Laplace(self.noise_multiplier) if self.noise == "laplace" else Gaussian(self.noise_multiplier)
 
     @property
-    def event(self) -> Event:
-        """All that the release does to the private records."""
-        rows = self.sampler.event(self.row_query)
-        if self.centre_noise_multiplier is None:
-            return rows
-        return Composed((Gaussian(self.centre_noise_multiplier), rows))
+    def main_event(self) -> Event:
+        """What the rows do to the private records."""
+        return self.sampler.event(self.row_query)
+
+    @property
+    def norm(self) -> str:
+        """The norm that records are clipped in."""
+        return "l1" if self.noise == "laplace" else "l2"
 
     @property
     def feature_noise_multiplier(self) -> float:
@@ -174,30 +138,14 @@ class ReleasePlan:
         return 0.0 if self.public_labels else self.label_noise_ratio * self.feature_noise_multiplier
 
     @property
-    def final_clip_norm(self) -> float:
-        """Bound on the norm of the vector that a record contributes."""
-        return self.clip_norm if self.residual_clip_norm is None else self.residual_clip_norm
-
-    @property
     def feature_bound(self) -> float:
         """Most that one record adds to a row's feature sum, in the units of the features."""
         return self.final_clip_norm * (1.0 if self.max_weight is None else self.max_weight)
 
     @property
-    def label_offset(self) -> float:
-        """Subtracted from every entry of a one-hot label: 1/K on the lattice when centred, else 0."""
-        step = 2.0**-self.lattice_bits
-        return math.floor(1 / self.num_classes / step) * step if self.centred else 0.0
-
-    @property
     def label_bound(self) -> float:
         """Most that one record adds to a row's label sum: the norm of a one-hot label minus the offset."""
-        offset, others = self.label_offset, self.num_classes - 1
-        if self.noise == "laplace":
-            norm = (1 - offset) + others * offset
-        else:
-            norm = math.sqrt((1 - offset) ** 2 + others * offset**2)
-        return norm * (1.0 if self.max_weight is None else self.max_weight)
+        return self.label_norm * (1.0 if self.max_weight is None else self.max_weight)
 
     @property
     def expected_members(self) -> float:
@@ -237,22 +185,22 @@ class ReleasePlan:
         scale = self.label_bound * self.label_noise_multiplier / self.divisor
         return scale * (math.sqrt(2) if self.noise == "laplace" else 1.0)
 
-    def to_dict(self) -> dict[str, Any]:
-        """JSON-ready form; :meth:`from_dict` is its inverse."""
-        return {**asdict(self), "classes": list(self.classes)}
+    @property
+    def noise_std(self) -> dict[str, float]:
+        """Of features and labels."""
+        return {"x": self.noise_std_x, "y": self.noise_std_y}
 
-    @classmethod
-    def from_dict(cls, description: Mapping[str, Any]) -> ReleasePlan:
-        """Rebuild a plan; anything but exactly its fields is an :class:`InvalidInput`."""
-        names = {item.name for item in fields(cls)}
-        if not isinstance(description, Mapping) or set(description) != names:
-            raise InvalidInput("plan", sorted(description), "exactly the fields of a release plan")
-        try:
-            plan = cls(**{**description, "classes": tuple(str(name) for name in description["classes"])})
-            # Asking for what follows from the fields checks their types and ranges.
-            _ = plan.event, plan.noise_std_x, plan.noise_std_y, plan.label_offset
-        except InvalidInput:
-            raise
-        except (TypeError, ValueError, ArithmeticError, AssertionError):
-            raise InvalidInput("plan", "values of other types", "the values that privmix wrote") from None
-        return plan
+
+Plan = ReleasePlan | MomentsPlan
+
+
+def plan_from_dict(description: Mapping[str, Any]) -> Plan:
+    """Rebuild a plan of whichever kind from its ``to_dict()``.
+
+    Raises:
+        InvalidInput: anything but exactly the fields of a plan.
+    """
+    if not isinstance(description, Mapping):
+        raise InvalidInput("plan", type(description).__name__, "the fields of a release plan")
+    kind = MomentsPlan if description.get("design") == MOMENTS else ReleasePlan
+    return kind.from_dict(description)

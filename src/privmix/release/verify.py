@@ -12,8 +12,9 @@ from privmix.accounting import epsilon, epsilon_delta_curve, event_from_dict
 from privmix.errors import InvalidInput, StorageError, check_number
 from privmix.release.card import data_card
 from privmix.release.certificate import CERTIFICATE_FILE, public_text, read_certificate
-from privmix.release.folder import CENTRE_FILE, file_hash, load_release
-from privmix.release.plan import ReleasePlan
+from privmix.release.folder import CENTRE_FILE, MOMENTS_FILE, file_hash, load_release
+from privmix.release.moments_plan import MomentsPlan
+from privmix.release.plan import Plan, plan_from_dict
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ def verify_release(folder: str | Path) -> Verification:
     """
     root = Path(folder)
     certificate = read_certificate(root)
-    plan = ReleasePlan.from_dict(certificate["plan"])
+    plan = plan_from_dict(certificate["plan"])
     stated = certificate["guarantee"]
     if event_from_dict(certificate["event"]) != plan.event:
         raise InvalidInput("certificate event", certificate["event"], "the event that follows from its plan")
@@ -83,7 +84,7 @@ def verify_release(folder: str | Path) -> Verification:
     )
 
 
-def _check_text(certificate: Mapping[str, Any], plan: ReleasePlan, accountant: str) -> None:
+def _check_text(certificate: Mapping[str, Any], plan: Plan, accountant: str) -> None:
     """What people read says what was recomputed: accountant, curve, warnings and statements."""
     stated = certificate["guarantee"]
     if stated["accountant"] != accountant or stated["is_upper_bound"] is not True:
@@ -95,23 +96,30 @@ def _check_text(certificate: Mapping[str, Any], plan: ReleasePlan, accountant: s
         if not check_number("certificate curve", point[1], low=0) >= recomputed * (1 - 1e-6):
             raise InvalidInput("certificate curve", point, f"delta of at least {recomputed:.6g}")
     for name, text in public_text(
-        plan, stated["delta"], certificate["insecure_seed"], certificate["records_declared"]
+        plan,
+        stated["delta"],
+        certificate["insecure_seed"],
+        certificate["records_declared"],
+        certificate["in_ledger"],
     ).items():
         if certificate[name] != text:
             raise InvalidInput(f"certificate {name}", "other text", "the text that follows from the plan")
 
 
-def _check_listing(root: Path, certificate: Mapping[str, Any], plan: ReleasePlan) -> None:
+def _check_listing(root: Path, certificate: Mapping[str, Any], plan: Plan) -> None:
     """Exactly the certified files are there: a shard that is not listed would be read along by other tools."""
     listed = {item["file"] for item in certificate["files"]}
     present = {path.relative_to(root).as_posix() for path in root.rglob("*") if not path.is_dir()}
     if extra := sorted(present - listed - {CERTIFICATE_FILE, "README.md"}):
         raise InvalidInput("files", extra[0], "only files that the certificate lists")
-    if plan.centred != (CENTRE_FILE in listed):
-        raise InvalidInput("files", sorted(listed), f"{CENTRE_FILE} exactly when the plan centres")
+    for name, wanted in ((CENTRE_FILE, plan.centred), (MOMENTS_FILE, isinstance(plan, MomentsPlan))):
+        if wanted != (name in listed):
+            raise InvalidInput("files", sorted(listed), f"{name} exactly when the plan makes one")
 
 
-def _check_noise(stated: dict[str, float], plan: ReleasePlan) -> None:
-    for name, expected in (("x", plan.noise_std_x), ("y", plan.noise_std_y)):
+def _check_noise(stated: dict[str, float], plan: Plan) -> None:
+    if set(stated) != set(plan.noise_std):
+        raise InvalidInput("certificate noise_std", sorted(stated), f"{sorted(plan.noise_std)}")
+    for name, expected in plan.noise_std.items():
         if not math.isclose(stated[name], expected, rel_tol=1e-9, abs_tol=1e-300):
             raise InvalidInput(f"certificate noise_std {name}", stated[name], f"{expected:.9g}, as the plan implies")

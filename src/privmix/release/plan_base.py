@@ -1,0 +1,148 @@
+"""What every kind of plan shares: the public constants of records, labels, clipping and the mean query."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Self
+
+from privmix.accounting import Adjacency, Composed, Event, Gaussian
+from privmix.errors import InvalidInput, check_integer, check_number
+
+
+@dataclass(frozen=True, kw_only=True)
+class BasePlan:
+    """Public constants that all designs have; see :class:`privmix.release.config.ReleaseConfig` for their meaning.
+
+    ``records_noise_multiplier`` is that of the query which estimated ``records``, or None where the count is public.
+    """
+
+    records: int
+    dim: int
+    classes: tuple[str, ...]
+    design: str
+    rows: int
+    clip_norm: float
+    residual_clip_norm: float | None
+    noise_multiplier: float
+    centre_noise_multiplier: float | None
+    lattice_bits: int
+    records_noise_multiplier: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("records", "dim", "rows", "lattice_bits"):
+            check_plan_integer(name, getattr(self, name))
+        check_integer("lattice_bits", self.lattice_bits, low=8, high=24)
+        if len(self.classes) < 2 or len(set(self.classes)) != len(self.classes):
+            raise InvalidInput("classes", len(self.classes), "at least two class names, all different")
+        check_number("clip_norm", self.clip_norm, low=1e-9, high=1e9)
+        check_number("noise_multiplier", self.noise_multiplier, low=1e-6, high=1e12)
+        self._check_part("residual_clip_norm", self.centre_noise_multiplier is not None, 0.0, 2 * self.clip_norm)
+        if self.records_noise_multiplier is not None:
+            check_number("records_noise_multiplier", self.records_noise_multiplier, low=1e-6, high=1e12)
+        self._check_part("centre_noise_multiplier", self.residual_clip_norm is not None, 1e-6, 1e12)
+
+    def _check_part(self, name: str, used: bool, low: float, high: float) -> None:
+        """An optional field is given exactly by the designs that use it: none is half in force."""
+        value = getattr(self, name)
+        if (value is not None) != used:
+            raise InvalidInput(name, value, "a number exactly where the design and centring use it")
+        if value is not None:
+            check_number(name, value, low=low, high=high, low_open=low == 0)
+
+    @property
+    def adjacency(self) -> Adjacency:
+        """The relation the guarantee is stated for."""
+        raise NotImplementedError
+
+    @property
+    def main_event(self) -> Event:
+        """What the release does to the private records after the queries of their count and mean."""
+        raise NotImplementedError
+
+    @property
+    def event(self) -> Event:
+        """All that the release does to the private records, the query of their count included."""
+        return _composed(self.records_noise_multiplier, self.event_after_count)
+
+    @property
+    def event_after_count(self) -> Event:
+        """What is left to do once the record count is known."""
+        return _composed(self.centre_noise_multiplier, self.main_event)
+
+    @property
+    def noise_std(self) -> dict[str, float]:
+        """Standard deviation of the noise in an entry of each released part, by name."""
+        raise NotImplementedError
+
+    @property
+    def num_classes(self) -> int:
+        """K."""
+        return len(self.classes)
+
+    @property
+    def centred(self) -> bool:
+        """Whether the mean is released first and subtracted."""
+        return self.centre_noise_multiplier is not None
+
+    @property
+    def norm(self) -> str:
+        """The norm that records are clipped in: ``"l2"``, or ``"l1"`` for Laplace noise."""
+        return "l2"
+
+    @property
+    def final_clip_norm(self) -> float:
+        """Bound on the norm of the vector that a record contributes."""
+        return self.clip_norm if self.residual_clip_norm is None else self.residual_clip_norm
+
+    @property
+    def label_offset(self) -> float:
+        """Subtracted from every entry of a one-hot label: 1/K on the lattice when centred, else 0."""
+        step = 2.0**-self.lattice_bits
+        return math.floor(1 / self.num_classes / step) * step if self.centred else 0.0
+
+    @property
+    def label_norm(self) -> float:
+        """Norm of a one-hot label minus the offset."""
+        offset, others = self.label_offset, self.num_classes - 1
+        if self.norm == "l1":
+            return (1 - offset) + others * offset
+        return math.sqrt((1 - offset) ** 2 + others * offset**2)
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready form; :func:`privmix.release.plan.plan_from_dict` is its inverse."""
+        return {**asdict(self), "classes": list(self.classes)}
+
+    @classmethod
+    def from_dict(cls, description: Mapping[str, Any]) -> Self:
+        """Rebuild a plan; anything but exactly its fields is an :class:`InvalidInput`."""
+        names = {item.name for item in fields(cls)}
+        if not isinstance(description, Mapping) or set(description) != names:
+            raise InvalidInput("plan", sorted(description), "exactly the fields of a release plan")
+        try:
+            plan = cls(**{**description, "classes": tuple(str(name) for name in description["classes"])})
+            plan.check_properties()
+        except InvalidInput:
+            raise
+        except (TypeError, ValueError, ArithmeticError, AssertionError):
+            raise InvalidInput("plan", "values of other types", "the values that privmix wrote") from None
+        return plan
+
+    def check_properties(self) -> None:
+        """Ask for what follows from the fields: that checks their types and ranges."""
+        _ = self.event, self.label_norm, self.noise_std
+
+
+def _composed(noise_multiplier: float | None, event: Event) -> Event:
+    if noise_multiplier is None:
+        return event
+    rest = event.events if isinstance(event, Composed) else (event,)
+    return Composed((Gaussian(noise_multiplier), *rest))
+
+
+def check_plan_integer(name: str, value: object) -> None:
+    """Raise unless ``value`` is an int of at least 1; a bool or a NumPy number would not survive JSON."""
+    check_integer(name, value, low=1)
+    if type(value) is not int:
+        raise InvalidInput(name, value, "an integer")
