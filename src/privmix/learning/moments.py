@@ -19,9 +19,10 @@ class SecondMomentsClassifier(ReleaseLearner):
     """Regression of labels on features from X'X and X'Y alone, for releases of design ``moments``.
 
     W = U (L + a)^-1 U' X'Y, where U are the eigenvectors of the released X'X, L its eigenvalues with the noise shrunk
-    out (:meth:`privmix.release.moments.SecondMoments.spectrum`) and a the regularisation, by default in proportion to the
-    largest eigenvalue that noise alone would have. AdaSSP (Wang 2018) likewise regularises by the size of the noise,
-    but keeps the noisy eigenvalues. A record f is scored by f W, plus the classes' shares if the release is centred.
+    out (:meth:`privmix.release.moments.SecondMoments.spectrum`) and a the regularisation, by default in proportion to
+    the largest eigenvalue that noise alone would have. AdaSSP (Wang 2018) likewise regularises by the size of the
+    noise, but keeps the noisy eigenvalues. A record f is scored by f W, plus the classes' shares if the release is
+    centred.
 
     Args:
         regularisation: ``"auto"`` for :attr:`privmix.release.moments.Spectrum.ridge`, or a as a share of the largest
