@@ -139,4 +139,11 @@ def class_names(features: Any, label: str) -> tuple[str, ...] | None:
     """
     feature = features.get(label, {}) if isinstance(features, dict) else {}
     names = feature.get("names") if isinstance(feature, dict) else None
-    return None if names is None else tuple(names)
+    return None if names is None else name_list(names)
+
+
+def name_list(names: Any) -> tuple[str, ...]:
+    """Class names from JSON, where they must be a list; ValueError for anything else."""
+    if not isinstance(names, list):
+        raise ValueError("not a list")
+    return tuple(names)

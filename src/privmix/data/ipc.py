@@ -75,7 +75,8 @@ def saved_files(folder: Path) -> list[Path]:
     """
     path = folder / _STATE
     entries = _read_object(path).get("_data_files")
-    names = [entry.get("filename") if isinstance(entry, dict) else None for entry in entries or []]
+    listed = entries if isinstance(entries, list) else []
+    names = [entry.get("filename") if isinstance(entry, dict) else None for entry in listed]
     if not names or not all(map(_is_plain_name, names)):
         raise InvalidInput(str(path), "something else", "a list of the names of Arrow files")
     files = [folder / str(name) for name in names]

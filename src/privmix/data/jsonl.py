@@ -48,7 +48,7 @@ class JsonlSource(Source):
         with decoding(self._paths[0], _KIND):
             # Any type does in the columns of a table, and so does none.
             arrow = pa.schema([(name, _kind(value, selection.table is not None)) for name, value in first.items()])
-        self._inputs, self._form = choose_inputs(arrow, selection)
+        self._inputs, self._form = self._choose(arrow)
         shape = (len(first[self._inputs[0]]),) if self._form == "lists" else (len(self._inputs),)
         self._schema = Schema(records, shape, classes, selection.table)
 
@@ -66,6 +66,15 @@ class JsonlSource(Source):
                 rows = []
         if rows:
             yield self._arrays(rows)
+
+    def _choose(self, arrow: Any) -> tuple[list[str], str]:
+        try:
+            return choose_inputs(arrow, self._selection)
+        except InvalidInput as error:
+            if error.field == "columns" and self._selection.table is None:
+                # It lists keys, which no header sets apart from a record's content.
+                raise InvalidInput("columns", WITHHELD, error.allowed) from None
+            raise
 
     def _arrays(self, rows: list[dict[str, Any]]) -> tuple[NDArray[Any], NDArray[Any]]:
         labels = [row.get(self._selection.label) for row in rows]

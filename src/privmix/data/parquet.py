@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pyarrow.parquet as pq
 
-from privmix.data.arrow_source import ArrowFormat, class_names
+from privmix.data.arrow_source import ArrowFormat, class_names, name_list
 from privmix.data.files import decoding
 
 
@@ -43,6 +43,6 @@ def metadata_classes(path: Path, metadata: dict[bytes, bytes] | None, label: str
     metadata = metadata or {}
     with decoding(path, "class names as JSON in the metadata"):
         if b"classes" in metadata:
-            return tuple(json.loads(metadata[b"classes"]))
+            return name_list(json.loads(metadata[b"classes"]))
         described = json.loads(metadata.get(b"huggingface", b"{}"))
         return class_names(described.get("info", {}).get("features", {}), label)

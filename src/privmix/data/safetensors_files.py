@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors import safe_open
 
+from privmix.data.arrow_source import name_list
 from privmix.data.files import decoding
 from privmix.data.source import MAX_RECORD_VALUES, Schema, Source, array_schema
 from privmix.errors import InvalidInput
@@ -69,9 +70,10 @@ class SafetensorsSource(Source):
     def _chunks(self, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
         step = min(size, max(1, _PIECE_VALUES // math.prod(self._schema.input_shape)))
         for start in range(0, self._schema.records, step):
+            part = slice(start, min(start + step, self._schema.records))
             # Opened anew for each slice: the pages of a long-lived map would all count as ours.
             with decoding(self._path, _KIND), safe_open(self._path, framework="numpy") as file:
-                x, y = (np.asarray(file.get_slice(name)[start : start + step]) for name in self._names)
+                x, y = (np.asarray(file.get_slice(name)[part]) for name in self._names)
             yield x, y.reshape(-1)
 
 
@@ -87,10 +89,7 @@ def safetensors_classes(path: Path) -> tuple[str, ...] | None:
     if "classes" not in metadata:
         return None
     with decoding(path, "a JSON list of class names in its metadata"):
-        names = json.loads(metadata["classes"])
-        if not isinstance(names, list):
-            raise InvalidInput(f"classes in {path}", type(names).__name__, "a JSON list of names")
-        return tuple(names)
+        return name_list(json.loads(metadata["classes"]))
 
 
 def has_split(path: Path, split: str) -> bool:
