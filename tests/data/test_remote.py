@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import io
 import os
 import stat
 import subprocess
@@ -208,3 +209,48 @@ def test_a_forked_worker_does_not_remove_the_copy(memory: Any, copies: Path) -> 
         os._exit(0)
     os.waitpid(worker, 0)
     assert source.read().y.tolist() == [0, 1]
+
+
+class Web(fsspec.AbstractFileSystem):  # type: ignore[misc]
+    """One file behind a signed address, as fsspec's own file system for the web shows it: paths are addresses."""
+
+    protocol = "https"
+    address = "https://host/train.csv?sig=a*b"
+
+    @classmethod
+    def _strip_protocol(cls, path: str) -> str:
+        return path
+
+    def isfile(self, path: str) -> bool:
+        return path == self.address
+
+    def find(self, path: str, *_: Any, **__: Any) -> list[str]:
+        return []
+
+    def _open(self, path: str, *_: Any, **__: Any) -> Any:
+        return io.BytesIO(CSV.encode())
+
+
+def test_signed_web_addresses(copies: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fsspec, "url_to_fs", lambda url: (Web(), url))
+    source = open_dataset(Web.address, classes=2)
+    assert [path.name for path in copies.rglob("*.csv")] == ["train.csv"]
+    assert source.read().x.tolist() == [[1.0], [2.0]]
+    (tmp_path / "d.csv").write_text(CSV)
+    assert fingerprint(Web.address) == fingerprint(tmp_path / "d.csv")
+    with pytest.raises(StorageError, match=r"^https://host/test.csv: no such file"):
+        open_dataset("https://host/test.csv?sig=a*b", classes=2)
+
+
+def test_saved_datasets(memory: Any, copies: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "d"
+    (folder / "train").mkdir(parents=True)
+    (folder / "dataset_dict.json").write_text('{"splits": ["train", "test"]}')
+    (folder / "train" / "state.json").write_text('{"_data_files": [{"filename": "data.arrow"}]}')
+    table = pa.table({"text": ["a", None], "label": [0, 1]})
+    with pa.ipc.new_stream(str(folder / "train" / "data.arrow"), table.schema) as out:
+        out.write_table(table)
+    upload(memory, folder)
+    assert open_dataset("memory://privmix", classes=2, text_column="text").read().x.tolist() == [["a"], [None]]
+    with pytest.raises(StorageError, match=r"memory://privmix/test/state.json: "):
+        open_dataset("memory://privmix", classes=2, text_column="text", split="test")
