@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import gzip
+import json
 import tempfile
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.feather as feather
+import pyarrow.ipc as pa_ipc
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from safetensors.numpy import save_file
 
 from privmix.data import open_dataset
 from privmix.errors import InvalidInput, StorageError
 from tests.data.helpers import idx_bytes, png
 
 FORMATS = ["idx", "idx.gz", "npz", "npy", "csv", "csv.gz", "parquet", "images.parquet", "png"]
+FORMATS += ["jsonl", "jsonl.gz", "arrow", "stream.arrow", "images.arrow", "feather", "safetensors", "saved"]
+# Tables of texts.
+TABLES = ["text.csv", "text.csv.gz", "text.jsonl", "text.parquet", "text.arrow", "text.stream.arrow"]
+SECRET = "Smith"
 FUZZ = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
@@ -39,13 +47,38 @@ def valid(kind: str) -> bytes:
                 np.save(file, x)
         elif kind.startswith("csv"):
             path.write_text("a,b,label\n1,2,0\n3,4,1\n5,6,1\n7,8,0\n")
+        elif kind.startswith("text.csv"):
+            path.write_text('text,label\n"Smith\n, ""A""",0\nü,1\n,1\nSmith,0\n')
+        elif "jsonl" in kind:
+            value = "Smith" if kind.startswith("text") else 1.5
+            rows = [{"text" if kind.startswith("text") else "a": value, "label": label} for label in (0, 1, 1, 0)]
+            path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        elif kind == "safetensors":
+            save_file({"x": x.astype(np.float32), "y": np.arange(4) % 2}, path)
         elif kind == "png":
             path.write_bytes(png(x[0]))
         else:
-            column = [png(image) for image in x] if "images" in kind else x.reshape(4, -1).tolist()
-            pq.write_table(pa.table({"image" if "images" in kind else "x": column, "label": [0, 1, 1, 0]}), path)
+            write_table(kind, path, table(kind, x))
         content = path.read_bytes()
     return gzip.compress(content, mtime=0) if kind.endswith(".gz") else content
+
+
+def table(kind: str, x: np.ndarray) -> pa.Table:
+    if kind.startswith("text"):
+        return pa.table({"text": ["Smith", "ü", None, ""], "label": ["0", "1", "1", "0"]})
+    column = [png(image) for image in x] if "images" in kind else x.reshape(4, -1).tolist()
+    return pa.table({"image" if "images" in kind else "x": column, "label": [0, 1, 1, 0]})
+
+
+def write_table(kind: str, path: Path, content: pa.Table) -> None:
+    if kind.endswith("parquet"):
+        pq.write_table(content, path)
+    elif kind == "feather":
+        feather.write_feather(content, str(path), compression="lz4")
+    else:
+        writer = pa_ipc.new_stream if kind in ("stream.arrow", "text.stream.arrow", "saved") else pa_ipc.new_file
+        with writer(str(path), content.schema) as out:
+            out.write_table(content)
 
 
 def place(folder: Path, kind: str, content: bytes) -> Path:
@@ -60,35 +93,46 @@ def place(folder: Path, kind: str, content: bytes) -> Path:
         (folder / "1").mkdir()
         (folder / "1" / "a.png").write_bytes(content)
         return folder
+    elif kind == "saved":
+        (folder / "data.arrow").write_bytes(content)
+        (folder / "state.json").write_text('{"_data_files": [{"filename": "data.arrow"}]}')
+        return folder
     else:
         path = folder / f"d.{kind}"
     path.write_bytes(content)
     return path
 
 
+def options(kind: str) -> dict[str, str]:
+    return {"text_column": "text"} if kind in TABLES else {}
+
+
 def read(kind: str, content: bytes) -> None:
     with tempfile.TemporaryDirectory() as folder:
         try:
-            data = open_dataset(place(Path(folder), kind, content), classes=2).read()
+            data = open_dataset(place(Path(folder), kind, content), classes=2, **options(kind)).read()
         except (InvalidInput, StorageError) as error:
             problem = error
         else:
             assert len(data.x) == len(data.y) == data.schema.records
             assert data.x.shape[1:] == data.schema.input_shape
             assert ((data.y >= 0) & (data.y < 2)).all()
-            assert np.isfinite(data.x).all()
+            assert kind in TABLES or np.isfinite(data.x).all()
             return
     assert "\n" not in str(problem)
+    assert SECRET not in str(problem)
+    assert problem.__suppress_context__ or problem.__context__ is None
     assert problem.exit_code == (1 if isinstance(problem, StorageError) else 2)
 
 
-@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize("kind", FORMATS + TABLES)
 def test_valid_files_are_read(kind: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        assert open_dataset(place(Path(folder), kind, valid(kind)), classes=2).read().schema.records >= 1
+        data = open_dataset(place(Path(folder), kind, valid(kind)), classes=2, **options(kind)).read()
+        assert data.schema.records == len(data.x) >= 1
 
 
-@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize("kind", FORMATS + TABLES)
 @FUZZ
 @given(content=st.binary(max_size=300))
 @example(content=b"")
@@ -100,7 +144,7 @@ def test_random_bytes(kind: str, content: bytes) -> None:
     read(kind, content)
 
 
-@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize("kind", FORMATS + TABLES)
 @FUZZ
 @given(data=st.data())
 def test_mutated_files(kind: str, data: st.DataObject) -> None:
@@ -115,7 +159,7 @@ def test_mutated_files(kind: str, data: st.DataObject) -> None:
     read(kind, bytes(content))
 
 
-@pytest.mark.parametrize("kind", ["idx", "csv"])
+@pytest.mark.parametrize("kind", ["idx", "csv", "jsonl", "text.csv"])
 @FUZZ
 @given(data=st.data())
 def test_mutated_content_inside_gzip(kind: str, data: st.DataObject) -> None:
@@ -129,3 +173,19 @@ def test_mutated_content_inside_gzip(kind: str, data: st.DataObject) -> None:
 def test_csv_of_awkward_characters(text: str) -> None:
     read("csv", f"a,label\n{text}".encode())
     read("csv", text.encode() + b"\n" + b"1,0\n")
+
+
+@FUZZ
+@given(text=st.text(alphabet='01.,"\n\r;ü\ufeff\0 ', max_size=200))
+def test_texts_of_awkward_characters(text: str) -> None:
+    read("text.csv", f"text,label\n{text}".encode())
+    read("text.csv", text.encode() + b"\n" + b"1,0\n")
+
+
+@FUZZ
+@given(text=st.text(alphabet='01.,"\n{}[]:xlabe\\ud8-+N', max_size=200))
+def test_json_of_awkward_characters(text: str) -> None:
+    for kind in ("jsonl", "text.jsonl"):
+        read(kind, text.encode())
+        read(kind, b'{"text": "a", "label": 0}\n{"text": ' + text.encode() + b', "label": 0}\n')
+        read(kind, b'{"a": 1, "label": 0}\n{"a": ' + text.encode() + b', "label": 0}\n')

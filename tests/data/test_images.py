@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -84,6 +85,52 @@ def test_more_than_8_bits_are_refused(tmp_path: Path) -> None:
     Image.fromarray(np.full((5, 6), 40_000, dtype=np.uint16)).save(tmp_path / "cat" / "z.png")
     with pytest.raises(InvalidInput, match="8 bits a channel"):
         open_dataset(tmp_path)
+
+
+def test_images_of_any_size_are_scaled_and_cropped_one_by_one(tmp_path: Path) -> None:
+    """Formal guarantee: per record."""
+    fill(tmp_path)
+    wide = np.zeros((40, 100, 3), dtype=np.uint8)
+    wide[:, 30:70] = (200, 100, 50)
+    tall = np.zeros((9, 3, 3), dtype=np.uint8)
+    tall[3:6] = 255
+    for name, image in (("a.PNG", wide), ("b.png", tall)):
+        (tmp_path / "dog" / name).write_bytes(png(image))
+    with pytest.raises(InvalidInput, match="image_size"):
+        open_dataset(tmp_path).read()
+    source = open_dataset(tmp_path, image_size=16)
+    assert source.schema.input_shape == (16, 16, 3)
+    data = source.read()
+    # The square in the middle is left of both; bicubic scaling sees a little beyond its edges.
+    assert np.array_equal(data.x[1][:, 2:-2], np.broadcast_to(np.array([200, 100, 50]), (16, 12, 3)))
+    assert (data.x[2][5:-5] == 255).all()
+    assert data.x[2].min() > 100
+    for path in (tmp_path / "dog").iterdir():
+        path.unlink()
+    assert np.array_equal(open_dataset(tmp_path, classes=["cat", "dog"], image_size=16).read().x[0], data.x[0])
+
+
+def test_scaling_is_that_of_the_shorter_side_and_a_crop(tmp_path: Path) -> None:
+    image = Image.fromarray(np.random.default_rng(0).integers(0, 256, size=(24, 40), dtype=np.uint8))
+    (tmp_path / "cat").mkdir()
+    image.save(tmp_path / "cat" / "a.png")
+    x = open_dataset(tmp_path, image_size=(12, 12)).read().x[0]
+    expected = np.asarray(image.resize((20, 12), Image.Resampling.BICUBIC).crop((4, 0, 16, 12)))
+    assert np.abs(x.astype(int) - expected).max() <= 1
+    assert open_dataset(tmp_path, image_size=(24, 40)).read().x[0].tolist() == np.asarray(image).tolist()
+    assert open_dataset(tmp_path, image_size=(48, 10)).schema.input_shape == (48, 10)
+
+
+def test_a_long_image_does_not_become_a_huge_one(tmp_path: Path) -> None:
+    (tmp_path / "cat").mkdir()
+    Image.fromarray(np.zeros((1, 60_000), dtype=np.uint8)).save(tmp_path / "cat" / "a.png")
+    assert open_dataset(tmp_path, image_size=1024).read().x.shape == (1, 1024, 1024)
+
+
+@pytest.mark.parametrize("size", [0, -1, 1.5, True, "8", (8,), (8, 0), (8, 8, 3), 10**9])
+def test_image_sizes_that_are_none(tmp_path: Path, size: Any) -> None:
+    with pytest.raises(InvalidInput, match="image size: got"):
+        open_dataset(fill(tmp_path), image_size=size)
 
 
 def test_no_images(tmp_path: Path) -> None:

@@ -144,6 +144,18 @@ def test_a_feature_column_that_is_not_there(tmp_path: Path) -> None:
         open_dataset(path, classes=2, feature_column="z")
 
 
+def test_images_of_any_size(tmp_path: Path) -> None:
+    encoded = [png(IMAGES[0]), png(np.full((50, 20), 7, dtype=np.uint8))]
+    path = write(tmp_path / "a.parquet", {"image": encoded, "label": [0, 1]})
+    source = open_dataset(path, classes=2, image_size=(5, 6))
+    data = source.read()
+    assert np.array_equal(data.x[0], IMAGES[0])
+    assert np.array_equal(data.x[1], np.full((5, 6, 3), 7))
+    path = write(tmp_path / "b.parquet", {"x": X.tolist(), "label": LABELS})
+    with pytest.raises(InvalidInput, match="image size"):
+        open_dataset(path, classes=2, image_size=5)
+
+
 def test_cifar10(data_root: Path) -> None:
     source = open_dataset(data_root / "cifar10", split="test", classes=10)
     assert (source.schema.records, source.schema.input_shape) == (10_000, (32, 32, 3))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from privmix.data.source import ArraySource, Schema, encode_labels, resolve_classes
+from privmix.data.source import ArraySource, Schema, as_table, encode_labels, resolve_classes
 from privmix.errors import InvalidInput
 
 CLASSES = ("cat", "dog", "eel")
@@ -45,8 +45,9 @@ def test_labels_outside_the_declared_classes_are_refused_silently(labels: list[A
     source = ArraySource(np.zeros((2, 1)), np.array(labels), CLASSES)
     with pytest.raises(InvalidInput) as caught:
         source.read()
-    assert (
-        str(caught.value) == "label: got a value that is private and not shown; allowed: one of the 3 declared classes"
+    assert str(caught.value) == (
+        "label: got a value that is private and not shown; allowed: one of the 3 declared classes; declare all with "
+        "--classes, or the argument classes"
     )
     assert caught.value.__cause__ is None
     assert caught.value.__suppress_context__ or caught.value.__context__ is None
@@ -130,3 +131,44 @@ def test_a_record_cannot_be_absurdly_large() -> None:
 def test_batch_size_must_be_positive() -> None:
     with pytest.raises(InvalidInput, match="batch size"):
         next(ArraySource(np.zeros((1, 1)), np.zeros(1), CLASSES).batches(0))
+
+
+@given(
+    st.lists(
+        st.tuples(
+            *[st.one_of(st.none(), st.text(), st.floats(), st.integers(), st.booleans(), st.just(np.float32(0.5)))] * 2
+        ),
+        min_size=1,
+        max_size=5,
+    )
+)
+def test_tables_hold_texts_floats_and_nothing(rows: list[tuple[Any, Any]]) -> None:
+    raw = np.empty((len(rows), 2), dtype=object)
+    for place, row in enumerate(rows):
+        raw[place] = row
+
+    def judged(value: Any) -> Any:
+        if value is None or isinstance(value, str):
+            return value
+        try:
+            number = float(value)
+        except OverflowError:
+            return "refused"
+        return number if np.isfinite(number) else "refused"
+
+    expected = [[judged(value) for value in row] for row in rows]
+    if any(judged(value) == "refused" and not isinstance(value, str) for row in rows for value in row):
+        with pytest.raises(InvalidInput, match="values of a table: got a value that is private"):
+            as_table(raw, ("a", "b"))
+    else:
+        table = as_table(raw, ("a", "b"))
+        assert table.tolist() == expected
+        assert {type(cell) for cell in table.ravel()} <= {str, float, type(None)}
+
+
+@pytest.mark.parametrize("value", [b"Smith", [1], {"Smith": 1}, 1j, np.datetime64("2026-01-01"), 10**400])
+def test_other_values_in_tables_are_refused_silently(value: Any) -> None:
+    raw = np.empty((1, 1), dtype=object)
+    raw[0, 0] = value
+    with pytest.raises(InvalidInput, match="private and not shown"):
+        as_table(raw, ("a",))

@@ -1,78 +1,101 @@
-"""CSV files with a header line, numeric columns and one column of labels; plain or gzipped."""
+"""CSV files with a header line and one column of labels; plain or gzipped.
+
+The other columns are numbers, or texts where the caller asks for a table.
+"""
 
 from __future__ import annotations
 
 import csv
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, Final
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pa_csv
-from numpy.typing import NDArray
 
-from privmix.data.files import decoding, open_binary
-from privmix.data.source import Schema, Source
+from privmix.data.arrow_source import ArrowFormat
+from privmix.data.files import open_binary
 from privmix.errors import InvalidInput
 
-_BLOCK_BYTES = 2**22
+_BLOCK_BYTES: Final = 2**22
+_HEADER_BYTES: Final = 2**20
 
 
-class CsvSource(Source):
-    """One CSV file, UTF-8, one record a line.
-
-    Every column but the label's holds a feature and must be numeric; inputs have shape (columns,). Labels are class
-    names or indices. Records are counted by lines, without looking into them.
+def csv_format(label_column: str, numeric: bool) -> ArrowFormat:
+    """CSV in UTF-8, with a header line.
 
     Args:
-        path: the file.
-        label_column: name of the label's column.
-        classes: class names.
-
-    Raises:
-        InvalidInput: no such column, ragged rows, a value that is not a number.
-        StorageError: the file cannot be read.
+        label_column: its values are texts always.
+        numeric: every other column is numbers; records are then counted by lines, without looking into them. Else
+            every value is a text, quoted ones may hold line breaks, and counting follows the quotes.
     """
 
-    def __init__(self, path: Path, label_column: str, classes: tuple[str, ...]) -> None:
-        self._path, self._label = path, label_column
-        with decoding(path, "a CSV file in UTF-8"), open_binary(path) as stream:
-            header = stream.readline().decode("utf-8-sig").rstrip("\r\n")
-            names = next(csv.reader([header]), [])
-            records = sum(1 for line in stream if line.rstrip(b"\r\n"))
-        if len(set(names)) != len(names) or not all(names):
-            raise InvalidInput(
-                f"header of {path}", f"{len(names)} names", "names that are not empty, each of them once"
-            )
-        if label_column not in names:
-            raise InvalidInput("label column", label_column, f"a column of {path}")
-        self._features = [name for name in names if name != label_column]
-        if not self._features:
-            raise InvalidInput(f"header of {path}", "a single column", "the label's column and numeric columns")
-        self._names = names
-        self._schema = Schema(records=records, input_shape=(len(self._features),), classes=classes)
+    def describe(path: Path) -> tuple[Any, int]:
+        with open_binary(path) as stream:
+            names = _header(path, stream)
+            if label_column not in names:
+                raise InvalidInput("label column", label_column, f"a column of {path}")
+            if len(names) == 1:
+                raise InvalidInput(f"header of {path}", "a single column", "the label's column and others")
+            lines = sum(1 for line in stream if line.rstrip(b"\r\n")) if numeric else 0
+        return pa.schema([(name, kind_of(name)) for name in names]), lines if numeric else _count(path)
 
-    @property
-    def schema(self) -> Schema:
-        """From the header line and the number of lines."""
-        return self._schema
+    def kind_of(name: str) -> Any:
+        return pa.float64() if numeric and name != label_column else pa.string()
 
-    def _chunks(self, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-        types = {name: pa.float64() for name in self._features} | {self._label: pa.string()}
-        kind = "a CSV file with as many values a row as its header, all numbers but the label"
-        with decoding(self._path, kind), open_binary(self._path) as stream:
-            reader = pa_csv.open_csv(
-                stream,
-                read_options=pa_csv.ReadOptions(
-                    column_names=self._names, skip_rows=1, block_size=_BLOCK_BYTES, use_threads=False
-                ),
-                convert_options=pa_csv.ConvertOptions(column_types=types, null_values=[]),
-            )
-            for block in reader:
-                for start in range(0, block.num_rows, size):
-                    yield self._arrays(block.slice(start, size))
+    def blocks(path: Path, columns: list[str], size: int) -> Iterator[Any]:
+        for block in _parse(path, {name: kind_of(name) for name in columns}, quoted_breaks=not numeric):
+            for start in range(0, block.num_rows, size):
+                yield block.slice(start, size)
 
-    def _arrays(self, block: Any) -> tuple[NDArray[Any], NDArray[Any]]:
-        x = np.stack([block.column(name).to_numpy(zero_copy_only=False) for name in self._features], axis=1)
-        return x, np.array(block.column(self._label).to_pylist(), dtype=object)
+    rest = "all numbers but the label" if numeric else "texts in UTF-8"
+    return ArrowFormat(f"a CSV file with as many values a row as its header, {rest}", describe, blocks)
+
+
+def _parse(path: Path, types: dict[str, Any], quoted_breaks: bool) -> Iterator[Any]:
+    """Record batches of the columns in ``types``, in the file's blocks."""
+    with open_binary(path) as stream:
+        names = _header(path, stream)
+        # pyarrow goes on where the header ended.
+        yield from pa_csv.open_csv(
+            stream,
+            read_options=pa_csv.ReadOptions(column_names=names, block_size=_BLOCK_BYTES, use_threads=False),
+            parse_options=pa_csv.ParseOptions(newlines_in_values=quoted_breaks),
+            convert_options=pa_csv.ConvertOptions(
+                column_types=types, include_columns=list(types), null_values=[], strings_can_be_null=False
+            ),
+        )
+
+
+def _count(path: Path) -> int:
+    """Number of records, by the parser that reads them later; block after block."""
+    with open_binary(path) as stream:
+        names = _header(path, stream)
+        if _is_blank(stream):
+            return 0
+    # Bytes, not texts: values are not looked into.
+    return sum(block.num_rows for block in _parse(path, {names[0]: pa.binary()}, quoted_breaks=True))
+
+
+def _is_blank(stream: IO[bytes]) -> bool:
+    while piece := stream.read(_BLOCK_BYTES):
+        if piece.strip(b"\r\n"):
+            return False
+    return True
+
+
+def _header(path: Path, stream: IO[bytes]) -> list[str]:
+    """Column names; leaves the stream at the first record."""
+    names = next(csv.reader(_lines(path, stream)), [])
+    if len(set(names)) != len(names) or not all(names):
+        raise InvalidInput(f"header of {path}", f"{len(names)} names", "names that are not empty, each of them once")
+    return names
+
+
+def _lines(path: Path, stream: IO[bytes]) -> Iterator[str]:
+    encoding = "utf-8-sig"
+    while line := stream.readline(_HEADER_BYTES):
+        if len(line) == _HEADER_BYTES:
+            raise InvalidInput(f"header of {path}", "a longer line", f"less than {_HEADER_BYTES} bytes")
+        yield line.decode(encoding)
+        encoding = "utf-8"

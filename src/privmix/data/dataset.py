@@ -2,35 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import glob
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
 
-from privmix.data.csv import CsvSource
+from privmix.data.columns import Selection, check_columns
 from privmix.data.files import reading
-from privmix.data.idx import IdxSource
-from privmix.data.images import ImageFolderSource, class_folders
-from privmix.data.numpy_files import NpzSource, npy_source, npz_classes, npz_has_split
-from privmix.data.parquet import ParquetSource, parquet_classes
-from privmix.data.source import ArraySource, LabelledArray, Schema, Source, resolve_classes
+from privmix.data.images import check_image_size, class_folders
+from privmix.data.ipc import DESCRIPTIONS, is_saved_dataset, saved_splits
+from privmix.data.openers import FORMATS, Request, format_of, holds_split, open_files, open_images, open_saved
+from privmix.data.remote import RemoteSource, is_remote, local_path
+from privmix.data.source import ArraySource, LabelledArray, Schema, Source
+from privmix.data.splits import SPLITS, folder_split, split_of
 from privmix.errors import InvalidInput, StorageError, check_choice
 
 __all__ = ["ArraySource", "LabelledArray", "Schema", "Source", "open_dataset"]
-
-# Words in a file's or folder's name that mark a split; MNIST calls its test split t10k.
-_SPLITS: Final = {"train": ("train",), "test": ("test", "t10k"), "val": ("val", "valid", "validation", "dev")}
-_FORMATS: Final = "idx, .npz, .npy, .parquet, .csv, or sub-folders of images"
-_MNIST_CLASSES: Final = tuple(map(str, range(10)))
-
-
-@dataclass(frozen=True)
-class _Request:
-    split: str
-    classes: int | Sequence[str] | None
-    label_column: str
-    image_column: str
-    feature_column: str | None
 
 
 def open_dataset(
@@ -41,142 +27,141 @@ def open_dataset(
     label_column: str = "label",
     image_column: str = "image",
     feature_column: str | None = None,
+    text_column: str | None = None,
+    columns: Sequence[str] | None = None,
+    image_size: int | tuple[int, int] | None = None,
 ) -> Source:
     """Open a dataset; only public facts are read until the source is asked for records.
 
+    Formats: idx, .npz, .npy, .safetensors (tensors x and y), .parquet, .arrow, .feather, .csv and .jsonl (these two
+    plain or gzipped), folders that Hugging Face's ``save_to_disk`` wrote, folders with a sub-folder of images a class.
+
     Args:
-        path: a file, which is its own split (but for an .npz with ``x_train``, ``x_test``); or a folder with files or
-            sub-folders named for their splits (``train``; ``test`` or ``t10k``; ``val``). Files of a folder that carry
-            no split's name are the training split.
+        path: a file, which is its own split (but for an .npz or .safetensors with ``x_train``, ``x_test``); a folder
+            with files or sub-folders named for their splits (``train``; ``test`` or ``t10k``; ``val``), where files
+            that carry no split's name are the training split; a pattern with ``*``, ``?`` or ``[``; or an address
+            that fsspec opens (``s3://``, ``gs://``, ``https://``, ...), whose files are copied to a private folder
+            of this machine, see :class:`privmix.data.remote.RemoteSource`. Several files of a split are its shards:
+            they are read one after the other, sorted by name (not idx and .npy: one pair a split).
         split: ``"train"``, ``"test"`` or ``"val"``.
         classes: number or names of the classes. Not needed for the MNIST layout (ten), image folders (sub-folders),
-            an .npz with an array ``classes``, and Parquet metadata with class names.
-        label_column: CSV and Parquet: the labels' column.
-        image_column: Parquet: the column of encoded images.
-        feature_column: Parquet: the column of lists of numbers, where there are several.
+            an .npz with an array ``classes``, metadata ``classes`` of Parquet, Arrow and safetensors files, and
+            ClassLabel features of Hugging Face's library. Never inferred from labels.
+        label_column: formats with columns: the labels' column.
+        image_column: Parquet, Arrow: the column of encoded images.
+        feature_column: Parquet, Arrow, JSON lines: the column of lists of numbers, where there are several.
+        text_column: formats with columns: the column of texts. The source is then a table with this one column.
+        columns: formats with columns: the columns of a table, in this order; each value is a text, a number (CSV
+            holds texts only) or missing. Not together with ``text_column``.
+        image_size: encoded images: each is scaled and cropped to this side of a square, or height and width. Without
+            it all images must have one size.
 
     Raises:
         InvalidInput: unknown format, split or column, classes not declared, damaged header.
         StorageError: nothing there, or it cannot be read.
+        MissingExtra: an address is given and fsspec is not installed.
 
     Example:
-        >>> open_dataset("/nowhere")
-        Traceback (most recent call last):
-            ...
-        privmix.errors.StorageError: /nowhere: no such file or folder
+        >>> import tempfile
+        >>> file = Path(tempfile.mkdtemp()) / "jobs.csv"
+        >>> _ = file.write_text("age,job,income\\n38,clerk,<=50K\\n52,judge,>50K\\n")
+        >>> source = open_dataset(file, columns=["job", "age"], label_column="income", classes=["<=50K", ">50K"])
+        >>> source.schema.columns, source.read().x.tolist()
+        (('job', 'age'), [['clerk', '38'], ['judge', '52']])
     """
-    request = _Request(check_choice("split", split, _SPLITS), classes, label_column, image_column, feature_column)
-    path = Path(path)
+    table = check_columns(text_column, columns, label_column)
+    if table is not None and feature_column is not None:
+        raise InvalidInput("feature column", feature_column, "none beside text_column or columns")
+    selection = Selection(label_column, image_column, feature_column, table, check_image_size(image_size))
+    request = Request(check_choice("split", split, SPLITS), classes, selection)
+    if is_remote(path):
+        return RemoteSource(str(path), split, lambda copy: _open_local(copy, request))
+    return _open_local(local_path(path), request)
+
+
+def _open_local(path: Path, request: Request) -> Source:
     with reading(path, "a dataset"):
-        if not path.exists():
+        if path.is_dir():
+            return _open_folder(path, request)
+        if path.exists():
+            return open_files([path], request)
+        if not glob.has_magic(str(path)):
             raise StorageError(f"{path}: no such file or folder")
-        return _open_folder(path, request) if path.is_dir() else _open_files([path], request)
+        return _open_pattern(path, request)
 
 
-def _open_folder(folder: Path, request: _Request) -> Source:
+def _open_pattern(pattern: Path, request: Request) -> Source:
+    found = [Path(name) for name in sorted(glob.glob(str(pattern), recursive=True))]
+    files = _of_one_format([file for file in found if file.is_file()], pattern)
+    if not files:
+        raise StorageError(f"{pattern}: no file of a known format matches")
+    marks = {split_of(file.name) for file in files}
+    if len(marks) > 1:
+        # The pattern crosses splits: choose, as within a folder.
+        files = _of_split(files, request.split)
+    if not files:
+        raise _no_split(pattern, request)
+    return open_files(files, request)
+
+
+def _open_folder(folder: Path, request: Request) -> Source:
+    splits = saved_splits(folder)
+    if splits is not None:
+        named = [name for name in splits if folder_split(name) == request.split]
+        if not named:
+            raise _no_split(folder, request)
+        return open_saved(folder / named[0], request)
     folders = class_folders(folder)
     for entry in folders:
-        if entry.name.lower() in _SPLITS[request.split]:
+        if folder_split(entry.name) == request.split:
             return _open_flat(entry, request, own_split=True)
-    if any(entry.name.lower() in marks for entry in folders for marks in _SPLITS.values()):
+    if any(folder_split(entry.name) for entry in folders):
         raise _no_split(folder, request)
-    return _open_flat(folder, request, own_split=request.split == "train")
+    own = request.split == "train" or folder_split(folder.name) == request.split
+    return _open_flat(folder, request, own_split=own)
 
 
-def _open_flat(folder: Path, request: _Request, own_split: bool) -> Source:
+def _open_flat(folder: Path, request: Request, own_split: bool) -> Source:
     """Open a folder of files, or of classes; ``own_split``: those that name no split belong to the wanted one."""
-    files = sorted(entry for entry in folder.iterdir() if entry.is_file() and not entry.name.startswith("."))
-    formats = sorted({name for file in files if (name := _format_of(file)) is not None})
-    if len(formats) > 1:
-        raise InvalidInput(f"files in {folder}", formats, "one format; or give the path of the file")
-    if not formats:
-        if not class_folders(folder):
-            raise InvalidInput(str(folder), "no dataset", _FORMATS)
+    if is_saved_dataset(folder):
         if not own_split:
             raise _no_split(folder, request)
-        return ImageFolderSource(folder, request.classes)
-    files = [file for file in files if _format_of(file) is not None]
-    if any(_split_of(file) for file in files):
-        files = [file for file in files if _split_of(file) == request.split]
-    elif not own_split and not (formats == ["npz"] and npz_has_split(files[0], request.split)):
+        return open_saved(folder, request)
+    files = _of_one_format(sorted(entry for entry in folder.iterdir() if entry.is_file()), folder)
+    if not files:
+        if not class_folders(folder):
+            raise InvalidInput(str(folder), "no dataset", FORMATS)
+        if not own_split:
+            raise _no_split(folder, request)
+        return open_images(folder, request)
+    if any(split_of(file.name) for file in files):
+        files = _of_split(files, request.split)
+    elif not own_split and not holds_split(files[0], request.split):
         files = []
     if not files:
         raise _no_split(folder, request)
-    return _open_files(files, request)
+    return open_files(files, request)
 
 
-def _open_files(files: list[Path], request: _Request) -> Source:
-    format_ = _format_of(files[0])
-    if format_ is None:
-        raise InvalidInput("data", str(files[0]), _FORMATS)
-    return _OPENERS[format_](files, request)
+def _of_one_format(files: list[Path], place: Path) -> list[Path]:
+    """Those files that hold data.
+
+    Raises:
+        InvalidInput: they are of several formats.
+    """
+    files = [file for file in files if not file.name.startswith(".") and file.name not in DESCRIPTIONS]
+    files = [file for file in files if format_of(file) is not None]
+    # Beside files of another format, .json describes them.
+    files = [file for file in files if not file.name.lower().endswith(".json")] or files
+    formats = sorted({str(format_of(file)) for file in files})
+    if len(formats) > 1:
+        raise InvalidInput(f"files in {place}", formats, "one format; or give the path of the file")
+    return files
 
 
-def _open_idx(files: list[Path], request: _Request) -> Source:
-    inputs = [file for file in files if "images" in file.name] or files
-    if len(inputs) > 1:
-        raise InvalidInput("data", str(inputs[0].parent), "one idx file of images a split, with images in its name")
-    labels = inputs[0].with_name(inputs[0].name.replace("images", "labels").replace("idx3", "idx1"))
-    candidates = [labels, labels.with_suffix("") if labels.suffix == ".gz" else labels.with_name(labels.name + ".gz")]
-    existing = [file for file in candidates if file.is_file() and file != inputs[0]]
-    if not existing:
-        raise StorageError(f"{labels}: no such file; the labels of {inputs[0].name} belong there")
-    public = _MNIST_CLASSES if inputs[0].name.startswith(("train-images-idx3", "t10k-images-idx3")) else None
-    return IdxSource(inputs[0], existing[0], resolve_classes(request.classes, public))
+def _of_split(files: list[Path], split: str) -> list[Path]:
+    return [file for file in files if split_of(file.name) == split]
 
 
-def _open_npz(files: list[Path], request: _Request) -> Source:
-    path = _only(files)
-    public = npz_classes(path) if request.classes is None else None
-    return NpzSource(path, request.split, resolve_classes(request.classes, public))
-
-
-def _open_npy(files: list[Path], request: _Request) -> Source:
-    if len(files) == 1:
-        files = [files[0], files[0].with_name("y" + files[0].name[1:])]
-    inputs, labels = ([file for file in files if file.name.startswith(letter)] for letter in "xy")
-    if len(inputs) != 1 or len(labels) != 1:
-        raise InvalidInput("data", str(files[0].parent), "one file x.npy and one y.npy a split")
-    return npy_source(inputs[0], labels[0], resolve_classes(request.classes))
-
-
-def _open_parquet(files: list[Path], request: _Request) -> Source:
-    public = parquet_classes(files[0], request.label_column) if request.classes is None else None
-    classes = resolve_classes(request.classes, public)
-    return ParquetSource(files, request.label_column, request.image_column, request.feature_column, classes)
-
-
-def _open_csv(files: list[Path], request: _Request) -> Source:
-    return CsvSource(_only(files), request.label_column, resolve_classes(request.classes))
-
-
-_OPENERS: Final[dict[str, Callable[[list[Path], _Request], Source]]] = {
-    "idx": _open_idx,
-    "npz": _open_npz,
-    "npy": _open_npy,
-    "parquet": _open_parquet,
-    "csv": _open_csv,
-}
-
-
-def _only(files: list[Path]) -> Path:
-    if len(files) > 1:
-        raise InvalidInput("data", str(files[0].parent), "one file a split")
-    return files[0]
-
-
-def _format_of(file: Path) -> str | None:
-    name = file.name.lower().removesuffix(".gz")
-    if any(mark in name for mark in ("-idx", ".idx")):
-        return "idx"
-    suffix = name.rpartition(".")[2]
-    return suffix if suffix in _OPENERS and (suffix == "csv" or name == file.name.lower()) else None
-
-
-def _split_of(file: Path) -> str | None:
-    words = file.name.lower().replace("-", "_").replace(".", "_").split("_")
-    return next((split for split, marks in _SPLITS.items() if any(word in marks for word in words)), None)
-
-
-def _no_split(folder: Path, request: _Request) -> InvalidInput:
-    return InvalidInput("split", request.split, f"a split that {folder} holds")
+def _no_split(place: Path, request: Request) -> InvalidInput:
+    return InvalidInput("split", request.split, f"a split that {place} holds")

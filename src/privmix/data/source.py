@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from privmix.errors import WITHHELD, InvalidInput, PrivmixError, check_integer
 # A record larger than this is a broken header, not data: refuse it before memory is asked for.
 MAX_RECORD_VALUES: Final = 2**26
 _NUMERIC: Final = "biuf"
+_DECLARE: Final = "--classes, or the argument classes"
 
 
 @dataclass(frozen=True)
@@ -188,7 +190,8 @@ def resolve_classes(declared: int | Sequence[str] | None, public: Sequence[str] 
         ('0', '1', '2')
     """
     if declared is None and public is None:
-        raise InvalidInput("classes", None, "a number of classes or their names; they are never inferred from labels")
+        allowed = f"a number of classes or their names ({_DECLARE}); they are never inferred from labels"
+        raise InvalidInput("classes", None, allowed)
     if isinstance(declared, int | np.integer):
         return tuple(map(str, range(check_integer("classes", declared, low=1, high=2**20))))
     names: Any = public if declared is None else declared
@@ -228,16 +231,29 @@ def as_table(raw: NDArray[Any], columns: tuple[str, ...]) -> NDArray[np.object_]
     if raw.ndim != 2 or raw.shape[1] != len(columns):
         raise InvalidInput("shape of a record", WITHHELD, f"{len(columns)} values, one a column")
     table = np.empty(raw.shape, dtype=object)
-    for place, value in np.ndenumerate(raw):
-        table[place] = _cell(value)
+    for place in range(len(columns)):
+        table[:, place] = _cells(raw[:, place].tolist())
     return table
+
+
+def _cells(values: list[Any]) -> list[str | float | None]:
+    kinds = set(map(type, values))
+    # Whole columns of one type are the rule, and judging them one cell at a time is slow.
+    if kinds <= {str, type(None)} or (kinds == {float} and bool(np.isfinite(values).all())):
+        return values
+    return [_cell(value) for value in values]
 
 
 def _cell(value: Any) -> str | float | None:
     if value is None or isinstance(value, str):
         return value
-    if isinstance(value, bool | int | float | np.integer | np.floating | np.bool_) and np.isfinite(float(value)):
-        return float(value)
+    if isinstance(value, bool | int | float | np.integer | np.floating | np.bool_):
+        try:
+            number = float(value)
+        except OverflowError:
+            number = math.inf
+        if math.isfinite(number):
+            return number
     raise InvalidInput("values of a table", WITHHELD, "texts, finite numbers or nothing")
 
 
@@ -276,4 +292,4 @@ def _text(label: object) -> str:
 
 
 def _outside(classes: tuple[str, ...]) -> InvalidInput:
-    return InvalidInput("label", WITHHELD, f"one of the {len(classes)} declared classes")
+    return InvalidInput("label", WITHHELD, f"one of the {len(classes)} declared classes; declare all with {_DECLARE}")

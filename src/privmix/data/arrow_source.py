@@ -1,0 +1,149 @@
+"""One source for every format that comes as Arrow record batches: Parquet, Arrow files, CSV."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from privmix.data.columns import (
+    Selection,
+    choose_inputs,
+    image_bytes,
+    labels_of,
+    lists_of,
+    numbers_of,
+    table_of,
+)
+from privmix.data.files import decoding
+from privmix.data.images import decode_images, image_shape
+from privmix.data.source import Schema, Source
+from privmix.errors import WITHHELD, InvalidInput
+
+
+@dataclass(frozen=True)
+class ArrowFormat:
+    """How files of one format become record batches.
+
+    Attributes:
+        kind: what a file should be, in words.
+        describe: Arrow schema and number of records of a file; it looks into no record.
+        blocks: record batches of a file: (path, names of the columns wanted, records a batch).
+    """
+
+    kind: str
+    describe: Callable[[Path], tuple[Any, int]]
+    blocks: Callable[[Path, list[str], int], Iterator[Any]]
+
+
+class ArrowSource(Source):
+    """One file, or several of one schema read in the order given.
+
+    Inputs are, in this order of choice: the columns of a table; the column ``feature`` of lists of numbers; the column
+    ``image`` of encoded images (bytes, or a struct with a field ``bytes``); the only column of lists; all numeric
+    columns but the label's. The length of lists that the schema does not fix, and the size of images where no
+    ``image_size`` is given, are those of the first record and must be those of all: shapes are public.
+
+    Args:
+        paths: the files.
+        format_: how to read them.
+        selection: names of columns.
+        classes: class names.
+
+    Raises:
+        InvalidInput: no such column, wrong type, damaged file, files with different columns.
+        StorageError: a file cannot be read.
+    """
+
+    def __init__(
+        self, paths: Sequence[Path], format_: ArrowFormat, selection: Selection, classes: tuple[str, ...]
+    ) -> None:
+        self._paths, self._format, self._selection = list(paths), format_, selection
+        arrow, records = self._describe(self._paths[0])
+        if len(set(arrow.names)) != len(arrow.names):
+            raise InvalidInput(f"columns of {paths[0]}", f"{len(arrow.names)} names", "names that differ")
+        for path in self._paths[1:]:
+            other, more = self._describe(path)
+            records += more
+            if not other.equals(arrow):
+                raise InvalidInput(str(path), "another schema", f"the columns of {paths[0]}")
+        self._inputs, self._kind = choose_inputs(arrow, selection)
+        if selection.image_size is not None and self._kind != "images":
+            raise InvalidInput("image size", selection.image_size, "none: the inputs are not images")
+        # Validates the count before a first record is looked for.
+        Schema(records=records, input_shape=(1,), classes=classes)
+        self._schema = Schema(records, self._shape(arrow), classes, selection.table)
+
+    @property
+    def schema(self) -> Schema:
+        """From the files' metadata, and the first record where they leave the shape open."""
+        return self._schema
+
+    def _describe(self, path: Path) -> tuple[Any, int]:
+        with decoding(path, self._format.kind):
+            return self._format.describe(path)
+
+    def _shape(self, arrow: Any) -> tuple[int, ...]:
+        if self._kind in ("numbers", "table"):
+            return (len(self._inputs),)
+        kind = arrow.field(self._inputs[0]).type
+        if pa.types.is_fixed_size_list(kind):
+            return (int(kind.list_size),)
+        block = next((block for block in self._blocks(1) if block.num_rows), None)
+        if block is None:
+            raise InvalidInput(str(self._paths[0]), WITHHELD, "as many records as its metadata say")
+        first = block.column(self._inputs[0])
+        if first.null_count:
+            raise InvalidInput(f"column {self._inputs[0]}", WITHHELD, "no missing value")
+        if self._kind == "images":
+            return image_shape(image_bytes(first)[0], self._selection.image_size)
+        return (len(first[0]),)
+
+    def _chunks(self, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+        label = self._selection.label
+        complete = [label] if self._kind == "table" else [label, *self._inputs]
+        for block in self._blocks(size):
+            for name in complete:
+                if block.column(name).null_count:
+                    raise InvalidInput(f"column {name}", WITHHELD, "no missing value")
+            if block.num_rows:
+                yield self._decode(block), labels_of(block.column(label))
+
+    def _blocks(self, size: int) -> Iterator[Any]:
+        for path in self._paths:
+            with decoding(path, self._format.kind):
+                yield from self._format.blocks(path, [*self._inputs, self._selection.label], size)
+
+    def _decode(self, block: Any) -> NDArray[Any]:
+        columns = [block.column(name) for name in self._inputs]
+        if self._kind == "table":
+            return table_of(columns)
+        if self._kind == "numbers":
+            return numbers_of(columns)
+        if self._kind == "images":
+            resize = self._selection.image_size is not None
+            return decode_images(iter(image_bytes(columns[0])), self._schema.input_shape, resize=resize)
+        return lists_of(columns[0], self._schema.input_shape[0], self._inputs[0])
+
+
+def class_names(features: Any, label: str) -> tuple[str, ...] | None:
+    """Class names that the library ``datasets`` publishes for a label's column, from its description of features.
+
+    Example:
+        >>> class_names({"label": {"names": ["cat", "dog"], "_type": "ClassLabel"}}, "label")
+        ('cat', 'dog')
+    """
+    feature = features.get(label, {}) if isinstance(features, dict) else {}
+    names = feature.get("names") if isinstance(feature, dict) else None
+    return None if names is None else name_list(names)
+
+
+def name_list(names: Any) -> tuple[str, ...]:
+    """Class names from JSON, where they must be a list; ValueError for anything else."""
+    if not isinstance(names, list):
+        raise ValueError("not a list")
+    return tuple(names)

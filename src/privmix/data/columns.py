@@ -1,0 +1,180 @@
+"""Which columns of a table hold the inputs, and turning Arrow columns into arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from privmix.errors import WITHHELD, InvalidInput
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The columns that the caller names.
+
+    Attributes:
+        label: the labels' column.
+        image: the column of encoded images, if the table has it; None in formats that hold no images.
+        feature: the column of lists of numbers.
+        table: columns of texts and numbers, in order: the source is then a table.
+        image_size: height and width that images are scaled to; None where all have one size.
+    """
+
+    label: str = "label"
+    image: str | None = "image"
+    feature: str | None = None
+    table: tuple[str, ...] | None = None
+    image_size: tuple[int, int] | None = None
+
+
+def check_columns(text_column: str | None, columns: Sequence[str] | None, label: str) -> tuple[str, ...] | None:
+    """The columns of a table: the text column alone, or those listed, or None where the source is no table.
+
+    Raises:
+        InvalidInput: both are given, a name is empty or given twice, or the label's column is among them.
+
+    Example:
+        >>> check_columns("review", None, "stars"), check_columns(None, ["age", "job"], "income")
+        (('review',), ('age', 'job'))
+    """
+    if text_column is not None and columns is not None:
+        raise InvalidInput("text column, columns", (text_column, columns), "one of them or neither")
+    if text_column is None and columns is None:
+        return None
+    field, names = ("columns", columns) if text_column is None else ("text column", [text_column])
+    if isinstance(names, str) or not isinstance(names, Sequence) or not names:
+        raise InvalidInput(field, names, "a list of at least one column name")
+    if not all(isinstance(name, str) and name for name in names) or len(set(names)) < len(names):
+        raise InvalidInput(field, names, "names that are not empty, each of them once")
+    if label in names:
+        raise InvalidInput(field, names, f"columns other than the label's, {label}")
+    return tuple(names)
+
+
+def choose_inputs(arrow: Any, selection: Selection) -> tuple[list[str], str]:
+    """Columns of the inputs, and whether they are a ``table``, ``images``, ``lists`` or ``numbers``.
+
+    Raises:
+        InvalidInput: a named column is not there or of another type, or the choice is not clear.
+    """
+    label, feature, image = selection.label, selection.feature, selection.image
+    if label not in arrow.names:
+        raise InvalidInput("label column", label, "a column of the data")
+    if selection.table is not None:
+        for name in selection.table:
+            if name not in arrow.names:
+                raise InvalidInput("columns", name, "columns of the data")
+            if not _is_cell(arrow.field(name).type):
+                raise InvalidInput("columns", name, "columns of texts, numbers or truth values")
+        return list(selection.table), "table"
+    if feature is not None:
+        if feature not in arrow.names or not _is_list(arrow.field(feature).type):
+            raise InvalidInput("feature column", feature, "a column of lists of numbers")
+        return [feature], "lists"
+    if image is not None and image in arrow.names and image != label:
+        if not _is_image(arrow.field(image).type):
+            raise InvalidInput("image column", image, "a column of encoded images (bytes)")
+        return [image], "images"
+    return _choose_numbers([field for field in arrow if field.name != label], image)
+
+
+def _choose_numbers(others: list[Any], image: str | None) -> tuple[list[str], str]:
+    lists = [field.name for field in others if _is_list(field.type)]
+    if len(lists) == 1:
+        return lists, "lists"
+    if len(lists) > 1:
+        raise InvalidInput("feature column", None, "a choice: there are several columns of lists")
+    numbers = [field.name for field in others if is_number(field.type)]
+    if len(numbers) < len(others) or not numbers:
+        images = "" if image is None else f", or images in column {image}"
+        allowed = f"numbers, one column of lists{images}; name text_column or columns where there are texts"
+        raise InvalidInput("columns", [field.name for field in others], allowed)
+    return numbers, "numbers"
+
+
+def is_number(kind: Any) -> bool:
+    """Integers, floating point, truth values."""
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind))
+
+
+def _is_list(kind: Any) -> bool:
+    listed = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+    return bool(listed and is_number(kind.value_type))
+
+
+def _is_image(kind: Any) -> bool:
+    if pa.types.is_struct(kind):
+        return kind.get_field_index("bytes") >= 0 and _is_image(kind.field("bytes").type)
+    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
+
+
+def _is_cell(kind: Any) -> bool:
+    if pa.types.is_dictionary(kind):
+        return _is_cell(kind.value_type)
+    texts = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+    return bool(texts or is_number(kind) or pa.types.is_null(kind))
+
+
+def table_of(columns: Sequence[Any]) -> NDArray[np.object_]:
+    """(n, columns) objects: texts, floats, and None where an Arrow column has no value."""
+    table = np.empty((len(columns[0]), len(columns)), dtype=object)
+    for place, column in enumerate(columns):
+        if pa.types.is_dictionary(column.type):
+            column = column.dictionary_decode()
+        if is_number(column.type):
+            # By way of floats; a null becomes NaN there, which as_table refuses, so it is put back.
+            cells = column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False).astype(object)
+            cells[column.is_null().to_numpy(zero_copy_only=False)] = None
+            table[:, place] = cells
+        else:
+            table[:, place] = column.to_pylist()
+    return table
+
+
+def numbers_of(columns: Sequence[Any]) -> NDArray[Any]:
+    """(n, columns) numbers."""
+    return np.stack([column.to_numpy(zero_copy_only=False) for column in columns], axis=1)
+
+
+def lists_of(column: Any, length: int, name: str) -> NDArray[Any]:
+    """(n, length) numbers of a column of lists.
+
+    Raises:
+        InvalidInput: a list has another length, or a missing value.
+    """
+    values = column.flatten()
+    if values.null_count or not _all_of_length(column, length):
+        raise InvalidInput(f"column {name}", WITHHELD, f"lists of {length} numbers, like the first")
+    return np.asarray(values.to_numpy(zero_copy_only=False)).reshape(-1, length)
+
+
+def image_bytes(column: Any) -> list[bytes]:
+    """The encoded images of a column of bytes, or of structs with a field ``bytes``.
+
+    Raises:
+        InvalidInput: a value is missing.
+    """
+    content = column.field("bytes") if pa.types.is_struct(column.type) else column
+    if content.null_count:
+        raise InvalidInput("images", WITHHELD, "no missing value")
+    return list(content.to_pylist())
+
+
+def labels_of(column: Any) -> NDArray[Any]:
+    """Labels as numbers, or as objects for ``encode_labels`` to judge."""
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if is_number(column.type):
+        return np.asarray(column.to_numpy(zero_copy_only=False))
+    return np.array(column.to_pylist(), dtype=object)
+
+
+def _all_of_length(column: Any, length: int) -> bool:
+    if pa.types.is_fixed_size_list(column.type):
+        return True
+    return bool((np.diff(column.offsets.to_numpy()) == length).all())

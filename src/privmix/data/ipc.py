@@ -1,0 +1,152 @@
+"""Arrow IPC files and streams, and folders that Hugging Face's ``save_to_disk`` wrote; ``datasets`` is not needed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.ipc as pa_ipc
+
+from privmix.data.arrow_source import ArrowFormat, class_names
+from privmix.data.files import decoding
+from privmix.data.parquet import metadata_classes
+from privmix.errors import InvalidInput, StorageError
+
+_FILE_MAGIC: Final = b"ARROW1"
+_INFO, _STATE, _SPLITS = "dataset_info.json", "state.json", "dataset_dict.json"
+DESCRIPTIONS: Final = frozenset({_INFO, _STATE, _SPLITS})
+
+
+def _describe(path: Path) -> tuple[Any, int]:
+    schema = _read_schema(path)
+    # A stream has no table of contents: skip through it, decoding one column.
+    return _plain(schema), sum(batch.num_rows for batch in _batches(path, [schema.names[0]] if schema.names else []))
+
+
+def _blocks(path: Path, columns: list[str], size: int) -> Iterator[Any]:
+    for batch in _batches(path, columns):
+        # Offsets in a damaged file would otherwise lead outside of its memory.
+        batch.validate(full=True)
+        for start in range(0, batch.num_rows, size):
+            part = batch.slice(start, size)
+            yield pa.record_batch([_storage(part.column(name)) for name in columns], names=columns)
+
+
+ARROW: Final = ArrowFormat("an Arrow IPC file or stream", _describe, _blocks)
+
+
+def arrow_classes(path: Path, label_column: str) -> tuple[str, ...] | None:
+    """Class names from the schema's metadata, as for Parquet."""
+    with decoding(path, ARROW.kind):
+        metadata = _read_schema(path).metadata
+    return metadata_classes(path, metadata, label_column)
+
+
+def is_saved_dataset(folder: Path) -> bool:
+    """Whether ``datasets`` saved one split here."""
+    return (folder / _STATE).is_file()
+
+
+def saved_splits(folder: Path) -> list[str] | None:
+    """Names of the sub-folders, one a split, where ``datasets`` saved several; else None.
+
+    Raises:
+        InvalidInput: the list of splits is damaged.
+        StorageError: it cannot be read.
+    """
+    path = folder / _SPLITS
+    if not path.is_file():
+        return None
+    splits = _read_object(path).get("splits")
+    if not isinstance(splits, list) or not all(map(_is_plain_name, splits)):
+        raise InvalidInput(str(path), "something else", "a list of the names of splits")
+    return splits
+
+
+def saved_files(folder: Path) -> list[Path]:
+    """The Arrow files of one saved split, in its own order.
+
+    Raises:
+        InvalidInput: the list of files is damaged.
+        StorageError: a file is missing or cannot be read.
+    """
+    path = folder / _STATE
+    entries = _read_object(path).get("_data_files")
+    listed = entries if isinstance(entries, list) else []
+    names = [entry.get("filename") if isinstance(entry, dict) else None for entry in listed]
+    if not names or not all(map(_is_plain_name, names)):
+        raise InvalidInput(str(path), "something else", "a list of the names of Arrow files")
+    files = [folder / str(name) for name in names]
+    for file in files:
+        if not file.is_file():
+            raise StorageError(f"{file}: no such file, though {path} lists it")
+    return files
+
+
+def saved_classes(folder: Path, label_column: str) -> tuple[str, ...] | None:
+    """Class names of the label's ClassLabel feature in dataset_info.json, if it is one.
+
+    Raises:
+        InvalidInput: the description is damaged.
+        StorageError: it cannot be read.
+    """
+    path = folder / _INFO
+    if not path.is_file():
+        return None
+    features = _read_object(path).get("features")
+    with decoding(path, "a description of features"):
+        return class_names(features, label_column)
+
+
+def _read_object(path: Path) -> dict[str, Any]:
+    with decoding(path, "a JSON object"):
+        content = json.loads(path.read_text(encoding="utf-8"))
+    if not isinstance(content, dict):
+        raise InvalidInput(str(path), type(content).__name__, "a JSON object")
+    return content
+
+
+def _is_plain_name(name: object) -> bool:
+    # Only files of the folder itself: a description must not lead elsewhere.
+    return isinstance(name, str) and name not in ("", ".", "..") and Path(name).name == name
+
+
+def _read_schema(path: Path) -> Any:
+    with pa.memory_map(str(path)) as file, _open(file) as reader:
+        return reader.schema
+
+
+def _batches(path: Path, columns: list[str]) -> Iterator[Any]:
+    """Record batches with at least the columns named; memory-mapped, so pages come and go as they are read."""
+    schema = _read_schema(path)
+    options = pa_ipc.IpcReadOptions(
+        use_threads=False, included_fields=sorted({schema.get_field_index(name) for name in columns})
+    )
+    with pa.memory_map(str(path)) as file, _open(file, options) as reader:
+        if isinstance(reader, pa_ipc.RecordBatchFileReader):
+            for place in range(reader.num_record_batches):
+                yield reader.get_batch(place)
+        else:
+            yield from reader
+
+
+def _open(file: Any, options: Any = None) -> Any:
+    magic = file.read(len(_FILE_MAGIC))
+    file.seek(0)
+    return (pa_ipc.open_file if magic == _FILE_MAGIC else pa_ipc.open_stream)(file, options=options)
+
+
+def _plain(schema: Any) -> Any:
+    """The schema with extension types (``datasets`` registers some where it is imported) replaced by their storage."""
+    return pa.schema([(field.name, _storage_type(field.type)) for field in schema])
+
+
+def _storage_type(kind: Any) -> Any:
+    return kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
+
+
+def _storage(column: Any) -> Any:
+    return column.storage if isinstance(column.type, pa.BaseExtensionType) else column

@@ -1,0 +1,113 @@
+"""safetensors files with tensors x and y, read in slices."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import safe_open
+
+from privmix.data.arrow_source import name_list
+from privmix.data.files import decoding
+from privmix.data.source import MAX_RECORD_VALUES, Schema, Source, array_schema
+from privmix.errors import InvalidInput
+
+_KIND: Final = "a safetensors file"
+_TYPES: Final = {
+    "BOOL": "?",
+    "U8": "u1",
+    "I8": "i1",
+    "U16": "u2",
+    "I16": "i2",
+    "U32": "u4",
+    "I32": "i4",
+    "U64": "u8",
+    "I64": "i8",
+    "F16": "f2",
+    "F32": "f4",
+    "F64": "f8",
+}
+_PIECE_VALUES: Final = 2**24
+
+
+class SafetensorsSource(Source):
+    """Tensors ``x`` and ``y`` of a file, or ``x_train`` and ``y_train`` (``x_test``, ...) for a split.
+
+    Args:
+        path: the file.
+        split: looked for first as a suffix of the names.
+        classes: class names.
+
+    Raises:
+        InvalidInput: a tensor is missing or of the wrong type or shape; the file is damaged or truncated.
+        StorageError: the file cannot be read.
+    """
+
+    def __init__(self, path: Path, split: str, classes: tuple[str, ...]) -> None:
+        self._path = path
+        with decoding(path, _KIND), safe_open(path, framework="numpy") as file:
+            names = set(file.keys())
+            suffix = f"_{split}" if f"x_{split}" in names else ""
+            if not suffix and {"x_train", "x_test"} & names:
+                raise InvalidInput("split", split, f"a split that {path} holds")
+            self._names = f"x{suffix}", f"y{suffix}"
+            for name in self._names:
+                if name not in names:
+                    raise InvalidInput(str(path), "no tensor " + name, "tensors x and y")
+            (x_shape, x_type), (y_shape, _) = (_header(file, name) for name in self._names)
+        self._schema = array_schema(x_shape, x_type, y_shape, classes)
+
+    @property
+    def schema(self) -> Schema:
+        """From the file's header."""
+        return self._schema
+
+    def _chunks(self, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+        step = min(size, max(1, _PIECE_VALUES // math.prod(self._schema.input_shape)))
+        for start in range(0, self._schema.records, step):
+            part = slice(start, min(start + step, self._schema.records))
+            # Opened anew for each slice: the pages of a long-lived map would all count as ours.
+            with decoding(self._path, _KIND), safe_open(self._path, framework="numpy") as file:
+                x, y = (np.asarray(file.get_slice(name)[part]) for name in self._names)
+            yield x, y.reshape(-1)
+
+
+def safetensors_classes(path: Path) -> tuple[str, ...] | None:
+    """Class names that the file's metadata publish under the key ``classes``, as a JSON list.
+
+    Raises:
+        InvalidInput: the file is damaged, or ``classes`` is something else.
+        StorageError: it cannot be read.
+    """
+    with decoding(path, _KIND), safe_open(path, framework="numpy") as file:
+        metadata = file.metadata() or {}
+    if "classes" not in metadata:
+        return None
+    with decoding(path, "a JSON list of class names in its metadata"):
+        return name_list(json.loads(metadata["classes"]))
+
+
+def has_split(path: Path, split: str) -> bool:
+    """Whether a file holds a tensor ``x_<split>``.
+
+    Raises:
+        InvalidInput: the file is damaged.
+        StorageError: it cannot be read.
+    """
+    with decoding(path, _KIND), safe_open(path, framework="numpy") as file:
+        return f"x_{split}" in file.keys()  # noqa: SIM118 - it is no dictionary
+
+
+def _header(file: Any, name: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    tensor = file.get_slice(name)
+    shape, kind = tuple(tensor.get_shape()), str(tensor.get_dtype())
+    if kind not in _TYPES:
+        raise InvalidInput(f"type of {name}", kind, "one of " + ", ".join(_TYPES))
+    if math.prod(shape[1:]) > MAX_RECORD_VALUES:
+        raise InvalidInput(f"shape of {name}", shape, f"records of at most {MAX_RECORD_VALUES} values")
+    return shape, np.dtype(_TYPES[kind])

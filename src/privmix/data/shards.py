@@ -1,0 +1,51 @@
+"""Several sources of one schema, one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from numpy.typing import NDArray
+
+from privmix.data.source import Schema, Source
+from privmix.errors import InvalidInput
+
+
+class ShardedSource(Source):
+    """The records of ``shards`` in their order, read one shard at a time.
+
+    Args:
+        shards: at least one source; all have the same input shape, classes and columns.
+
+    Raises:
+        InvalidInput: a shard differs in its public facts.
+
+    Example:
+        >>> import numpy as np
+        >>> from privmix.data import ArraySource
+        >>> part = ArraySource(np.eye(2), np.array([0, 1]), ("cat", "dog"))
+        >>> ShardedSource([part, part]).read().y.tolist()
+        [0, 1, 0, 1]
+    """
+
+    def __init__(self, shards: Sequence[Source]) -> None:
+        if not shards:
+            raise InvalidInput("shards", 0, "at least one")
+        self._shards = list(shards)
+        first = self._shards[0].schema
+        for shard in self._shards:
+            if replace(shard.schema, records=first.records) != first:
+                raise InvalidInput(
+                    "shards", "another input shape or list of classes", "files of one shape and class list"
+                )
+        self._schema = replace(first, records=sum(shard.schema.records for shard in self._shards))
+
+    @property
+    def schema(self) -> Schema:
+        """That of the shards, with all their records."""
+        return self._schema
+
+    def _chunks(self, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+        for shard in self._shards:
+            yield from shard._chunks(size)

@@ -1,0 +1,193 @@
+"""Arrow files, and folders that Hugging Face's library saved."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.feather as feather
+import pyarrow.ipc as pa_ipc
+import pytest
+from PIL import Image
+
+from privmix.data import open_dataset
+from privmix.errors import InvalidInput, StorageError
+from tests.data.helpers import png
+
+IMAGES = np.random.default_rng(0).integers(0, 256, size=(4, 5, 6, 3), dtype=np.uint8)
+X = np.random.default_rng(1).normal(size=(4, 3)).astype(np.float32)
+SECRET = "Smith"
+
+
+def write(path: Path, columns: dict[str, Any], metadata: dict[str, str] | None = None, stream: bool = False) -> Path:
+    table = pa.table(columns).replace_schema_metadata(metadata)
+    writer = pa_ipc.new_stream if stream else pa_ipc.new_file
+    with writer(str(path), table.schema) as out:
+        for batch in table.to_batches(max_chunksize=3):
+            out.write_batch(batch)
+    return path
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_files_and_streams(tmp_path: Path, stream: bool) -> None:
+    columns = {"id": list("uvwx"), "x": X.tolist(), "label": [0, 1, 1, 0]}
+    path = write(tmp_path / "a.arrow", columns, {"classes": '["a", "b"]'}, stream)
+    source = open_dataset(path)
+    assert (source.schema.records, source.schema.input_shape, source.schema.classes) == (4, (3,), ("a", "b"))
+    data = source.read()
+    assert np.array_equal(data.x, X)
+    assert data.y.tolist() == [0, 1, 1, 0]
+    assert [len(batch) for batch in source.batches(2)] == [2, 1, 1]
+    table = open_dataset(path, text_column="id").read()
+    assert table.x.tolist() == [["u"], ["v"], ["w"], ["x"]]
+
+
+@pytest.mark.parametrize("compression", ["uncompressed", "lz4", "zstd"])
+def test_feather(tmp_path: Path, compression: str) -> None:
+    images = [{"bytes": png(image), "path": None} for image in IMAGES]
+    table = pa.table({"image": images, "label": pa.array(["a", "b", "b", "a"]).dictionary_encode()})
+    feather.write_feather(table, str(tmp_path / "d.feather"), compression=compression)
+    data = open_dataset(tmp_path, classes=["a", "b"]).read()
+    assert np.array_equal(data.x, IMAGES)
+    assert data.y.tolist() == [0, 1, 1, 0]
+
+
+@pytest.mark.parametrize(
+    ("columns", "field"),
+    [
+        ({"x": [[1.0], [1.0, 2.0]], "label": [0, 1]}, "column x"),
+        ({"x": [1.0, None], "label": [0, 1]}, "column x"),
+        ({"x": [1.0, 2.0], "label": [0, None]}, "column label"),
+        ({"x": [1.0, 2.0], "label": ["0", SECRET]}, "label"),
+        ({"x": [1.0, 2.0], "label": [0, -1]}, "label"),
+        ({"x": [SECRET], "label": [0]}, "columns"),
+        ({"x": [1.0]}, "label column"),
+        ({"x": pa.array([], type=pa.float64()), "label": pa.array([], type=pa.int64())}, "number of records"),
+    ],
+)
+@pytest.mark.parametrize("stream", [False, True])
+def test_bad_tables_are_refused_silently(tmp_path: Path, columns: dict[str, Any], field: str, stream: bool) -> None:
+    path = write(tmp_path / "a.arrow", columns, stream=stream)
+    with pytest.raises(InvalidInput) as caught:
+        open_dataset(path, classes=2).read()
+    assert caught.value.field == field
+    assert SECRET not in str(caught.value)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_truncated_and_empty_files(tmp_path: Path, stream: bool) -> None:
+    path = write(tmp_path / "a.arrow", {"x": X.tolist(), "label": [0, 1, 1, 0]}, stream=stream)
+    content = path.read_bytes()
+    for cut in (0, 4, 8, len(content) // 2):
+        path.write_bytes(content[:cut])
+        with pytest.raises(InvalidInput):
+            open_dataset(path, classes=2).read()
+
+
+def hugging_face(features: bool = True) -> Any:
+    datasets = pytest.importorskip("datasets")
+    kinds = {"text": datasets.Value("string"), "label": datasets.ClassLabel(names=["cat", "dog"])}
+    columns = {"text": ["a", "b", None, "d"], "label": [0, 1, 1, 0]}
+    return datasets.Dataset.from_dict(columns, features=datasets.Features(kinds) if features else None)
+
+
+def test_saved_dataset(tmp_path: Path) -> None:
+    hugging_face().save_to_disk(tmp_path / "d", num_shards=2)
+    source = open_dataset(tmp_path / "d", text_column="text")
+    assert (source.schema.records, source.schema.classes) == (4, ("cat", "dog"))
+    data = source.read()
+    assert data.x.tolist() == [["a"], ["b"], [None], ["d"]]
+    assert data.y.tolist() == [0, 1, 1, 0]
+    with pytest.raises(InvalidInput, match="split: got 'test'"):
+        open_dataset(tmp_path / "d", text_column="text", split="test")
+    hugging_face(features=False).save_to_disk(tmp_path / "plain")
+    with pytest.raises(InvalidInput, match="never inferred"):
+        open_dataset(tmp_path / "plain", text_column="text")
+
+
+def test_a_selection_of_a_saved_dataset(tmp_path: Path) -> None:
+    hugging_face().select([3, 1]).save_to_disk(tmp_path / "d")
+    assert open_dataset(tmp_path / "d", text_column="text").read().x.tolist() == [["d"], ["b"]]
+
+
+def test_saved_splits(tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets")
+    whole = hugging_face()
+    splits = {"train": whole, "validation": whole.select([1])}
+    datasets.DatasetDict(splits).save_to_disk(tmp_path / "d")
+    assert open_dataset(tmp_path / "d", text_column="text").schema.records == 4
+    assert open_dataset(tmp_path / "d", text_column="text", split="val").read().y.tolist() == [1]
+    assert open_dataset(tmp_path / "d" / "validation", text_column="text", split="val").schema.records == 1
+    with pytest.raises(InvalidInput, match="split: got 'test'"):
+        open_dataset(tmp_path / "d", text_column="text", split="test")
+
+
+def test_saved_images_and_numbers(tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets")
+    label = datasets.ClassLabel(names=["cat", "dog"])
+    kinds = datasets.Features({"image": datasets.Image(), "label": label})
+    images = [Image.open(io.BytesIO(png(image))) for image in IMAGES]
+    datasets.Dataset.from_dict({"image": images, "label": [0, 1, 1, 0]}, features=kinds).save_to_disk(tmp_path / "i")
+    assert np.array_equal(open_dataset(tmp_path / "i").read().x, IMAGES)
+    vector = datasets.Sequence(datasets.Value("float32"), length=3)
+    kinds = datasets.Features({"v": vector, "label": label})
+    datasets.Dataset.from_dict({"v": X, "label": [0, 1, 1, 0]}, features=kinds).save_to_disk(tmp_path / "v")
+    assert np.array_equal(open_dataset(tmp_path / "v").read().x, X)
+    kinds = datasets.Features({"a": datasets.Value("int32"), "b": datasets.Value("float64"), "label": label})
+    columns = {"a": [1, 2], "b": [0.5, 1.5], "label": [1, 0]}
+    datasets.Dataset.from_dict(columns, features=kinds).save_to_disk(tmp_path / "n")
+    assert open_dataset(tmp_path / "n").read().x.tolist() == [[1.0, 0.5], [2.0, 1.5]]
+
+
+def saved_by_hand(folder: Path) -> Path:
+    folder.mkdir()
+    write(folder / "data-00000-of-00001.arrow", {"x": X.tolist(), "label": [0, 1, 1, 0]}, stream=True)
+    (folder / "state.json").write_text(json.dumps({"_data_files": [{"filename": "data-00000-of-00001.arrow"}]}))
+    features = {"label": {"names": ["cat", "dog"], "_type": "ClassLabel"}}
+    (folder / "dataset_info.json").write_text(json.dumps({"features": features}))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "field"),
+    [
+        ("state.json", "", "state.json"),
+        ("state.json", "[]", "state.json"),
+        ("state.json", "{}", "state.json"),
+        ("state.json", '{"_data_files": 3}', "state.json"),
+        ("state.json", '{"_data_files": [{"filename": "../x.arrow"}]}', "state.json"),
+        ("state.json", '{"_data_files": [{"filename": 3}]}', "state.json"),
+        ("dataset_info.json", "[]", "dataset_info.json"),
+        ("dataset_info.json", '{"features": {"label": {"names": 3}}}', "dataset_info.json"),
+        ("dataset_info.json", '{"features": {"label": {"names": "ab"}}}', "dataset_info.json"),
+        ("dataset_info.json", '{"features": {"label": {"names": [3]}}}', "classes"),
+        ("dataset_info.json", '{"features": [3]}', "classes"),
+        ("dataset_dict.json", "{}", "dataset_dict.json"),
+        ("dataset_dict.json", '{"splits": ["../train"]}', "dataset_dict.json"),
+        ("dataset_dict.json", '{"splits": 3}', "dataset_dict.json"),
+        ("data-00000-of-00001.arrow", "", "data-00000-of-00001.arrow"),
+        ("data-00000-of-00001.arrow", SECRET, "data-00000-of-00001.arrow"),
+    ],
+)
+def test_damaged_descriptions(tmp_path: Path, name: str, content: str, field: str) -> None:
+    folder = saved_by_hand(tmp_path / "d")
+    assert np.array_equal(open_dataset(folder).read().x, X)
+    (folder / name).write_text(content)
+    with pytest.raises(InvalidInput) as caught:
+        open_dataset(folder).read()
+    assert caught.value.field.endswith(field)
+    assert SECRET not in str(caught.value)
+
+
+def test_a_missing_part_of_a_saved_dataset(tmp_path: Path) -> None:
+    folder = saved_by_hand(tmp_path / "d")
+    (folder / "data-00000-of-00001.arrow").unlink()
+    with pytest.raises(StorageError, match="no such file"):
+        open_dataset(folder)
+    (folder / "dataset_dict.json").write_text('{"splits": ["train"]}')
+    with pytest.raises(StorageError):
+        open_dataset(folder)

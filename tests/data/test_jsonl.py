@@ -1,0 +1,138 @@
+"""JSON lines."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from privmix.data import open_dataset
+from privmix.errors import InvalidInput, StorageError
+
+CLASSES = ["cat", "dog"]
+SECRET = "Smith"
+
+
+def write(folder: Path, rows: list[Any] | str | bytes, name: str = "d.jsonl") -> Path:
+    if isinstance(rows, list):
+        rows = "".join(json.dumps(row) + "\n" for row in rows)
+    (folder / name).write_bytes(rows.encode() if isinstance(rows, str) else rows)
+    return folder / name
+
+
+@pytest.mark.parametrize("name", ["d.jsonl", "d.json", "d.jsonl.gz", "d.json.gz"])
+def test_tables(tmp_path: Path, name: str) -> None:
+    rows = [
+        {"text": "a\nb", "age": 3, "label": "cat", "more": [1]},
+        {"text": None, "age": "?", "label": "dog"},
+        {"age": True, "text": 2.5, "label": "1"},
+        {"label": "0"},
+    ]
+    content = ("\ufeff" + "\r\n\n".join(map(json.dumps, rows))).encode()
+    path = write(tmp_path, gzip.compress(content) if name.endswith("gz") else content, name)
+    source = open_dataset(path, columns=["age", "text"], classes=CLASSES)
+    assert (source.schema.records, source.schema.columns) == (4, ("age", "text"))
+    data = source.read()
+    assert data.x.tolist() == [[3.0, "a\nb"], ["?", None], [1.0, 2.5], [None, None]]
+    assert data.y.tolist() == [0, 1, 1, 0]
+    assert [len(batch) for batch in source.batches(3)] == [3, 1]
+
+
+def test_numeric_keys_and_lists(tmp_path: Path) -> None:
+    path = write(tmp_path, [{"a": 1, "b": 2.5, "label": 0}, {"b": -1, "label": 1, "a": True}])
+    assert open_dataset(path, classes=2).read().x.tolist() == [[1.0, 2.5], [1.0, -1.0]]
+    path = write(tmp_path, [{"id": "u", "x": [1, 2.5], "label": 0}, {"x": [0, 1e3], "label": 1}])
+    data = open_dataset(path, classes=2).read()
+    assert data.x.tolist() == [[1.0, 2.5], [0.0, 1000.0]]
+    assert data.x.dtype == np.float32
+    path = write(tmp_path, [{"u": [1, 2], "v": [3, 4], "label": 0}])
+    assert open_dataset(path, classes=2, feature_column="v").read().x.tolist() == [[3.0, 4.0]]
+    with pytest.raises(InvalidInput, match="a choice"):
+        open_dataset(path, classes=2)
+
+
+def test_shards_have_the_keys_of_the_first(tmp_path: Path) -> None:
+    write(tmp_path, [{"a": 1, "b": 2, "label": 0}], "train-0.jsonl")
+    write(tmp_path, [{"b": 4, "a": 3, "label": 1}], "train-1.jsonl")
+    assert open_dataset(tmp_path, classes=2).read().x.tolist() == [[1.0, 2.0], [3.0, 4.0]]
+    write(tmp_path, [{"b": 4, "c": 3, "label": 1}], "train-2.jsonl")
+    with pytest.raises(InvalidInput, match="column a"):
+        open_dataset(tmp_path, classes=2).read()
+
+
+@pytest.mark.parametrize(
+    ("rows", "options", "field"),
+    [
+        ("", {}, "number of records"),
+        ("\n \n", {}, "number of records"),
+        ("[1, 2]\n", {}, "d.jsonl"),
+        ('"Smith"\n', {}, "d.jsonl"),
+        ('{"x": 1, "label": 0}\n["Smith"]\n', {}, "d.jsonl"),
+        ('{"x": 1, "label": 0}\n{"x": "Smith\n', {}, "d.jsonl"),
+        ('{"x": 1, "label": 0} {"x": 1, "label": 0}\n', {}, "d.jsonl"),
+        ('[\n{"x": 1, "label": 0}\n]\n', {}, "d.jsonl"),
+        ('{"x": NaN, "label": 0}\n', {}, "d.jsonl"),
+        ('{"x": 1e999, "label": 0}\n', {}, "inputs"),
+        ('{"x": 1' + "0" * 400 + ', "label": 0}\n', {}, "column x"),
+        ("[" * 100_000 + "\n", {}, "d.jsonl"),
+        (b'{"x": "Smith\xff", "label": 0}\n', {"text_column": "x"}, "d.jsonl"),
+        ('{"x": "Smith\\ud800", "label": 0}\n', {"text_column": "x"}, "d.jsonl|records"),
+        ([{"x": 1}], {}, "label column"),
+        ([{"label": 0}], {}, "columns"),
+        ([{"x": SECRET, "label": 0}], {}, "columns"),
+        ([{SECRET: "x", "label": 0}], {}, "columns"),
+        ([{"x": 1, "label": 0}, {"x": SECRET, "label": 0}], {}, "column x"),
+        ([{"x": 1, "label": 0}, {"x": None, "label": 0}], {}, "column x"),
+        ([{"x": 1, "label": 0}, {"label": 0}], {}, "column x"),
+        ([{"x": 1, "label": None}], {}, "column label"),
+        ([{"x": 1, "label": 0}, {"x": 1}], {}, "column label"),
+        ([{"x": 1, "label": [SECRET]}], {}, "column label"),
+        ([{"x": 1, "label": SECRET}], {}, "label"),
+        ([{"x": 1, "label": "0"}, {"x": 1, "label": 0}], {}, "label"),
+        ([{"x": 1, "label": 2}], {}, "label"),
+        ([{"x": [1], "label": 0}, {"x": [1, 2], "label": 0}], {}, "column x"),
+        ([{"x": [1], "label": 0}, {"x": [SECRET], "label": 0}], {}, "column x"),
+        ([{"x": [1], "label": 0}, {"x": None, "label": 0}], {}, "column x"),
+        ([{"x": 1, "label": 0}], {"feature_column": "z"}, "feature column"),
+        ([{"x": 1, "label": 0}], {"feature_column": "x"}, "feature column"),
+        ([{"x": 1, "label": 0}], {"columns": ["z"]}, "columns"),
+        ([{"x": {"a": SECRET}, "label": 0}], {"columns": ["x"]}, "columns"),
+        ([{"x": 1, "label": 0}, {"x": {"a": SECRET}, "label": 0}], {"columns": ["x"]}, "column x"),
+        ([{"x": 10**400, "label": 0}], {"columns": ["x"]}, "values of a table"),
+        ([{"x": 1, "label": 0}], {"image_size": 3}, "image size"),
+    ],
+)
+def test_bad_files_are_refused_silently(tmp_path: Path, rows: Any, options: dict[str, Any], field: str) -> None:
+    path = write(tmp_path, rows)
+    with pytest.raises(InvalidInput) as caught:
+        open_dataset(path, classes=CLASSES, **options).read()
+    assert any(part in caught.value.field for part in field.split("|"))
+    assert SECRET not in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_line_without_end_is_refused_before_it_fills_the_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("privmix.data.jsonl._LINE_BYTES", 100)
+    path = write(tmp_path, '{"x": "' + "y" * 100 + '", "label": 0}\n')
+    with pytest.raises(InvalidInput, match="a longer line"):
+        open_dataset(path, classes=2, text_column="x")
+
+
+def test_missing_and_truncated(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match="no such file"):
+        open_dataset(tmp_path / "d.jsonl", classes=2)
+    content = gzip.compress(b'{"x": 1, "label": 0}\n' * 100)
+    with pytest.raises(InvalidInput, match="JSON lines"):
+        open_dataset(write(tmp_path, content[:-9], "d.jsonl.gz"), classes=2)
+
+
+def test_json_beside_data_describes_it(tmp_path: Path) -> None:
+    write(tmp_path, '["a list", "of classes"]', "categories.json")
+    (tmp_path / "train.csv").write_text("a,label\n1,0\n")
+    assert open_dataset(tmp_path, classes=2).schema.records == 1
