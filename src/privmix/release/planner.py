@@ -1,0 +1,218 @@
+"""The planner: which design, at which settings, is expected to serve best for a budget."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+
+from privmix.errors import InvalidInput, check_integer, check_number
+from privmix.release.config import ReleaseConfig
+from privmix.release.moments_plan import LARGEST_DIM, MOMENTS
+from privmix.release.plan import Plan
+from privmix.release.prediction import DataModel, predict_accuracy
+
+Progress = Callable[[str, int, int], None]
+
+_DEGREES: Final = (16, 64, 256, 1024)
+_SHARES: Final = (0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.95)
+_DRAWS: Final = 3
+_INDIFFERENT: Final = 0.003
+# Epsilons of the picture, relative to the one asked for.
+_CURVE: Final = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
+LABELS: Final = {
+    "poisson": "Poisson mixup",
+    "hierarchical": "hierarchical mixup, honestly priced",
+    "classwise-full": "class sums (class-wise, full batch)",
+    "classwise": "class-wise Poisson mixup",
+    MOMENTS: "second moments",
+}
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A design at its best settings, and what is expected of it.
+
+    Attributes:
+        name: key of :data:`LABELS`.
+        config: the settings.
+        plan: with the noise that the budget asks for.
+        accuracy: predicted, from 0 to 1.
+    """
+
+    name: str
+    config: ReleaseConfig
+    plan: Plan
+    accuracy: float
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What the planner found. All of it is public.
+
+    Attributes:
+        epsilon, delta: the budget.
+        candidates: the best of every design, most accurate first.
+        reasons: sentences for people.
+        curves: predicted accuracy by design at each of ``epsilons``.
+        model: how the records were modelled, in words.
+    """
+
+    epsilon: float
+    delta: float
+    candidates: tuple[Candidate, ...]
+    reasons: tuple[str, ...]
+    epsilons: tuple[float, ...]
+    curves: dict[str, list[float]]
+    model: str
+
+    @property
+    def best(self) -> Candidate:
+        """The design to use."""
+        return self.candidates[0]
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready record: for the certificate, and for drawing."""
+        return {
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "chosen": self.best.name,
+            "labels": {item.name: LABELS[item.name] for item in self.candidates},
+            "predicted": {item.name: round(item.accuracy, 4) for item in self.candidates},
+            "settings": {item.name: settings_of(item) for item in self.candidates},
+            "epsilons": list(self.epsilons),
+            "curves": {name: [round(value, 4) for value in values] for name, values in self.curves.items()},
+            "model": self.model,
+            "reasons": list(self.reasons),
+        }
+
+
+def settings_of(candidate: Candidate) -> dict[str, Any]:
+    """The settings that the planner chose within the design, by their flags' names."""
+    config = candidate.config
+    if config.design == MOMENTS:
+        return {"design": MOMENTS, "label_share": config.label_share}
+    if config.full_batch:
+        return {"design": "classwise", "full_batch": True}
+    chosen: dict[str, Any] = {"design": config.design, "mixup_degree": config.mixup_degree}
+    if config.design == "hierarchical":
+        chosen["expected_classes"] = config.expected_classes
+    return chosen
+
+
+def choose_design(
+    config: ReleaseConfig,
+    epsilon: float,
+    delta: float,
+    model: DataModel | None = None,
+    *,
+    model_words: str = "",
+    curve: bool = True,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Choice:
+    """Predict every design's accuracy over its settings and choose. Reads no private row.
+
+    Args:
+        config: what is given: records, dim, classes, clipping, centring, rows. Its design and the settings that
+            belong to one design are replaced.
+        epsilon, delta: the budget.
+        model: the assumed records; None declares the default spectrum.
+        model_words: where ``model`` comes from, for people.
+        curve: predict at other epsilons too, for the picture.
+        seed: of the simulation; it is public and protects nothing.
+        progress: called with a stage's name, steps done, steps in all.
+
+    Example:
+        >>> config = ReleaseConfig(records=2000, dim=32, classes=("no", "yes"))
+        >>> choose_design(config, 1.0, 1e-5, curve=False).best.name in LABELS
+        True
+    """
+    check_number("epsilon", epsilon, low=0, low_open=True)
+    check_number("delta", delta, low=0, high=1, low_open=True, high_open=True)
+    check_integer("seed", seed, low=0)
+    if model is None:
+        model = DataModel.declared(config.dim, len(config.classes), np.random.default_rng(seed))
+        model_words = "a declared spectrum, since no public data was given"
+    if model.dim != config.dim or len(model.means) != len(config.classes):
+        raise InvalidInput("model", (model.dim, len(model.means)), "a model of the release's features and classes")
+    trials = _trials(config)
+    steps = len(trials) + (len(_CURVE) if curve else 0)
+    best: dict[str, Candidate] = {}
+    for done, (name, trial) in enumerate(trials, start=1):
+        for candidate in _evaluated(name, trial, epsilon, delta, model, seed):
+            if name not in best or candidate.accuracy > best[name].accuracy:
+                best[name] = candidate
+        if progress:
+            progress("planning", done, steps)
+    ordered = tuple(sorted(best.values(), key=lambda item: -item.accuracy))
+    epsilons = tuple(float(f"{epsilon * factor:.3g}") for factor in _CURVE) if curve else ()
+    curves: dict[str, list[float]] = {item.name: [] for item in ordered} if curve else {}
+    for done, at in enumerate(epsilons, start=len(trials) + 1):
+        for item in ordered:
+            curves[item.name].append(_predicted(item.config.calibrate(at, delta), model, seed))
+        if progress:
+            progress("planning", done, steps)
+    return Choice(epsilon, delta, ordered, _reasons(ordered, epsilon, model_words), epsilons, curves, model_words)
+
+
+def _trials(config: ReleaseConfig) -> list[tuple[str, ReleaseConfig]]:
+    """Settings that need a noise of their own; moments of all shares have one."""
+    base = replace(config, design="poisson", full_batch=False, noise="gaussian", mixup_degree=1)
+    classes = len(config.classes)
+    trials = []
+    for degree in (degree for degree in _DEGREES if degree <= config.records / 4):
+        trials.append(("poisson", replace(base, mixup_degree=degree)))
+        if degree <= config.records / classes / 2:
+            trials.append(("classwise", replace(base, design="classwise", mixup_degree=degree)))
+    expected = min(3.0, classes / 2)
+    if 64 * classes / expected <= config.records:
+        trials.append(
+            ("hierarchical", replace(base, design="hierarchical", mixup_degree=64, expected_classes=expected))
+        )
+    trials.append(("classwise-full", replace(base, design="classwise", full_batch=True, rows=None)))
+    if config.dim <= LARGEST_DIM:
+        trials.append((MOMENTS, replace(base, design=MOMENTS, rows=None)))
+    return trials
+
+
+def _evaluated(
+    name: str, config: ReleaseConfig, epsilon: float, delta: float, model: DataModel, seed: int
+) -> list[Candidate]:
+    plan = config.calibrate(epsilon, delta)
+    if name != MOMENTS:
+        return [Candidate(name, config, plan, _predicted(plan, model, seed))]
+    found = []
+    for share in _SHARES:
+        shared = replace(config, label_share=share)
+        # The joint noise is the same for every division of it.
+        divided = shared.with_noise(plan.noise_multiplier, plan.centre_noise_multiplier)
+        found.append(Candidate(name, shared, divided, _predicted(divided, model, seed)))
+    # Where shares make no difference that a simulation can tell, an even one errs least.
+    best = max(item.accuracy for item in found)
+    close = [item for item in found if item.accuracy >= best - _INDIFFERENT]
+    return [min(close, key=lambda item: abs(item.config.label_share - 0.5))]
+
+
+def _predicted(plan: Plan, model: DataModel, seed: int) -> float:
+    # The same draws for every plan: what tells plans apart is then not chance.
+    return float(
+        np.mean([predict_accuracy(plan, model, np.random.default_rng((seed, draw))) for draw in range(_DRAWS)])
+    )
+
+
+def _reasons(ordered: Sequence[Candidate], epsilon: float, model_words: str) -> tuple[str, ...]:
+    best = ordered[0]
+    settings = ", ".join(f"{key} {value}" for key, value in settings_of(best).items() if key != "design")
+    sentences = [
+        f"{LABELS[best.name].capitalize()} was chosen ({settings}): its predicted accuracy at epsilon {epsilon:g} "
+        f"is {100 * best.accuracy:.1f}%, the highest of {len(ordered)} designs.",
+    ]
+    sentences += [f"{LABELS[item.name].capitalize()}: {100 * item.accuracy:.1f}% predicted." for item in ordered[1:]]
+    sentences.append(
+        f"Predictions come from a simulation of {model_words}; no private record was looked at. They rank designs; "
+        "the real accuracy may be higher or lower."
+    )
+    return tuple(sentences)
