@@ -6,10 +6,16 @@ from privmix.release.config import ReleaseConfig
 from privmix.release.dataset import RecordTransform, ReleasedDataset
 from privmix.release.engine import PrivateRecords, ReleaseEngine
 from privmix.release.folder import load_release
-from privmix.release.plan import ReleasePlan
+from privmix.release.moments_plan import MomentsPlan
+from privmix.release.plan import ReleasePlan, plan_from_dict
+from privmix.release.planner import Choice, choose_design
+from privmix.release.prediction import DataModel
 from privmix.release.verify import Verification, verify_release
 
 __all__ = [
+    "Choice",
+    "DataModel",
+    "MomentsPlan",
     "PrivateRecords",
     "RecordTransform",
     "ReleaseConfig",
@@ -18,7 +24,9 @@ __all__ = [
     "ReleasedDataset",
     "SecretStreams",
     "Verification",
+    "choose_design",
     "load_release",
+    "plan_from_dict",
     "release_to_folder",
     "release_to_memory",
     "verify_release",

@@ -207,12 +207,16 @@ def _reasons(ordered: Sequence[Candidate], epsilon: float, model_words: str) -> 
     best = ordered[0]
     settings = ", ".join(f"{key} {value}" for key, value in settings_of(best).items() if key != "design")
     sentences = [
-        f"{LABELS[best.name].capitalize()} was chosen ({settings}): its predicted accuracy at epsilon {epsilon:g} "
+        f"{_start(LABELS[best.name])} was chosen ({settings}): its predicted accuracy at epsilon {epsilon:g} "
         f"is {100 * best.accuracy:.1f}%, the highest of {len(ordered)} designs.",
     ]
-    sentences += [f"{LABELS[item.name].capitalize()}: {100 * item.accuracy:.1f}% predicted." for item in ordered[1:]]
+    sentences += [f"{_start(LABELS[item.name])}: {100 * item.accuracy:.1f}% predicted." for item in ordered[1:]]
     sentences.append(
         f"Predictions come from a simulation of {model_words}; no private record was looked at. They rank designs; "
         "the real accuracy may be higher or lower."
     )
     return tuple(sentences)
+
+
+def _start(text: str) -> str:
+    return text[0].upper() + text[1:]

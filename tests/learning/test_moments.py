@@ -1,0 +1,56 @@
+"""The learner of second moments."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from privmix.errors import InvalidInput
+from privmix.learning import SecondMomentsClassifier, load_model, save_model
+from tests.release.helpers import make_plan, make_records, release
+
+
+def fitted(**choices: object) -> SecondMomentsClassifier:
+    return SecondMomentsClassifier(**choices).fit(release(make_plan(design="moments"), make_records()))  # type: ignore[arg-type]
+
+
+def test_it_learns_the_classes() -> None:
+    test = make_records(seed=9)
+    accuracy = (fitted().predict(test.features) == test.labels).mean()
+    assert accuracy > 0.8  # records lie 2 apart at deviation 1: the best possible is about 0.87
+
+
+def test_without_centring_too() -> None:
+    test = make_records(seed=9)
+    model = SecondMomentsClassifier().fit(release(make_plan(design="moments", centre="none"), make_records()))
+    assert (model.predict(test.features) == test.labels).mean() > 0.8
+
+
+def test_matches_the_formula() -> None:
+    rel = release(make_plan(design="moments"), make_records())
+    assert rel.moments is not None
+    spectrum = rel.moments.spectrum()
+    basis = spectrum.basis.astype(np.float64)
+    expected = basis @ np.diag(1 / (spectrum.values + spectrum.ridge)) @ basis.T @ rel.moments.cross
+    np.testing.assert_allclose(SecondMomentsClassifier().fit(rel).coef_, expected, rtol=1e-3, atol=1e-6)
+    strong = SecondMomentsClassifier(regularisation=10.0).fit(rel).coef_
+    assert np.linalg.norm(strong) < np.linalg.norm(expected)
+
+
+def test_saved_models_predict_the_same(tmp_path: Path) -> None:
+    model, test = fitted(), make_records(seed=4)
+    save_model(model, tmp_path / "model")
+    np.testing.assert_array_equal(load_model(tmp_path / "model").predict(test.features), model.predict(test.features))
+
+
+@pytest.mark.parametrize("value", [0.0, -1.0, float("nan"), "strong"], ids=str)
+def test_regularisation_is_checked(value: object) -> None:
+    with pytest.raises(InvalidInput, match="regularisation"):
+        fitted(regularisation=value)
+
+
+def test_other_designs_are_refused() -> None:
+    with pytest.raises(InvalidInput, match="design moments"):
+        SecondMomentsClassifier().fit(release(make_plan(), make_records()))
