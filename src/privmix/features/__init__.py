@@ -1,6 +1,7 @@
 """Public, per-record feature extractors."""
 
 from privmix.features.base import Extractor, extractor_names, from_spec, get_extractor, parse_features
+from privmix.features.cache import kept_features, write_features
 from privmix.features.identity import Identity, Pixels
 from privmix.features.module import ModuleEncoder
 from privmix.features.scattering import Scattering
@@ -21,5 +22,7 @@ __all__ = [
     "extractor_names",
     "from_spec",
     "get_extractor",
+    "kept_features",
     "parse_features",
+    "write_features",
 ]

@@ -102,8 +102,9 @@ def _from_hub(model: str, revision: str | None, extra: str) -> Located:
 @contextmanager
 def quiet() -> Iterator[None]:
     """Loading without the libraries' reports and progress bars, which are not for the user of this package."""
-    from transformers.utils import logging
+    from transformers.utils import logging as library_logging
 
+    logging: Any = library_logging
     level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()
     logging.disable_progress_bar()

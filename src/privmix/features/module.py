@@ -7,6 +7,7 @@ import math
 import warnings
 from collections.abc import Callable, Mapping
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar, Final, Self
 
@@ -146,11 +147,12 @@ class ModuleEncoder(TorchEncoder):
 
 
 def _scripted(file: Path, device: torch.device) -> Callable[[Tensor], Tensor]:
-    network = torch.jit.load(str(file), map_location=device).eval()
+    jit: Any = torch.jit
+    network = jit.load(str(file), map_location=device).eval()
 
     def call(x: Tensor) -> Tensor:
         # The optimiser rewrites a network after its first calls: the first records would get other last bits.
-        with torch.jit.optimized_execution(False):
+        with jit.optimized_execution(False):
             output: Tensor = network(x)
         return output
 
@@ -170,7 +172,7 @@ def _layers(file: Path, device: torch.device) -> Callable[[Tensor], Tensor]:
     weights = [weight for weight in weights if weight is not None]
     biases = [tensors.pop(f"{layer}.bias", None) for layer in range(len(weights))]
     fits = weights and not tensors and all(weight.ndim == 2 for weight in weights)
-    if not fits or any(after.shape[1] != before.shape[0] for before, after in zip(weights, weights[1:], strict=False)):
+    if not fits or any(after.shape[1] != before.shape[0] for before, after in pairwise(weights)):
         raise InvalidInput("module", str(file), "tensors 0.weight, 0.bias, 1.weight, ... of layers that fit each other")
 
     def call(x: Tensor) -> Tensor:

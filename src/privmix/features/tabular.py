@@ -86,8 +86,8 @@ class Tabular(Extractor):
 
     Formal guarantees:
         - Per record, and nothing fitted: every constant is in the specification, which the spec holds.
-        - Norm: features are divided by the square root of the number of used columns, so that no record's norm exceeds 1
-          but for the rounding to float32.
+        - Norm: features are divided by the square root of the number of used columns, so that no record's norm
+          exceeds 1 but for the rounding to float32.
         - Silent: no message shows a value.
 
     Args:

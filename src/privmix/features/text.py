@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from privmix.data.source import Schema
-from privmix.errors import WITHHELD, InvalidInput, MissingExtra, check_integer
+from privmix.errors import WITHHELD, InvalidInput, MissingExtra, PrivmixError, check_integer
 from privmix.features.models import Located, quiet, read_modules
 from privmix.features.torch_encoder import PretrainedEncoder, freeze, unit_rows
 
@@ -25,14 +25,15 @@ _DEFAULT_LENGTH: Final = 512
 class TextEncoder(PretrainedEncoder):
     """Sentence embeddings by a model of the sentence-transformers library (extra ``text``).
 
-    Inputs are tables with exactly one column of texts: (b, 1) objects, each a str. A text longer than the model takes is
-    cut at its end. Code that comes with a model is never run.
+    Inputs are tables with exactly one column of texts: (b, 1) objects, each a str. A text longer than the model takes
+    is cut at its end. Code that comes with a model is never run.
 
     Formal guarantees:
-        - Per record, to the bit, as :class:`~privmix.features.torch_encoder.TorchEncoder` says. Padding would break it: a
-          text's embedding then varies in the last bits with the longest text beside it, and one record more could move
-          other records' lattice points. On the CPU every text is encoded by itself, without padding. Batches of more
-          than one text have a fixed number of texts and a width that depends on each text's own length only.
+        - Per record, to the bit, as :class:`~privmix.features.torch_encoder.TorchEncoder` says. Padding to the
+          longest text of a batch would break it: an embedding would vary in its last bits with the texts beside it,
+          and one record more could move other records' lattice points. On the CPU every text is encoded by itself,
+          without padding. Batches of more than one text have a fixed number of texts, and a width that depends on
+          each text's own length only.
         - Silent: no message shows a text.
 
     Args:
@@ -103,7 +104,7 @@ class TextEncoder(PretrainedEncoder):
             return np.empty((0, self.output_dim((1,))), np.float32)
         try:
             return self._encode(texts)
-        except (MemoryError, torch.OutOfMemoryError):
+        except (PrivmixError, MemoryError, torch.OutOfMemoryError):
             raise
         except Exception:
             # Tokenizers quote what they cannot read.

@@ -210,7 +210,7 @@ class VisionEncoder(PretrainedEncoder):
                     projection = config.projection_dim
                     config = config.vision_config
                     config.projection_dim = projection
-                kind = CLIPVisionModelWithProjection if config.model_type in _CLIP_TYPES else AutoModel
+                kind: Any = CLIPVisionModelWithProjection if config.model_type in _CLIP_TYPES else AutoModel
                 model, report = kind.from_pretrained(
                     self._located.folder,
                     config=config,
@@ -229,7 +229,7 @@ class VisionEncoder(PretrainedEncoder):
 
 
 def _side_of(size: Any) -> int | None:
-    """The side in one of the forms that configurations use: 224, [224, 224], {"height": 224}, {"shortest_edge": 224}."""
+    """The side, from a form that configurations use: 224, [224, 224], {"height": 224} or {"shortest_edge": 224}."""
     if isinstance(size, Mapping):
         size = next((size[key] for key in ("height", "shortest_edge") if key in size), None)
     if isinstance(size, list | tuple) and size:
