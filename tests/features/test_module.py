@@ -98,7 +98,7 @@ def test_a_network_that_mixes_records_is_refused(tmp_path: Path) -> None:
 
 def test_a_network_that_draws_numbers_is_refused(tmp_path: Path) -> None:
     path = script(Noisy(), tmp_path / "net.pt")
-    with pytest.raises(InvalidInput, match="outputs depend on other|same output for the same record"):
+    with pytest.raises(InvalidInput, match=r"outputs depend on other|same output for the same record"):
         ModuleEncoder(str(path)).transform(X)
 
 
@@ -118,7 +118,7 @@ def test_spec(tmp_path: Path) -> None:
     other = script(nn.Linear(5, 3), tmp_path / "other.pt")
     with pytest.raises(InvalidInput, match="weights_sha256 of the model"):
         from_spec(spec, model_path=other)
-    with pytest.raises(InvalidInput, match="module: got 'net.pt'"):
+    with pytest.raises(InvalidInput, match=r"module: got 'net.pt'"):
         from_spec(spec)
 
 

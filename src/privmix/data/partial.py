@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
@@ -165,6 +164,10 @@ class _Lock:
     """``.{name}.lock`` beside a path, held until released or until the process ends, however it ends."""
 
     def __init__(self, path: Path) -> None:
+        # Not on every system; whoever writes no store there can still import this.
+        import fcntl
+
+        self.held = False
         self._file = path.with_name(f".{path.name}.lock")
         while True:
             self._descriptor = os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)

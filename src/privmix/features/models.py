@@ -59,8 +59,9 @@ def locate(model: str, revision: str | None, path: str | Path | None, extra: str
     local = Path(model).expanduser()
     if local.is_dir():
         return Located(local)
-    if model.count("/") > 1 or model.startswith(("/", ".", "~")) or "\\" in model or not model.strip():
-        raise InvalidInput("model", model, "a folder that exists, or the name of a model on the Hugging Face hub")
+    # A bare name is a folder that is missing: the hub need not hear what folders are called here.
+    if model.count("/") != 1 or model.startswith(("/", ".", "~")) or "\\" in model:
+        raise InvalidInput("model", model, "a folder that exists, or OWNER/NAME of a model on the Hugging Face hub")
     return _from_hub(model, revision, extra)
 
 
@@ -147,9 +148,10 @@ def _module_folders(folder: Path) -> list[str]:
 
 
 def read_modules(folder: Path) -> list[dict[str, Any]]:
-    """Entries of a sentence encoder's modules.json; none where there is no such file."""
+    """Entries of a sentence encoder's modules.json; none where there is no such file, or where it is damaged."""
     file = folder / "modules.json"
-    if not file.is_file():
-        return []
-    modules = json.loads(file.read_text(encoding="utf-8"))
+    try:
+        modules = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else []
+    except ValueError:
+        modules = []
     return [module for module in modules if isinstance(module, dict)]

@@ -46,6 +46,14 @@ class ModuleEncoder(TorchEncoder):
         model: the file; a spec holds its name, not its path.
         path: where the file lies, if not where ``model`` says.
         precision, device, batch_size: see :class:`~privmix.features.torch_encoder.TorchEncoder`.
+
+    Example:
+        >>> import tempfile
+        >>> from safetensors.torch import save_file
+        >>> file = Path(tempfile.mkdtemp()) / "net.safetensors"
+        >>> save_file({"0.weight": torch.ones(2, 3)}, file)
+        >>> ModuleEncoder(str(file)).transform(np.ones((1, 3), np.float32)).tolist()
+        [[3.0, 3.0]]
     """
 
     name: ClassVar[str] = "module"

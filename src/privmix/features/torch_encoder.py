@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Final, Self
@@ -96,23 +97,16 @@ class TorchEncoder(Extractor):
 
     def _call(self, forward: Callable[..., Tensor], *inputs: Any) -> Tensor:
         """One call without gradients, in the wanted precision; (b, d) float32 on the CPU comes back."""
-        type_ = PRECISIONS[self._precision]
-        with (
-            torch.inference_mode(),
-            torch.autocast("cuda", dtype=type_ or torch.float16, enabled=type_ is not None and self._on_gpu),
-        ):
+        type_ = PRECISIONS[self._precision] if self.device.type == "cuda" else None
+        with torch.inference_mode(), nullcontext() if type_ is None else torch.autocast("cuda", dtype=type_):
             return forward(*inputs).float().cpu().flatten(1)
-
-    @property
-    def _on_gpu(self) -> bool:
-        return self.device.type == "cuda"
 
 
 class PretrainedEncoder(TorchEncoder):
     """An encoder whose model is a folder of files, on this machine or on the Hugging Face hub.
 
     Args:
-        model: a local folder, or a name on the hub. A spec holds the name of the folder, never its path.
+        model: a local folder, or OWNER/NAME on the hub. A spec holds the name of the folder, never its path.
         revision: of a model on the hub; by default its newest, which the spec then names.
         path: where the files of ``model`` lie, if not where its name says.
     """

@@ -49,12 +49,20 @@ class VisionEncoder(PretrainedEncoder):
           normalisation happen inside the calls of fixed shape too.
 
     Args:
-        model: a local folder, or a name on the Hugging Face hub.
+        model: a local folder, or OWNER/NAME on the Hugging Face hub.
         pooling: ``"auto"``, ``"cls"``, ``"mean"`` or ``"pooler"``.
         normalize: divide each embedding by its norm.
         image_size: side of the square that the model sees; by default what its configuration says.
         revision, path: see :class:`~privmix.features.torch_encoder.PretrainedEncoder`.
         precision, device, batch_size: see :class:`~privmix.features.torch_encoder.TorchEncoder`.
+
+    Example:
+        >>> import tempfile
+        >>> from transformers import ConvNextConfig, ConvNextModel
+        >>> folder = tempfile.mkdtemp()
+        >>> ConvNextModel(ConvNextConfig(hidden_sizes=[8, 8, 8, 8], depths=[1, 1, 1, 1])).save_pretrained(folder)
+        >>> VisionEncoder(folder, image_size=32).transform(np.zeros((2, 28, 28), np.uint8)).shape
+        (2, 8)
     """
 
     name: ClassVar[str] = "vision"
@@ -201,6 +209,7 @@ class VisionEncoder(PretrainedEncoder):
             from transformers import AutoConfig, AutoModel, CLIPVisionModelWithProjection
         except ImportError:
             raise MissingExtra("transformers", self.extra) from None
+        folder, device = self._located.folder, self.device
         try:
             with quiet():
                 config = AutoConfig.from_pretrained(
@@ -212,7 +221,7 @@ class VisionEncoder(PretrainedEncoder):
                     config.projection_dim = projection
                 kind: Any = CLIPVisionModelWithProjection if config.model_type in _CLIP_TYPES else AutoModel
                 model, report = kind.from_pretrained(
-                    self._located.folder,
+                    folder,
                     config=config,
                     output_loading_info=True,
                     use_safetensors=True,
@@ -225,7 +234,7 @@ class VisionEncoder(PretrainedEncoder):
         used = {key for key in missing if self._pooling == "pooler" or not key.startswith("pooler.")}
         if used:
             raise InvalidInput("model", self._public_name, f"a model with all its weights; {len(used)} are missing")
-        return freeze(model, self.device), config, missing
+        return freeze(model, device), config, missing
 
 
 def _side_of(size: Any) -> int | None:
