@@ -148,12 +148,14 @@ class TextEncoder(PretrainedEncoder):
         return tokens
 
     def _forward(self, tokens: list[list[int]], width: int) -> Tensor:
-        padded = self._model.tokenizer.pad(
-            {"input_ids": tokens}, padding="max_length", max_length=width, return_tensors="pt", verbose=False
-        )
-        embedding: Tensor = self._model({key: value.to(self.device) for key, value in padded.items()})[
-            "sentence_embedding"
-        ]
+        # Padded by hand: the tokenizer's own padding takes as long as a layer of a small model.
+        padding = self._model.tokenizer.pad_token_id or 0
+        ids = torch.tensor([row + [padding] * (width - len(row)) for row in tokens])
+        mask = torch.tensor([[1] * len(row) + [0] * (width - len(row)) for row in tokens])
+        inputs = {"input_ids": ids.to(self.device), "attention_mask": mask.to(self.device)}
+        if "token_type_ids" in self._model.tokenizer.model_input_names:
+            inputs["token_type_ids"] = torch.zeros_like(inputs["input_ids"])
+        embedding: Tensor = self._model(inputs)["sentence_embedding"]
         return unit_rows(embedding) if self._normalize else embedding
 
     @cached_property
