@@ -117,6 +117,13 @@ def test_a_model_path_for_what_has_no_model() -> None:
         from_spec(get_extractor("pixels").spec(), model_path="/somewhere")
 
 
+@pytest.mark.parametrize("option", ["path", "device", "batch_size"])
+def test_a_spec_says_nothing_about_this_machine(option: str) -> None:
+    spec = {"name": "text", "version": 1, "options": {"model": "someone/tiny", "revision": "1", option: "/etc"}}
+    with pytest.raises(InvalidInput, match="options that change the features only"):
+        from_spec(spec)
+
+
 def test_options_are_not_arguments() -> None:
     with pytest.raises(InvalidInput, match=r"features options: got .*nodel.*; allowed: options of vision: model"):
         get_extractor("vision", nodel="x")

@@ -20,6 +20,9 @@ _REGISTRY: Final[dict[str, type[Extractor]]] = {}
 # Keys of a spec that say which model it is about; a copy of the model must have the same.
 _DIGESTS: Final = ("weights_sha256", "files_sha256")
 
+# Settings of a run, which no spec holds.
+_LOCAL: Final = frozenset({"path", "device", "batch_size"})
+
 
 class Extractor(ABC):
     """A public, fixed map from one raw input to one feature vector.
@@ -184,6 +187,9 @@ def from_spec(spec: Mapping[str, Any], model_path: str | Path | None = None) -> 
         raise InvalidInput("extractor spec", dict(spec), "a mapping with name, version and options")
     kind = _REGISTRY[check_choice("features", name, extractor_names())]
     _check_options(kind, options)
+    if not _LOCAL.isdisjoint(options):
+        # A spec comes from someone else: it must not point to files or devices of this machine.
+        raise InvalidInput("extractor spec", sorted(_LOCAL & set(options)), "options that change the features only")
     extractor = kind.from_options(options, model_path)
     if spec.get("version") != extractor.version:
         allowed = f"{extractor.version}, the version of {name} in this release of privmix"

@@ -80,9 +80,13 @@ class TorchEncoder(Extractor):
 
     def runtime(self) -> dict[str, Any]:
         """Device, threads, records a call and torch's version."""
-        device = torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else self.device.type
-        threads = torch.get_num_threads()
-        return {"device": device, "threads": threads, "batch_size": self.batch_size, "torch": torch.__version__}
+        on_gpu = self.device.type == "cuda"
+        return {
+            "device": torch.cuda.get_device_name(self.device) if on_gpu else torch.backends.cpu.get_cpu_capability(),
+            "threads": torch.get_num_threads(),
+            "batch_size": self.batch_size,
+            "torch": torch.__version__,
+        }
 
     def _records(self, x: Tensor, forward: Callable[[Tensor], Tensor]) -> NDArray[np.float32]:
         """Apply ``forward`` in calls of ``batch_size`` records: (b, ...) -> (b, d) float32, b >= 1."""

@@ -114,6 +114,8 @@ class VisionEncoder(PretrainedEncoder):
         black = torch.zeros(1, 3, self._side, self._side)
         try:
             first, second = (self._call(self._forward, black.to(self.device)) for _ in range(2))
+        except torch.OutOfMemoryError:
+            raise
         except (RuntimeError, ValueError, TypeError, IndexError, AttributeError):
             raise InvalidInput("model", self._public_name, f"{_ALLOWED}, for images of {self._side} pixels") from None
         if not torch.equal(first, second):
