@@ -95,7 +95,8 @@ def test_a_full_disk_is_an_error_and_leaves_nothing(tmp_path: Path) -> None:
 
     def fill_the_disk() -> None:
         with begin(tmp_path / "store") as writer:
-            writer._features = FullDisk(writer._features)  # type: ignore[assignment]
+            files = writer._partial._files
+            files["features.npy"] = FullDisk(files["features.npy"])  # type: ignore[assignment]
             writer.append(X, Y)
 
     with pytest.raises(StorageError, match="No space left on device") as caught:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import numpy as np
 import pytest
 
 from privmix.errors import InvalidInput
-from privmix.features import Extractor, Identity, Pixels, extractor_names, from_spec, get_extractor
+from privmix.features import Extractor, Identity, Pixels, extractor_names, from_spec, get_extractor, parse_features
 from privmix.features.identity import unit_range
 
+PLAIN = ["identity", "pixels", "scattering"]
 
-@pytest.mark.parametrize("name", ["identity", "pixels", "scattering"])
+
+@pytest.mark.parametrize("name", PLAIN)
 def test_spec_rebuilds_the_extractor_through_json(name: str) -> None:
     extractor = get_extractor(name)
     rebuilt = from_spec(json.loads(json.dumps(extractor.spec())))
@@ -22,10 +25,10 @@ def test_spec_rebuilds_the_extractor_through_json(name: str) -> None:
 
 
 def test_fingerprints_differ() -> None:
-    assert len({get_extractor(name).fingerprint() for name in extractor_names()}) == len(extractor_names())
+    assert len({get_extractor(name).fingerprint() for name in PLAIN}) == len(PLAIN)
 
 
-@pytest.mark.parametrize("name", ["identity", "pixels", "scattering"])
+@pytest.mark.parametrize("name", PLAIN)
 def test_per_record(name: str) -> None:
     images = np.random.default_rng(0).integers(0, 256, size=(9, 8, 8), dtype=np.uint8)
     extractor = get_extractor(name)
@@ -80,6 +83,47 @@ def test_batch_size_must_be_positive() -> None:
         Identity().extract(np.zeros((2, 2)), batch_size=0)
 
 
-def test_every_extractor_is_registered_under_its_name() -> None:
-    assert all(get_extractor(name).name == name for name in extractor_names())
+def test_names() -> None:
+    assert extractor_names() == sorted([*PLAIN, "minilm", "module", "tabular", "text", "vision"])
+    assert all(get_extractor(name).name == parse_features(name).name == name for name in [*PLAIN, "minilm"])
     assert issubclass(Identity, Extractor)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("resnet", "features: got 'resnet'; allowed: one of identity, minilm, module"),
+        ("vision", "got 'vision'; allowed: vision:MODEL"),
+        ("text:", "got 'text:'; allowed: text:MODEL"),
+        ("tabular", "got 'tabular'; allowed: tabular:SPEC.json"),
+        ("module", "got 'module'; allowed: module:FILE"),
+        ("pixels:3", "got 'pixels:3'; allowed: pixels, which takes no argument"),
+        ("minilm:folder", "allowed: minilm; for other models text:MODEL"),
+        ("vision:/no/such/folder", "model: got '/no/such/folder'; allowed: a folder that exists, or OWNER/NAME"),
+        ("text:./missing", "allowed: a folder that exists"),
+        ("vision:missing", "allowed: a folder that exists, or OWNER/NAME of a model on the Hugging Face hub"),
+        ("module:/no/net.pt", "allowed: a file that exists, with a name in .pt"),
+        ("", "features: got ''"),
+    ],
+)
+def test_features_that_make_no_sense(text: str, message: str) -> None:
+    for build in (parse_features, get_extractor):
+        with pytest.raises(InvalidInput, match=re.escape(message)):
+            build(text)
+
+
+def test_a_model_path_for_what_has_no_model() -> None:
+    with pytest.raises(InvalidInput, match="pixels has no model"):
+        from_spec(get_extractor("pixels").spec(), model_path="/somewhere")
+
+
+@pytest.mark.parametrize("option", ["path", "device", "batch_size"])
+def test_a_spec_says_nothing_about_this_machine(option: str) -> None:
+    spec = {"name": "text", "version": 1, "options": {"model": "someone/tiny", "revision": "1", option: "/etc"}}
+    with pytest.raises(InvalidInput, match="options that change the features only"):
+        from_spec(spec)
+
+
+def test_options_are_not_arguments() -> None:
+    with pytest.raises(InvalidInput, match=r"features options: got .*nodel.*; allowed: options of vision: model"):
+        get_extractor("vision", nodel="x")

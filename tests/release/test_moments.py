@@ -284,7 +284,7 @@ def test_noise_is_shrunk_out_of_the_spectrum() -> None:
         )
 
     radius = 2 * deviation * math.sqrt(dim)
-    assert spectrum(noise, deviation * math.sqrt(2)).max() < 0.15 * radius
+    assert spectrum(noise, deviation * math.sqrt(2)).max() < 0.35 * radius  # unshrunk, it is the radius
     np.testing.assert_allclose(
         spectrum(np.diag(signal) + noise, deviation * math.sqrt(2))[-3:], [250, 500, 1000], rtol=0.12
     )

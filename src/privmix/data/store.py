@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
-import os
-import shutil
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privmix.data.files import decoding, reading
+from privmix.data.partial import PartialFolder
 from privmix.data.source import Schema, as_inputs, encode_labels
 from privmix.errors import WITHHELD, InvalidInput, check_integer
 
@@ -37,6 +36,7 @@ class FeatureStore:
         fingerprint: SHA-256 of features and labels. It stems from private rows: never publish it.
 
     Example:
+        >>> import tempfile
         >>> folder = Path(tempfile.mkdtemp()) / "store"
         >>> schema = Schema(records=2, input_shape=(3,), classes=("cat", "dog"))
         >>> with FeatureStore.create(folder, 2, 3, schema=schema, extractor={"name": "identity"}) as writer:
@@ -55,19 +55,38 @@ class FeatureStore:
 
     @staticmethod
     def create(
-        path: str | Path, records: int, dim: int, *, schema: Schema, extractor: Mapping[str, Any]
+        path: str | Path,
+        records: int,
+        dim: int,
+        *,
+        schema: Schema,
+        extractor: Mapping[str, Any],
+        resume: bool = False,
+        runtime: Mapping[str, Any] | None = None,
     ) -> FeatureStoreWriter:
         """Begin a store of ``records`` rows of ``dim`` features at ``path``, which must not exist.
 
-        Nothing appears at ``path`` before the writer's ``finish()``.
+        Nothing appears at ``path`` before the writer's ``finish()``. Until then the rows are in ``.{name}.partial``
+        beside it, a hidden folder for the owner only. One process at a time may write a store.
+
+        Args:
+            path: the folder to make.
+            records: n, as in the schema.
+            dim: d.
+            schema: public facts of the raw dataset.
+            extractor: what made the features, and from what; JSON values.
+            resume: go on where an interrupted writer of the very same store stopped: ``rows`` of the writer says how
+                many rows are there already. Rows of any other store are removed.
+            runtime: what else must be equal to go on, such as the device; not kept in the finished store.
 
         Raises:
             InvalidInput: ``path`` exists, or ``records`` is not ``schema.records``.
-            StorageError: the folder that is to hold it cannot be written.
+            StorageError: the folder that is to hold it cannot be written, or another process is writing the store.
         """
         if records != schema.records:
             raise InvalidInput("records", records, f"{schema.records}, as the schema says")
-        return FeatureStoreWriter(Path(path), schema, check_integer("feature dimension", dim, low=1), extractor)
+        dim = check_integer("feature dimension", dim, low=1)
+        return FeatureStoreWriter(Path(path), schema, dim, extractor, resume=resume, runtime=runtime)
 
     @staticmethod
     def open(path: str | Path) -> FeatureStore:
@@ -112,24 +131,41 @@ class FeatureStore:
 class FeatureStoreWriter:
     """Appends batches to a store that is being made beside its place; see :meth:`FeatureStore.create`.
 
-    A ``with`` block finishes the store at its end, or removes what was written if an error leaves the block.
+    A ``with`` block finishes the store at its end. If an error leaves the block, what was written is removed; with
+    ``resume``, it is kept for another attempt unless the error is about the data themselves.
     """
 
-    def __init__(self, path: Path, schema: Schema, dim: int, extractor: Mapping[str, Any]) -> None:
-        self._path, self._schema, self._dim, self._extractor = path, schema, dim, extractor
-        self._rows, self._finished = 0, False
-        self._files: list[IO[bytes]] = []
-        if path.exists():
-            raise InvalidInput("feature store", str(path), "a path where nothing is yet")
-        with reading(path.parent, "a folder"):
-            # mkdtemp makes the folder 0700, and its contents are never wider than that.
-            self._folder = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+    def __init__(
+        self,
+        path: Path,
+        schema: Schema,
+        dim: int,
+        extractor: Mapping[str, Any],
+        *,
+        resume: bool = False,
+        runtime: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._path, self._schema, self._dim, self._resume = path, schema, dim, resume
+        self._meta = _metadata(schema, dim, extractor)
+        self._finished = False
+        self._check_free()
+        headers = {
+            _FEATURES: _header(np.dtype("<f4"), (schema.records, dim)),
+            _LABELS: _header(np.dtype("<i8"), (schema.records,)),
+        }
+        facts = {**self._meta, "runtime": dict(runtime or {})}
+        self._partial = PartialFolder(path, headers, {_FEATURES: 4 * dim, _LABELS: 8}, facts, resume=resume)
         try:
-            self._features = self._begin(_FEATURES, np.dtype("<f4"), (schema.records, dim))
-            self._labels = self._begin(_LABELS, np.dtype("<i8"), (schema.records,))
+            # Another process may have finished it before the lock was ours.
+            self._check_free()
         except BaseException:
             self.abort()
             raise
+
+    @property
+    def rows(self) -> int:
+        """Rows written so far, by this writer and the one whose work it continues."""
+        return self._partial.rows
 
     def append(self, features: NDArray[Any], labels: NDArray[Any]) -> None:
         """Write the next rows: (b, d) finite numbers and (b,) labels.
@@ -140,15 +176,19 @@ class FeatureStoreWriter:
         """
         x = as_inputs(np.asarray(features), (self._dim,)).astype("<f4", copy=False)
         y = encode_labels(np.asarray(labels), self._schema.classes)
-        if x.ndim != 2 or len(x) != len(y) or self._rows + len(x) > self._schema.records:
-            raise InvalidInput("rows", self._rows + len(x), f"{self._schema.records} rows, one label a row")
+        if x.ndim != 2 or len(x) != len(y) or self.rows + len(x) > self._schema.records:
+            raise InvalidInput("rows", self.rows + len(x), f"{self._schema.records} rows, one label a row")
         with reading(self._path, "a folder"):
-            self._features.write(np.ascontiguousarray(x).data)
-            self._labels.write(y.astype("<i8").data)
-        self._rows += len(x)
+            contents = {_FEATURES: np.ascontiguousarray(x).data, _LABELS: y.astype("<i8").data}
+            self._partial.write(len(x), contents)
+
+    def checkpoint(self) -> None:
+        """Return when all rows so far are on the disk; happens by itself every few seconds of appending."""
+        with reading(self._path, "a folder"):
+            self._partial.checkpoint()
 
     def finish(self) -> FeatureStore:
-        """Write the metadata, rename the folder into place and open it; on failure remove what was written.
+        """Write the metadata, rename the folder into place and open it; on failure as when an error leaves the block.
 
         Raises:
             InvalidInput: fewer rows than announced.
@@ -156,44 +196,39 @@ class FeatureStoreWriter:
         """
         try:
             self._publish()
-        except BaseException:
-            self.abort()
+        except BaseException as error:
+            self._give_up(error)
             raise
         self._finished = True
         return FeatureStore.open(self._path)
 
     def _publish(self) -> None:
-        if self._rows != self._schema.records:
-            raise InvalidInput("rows", self._rows, f"{self._schema.records}, the number announced")
+        if self.rows != self._schema.records:
+            raise InvalidInput("rows", self.rows, f"{self._schema.records}, the number announced")
+        self._check_free()
         with reading(self._path, "a folder"):
-            for file in self._files:
-                file.flush()
-                os.fsync(file.fileno())
-                file.close()
-            meta = {
-                "version": _VERSION,
-                "records": self._schema.records,
-                "input_shape": list(self._schema.input_shape),
-                "classes": list(self._schema.classes),
-                "columns": None if self._schema.columns is None else list(self._schema.columns),
-                "dim": self._dim,
-                "extractor": dict(self._extractor),
-                "sha256": _digest(self._folder),
-            }
-            (self._folder / _META).write_text(json.dumps(meta, indent=2) + "\n", encoding="utf-8")
-            if self._path.exists():
-                raise InvalidInput("feature store", str(self._path), "a path where nothing is yet")
-            self._folder.rename(self._path)
+            self._partial.checkpoint()
+            meta = {**self._meta, "sha256": _digest(self._partial.folder)}
+            self._partial.publish(_META, json.dumps(meta, indent=2) + "\n")
 
     def abort(self) -> None:
         """Remove what was written."""
-        for file in self._files:
-            # Closing flushes, and may fail again on the full disk that brought us here.
-            try:
-                file.close()
-            except OSError:
-                continue
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._partial.remove()
+
+    def leave(self) -> None:
+        """Stop here, and keep what is on the disk for ``create(..., resume=True)``."""
+        self._finished = True
+        self._partial.leave()
+
+    def _give_up(self, error: BaseException) -> None:
+        if self._resume and not isinstance(error, InvalidInput):
+            self._partial.leave()
+        else:
+            self._partial.remove()
+
+    def _check_free(self) -> None:
+        if self._path.exists() or self._path.is_symlink():
+            raise InvalidInput("feature store", str(self._path), "a path where nothing is yet")
 
     def __enter__(self) -> FeatureStoreWriter:
         return self
@@ -201,19 +236,32 @@ class FeatureStoreWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if self._finished:
+            return
         if error is not None:
-            self.abort()
-        elif not self._finished:
+            self._give_up(error)
+        else:
             self.finish()
 
-    def _begin(self, name: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> IO[bytes]:
-        # Sequential writes, not a memory map: a full disk is then an error here, not a crash of the process.
-        with reading(self._path, "a folder"):
-            file = (self._folder / name).open("wb")
-            self._files.append(file)
-            header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
-            np.lib.format.write_array_header_1_0(file, header)
-            return file
+
+def _metadata(schema: Schema, dim: int, extractor: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "version": _VERSION,
+        "records": schema.records,
+        "input_shape": list(schema.input_shape),
+        "classes": list(schema.classes),
+        "columns": None if schema.columns is None else list(schema.columns),
+        "dim": dim,
+        "extractor": dict(extractor),
+    }
+
+
+def _header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
+    # Rows are then written one after another, not through a memory map: a full disk is an error, not a crash.
+    stream = io.BytesIO()
+    header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(stream, header)
+    return stream.getvalue()
 
 
 def _digest(folder: Path) -> str:

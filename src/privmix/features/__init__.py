@@ -1,7 +1,28 @@
 """Public, per-record feature extractors."""
 
-from privmix.features.base import Extractor, extractor_names, from_spec, get_extractor
+from privmix.features.base import Extractor, extractor_names, from_spec, get_extractor, parse_features
+from privmix.features.cache import kept_features, write_features
 from privmix.features.identity import Identity, Pixels
+from privmix.features.module import ModuleEncoder
 from privmix.features.scattering import Scattering
+from privmix.features.tabular import Tabular
+from privmix.features.text import MiniLm, TextEncoder
+from privmix.features.vision import VisionEncoder
 
-__all__ = ["Extractor", "Identity", "Pixels", "Scattering", "extractor_names", "from_spec", "get_extractor"]
+__all__ = [
+    "Extractor",
+    "Identity",
+    "MiniLm",
+    "ModuleEncoder",
+    "Pixels",
+    "Scattering",
+    "Tabular",
+    "TextEncoder",
+    "VisionEncoder",
+    "extractor_names",
+    "from_spec",
+    "get_extractor",
+    "kept_features",
+    "parse_features",
+    "write_features",
+]

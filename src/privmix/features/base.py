@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Final
+from pathlib import Path
+from typing import Any, ClassVar, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +17,11 @@ from privmix.data.source import Schema
 from privmix.errors import InvalidInput, check_choice, check_integer
 
 _REGISTRY: Final[dict[str, type[Extractor]]] = {}
+# Keys of a spec that say which model it is about; a copy of the model must have the same.
+_DIGESTS: Final = ("weights_sha256", "files_sha256")
+
+# Settings of a run, which no spec holds.
+_LOCAL: Final = frozenset({"path", "device", "batch_size"})
 
 
 class Extractor(ABC):
@@ -25,12 +32,17 @@ class Extractor(ABC):
           their number or their order.
         - Public: nothing is fitted to data; ``spec`` holds every constant.
 
-    A subclass sets ``name`` and ``version`` (raise it when outputs change) and implements the three abstract
-    methods.
+    A subclass sets ``name`` and ``version`` (raise it when outputs change) and implements the abstract methods.
+
+    Attributes:
+        argument: what follows ``name:`` in :func:`parse_features`, in capitals; empty where nothing does.
+        step: records a call of ``transform`` that gives both speed and frequent progress.
     """
 
     name: ClassVar[str]
     version: ClassVar[int] = 1
+    argument: ClassVar[str] = ""
+    step: ClassVar[int] = 2048
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -57,6 +69,22 @@ class Extractor(ABC):
     def options(self) -> dict[str, Any]:
         """The constructor's arguments, as JSON values."""
         return {}
+
+    def runtime(self) -> dict[str, Any]:
+        """What may change the last bits of an output without changing the extractor: device, threads, libraries."""
+        return {}
+
+    @classmethod
+    def from_argument(cls, argument: str) -> Self:
+        """Build the extractor from the text behind ``name:``; only those with an ``argument`` take one."""
+        raise InvalidInput("features", f"{cls.name}:{argument}", f"{cls.name}, which takes no argument")
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, Any], model_path: str | Path | None = None) -> Self:
+        """Build the extractor from :meth:`options`; ``model_path`` says where the model lies on this machine."""
+        if model_path is not None:
+            raise InvalidInput("model path", str(model_path), f"none: {cls.name} has no model")
+        return cls(**options)
 
     def spec(self) -> dict[str, Any]:
         """Name, version and options: enough for :func:`from_spec` to rebuild the extractor."""
@@ -92,31 +120,93 @@ def extractor_names() -> list[str]:
 
 
 def get_extractor(name: str, **options: Any) -> Extractor:
-    """Build the extractor called ``name``.
+    """Build the extractor called ``name``; without options, ``NAME:ARGUMENT`` is understood as well.
+
+    Raises:
+        InvalidInput: unknown name or options, or an argument that is missing or wrong.
 
     Example:
         >>> get_extractor("scattering").output_dim((28, 28))
         3969
     """
+    if not options:
+        return parse_features(name)
     extractor = _REGISTRY[check_choice("features", name, extractor_names())]
-    try:
-        return extractor(**options)
-    except TypeError:
-        raise InvalidInput("features options", sorted(options), f"options of {name}") from None
+    _check_options(extractor, options)
+    return extractor(**options)
 
 
-def from_spec(spec: Mapping[str, Any]) -> Extractor:
+def parse_features(text: str) -> Extractor:
+    """Build the extractor that ``NAME`` or ``NAME:ARGUMENT`` describes, as users write it.
+
+    ``vision:FOLDER`` or ``vision:HUB_NAME``, ``text:FOLDER`` or ``text:HUB_NAME``, ``tabular:SPEC.json``,
+    ``module:FILE``; the others (``minilm``, ``pixels``, ``scattering``, ``identity``) take no argument.
+
+    Raises:
+        InvalidInput: unknown name, or an argument that is missing or wrong.
+        MissingExtra: the extractor's library is not installed (some extractors find out only when they are used).
+
+    Example:
+        >>> parse_features("pixels").name
+        'pixels'
+        >>> parse_features("vision")
+        Traceback (most recent call last):
+            ...
+        privmix.errors.InvalidInput: features: got 'vision'; allowed: vision:MODEL
+    """
+    name, colon, argument = text.partition(":") if isinstance(text, str) else (text, "", "")
+    extractor = _REGISTRY[check_choice("features", name, extractor_names())]
+    if colon and not extractor.argument:
+        return extractor.from_argument(argument)
+    if extractor.argument and not argument:
+        raise InvalidInput("features", text, f"{name}:{extractor.argument}")
+    return extractor.from_argument(argument) if extractor.argument else extractor()
+
+
+def from_spec(spec: Mapping[str, Any], model_path: str | Path | None = None) -> Extractor:
     """Rebuild an extractor from :meth:`Extractor.spec`; another version's spec is refused.
+
+    Args:
+        spec: as a certificate holds it.
+        model_path: where a copy of the model lies, for extractors that have one; needed unless the model is a package's
+            or on the hub. Its weights must have the digest that the spec names.
+
+    Raises:
+        InvalidInput: not a spec, of another version, or the model is another one.
 
     Example:
         >>> from_spec(get_extractor("pixels").spec()).name
         'pixels'
     """
     name, options = spec.get("name"), spec.get("options", {})
-    if not isinstance(name, str) or not isinstance(options, Mapping):
+    if (
+        not isinstance(name, str)
+        or not isinstance(options, Mapping)
+        or not all(isinstance(key, str) for key in options)
+    ):
         raise InvalidInput("extractor spec", dict(spec), "a mapping with name, version and options")
-    extractor = get_extractor(name, **options)
+    kind = _REGISTRY[check_choice("features", name, extractor_names())]
+    _check_options(kind, options)
+    if not _LOCAL.isdisjoint(options):
+        # A spec comes from someone else: it must not point to files or devices of this machine.
+        raise InvalidInput("extractor spec", sorted(_LOCAL & set(options)), "options that change the features only")
+    extractor = kind.from_options(options, model_path)
     if spec.get("version") != extractor.version:
         allowed = f"{extractor.version}, the version of {name} in this release of privmix"
         raise InvalidInput("extractor version", spec.get("version"), allowed)
+    if any(key in spec for key in _DIGESTS):
+        found = extractor.spec()
+        for key in _DIGESTS:
+            if spec.get(key) != found.get(key):
+                allowed = f"{spec.get(key)}: the model that the features were made with, unchanged"
+                raise InvalidInput(f"{key} of the model", found.get(key), allowed)
     return extractor
+
+
+def _check_options(extractor: type[Extractor], options: Mapping[str, Any]) -> None:
+    # Checked before the call, so that a TypeError raised inside is not taken for a wrong option.
+    try:
+        inspect.signature(extractor).bind(**options)
+    except TypeError:
+        known = ", ".join(inspect.signature(extractor).parameters) or "none"
+        raise InvalidInput("features options", sorted(options), f"options of {extractor.name}: {known}") from None

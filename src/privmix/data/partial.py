@@ -1,0 +1,228 @@
+"""A folder in the making: files of rows that survive a crash, and a lock so that only one process writes them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO, Any, Final
+
+from privmix.data.files import reading
+from privmix.errors import StorageError
+
+# What a crash may cost, in seconds of work; each checkpoint waits for the disk.
+CHECKPOINT_SECONDS: Final = 5.0
+_BEGIN, _PROGRESS = "begin.json", "progress.json"
+_BLOCK: Final = 2**20
+
+
+class PartialFolder:
+    """``.{name}.partial`` beside ``path``: files of fixed headers and growing rows, renamed to ``path`` when whole.
+
+    Formal guarantees:
+        - Durable: ``rows`` after a crash counts rows that were on the disk, with the bytes that were written (their
+          hash is compared), in every file.
+        - Alone: while one process holds the folder, another one's attempt is a :class:`StorageError`.
+        - Closed: folder and files are the owner's only.
+
+    Args:
+        path: the folder to be.
+        headers: first bytes of each file.
+        row_bytes: size of a row in each file.
+        facts: what must be equal to go on with rows that another process left.
+        resume: go on with such rows; else remove them.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        headers: Mapping[str, bytes],
+        row_bytes: Mapping[str, int],
+        facts: Mapping[str, Any],
+        *,
+        resume: bool,
+    ) -> None:
+        self._path, self._headers, self._row_bytes = path, dict(headers), dict(row_bytes)
+        self._facts = json.dumps(facts, sort_keys=True)
+        self.folder = path.with_name(f".{path.name}.partial")
+        self.rows = self.durable_rows = 0
+        self._files: dict[str, IO[bytes]] = {}
+        self._hashes: dict[str, Any] = {}
+        self._checked = time.monotonic()
+        with reading(path.parent, "a folder"):
+            self._lock = _Lock(path)
+            try:
+                if not (resume and self._resume()):
+                    self._restart()
+            except BaseException:
+                self.remove()
+                raise
+
+    def write(self, rows: int, contents: Mapping[str, memoryview]) -> None:
+        """Append ``rows`` rows to every file; now and then wait until they are on the disk."""
+        for name, content in contents.items():
+            self._files[name].write(content)
+        for name, content in contents.items():
+            self._hashes[name].update(content)
+        self.rows += rows
+        if time.monotonic() - self._checked >= CHECKPOINT_SECONDS:
+            self.checkpoint()
+
+    def checkpoint(self) -> None:
+        """Return when all rows so far are on the disk and on record."""
+        for file in self._files.values():
+            file.flush()
+            os.fsync(file.fileno())
+        hashes = {name: digest.hexdigest() for name, digest in self._hashes.items()}
+        _write_durably(self.folder / _PROGRESS, json.dumps({"rows": self.rows, "sha256": hashes}))
+        self.durable_rows, self._checked = self.rows, time.monotonic()
+
+    def publish(self, name: str, text: str) -> None:
+        """Add a last file and rename the folder into place; the lock is given back.
+
+        Raises:
+            FileExistsError: something is there already.
+        """
+        self.checkpoint()
+        self._close()
+        _write_durably(self.folder / name, text)
+        # A rename replaces an empty folder without a word.
+        if self._path.exists() or self._path.is_symlink():
+            raise FileExistsError(17, "File exists")
+        self.folder.rename(self._path)
+        for left in (_BEGIN, _PROGRESS):
+            (self._path / left).unlink(missing_ok=True)
+        _sync_folder(self._path.parent)
+        self._lock.release()
+
+    def leave(self) -> None:
+        """Stop writing, keep what is durable for another process, give the lock back."""
+        if not self.durable_rows:
+            self.remove()
+            return
+        self._close()
+        self._lock.release()
+
+    def remove(self) -> None:
+        """Stop writing, remove everything, give the lock back."""
+        self._close()
+        if self._lock.held:
+            shutil.rmtree(self.folder, ignore_errors=True)
+        self._lock.release()
+
+    def _restart(self) -> None:
+        if self.folder.is_symlink():
+            self.folder.unlink()
+        elif self.folder.exists():
+            shutil.rmtree(self.folder)
+        self.folder.mkdir(mode=0o700)
+        for name, header in self._headers.items():
+            self._files[name] = (self.folder / name).open("wb")
+            self._files[name].write(header)
+            self._hashes[name] = hashlib.sha256(header)
+        _write_durably(self.folder / _BEGIN, self._facts)
+
+    def _resume(self) -> bool:
+        """Take over rows that are whole and of the same store; False if there are none."""
+        if self.folder.is_symlink() or not (self.folder / _PROGRESS).is_file():
+            return False
+        try:
+            if (self.folder / _BEGIN).read_text(encoding="utf-8") != self._facts:
+                return False
+            progress = json.loads((self.folder / _PROGRESS).read_text(encoding="utf-8"))
+            rows, hashes = int(progress["rows"]), dict(progress["sha256"])
+        except (ValueError, KeyError, TypeError):
+            return False
+        sizes = {name: len(header) + rows * self._row_bytes[name] for name, header in self._headers.items()}
+        found = {name: _hash_of(self.folder / name, size) for name, size in sizes.items()}
+        for name, digest in found.items():
+            if digest is None or digest.hexdigest() != hashes.get(name):
+                return False
+        for name, size in sizes.items():
+            self._files[name] = (self.folder / name).open("r+b")
+            # Rows behind the last checkpoint may be torn.
+            self._files[name].truncate(size)
+            self._files[name].seek(size)
+        self._hashes = dict(found)
+        self.rows = self.durable_rows = rows
+        return True
+
+    def _close(self) -> None:
+        for file in self._files.values():
+            # Closing flushes, and may fail again on the full disk that brought us here.
+            try:
+                file.close()
+            except OSError:
+                continue
+
+
+class _Lock:
+    """``.{name}.lock`` beside a path, held until released or until the process ends, however it ends."""
+
+    def __init__(self, path: Path) -> None:
+        # Not on every system; whoever writes no store there can still import this.
+        import fcntl
+
+        self.held = False
+        self._file = path.with_name(f".{path.name}.lock")
+        while True:
+            self._descriptor = os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+            try:
+                fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                os.close(self._descriptor)
+                raise StorageError(f"{path}: another process is writing it") from None
+            # The holder before us may have removed the file between our two steps: its lock says nothing then.
+            if self._is_current():
+                self.held = True
+                return
+            os.close(self._descriptor)
+
+    def _is_current(self) -> bool:
+        try:
+            return os.path.samestat(os.fstat(self._descriptor), os.stat(self._file))
+        except FileNotFoundError:
+            return False
+
+    def release(self) -> None:
+        """Let others in; a second call does nothing."""
+        if self.held:
+            self.held = False
+            self._file.unlink(missing_ok=True)
+            os.close(self._descriptor)
+
+
+def _hash_of(file: Path, size: int) -> Any:
+    """Hash of the first ``size`` bytes, open for more; None if the file is shorter."""
+    digest = hashlib.sha256()
+    if not file.is_file() or file.stat().st_size < size:
+        return None
+    with file.open("rb") as stream:
+        while size:
+            block = stream.read(min(size, _BLOCK))
+            digest.update(block)
+            size -= len(block)
+    return digest
+
+
+def _write_durably(file: Path, text: str) -> None:
+    """The file holds the old text or the new one, whatever happens."""
+    draft = file.with_name(file.name + ".new")
+    with draft.open("w", encoding="utf-8") as stream:
+        stream.write(text)
+        stream.flush()
+        os.fsync(stream.fileno())
+    draft.replace(file)
+    _sync_folder(file.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

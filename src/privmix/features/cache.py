@@ -1,0 +1,105 @@
+"""From raw records to a feature store on disk: kept, verified, and resumed after a crash."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from privmix.data.source import Schema, Source
+from privmix.data.store import FeatureStore
+from privmix.errors import InvalidInput
+from privmix.features.base import Extractor
+
+# Called with what is being done, how many records are done, and how many there are.
+Progress = Callable[[str, int, int], None]
+
+
+def write_features(
+    source: Source,
+    extractor: Extractor,
+    path: str | Path,
+    made_from: Mapping[str, Any],
+    progress: Progress | None = None,
+) -> FeatureStore:
+    """The features of ``source`` in the store at ``path``, made unless they are there already.
+
+    A store that is finished is verified and reused if it was made from the same data by the same extractor. One that
+    was interrupted, by whatever means, is continued: the records are read again, but only those that are not on the
+    disk are transformed. A continued store has the same bytes as one made at one go; to that end it is begun anew where
+    device, threads or libraries have changed since.
+
+    Reads private records: charge the ledger first.
+
+    Args:
+        source: raw records.
+        extractor: public, per record.
+        path: folder of the store. Private.
+        made_from: what tells this data from others: split, files or fingerprint; JSON values. Kept in the store only.
+        progress: called after every step with a description, the records done and their number.
+
+    Raises:
+        InvalidInput: the extractor does not take such records, or ``path`` holds something else; a record is not
+            acceptable (not shown; what was written is then removed).
+        StorageError: reading or writing failed, or another process is writing the store. What is on the disk is kept.
+
+    Example:
+        >>> import tempfile
+        >>> from privmix.data import embedded_digits
+        >>> from privmix.features import get_extractor
+        >>> folder = Path(tempfile.mkdtemp()) / "store"
+        >>> write_features(embedded_digits("test"), get_extractor("pixels"), folder, {"split": "test"}).features.shape
+        (360, 64)
+    """
+    path, schema = Path(path), source.schema
+    extractor.check_schema(schema)
+    kept = kept_features(path, extractor, made_from, schema)
+    if kept is not None:
+        return kept
+    writer = FeatureStore.create(
+        path,
+        schema.records,
+        extractor.output_dim(schema.input_shape),
+        schema=schema,
+        extractor=store_facts(extractor, made_from),
+        resume=True,
+        runtime=extractor.runtime(),
+    )
+    with writer:
+        passed, done = 0, writer.rows
+        for batch in source.batches(extractor.step):
+            # Rows that are on the disk already; per-record extractors don't care which rows come together.
+            skip = min(max(done - passed, 0), len(batch))
+            passed += len(batch)
+            if skip < len(batch):
+                writer.append(extractor.transform(batch.x[skip:]), batch.y[skip:])
+            if progress is not None:
+                progress(f"features ({extractor.name})", passed, schema.records)
+        return writer.finish()
+
+
+def kept_features(
+    path: str | Path, extractor: Extractor, made_from: Mapping[str, Any], schema: Schema
+) -> FeatureStore | None:
+    """The finished store at ``path``, verified, or None if there is none yet.
+
+    Raises:
+        InvalidInput: what is at ``path`` was made from other data or by another extractor, or was changed since.
+        StorageError: it cannot be read.
+    """
+    path = Path(path)
+    if not path.exists():
+        return None
+    kept = FeatureStore.open(path)
+    if kept.extractor != store_facts(extractor, made_from) or kept.schema != schema:
+        raise InvalidInput("feature store", str(path), "a store made from these files, split, classes and extractor")
+    kept.verify()
+    return kept
+
+
+def store_facts(extractor: Extractor, made_from: Mapping[str, Any]) -> dict[str, Any]:
+    """What a store keeps to be recognised: the extractor's spec, and under ``source`` what it was made from."""
+    # Through JSON, as the store keeps it: tuples come back as lists.
+    facts: dict[str, Any] = json.loads(json.dumps({**extractor.spec(), "source": dict(made_from)}))
+    return facts

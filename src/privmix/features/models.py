@@ -1,0 +1,157 @@
+"""Where a public model lies, and what tells one model from another."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from torch import Tensor, uint8
+
+from privmix.errors import InvalidInput, MissingExtra, StorageError
+
+# Formats of other run times, and code, are not fetched.
+_WANTED: Final = ["*.json", "*.txt", "*.model", "*.safetensors"]
+_UNWANTED: Final = ["onnx/*", "openvino/*", "*.onnx", "*.msgpack", "*.h5"]
+# The small files that decide what a model computes, where they exist.
+_DECISIVE: Final = (
+    "config.json",
+    "preprocessor_config.json",
+    "processor_config.json",
+    "modules.json",
+    "sentence_bert_config.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "vocab.txt",
+    "merges.txt",
+)
+
+
+@dataclass(frozen=True)
+class Located:
+    """A model on this machine.
+
+    Attributes:
+        folder: where its files are; private to the machine, never in a spec.
+        revision: the hub's commit, or None for a local folder.
+    """
+
+    folder: Path
+    revision: str | None = None
+
+
+def locate(model: str, revision: str | None, path: str | Path | None, extra: str) -> Located:
+    """Find the files of ``model``: at ``path``, else in the local folder ``model``, else on the hub.
+
+    Raises:
+        InvalidInput: no such folder, and no such model on the hub.
+        StorageError: the hub cannot be reached and the model is not in the local cache.
+        MissingExtra: the hub's client is not installed.
+    """
+    if path is not None:
+        if not Path(path).is_dir():
+            raise InvalidInput("model path", str(path), f"the folder that holds a copy of {model}")
+        return Located(Path(path), revision)
+    local = Path(model).expanduser()
+    if local.is_dir():
+        return Located(local)
+    # A bare name is a folder that is missing: the hub need not hear what folders are called here.
+    if model.count("/") != 1 or model.startswith(("/", ".", "~")) or "\\" in model:
+        raise InvalidInput("model", model, "a folder that exists, or OWNER/NAME of a model on the Hugging Face hub")
+    return _from_hub(model, revision, extra)
+
+
+def public_name(model: str, path: str | Path | None = None) -> str:
+    """What a spec calls a model: a folder's own name, without the path to it, or the hub's name as it is.
+
+    Example:
+        >>> public_name("/home/someone/models/vit"), public_name("facebook/dinov2-small")
+        ('vit', 'facebook/dinov2-small')
+    """
+    local = Path(model).expanduser()
+    if local.is_absolute() or (path is None and local.is_dir()):
+        return local.resolve().name
+    return model
+
+
+def _from_hub(model: str, revision: str | None, extra: str) -> Located:
+    try:
+        from huggingface_hub import snapshot_download
+        from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError, RepositoryNotFoundError
+        from huggingface_hub.errors import RevisionNotFoundError as RevisionError
+    except ImportError:
+        raise MissingExtra("huggingface_hub", extra) from None
+    wanted = model if revision is None else f"{model} at {revision}"
+    offline = f"model {wanted}: not in the local cache, and the Hugging Face hub cannot be reached; give a local folder"
+    try:
+        folder = snapshot_download(model, revision=revision, allow_patterns=_WANTED, ignore_patterns=_UNWANTED)
+    except LocalEntryNotFoundError:
+        raise StorageError(offline) from None
+    except (RepositoryNotFoundError, RevisionError, HFValidationError):
+        allowed = "a folder that exists, or a model and revision that the Hugging Face hub has"
+        raise InvalidInput("model", wanted, allowed) from None
+    except Exception:
+        raise StorageError(offline) from None
+    # The cache names a snapshot's folder for the commit.
+    return Located(Path(folder), Path(folder).name)
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Loading without the libraries' reports and progress bars, which are not for the user of this package."""
+    from transformers.utils import logging as library_logging
+
+    logging: Any = library_logging
+    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if bars:
+            logging.enable_progress_bar()
+
+
+def weights_digest(state: Mapping[str, Tensor]) -> str:
+    """SHA-256 of tensors: names, types, shapes and bytes, in the order of their names.
+
+    Example:
+        >>> from torch import ones
+        >>> weights_digest({"a": ones(2)}) == weights_digest({"a": ones(2)}) != weights_digest({"b": ones(2)})
+        True
+    """
+    digest = hashlib.sha256()
+    for name in sorted(state):
+        tensor = state[name].detach().cpu().contiguous()
+        digest.update(json.dumps([name, str(tensor.dtype), list(tensor.shape)]).encode())
+        digest.update(tensor.reshape(-1).view(uint8).numpy().data)
+    return digest.hexdigest()
+
+
+def files_digest(folder: Path) -> str:
+    """SHA-256 of the small files that decide what a model computes: configuration, vocabulary, preprocessing."""
+    digest = hashlib.sha256()
+    for name in [*_DECISIVE, *sorted(f"{module}/config.json" for module in _module_folders(folder))]:
+        file = folder / name
+        if file.is_file():
+            digest.update(json.dumps([name, hashlib.sha256(file.read_bytes()).hexdigest()]).encode())
+    return digest.hexdigest()
+
+
+def _module_folders(folder: Path) -> list[str]:
+    return [str(module["path"]) for module in read_modules(folder) if module.get("path")]
+
+
+def read_modules(folder: Path) -> list[dict[str, Any]]:
+    """Entries of a sentence encoder's modules.json; none where there is no such file, or where it is damaged."""
+    file = folder / "modules.json"
+    try:
+        modules = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else []
+    except ValueError:
+        modules = []
+    return [module for module in modules if isinstance(module, dict)]

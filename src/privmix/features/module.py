@@ -1,0 +1,203 @@
+"""A network of one's own as an extractor: TorchScript, an exported program, or linear layers in safetensors."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import warnings
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, ClassVar, Final, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from privmix.errors import InvalidInput
+from privmix.features.identity import unit_range
+from privmix.features.torch_encoder import TorchEncoder, image_tensor
+
+_FORMATS: Final = (".pt", ".pth", ".ts", ".torchscript", ".pt2", ".safetensors")
+_PROBES: Final = 4
+_TOLERANCE: Final = 1e-4
+
+
+class ModuleEncoder(TorchEncoder):
+    """The output of a fixed network from a file, flattened.
+
+    - ``.pt``, ``.pth``, ``.ts``, ``.torchscript``: TorchScript (``torch.jit.save``).
+    - ``.pt2``: an exported program (``torch.export.save``); if its batch axis is fixed, it must be of size 1.
+    - ``.safetensors``: linear layers ``0.weight``, ``0.bias``, ``1.weight``, ... with ReLU between them (biases may be
+      absent), on flattened inputs.
+
+    The first two run what the file says: use only files that you trust. Inputs are float32: images (b, H, W) or
+    (b, H, W, C), scaled to [0, 1], come as (b, C, H, W); vectors (b, d) as they are. The network must be made for the
+    inputs' shape, must have been trained without the private records, and its output must be of one length.
+
+    Formal guarantees:
+        - Per record, to the bit, as :class:`~privmix.features.torch_encoder.TorchEncoder` says. In addition a network
+          is refused whose output for a random input changes by more than 1e-4 (relative to the largest output) with the
+          inputs beside it or with the calls before, such as one that normalises by the batch or draws dropout.
+
+    Args:
+        model: the file; a spec holds its name, not its path.
+        path: where the file lies, if not where ``model`` says.
+        precision, device, batch_size: see :class:`~privmix.features.torch_encoder.TorchEncoder`.
+
+    Example:
+        >>> import tempfile
+        >>> from safetensors.torch import save_file
+        >>> file = Path(tempfile.mkdtemp()) / "net.safetensors"
+        >>> save_file({"0.weight": torch.ones(2, 3)}, file)
+        >>> ModuleEncoder(str(file)).transform(np.ones((1, 3), np.float32)).tolist()
+        [[3.0, 3.0]]
+    """
+
+    name: ClassVar[str] = "module"
+    argument: ClassVar[str] = "FILE"
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        precision: str = "float32",
+        path: str | Path | None = None,
+        device: str = "auto",
+        batch_size: int | None = None,
+    ) -> None:
+        super().__init__(precision=precision, device=device, batch_size=batch_size)
+        self._file = Path(model if path is None else path).expanduser()
+        self._public_name = Path(model).name
+        self._dims: dict[tuple[int, ...], int] = {}
+        if not self._file.is_file() or self._file.suffix not in _FORMATS:
+            raise InvalidInput("module", str(self._file), f"a file that exists, with a name in {', '.join(_FORMATS)}")
+
+    @classmethod
+    def from_argument(cls, argument: str) -> Self:
+        """``module:FILE``."""
+        return cls(argument)
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, Any], model_path: str | Path | None = None) -> Self:
+        """As the constructor; ``model_path`` is a copy of the file."""
+        return cls(**options, path=model_path)
+
+    def options(self) -> dict[str, Any]:
+        """Name of the file, precision."""
+        return {"model": self._public_name, "precision": self._precision}
+
+    @cached_property
+    def digests(self) -> dict[str, str]:
+        """Of the file, which is all there is."""
+        with self._file.open("rb") as stream:
+            return {"weights_sha256": hashlib.file_digest(stream, "sha256").hexdigest()}
+
+    def output_dim(self, input_shape: tuple[int, ...]) -> int:
+        """Length of the flattened output, found with one input of zeros; the network is checked on the way."""
+        shape = tuple(input_shape)
+        if shape not in self._dims:
+            if len(shape) not in (1, 2, 3):
+                raise InvalidInput("input shape for module", shape, "images (H, W), (H, W, C) or vectors (d,)")
+            self._dims[shape] = self._probe(shape)
+        return self._dims[shape]
+
+    def transform(self, x: NDArray[Any]) -> NDArray[np.float32]:
+        """(b, H, W), (b, H, W, C) or (b, d) -> (b, d') float32."""
+        dim = self.output_dim(x.shape[1:])
+        if len(x) == 0:
+            return np.empty((0, dim), np.float32)
+        features = self._records(_inputs(x), self._network)
+        if features.shape[1] != dim:
+            raise InvalidInput("module", self._public_name, "a network with outputs of one length")
+        return features
+
+    def _probe(self, shape: tuple[int, ...]) -> int:
+        """Try zeros, then random inputs alone and together."""
+        zeros = _inputs(np.zeros((1, *shape), np.float32)).to(self.device)
+        allowed = f"a network for float32 inputs of shape (b, {', '.join(map(str, zeros.shape[1:]))})"
+        try:
+            dim = int(self._call(self._network, zeros).shape[1])
+        except Exception:
+            raise InvalidInput("module", self._public_name, allowed) from None
+        rng = np.random.default_rng(0)
+        x = _inputs(rng.random((_PROBES, *shape), dtype=np.float32)).to(self.device)
+        alone = torch.cat([self._call(self._network, x[row : row + 1]) for row in range(_PROBES)])
+        try:
+            together = self._call(self._network, x)
+        except Exception:
+            # An exported program may take one record only; then it never sees two.
+            if self.batch_size > 1:
+                raise InvalidInput("module", self._public_name, f"{allowed}, for any b; or batch_size=1") from None
+            together = alone
+        again = torch.cat([self._call(self._network, x[row : row + 1]) for row in range(_PROBES)])
+        if not _close(alone, together):
+            allowed = "a network for one record at a time; its outputs depend on other records in the batch"
+            raise InvalidInput("module", self._public_name, allowed)
+        if not _close(alone, again):
+            raise InvalidInput("module", self._public_name, "a network that gives the same output for the same record")
+        return dim
+
+    @cached_property
+    def _network(self) -> Callable[[Tensor], Tensor]:
+        loaders = {".pt2": _exported, ".safetensors": _layers}
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                return loaders.get(self._file.suffix, _scripted)(self._file, self.device)
+        except InvalidInput:
+            raise
+        except Exception:
+            allowed = "TorchScript, an exported program or safetensors, as its name says; undamaged"
+            raise InvalidInput("module", str(self._file), allowed) from None
+
+
+def _scripted(file: Path, device: torch.device) -> Callable[[Tensor], Tensor]:
+    jit: Any = torch.jit
+    network = jit.load(str(file), map_location=device).eval()
+
+    def call(x: Tensor) -> Tensor:
+        # The optimiser rewrites a network after its first calls: the first records would get other last bits.
+        with jit.optimized_execution(False):
+            output: Tensor = network(x)
+        return output
+
+    return call
+
+
+def _exported(file: Path, device: torch.device) -> Callable[[Tensor], Tensor]:
+    network: Callable[[Tensor], Tensor] = torch.export.load(file).module().to(device)
+    return network
+
+
+def _layers(file: Path, device: torch.device) -> Callable[[Tensor], Tensor]:
+    from safetensors.torch import load_file
+
+    tensors = {key: value.float().to(device) for key, value in load_file(file).items()}
+    weights = [tensors.pop(f"{layer}.weight", None) for layer in range(len(tensors))]
+    weights = [weight for weight in weights if weight is not None]
+    biases = [tensors.pop(f"{layer}.bias", None) for layer in range(len(weights))]
+    fits = weights and not tensors and all(weight.ndim == 2 for weight in weights)
+    if not fits or any(after.shape[1] != before.shape[0] for before, after in pairwise(weights)):
+        raise InvalidInput("module", str(file), "tensors 0.weight, 0.bias, 1.weight, ... of layers that fit each other")
+
+    def call(x: Tensor) -> Tensor:
+        x = x.flatten(1)
+        for layer, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
+            x = torch.nn.functional.linear(torch.relu(x) if layer else x, weight, bias)
+        return x
+
+    return call
+
+
+def _inputs(x: NDArray[Any]) -> Tensor:
+    if x.ndim == 2:
+        return torch.from_numpy(np.ascontiguousarray(x, dtype=np.float32))
+    return image_tensor(unit_range(x))
+
+
+def _close(first: Tensor, second: Tensor) -> bool:
+    scale = max(1.0, float(first.abs().max())) if math.prod(first.shape) else 1.0
+    return first.shape == second.shape and bool(torch.all((first - second).abs() <= _TOLERANCE * scale))

@@ -1,0 +1,182 @@
+"""What encoders on torch share: device, precision, weights in the spec, and one result a record whatever its batch."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar, Final, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from privmix.errors import InvalidInput, check_choice, check_integer
+from privmix.features.base import Extractor
+from privmix.features.models import Located, files_digest, locate, public_name, weights_digest
+
+PRECISIONS: Final = {"float32": None, "float16": torch.float16, "bfloat16": torch.bfloat16}
+_GPU_BATCH: Final = 64
+
+
+class TorchEncoder(Extractor):
+    """An extractor that runs a fixed network.
+
+    Formal guarantees:
+        - Per record, to the bit: every call of the network has the same shape for records of the same shape, whatever
+          the number of records: one record a call on the CPU; on a GPU batches of a constant size, filled up with
+          copies. On the CPU a feature vector is thus a function of its own record by construction, given that the same
+          call gives the same bits. On a GPU the guarantee rests on kernels that treat the rows of a batch of fixed
+          shape alike, which libraries do but don't promise; ``batch_size=1`` does without that assumption.
+        - Nothing is fitted: evaluation mode, no gradients, no batch statistics, no random numbers.
+        - The spec holds digests of the weights and never a path of this machine.
+
+    Another device, thread count or library version may change the last bits of all rows alike; :meth:`runtime` names
+    them, and an interrupted extraction is only resumed where they are equal.
+
+    Args:
+        precision: ``"float32"``, or autocast to ``"float16"`` or ``"bfloat16"`` on a GPU; the CPU always uses float32.
+        device: ``"auto"`` (a GPU where there is one), or a torch device such as ``"cpu"`` and ``"cuda:1"``.
+        batch_size: records a call; by default 1 on the CPU and 64 on a GPU.
+    """
+
+    step: ClassVar[int] = 256
+
+    def __init__(self, *, precision: str = "float32", device: str = "auto", batch_size: int | None = None) -> None:
+        self._precision = check_choice("precision", precision, PRECISIONS)
+        self._device_name = device
+        self._batch_size = None if batch_size is None else check_integer("batch_size", batch_size, low=1)
+
+    @cached_property
+    def device(self) -> torch.device:
+        """Where the network runs."""
+        if self._device_name == "auto":
+            return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        try:
+            device = torch.device(self._device_name)
+            torch.empty(0, device=device)
+        except (RuntimeError, AssertionError, TypeError):
+            raise InvalidInput("device", self._device_name, "auto, cpu, or a GPU of this machine") from None
+        return device
+
+    @property
+    def batch_size(self) -> int:
+        """Records a call of the network."""
+        if self._batch_size is not None:
+            return self._batch_size
+        return 1 if self.device.type == "cpu" else _GPU_BATCH
+
+    @property
+    @abstractmethod
+    def digests(self) -> dict[str, str]:
+        """What tells the model from others: ``weights_sha256``, and ``files_sha256`` where it has configuration."""
+
+    def spec(self) -> dict[str, Any]:
+        """Name, version, options and the model's digests."""
+        return {**super().spec(), **self.digests}
+
+    def runtime(self) -> dict[str, Any]:
+        """Device, threads, records a call and torch's version."""
+        on_gpu = self.device.type == "cuda"
+        return {
+            "device": torch.cuda.get_device_name(self.device) if on_gpu else torch.backends.cpu.get_cpu_capability(),
+            "threads": torch.get_num_threads(),
+            "batch_size": self.batch_size,
+            "torch": torch.__version__,
+        }
+
+    def _records(self, x: Tensor, forward: Callable[[Tensor], Tensor]) -> NDArray[np.float32]:
+        """Apply ``forward`` in calls of ``batch_size`` records: (b, ...) -> (b, d) float32, b >= 1."""
+        parts = []
+        for start in range(0, len(x), self.batch_size):
+            part = x[start : start + self.batch_size]
+            # Always the same shape: a kernel may sum in another order where the shape is another.
+            spare = self.batch_size - len(part)
+            filled = torch.cat([part, part[-1:].expand(spare, *part.shape[1:])]) if spare else part
+            parts.append(self._call(forward, filled.to(self.device))[: len(part)])
+        return torch.cat(parts).numpy()
+
+    def _call(self, forward: Callable[..., Tensor], *inputs: Any) -> Tensor:
+        """One call without gradients, in the wanted precision; (b, d) float32 on the CPU comes back."""
+        type_ = PRECISIONS[self._precision] if self.device.type == "cuda" else None
+        with torch.inference_mode(), nullcontext() if type_ is None else torch.autocast("cuda", dtype=type_):
+            return forward(*inputs).float().cpu().flatten(1)
+
+
+class PretrainedEncoder(TorchEncoder):
+    """An encoder whose model is a folder of files, on this machine or on the Hugging Face hub.
+
+    Args:
+        model: a local folder, or OWNER/NAME on the hub. A spec holds the name of the folder, never its path.
+        revision: of a model on the hub; by default its newest, which the spec then names.
+        path: where the files of ``model`` lie, if not where its name says.
+    """
+
+    argument: ClassVar[str] = "MODEL"
+    extra: ClassVar[str]
+
+    def __init__(
+        self, model: str, *, revision: str | None = None, path: str | Path | None = None, **running: Any
+    ) -> None:
+        super().__init__(**running)
+        self._model_name, self._revision, self._path = str(model), revision, path
+
+    @classmethod
+    def from_argument(cls, argument: str) -> Self:
+        """``NAME:MODEL``: a folder or a name on the hub."""
+        encoder = cls(argument)
+        # What can only be a folder is looked for at once; a name on the hub when it is needed.
+        if argument.count("/") != 1 or argument.startswith((".", "~", "/")):
+            _ = encoder._located
+        return encoder
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, Any], model_path: str | Path | None = None) -> Self:
+        """As the constructor; ``model_path`` is the folder of a copy of the model."""
+        model = str(options.get("model"))
+        if model_path is None and options.get("revision") is None and not Path(model).is_dir():
+            # Asking the hub for a private folder's name would tell the name, and bring another model.
+            raise InvalidInput("model path", None, f"the folder that holds a copy of the model {model}")
+        return cls(**options, path=model_path)
+
+    @cached_property
+    def _located(self) -> Located:
+        return locate(self._model_name, self._revision, self._path, self.extra)
+
+    @property
+    def _public_name(self) -> str:
+        return public_name(self._model_name, self._path)
+
+    @property
+    @abstractmethod
+    def _weights(self) -> Mapping[str, Tensor]:
+        """The tensors that were loaded."""
+
+    @cached_property
+    def digests(self) -> dict[str, str]:
+        """Of the weights, and of the files that say what is computed with them."""
+        return {"weights_sha256": weights_digest(self._weights), "files_sha256": files_digest(self._located.folder)}
+
+
+def freeze(model: torch.nn.Module, device: torch.device) -> torch.nn.Module:
+    """The model on the device, in evaluation mode, without gradients."""
+    return model.eval().requires_grad_(False).to(device)
+
+
+def unit_rows(x: Tensor) -> Tensor:
+    """Rows of norm 1; a row of zeros stays one.
+
+    Example:
+        >>> unit_rows(torch.tensor([[3.0, 4.0], [0.0, 0.0]])).tolist()
+        [[0.6000000238418579, 0.800000011920929], [0.0, 0.0]]
+    """
+    return torch.nn.functional.normalize(x.float(), dim=1)
+
+
+def image_tensor(x: NDArray[np.float32]) -> Tensor:
+    """(b, H, W) or (b, H, W, C) images -> (b, C, H, W)."""
+    tensor = torch.from_numpy(np.ascontiguousarray(x))
+    return tensor[:, None] if tensor.ndim == 3 else tensor.permute(0, 3, 1, 2).contiguous()

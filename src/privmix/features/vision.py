@@ -1,0 +1,253 @@
+"""Image encoders: one image in, one vector out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar, Final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from privmix.errors import InvalidInput, MissingExtra, check_choice, check_integer
+from privmix.features.identity import unit_range
+from privmix.features.models import quiet
+from privmix.features.torch_encoder import PretrainedEncoder, freeze, image_tensor, unit_rows
+
+_POOLINGS: Final = ("auto", "cls", "mean", "pooler")
+# Their class token is trained. The pooler of a plain ViT is not in most checkpoints: it would be random numbers.
+_CLS_TYPES: Final = frozenset({"vit", "deit", "beit", "dinov2", "dinov2_with_registers", "dinov3_vit"})
+_POOLER_TYPES: Final = frozenset({"convnext", "convnextv2", "dinov3_convnext", "resnet", "regnet", "swin", "swinv2"})
+_CLIP_TYPES: Final = frozenset({"clip", "clip_vision_model"})
+_IMAGENET: Final = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+_CLIP: Final = ((0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711))
+_DEFAULT_SIDE: Final = 224
+_ALLOWED: Final = "a folder or hub name of a ViT, DINOv2, ConvNeXt or CLIP model with its weights in safetensors"
+
+
+class VisionEncoder(PretrainedEncoder):
+    """Embeddings of images by a model of the transformers library (extra ``vision``).
+
+    Takes ViT, DINOv2, ConvNeXt and CLIP (its image half), and others whose output has the same form. An OpenCLIP model
+    fits when its folder is in the layout of transformers' CLIP, as those of the LAION models on the hub are. Code that
+    comes with a model is never run, and weights must be safetensors.
+
+    Inputs are (b, H, W) or (b, H, W, 1 or 3): uint8, or floats in [0, 1]. Grey images get three equal channels. An
+    image is stretched to the model's size (bicubic with anti-aliasing; no cropping), and normalised by the mean and
+    standard deviation of the model's preprocessor_config.json, or CLIP's or ImageNet's where it has none.
+
+    Outputs with ``pooling="auto"``: CLIP: the projected ``image_embeds``. ViT, DeiT, BEiT, DINOv2, DINOv3: the class
+    token after the last normalisation. ConvNeXt, ResNet, Swin: the model's pooled output. Others: the mean over
+    places.
+
+    Formal guarantees:
+        - Per record, to the bit, as :class:`~privmix.features.torch_encoder.TorchEncoder` says. Resizing and
+          normalisation happen inside the calls of fixed shape too.
+
+    Args:
+        model: a local folder, or OWNER/NAME on the Hugging Face hub.
+        pooling: ``"auto"``, ``"cls"``, ``"mean"`` or ``"pooler"``.
+        normalize: divide each embedding by its norm.
+        image_size: side of the square that the model sees; by default what its configuration says.
+        revision, path: see :class:`~privmix.features.torch_encoder.PretrainedEncoder`.
+        precision, device, batch_size: see :class:`~privmix.features.torch_encoder.TorchEncoder`.
+
+    Example:
+        >>> import tempfile
+        >>> from transformers import ConvNextConfig, ConvNextModel
+        >>> folder = tempfile.mkdtemp()
+        >>> ConvNextModel(ConvNextConfig(hidden_sizes=[8, 8, 8, 8], depths=[1, 1, 1, 1])).save_pretrained(folder)
+        >>> VisionEncoder(folder, image_size=32).transform(np.zeros((2, 28, 28), np.uint8)).shape
+        (2, 8)
+    """
+
+    name: ClassVar[str] = "vision"
+    extra: ClassVar[str] = "vision"
+    step: ClassVar[int] = 64
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        pooling: str = "auto",
+        normalize: bool = False,
+        image_size: int | None = None,
+        revision: str | None = None,
+        precision: str = "float32",
+        path: str | Path | None = None,
+        device: str = "auto",
+        batch_size: int | None = None,
+    ) -> None:
+        super().__init__(model, revision=revision, path=path, precision=precision, device=device, batch_size=batch_size)
+        self._pooling, self._normalize = check_choice("pooling", pooling, _POOLINGS), bool(normalize)
+        self._image_size = None if image_size is None else check_integer("image_size", image_size, low=8, high=4096)
+
+    def options(self) -> dict[str, Any]:
+        """Everything that changes embeddings."""
+        return {
+            "model": self._public_name,
+            "revision": self._located.revision,
+            "pooling": self._pooling,
+            "normalize": self._normalize,
+            "image_size": self._image_size,
+            "precision": self._precision,
+        }
+
+    def output_dim(self, input_shape: tuple[int, ...]) -> int:
+        """Length of the model's embeddings, found with one black image."""
+        _check_shape(tuple(input_shape))
+        return self._dim
+
+    def transform(self, x: NDArray[Any]) -> NDArray[np.float32]:
+        """(b, H, W) or (b, H, W, 1 or 3) -> (b, d) float32."""
+        _check_shape(x.shape[1:])
+        if len(x) == 0:
+            return np.empty((0, self._dim), np.float32)
+        return self._records(image_tensor(unit_range(x)), self._forward)
+
+    @cached_property
+    def _dim(self) -> int:
+        black = torch.zeros(1, 3, self._side, self._side)
+        try:
+            first, second = (self._call(self._forward, black.to(self.device)) for _ in range(2))
+        except torch.OutOfMemoryError:
+            raise
+        except (RuntimeError, ValueError, TypeError, IndexError, AttributeError):
+            raise InvalidInput("model", self._public_name, f"{_ALLOWED}, for images of {self._side} pixels") from None
+        if not torch.equal(first, second):
+            raise InvalidInput("model", self._public_name, "a model that gives the same output for the same image")
+        return int(first.shape[1])
+
+    def _forward(self, images: Tensor) -> Tensor:
+        """(b, 1 or 3, H, W) in [0, 1] -> (b, d)."""
+        mean, std = (torch.tensor(values, device=images.device).view(1, 3, 1, 1) for values in self._constants)
+        colours = images.expand(-1, 3, -1, -1)
+        if tuple(colours.shape[2:]) != (self._side, self._side):
+            side = (self._side, self._side)
+            colours = torch.nn.functional.interpolate(
+                colours, size=side, mode="bicubic", antialias=True, align_corners=False
+            ).clamp(0, 1)
+        output = self._pool(self._model(pixel_values=(colours - mean) / std))
+        return unit_rows(output) if self._normalize else output
+
+    def _pool(self, output: Any) -> Tensor:
+        type_ = self._config.model_type
+        pooling = self._pooling
+        if pooling == "auto":
+            if type_ in _CLIP_TYPES:
+                embeds: Tensor = output.image_embeds
+                return embeds
+            pooling = "cls" if type_ in _CLS_TYPES else "pooler" if type_ in _POOLER_TYPES else "mean"
+        if pooling == "pooler":
+            pooled: Tensor = output.pooler_output
+            return pooled.flatten(1)
+        hidden: Tensor = output.last_hidden_state
+        if hidden.ndim == 4:
+            return hidden.mean((2, 3))
+        return hidden[:, 0] if pooling == "cls" else hidden.mean(1)
+
+    @cached_property
+    def _preprocessing(self) -> dict[str, Any]:
+        file = self._located.folder / "preprocessor_config.json"
+        if not file.is_file():
+            return {}
+        try:
+            found = json.loads(file.read_text(encoding="utf-8"))
+        except ValueError:
+            found = None
+        if not isinstance(found, dict):
+            raise InvalidInput("preprocessor_config.json of the model", "damaged", "a JSON object")
+        return found
+
+    @cached_property
+    def _side(self) -> int:
+        if self._image_size is not None:
+            return self._image_size
+        # Models crop to crop_size where they have one, after a resize to something larger.
+        found = (
+            _side_of(self._preprocessing.get("crop_size")) if self._preprocessing.get("do_center_crop", True) else None
+        )
+        config = getattr(self._config, "image_size", None)
+        return found or _side_of(self._preprocessing.get("size")) or _side_of(config) or _DEFAULT_SIDE
+
+    @cached_property
+    def _constants(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        fallback = _CLIP if self._config.model_type in _CLIP_TYPES else _IMAGENET
+        if self._preprocessing.get("do_normalize") is False:
+            return (0.0, 0.0, 0.0), (1.0, 1.0, 1.0)
+        mean, std = (
+            self._preprocessing.get(key, given)
+            for key, given in zip(("image_mean", "image_std"), fallback, strict=True)
+        )
+        try:
+            constants = tuple(map(float, mean)), tuple(map(float, std))
+            if [len(values) for values in constants] != [3, 3] or min(constants[1]) <= 0:
+                raise ValueError("not three")
+        except (TypeError, ValueError):
+            raise InvalidInput("image_mean and image_std of the model", (mean, std), "three numbers each") from None
+        return constants
+
+    @cached_property
+    def _config(self) -> Any:
+        return self._loaded[1]
+
+    @cached_property
+    def _model(self) -> Any:
+        return self._loaded[0]
+
+    @property
+    def _weights(self) -> Mapping[str, Tensor]:
+        # What the checkpoint lacks is drawn anew at each load, and not used.
+        return {key: value for key, value in self._model.state_dict().items() if key not in self._loaded[2]}
+
+    @cached_property
+    def _loaded(self) -> tuple[Any, Any, frozenset[str]]:
+        """Model, configuration, and names of weights that the checkpoint lacks."""
+        try:
+            from transformers import AutoConfig, AutoModel, CLIPVisionModelWithProjection
+        except ImportError:
+            raise MissingExtra("transformers", self.extra) from None
+        folder, device = self._located.folder, self.device
+        try:
+            with quiet():
+                config = AutoConfig.from_pretrained(
+                    self._located.folder, local_files_only=True, trust_remote_code=False
+                )
+                if config.model_type == "clip":
+                    projection = config.projection_dim
+                    config = config.vision_config
+                    config.projection_dim = projection
+                kind: Any = CLIPVisionModelWithProjection if config.model_type in _CLIP_TYPES else AutoModel
+                model, report = kind.from_pretrained(
+                    folder,
+                    config=config,
+                    output_loading_info=True,
+                    use_safetensors=True,
+                    local_files_only=True,
+                    dtype=torch.float32,
+                )
+        except Exception:
+            raise InvalidInput("model", self._public_name, _ALLOWED) from None
+        missing = frozenset(report["missing_keys"])
+        used = {key for key in missing if self._pooling == "pooler" or not key.startswith("pooler.")}
+        if used:
+            raise InvalidInput("model", self._public_name, f"a model with all its weights; {len(used)} are missing")
+        return freeze(model, device), config, missing
+
+
+def _side_of(size: Any) -> int | None:
+    """The side, from a form that configurations use: 224, [224, 224], {"height": 224} or {"shortest_edge": 224}."""
+    if isinstance(size, Mapping):
+        size = next((size[key] for key in ("height", "shortest_edge") if key in size), None)
+    if isinstance(size, list | tuple) and size:
+        size = size[0]
+    return size if isinstance(size, int) and size > 0 else None
+
+
+def _check_shape(shape: tuple[int, ...]) -> None:
+    if len(shape) not in (2, 3) or (len(shape) == 3 and shape[2] not in (1, 3)):
+        raise InvalidInput("input shape for vision", shape, "images (H, W), (H, W, 1) or (H, W, 3)")

@@ -1,0 +1,54 @@
+"""Tiny models with random weights, saved as the libraries save real ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *LETTERS, *(f"##{letter}" for letter in LETTERS)]
+
+
+def save_vision(kind: str, folder: Path) -> Path:
+    """A model of ``kind`` for small images."""
+    import transformers as t
+
+    torch.manual_seed(0)
+    small: dict[str, Any] = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
+    vit = {**small, "intermediate_size": 64, "image_size": 32, "patch_size": 8}
+    text = {**small, "intermediate_size": 64, "vocab_size": 99, "bos_token_id": 1, "eos_token_id": 2}
+    makers: dict[str, Any] = {
+        # Saved with a classifier, as on the hub: the pooler's weights are not there.
+        "vit": lambda: t.ViTForImageClassification(t.ViTConfig(**vit)),
+        "clip": lambda: t.CLIPModel(t.CLIPConfig(text_config=text, vision_config=vit, projection_dim=16)),
+        "dinov2": lambda: t.Dinov2Model(t.Dinov2Config(**small, image_size=56, patch_size=14)),
+        "convnext": lambda: t.ConvNextModel(t.ConvNextConfig(hidden_sizes=[8, 16, 16, 24], depths=[1, 1, 1, 1])),
+        "resnet": lambda: t.ResNetModel(
+            t.ResNetConfig(embedding_size=8, hidden_sizes=[8, 16, 16, 24], depths=[1, 1, 1, 1], layer_type="basic")
+        ),
+    }
+    makers[kind]().save_pretrained(folder)
+    return folder
+
+
+def save_text(folder: Path) -> Path:
+    """A sentence encoder of width 32 that spells words."""
+    import transformers as t
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
+
+    torch.manual_seed(0)
+    raw = folder.with_name(folder.name + "-raw")
+    raw.mkdir()
+    (raw / "vocab.txt").write_text("\n".join(WORDS))
+    tokenizer = t.BertTokenizer(str(raw / "vocab.txt"))
+    config = t.BertConfig(
+        vocab_size=len(WORDS), hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64
+    )
+    t.BertModel(config).save_pretrained(raw)
+    tokenizer.save_pretrained(raw)
+    word = Transformer(str(raw), max_seq_length=64)
+    SentenceTransformer(modules=[word, Pooling(32)], device="cpu").save(str(folder))
+    return folder

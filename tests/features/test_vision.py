@@ -1,0 +1,132 @@
+"""Image encoders: an image's embedding is its own, and the library's."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from privmix.errors import InvalidInput
+from privmix.features import VisionEncoder, from_spec, parse_features
+from tests.features.models import save_vision
+
+pytest.importorskip("transformers")
+
+DIMS = {"vit": 32, "clip": 16, "dinov2": 32, "convnext": 24, "resnet": 24}
+IMAGES = np.random.default_rng(0).integers(0, 256, size=(6, 20, 24, 3), dtype=np.uint8)
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    root = tmp_path_factory.mktemp("vision")
+    return {kind: save_vision(kind, root / f"tiny-{kind}") for kind in DIMS}
+
+
+def build(folders: dict[str, Path], kind: str, **options: Any) -> VisionEncoder:
+    return VisionEncoder(str(folders[kind]), image_size=56 if kind == "dinov2" else 32, **options)
+
+
+@pytest.mark.parametrize("kind", list(DIMS))
+def test_shapes_and_types(folders: dict[str, Path], kind: str) -> None:
+    encoder = build(folders, kind)
+    features = encoder.transform(IMAGES)
+    assert features.shape == (6, DIMS[kind]) == (6, encoder.output_dim(IMAGES.shape[1:]))
+    assert features.dtype == np.float32
+    assert np.ptp(features, axis=0).max() > 0
+    assert np.allclose(encoder.transform(IMAGES.astype(np.float32) / 255), features, atol=1e-6)
+    assert encoder.transform(IMAGES[:0]).shape == (0, DIMS[kind])
+    unit = build(folders, kind, normalize=True).transform(IMAGES)
+    assert np.allclose(unit, features / np.linalg.norm(features, axis=1, keepdims=True), atol=1e-6)
+
+
+@pytest.mark.parametrize("batch_size", [1, 4])
+@pytest.mark.parametrize("kind", list(DIMS))
+def test_per_record_to_the_bit(folders: dict[str, Path], kind: str, batch_size: int) -> None:
+    encoder = build(folders, kind, batch_size=batch_size)
+    whole = encoder.transform(IMAGES)
+    rng = np.random.default_rng(0)
+    for _ in range(3):
+        rows = rng.choice(6, rng.integers(1, 7))
+        assert np.array_equal(encoder.transform(IMAGES[rows]), whole[rows])
+
+
+def test_the_library_agrees(folders: dict[str, Path]) -> None:
+    """On images of the model's own size: normalised by ImageNet's or CLIP's constants, pooled as documented."""
+    import transformers
+
+    images = np.random.default_rng(1).random((2, 32, 32, 3), dtype=np.float32)
+    mean, std = np.array([0.485, 0.456, 0.406]), np.array([0.229, 0.224, 0.225])
+    pixels = torch.from_numpy(((images - mean) / std).transpose(0, 3, 1, 2).astype(np.float32))
+    with torch.inference_mode():
+        vit = transformers.ViTModel.from_pretrained(folders["vit"]).eval()(pixels).last_hidden_state[:, 0]
+        convnext = transformers.AutoModel.from_pretrained(folders["convnext"]).eval()(pixels).pooler_output
+    assert np.allclose(build(folders, "vit").transform(images), vit, atol=1e-5)
+    assert np.allclose(build(folders, "convnext").transform(images), convnext, atol=1e-5)
+    mean, std = np.array([0.48145466, 0.4578275, 0.40821073]), np.array([0.26862954, 0.26130258, 0.27577711])
+    pixels = torch.from_numpy(((images - mean) / std).transpose(0, 3, 1, 2).astype(np.float32))
+    with torch.inference_mode():
+        clip = transformers.CLIPModel.from_pretrained(folders["clip"]).eval().get_image_features(pixels)
+    embeds = clip if isinstance(clip, torch.Tensor) else clip.pooler_output
+    assert np.allclose(build(folders, "clip").transform(images), embeds, atol=1e-5)
+
+
+def test_grey_images_have_three_equal_channels(folders: dict[str, Path]) -> None:
+    encoder = build(folders, "vit")
+    grey = IMAGES[..., 0]
+    expected = encoder.transform(np.repeat(grey[..., None], 3, axis=3))
+    assert np.array_equal(encoder.transform(grey), expected)
+    assert np.array_equal(encoder.transform(grey[..., None]), expected)
+
+
+@pytest.mark.parametrize("shape", [(3,), (8, 8, 4), (2, 8, 8, 3)])
+def test_shapes_that_are_no_images(folders: dict[str, Path], shape: tuple[int, ...]) -> None:
+    with pytest.raises(InvalidInput, match="input shape for vision"):
+        build(folders, "vit").output_dim(shape)
+
+
+def test_preprocessing_is_the_models(folders: dict[str, Path], tmp_path: Path) -> None:
+    folder = save_vision("convnext", tmp_path / "model")
+    config: dict[str, Any] = {"crop_size": {"height": 40, "width": 40}, "size": {"shortest_edge": 48}}
+    config |= {"image_mean": [0.5, 0.5, 0.5], "image_std": [0.5, 0.5, 0.5]}
+    (folder / "preprocessor_config.json").write_text(json.dumps(config))
+    encoder = VisionEncoder(str(folder))
+    assert encoder._side == 40
+    assert encoder._constants == ((0.5,) * 3, (0.5,) * 3)
+    assert encoder.fingerprint() != VisionEncoder(str(folders["convnext"])).fingerprint()
+    config |= {"image_std": [0, 1]}
+    (folder / "preprocessor_config.json").write_text(json.dumps(config))
+    with pytest.raises(InvalidInput, match="three numbers each"):
+        VisionEncoder(str(folder)).transform(IMAGES)
+
+
+def test_spec(folders: dict[str, Path]) -> None:
+    encoder = build(folders, "vit")
+    spec = json.loads(json.dumps(encoder.spec()))
+    assert spec["options"]["model"] == "tiny-vit"
+    assert str(folders["vit"].parent) not in json.dumps(spec)
+    # The checkpoint's pooler is absent and drawn anew at every load: it is no part of the digest.
+    rebuilt = from_spec(spec, model_path=folders["vit"])
+    assert rebuilt.fingerprint() == encoder.fingerprint()
+    assert np.array_equal(rebuilt.transform(IMAGES), encoder.transform(IMAGES))
+    with pytest.raises(InvalidInput, match="weights_sha256 of the model"):
+        from_spec(spec, model_path=folders["dinov2"])
+    assert parse_features(f"vision:{folders['vit']}").spec()["weights_sha256"] == spec["weights_sha256"]
+
+
+def test_a_pooler_that_the_checkpoint_lacks(folders: dict[str, Path]) -> None:
+    with pytest.raises(InvalidInput, match="a model with all its weights; 2 are missing"):
+        build(folders, "vit", pooling="pooler").transform(IMAGES)
+
+
+def test_models_that_do_not_fit(folders: dict[str, Path], tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="for images of 40 pixels"):
+        VisionEncoder(str(folders["vit"]), image_size=40).output_dim((8, 8))
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InvalidInput, match="model: got 'empty'; allowed: a folder or hub name of a ViT"):
+        parse_features(f"vision:{tmp_path / 'empty'}").output_dim((8, 8))
+    with pytest.raises(InvalidInput, match="pooling"):
+        build(folders, "vit", pooling="max")
