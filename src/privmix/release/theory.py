@@ -70,11 +70,13 @@ class LinearTask:
             check_number(name, getattr(self, name), low=0, low_open=True)
 
     @classmethod
-    def isotropic(cls, dim: int, clip_x: float = 1.0, clip_y: float = 1.0, label_noise_ratio: float = 1.0) -> LinearTask:
-        """Features of norm about ``clip_x`` with no favoured direction; targets well inside ``clip_y``, mostly linear."""
+    def isotropic(
+        cls, dim: int, clip_x: float = 1.0, clip_y: float = 1.0, label_noise_ratio: float = 1.0
+    ) -> LinearTask:
+        """Features of norm about ``clip_x``, no favoured direction; targets well inside ``clip_y``, mostly linear."""
         dim = check_integer("dim", dim, low=1)
         norm = 0.3 * clip_y * math.sqrt(dim) / clip_x
-        return cls((clip_x**2 / dim,) * dim, norm, 0.1 * clip_y, clip_x, clip_y, label_noise_ratio)
+        return cls((clip_x**2 / dim,) * dim, norm, 0.1 * clip_y, clip_x, clip_y)
 
     @property
     def dim(self) -> int:
@@ -111,9 +113,9 @@ def error_bound(task: LinearTask, records: int, rows: int, mixup_degree: float, 
         (2 C_X ||b|| + 2 C_Y) / (sqrt(l_min) (1 - sqrt(a))) * s / sqrt(m (n - m) / n)
           + 2 sigma sqrt(d) ln(n) / sqrt(n) * (1 + sqrt(a)) sqrt(l_max) / ((1 - sqrt(a)) sqrt(l_min))
 
-    where a = n / T, C_X = C_x sqrt(1 + lambda^2) / lambda and C_Y = C_y sqrt(1 + lambda^2). The theorem asks for m T / n^2
-    -> 0; its constants are loose by an order of magnitude, so use it for the shape and :func:`expected_error` for the
-    size. It is a statement about utility, never about privacy.
+    where a = n / T, C_X = C_x sqrt(1 + lambda^2) / lambda and C_Y = C_y sqrt(1 + lambda^2). The theorem asks for
+    m T / n^2 -> 0; its constants are loose by an order of magnitude or more, so use it for the shape and
+    :func:`expected_error` for the size. It is a statement about utility, never about privacy.
 
     Args:
         task: the regression and its clipping bounds.
@@ -192,9 +194,7 @@ def expected_error(
     from_records = task.residual_std**2 / records * spectrum / shrunk**2
     left = float((signal * spectrum * ridge / shrunk).sum()) + task.residual_std**2 + ridge_y
     squares = shrinkage + from_records + left / ((rows - task.dim - 1) * shrunk)
-    return LinearError(
-        math.sqrt(squares.sum()), float((spectrum * squares).sum()), math.sqrt(float(shrinkage.sum()))
-    )
+    return LinearError(math.sqrt(squares.sum()), float((spectrum * squares).sum()), math.sqrt(float(shrinkage.sum())))
 
 
 def optimal_degree_order(records: int, rows: int) -> float:
