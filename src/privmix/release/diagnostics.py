@@ -170,7 +170,7 @@ class LabelCollapse:
     Attributes:
         top_kept: share of rows whose largest noisy entry is a largest clean one. ``1 / K`` is chance.
         level_kept: share of entries that stay on their side of 1/K, the value that labels collapse to; averaged over
-            the entries above it and those below, so that 0.5 is chance.
+            the entries above it and those below, so that 0.5 is chance. NaN if every entry is 1/K.
         spread: standard deviation of clean entries around 1/K.
         noise_std: standard deviation of the noise in an entry.
         signal_to_noise: spread squared over noise squared; below 1 the noise is the larger part. Infinite without
@@ -274,11 +274,11 @@ def label_collapse(
         top = np.take_along_axis(clean, noisy.argmax(axis=1)[:, None], axis=1)[:, 0]
         tops += int((top == clean.max(axis=1)).sum())
         squares += float(((clean - level) ** 2).sum())
-        above = clean > level
-        stayed = above == (noisy > level)
-        np.add.at(sides, (above.ravel().astype(np.intp), stayed.ravel().astype(np.intp)), 1)
+        sided = clean != level
+        above, after = clean[sided] > level, noisy[sided] > level
+        np.add.at(sides, (above.astype(np.intp), (above == after).astype(np.intp)), 1)
     spread = math.sqrt(squares / (rows * plan.num_classes))
-    shares = [sides[k, 1] / sides[k].sum() for k in (0, 1) if sides[k].sum()]
+    shares = [sides[k, 1] / sides[k].sum() for k in (0, 1) if sides[k].sum()] or [math.nan]
     ratio = (spread / plan.noise_std_y) ** 2 if plan.noise_std_y > 0 else math.inf
     return LabelCollapse(tops / rows, float(np.mean(shares)), spread, plan.noise_std_y, ratio)
 
