@@ -17,6 +17,7 @@ from scipy.linalg import toeplitz
 
 import common
 from privmix.accounting import gdp_epsilon, published_noise_multiplier
+from privmix.release.simulation import simulate_linear_regression
 from privmix.release.theory import (
     LinearTask,
     best_mixup_degree,
@@ -25,7 +26,6 @@ from privmix.release.theory import (
     honest_noise_multiplier,
     optimal_degree_order,
     published_optimal_degree,
-    simulate_linear_regression,
 )
 from privmix.reports.style import COLOURS, new_figure, save_figure
 

@@ -19,6 +19,7 @@ from privmix.accounting import (
     published_noise_multiplier,
 )
 from privmix.errors import InvalidInput
+from privmix.release.simulation import simulate_linear_regression
 from privmix.release.theory import (
     LinearTask,
     best_mixup_degree,
@@ -27,7 +28,6 @@ from privmix.release.theory import (
     honest_noise_multiplier,
     optimal_degree_order,
     published_optimal_degree,
-    simulate_linear_regression,
 )
 
 TASK = LinearTask.isotropic(8)
@@ -132,7 +132,7 @@ def test_the_simulation_is_the_dense_matrix_product() -> None:
 
 def test_a_simulation_in_small_blocks_of_rows_follows_the_same_law(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = simulated(16, 0.5, 12)
-    monkeypatch.setattr("privmix.release.theory._BLOCK", 16 * 100)
+    monkeypatch.setattr("privmix.release.simulation._BLOCK", 16 * 100)
     pieces = simulated(16, 0.5, 12)
     assert abs(whole.mean() - pieces.mean()) < 5 * math.sqrt((whole.var() + pieces.var()) / 12) + 1e-12
     assert (whole != pieces).any()
