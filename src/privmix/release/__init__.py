@@ -7,6 +7,7 @@ from privmix.release.dataset import RecordTransform, ReleasedDataset
 from privmix.release.engine import PrivateRecords, ReleaseEngine
 from privmix.release.folder import load_release
 from privmix.release.plan import ReleasePlan
+from privmix.release.resume import Run, RunState, open_run, read_run
 from privmix.release.verify import Verification, verify_release
 
 __all__ = [
@@ -16,9 +17,13 @@ __all__ = [
     "ReleaseEngine",
     "ReleasePlan",
     "ReleasedDataset",
+    "Run",
+    "RunState",
     "SecretStreams",
     "Verification",
     "load_release",
+    "open_run",
+    "read_run",
     "release_to_folder",
     "release_to_memory",
     "verify_release",
