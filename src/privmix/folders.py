@@ -58,8 +58,7 @@ class FolderKind:
             draft.mkdir(mode=0o700)
             try:
                 yield draft
-                draft.chmod(0o755)
-                _put(draft, path)
+                put_in_place(draft, path)
             finally:
                 shutil.rmtree(draft, ignore_errors=True)
         except OSError as error:
@@ -67,16 +66,19 @@ class FolderKind:
             raise StorageError(f"{self.field}: can't write {path}: {reason}") from None
 
 
-def _put(draft: Path, path: Path) -> None:
+def put_in_place(draft: Path, path: Path) -> None:
+    """Rename the folder ``draft`` to ``path``, for all to read; what is at ``path`` gives way once that worked."""
+    draft.chmod(0o755)
+    old = path.with_name(f".{path.name}.old")
     if not path.exists():
         os.replace(draft, path)
-        return
-    old = path.with_name(f".{path.name}.old")
-    shutil.rmtree(old, ignore_errors=True)
-    os.replace(path, old)
-    try:
-        os.replace(draft, path)
-    except OSError:
-        os.replace(old, path)
-        raise
+    else:
+        shutil.rmtree(old, ignore_errors=True)
+        os.replace(path, old)
+        try:
+            os.replace(draft, path)
+        except OSError:
+            os.replace(old, path)
+            raise
+    # Also what a swap that was killed half-way left.
     shutil.rmtree(old, ignore_errors=True)

@@ -38,7 +38,7 @@ def naive_rows(plan: ReleasePlan, records: PrivateRecords, seed: int) -> tuple[n
     step = unit.step * plan.weight_step
     xs, ys = [], []
     for tile in range(-(-plan.rows // ROW_TILE)):
-        members = plan.sampler_for(len(records.labels)).draw(streams, tile, 0, records.labels)
+        members = plan.sampler_for(len(records.labels)).draw(streams.derive("membership"), tile, 0, records.labels)
         x, y = np.zeros((members.rows, plan.dim)), np.zeros((members.rows, plan.num_classes))
         for row in range(members.rows):
             part = slice(members.offsets[row], members.offsets[row + 1])

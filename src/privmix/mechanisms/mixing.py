@@ -161,28 +161,49 @@ def sum_rows(records: LatticeRecords, membership: Membership) -> NDArray[Any]:
         >>> sum_rows(LatticeRecords.of(np.array([[1.0, -2.0], [5.0, 5.0], [3.0, 0.0]])), rows).tolist()
         [[4.0, -2.0], [0.0, 0.0]]
     """
+    dtype, _, row_of_bag = _bags(records.largest, membership)
+    in_float32 = dtype == torch.float32 and row_of_bag is None
+    sums = np.zeros((membership.rows, records.dim), np.float32 if in_float32 else np.float64)
+    add_rows(sums, records, membership)
+    return sums
+
+
+def add_rows(sums: NDArray[Any], records: LatticeRecords, membership: Membership) -> None:
+    """Add to ``sums``, in place, what :func:`sum_rows` returns; no second array of that size is made.
+
+    Formal guarantees:
+        * Exact: what is added are the sums of integer arithmetic. That they fit on top of what is there is the
+          caller's part, see :class:`privmix.mechanisms.row_sums.RowSums`.
+
+    Args:
+        sums: (T, d) float32, int32 or float64 integers that hold the result exactly; float64 with weights.
+        records: as for :func:`sum_rows`.
+        membership: as for :func:`sum_rows`.
+
+    Raises:
+        InvalidInput: sums could reach 2**53 steps.
+        IndexError: an index lies outside ``records``.
+    """
     indices = membership.indices
     if len(indices) and not (indices.min() >= 0 and indices.max() < records.count):
         raise IndexError("a row holds a record outside the array")
     _check_exact(records.largest, membership)
-    dtype, offsets, row_of_bag = _bags(records.largest, membership)
-    sums = np.zeros((membership.rows, records.dim), np.float32 if row_of_bag is None else np.float64)
     if len(indices) == 0:
-        return sums
-    picked, bags = torch.from_numpy(indices), torch.from_numpy(offsets)
+        return
+    dtype, offsets, row_of_bag = _bags(records.largest, membership)
+    picked, bags, out = torch.from_numpy(indices), torch.from_numpy(offsets), torch.from_numpy(sums)
     weights = None if membership.weights is None else torch.from_numpy(membership.weights)
-    out, block = torch.from_numpy(sums), torch.empty((records.count, _COLUMNS), dtype=dtype)
+    block = torch.empty((records.count, _COLUMNS), dtype=dtype)
     for number, start in enumerate(range(0, records.dim, _COLUMNS)):
         block.copy_(torch.from_numpy(records.blocks[number]))
         summed = functional.embedding_bag(
             picked, block, bags, mode="sum", include_last_offset=True, per_sample_weights=weights
-        )[:, : records.dim - start]
+        )[:, : records.dim - start].to(out.dtype)
         columns = out[:, start : start + _COLUMNS]
         if row_of_bag is None:
-            columns.copy_(summed)
+            columns += summed
         else:
-            columns.index_add_(0, torch.from_numpy(row_of_bag), summed.double())
-    return sums
+            columns.index_add_(0, torch.from_numpy(row_of_bag), summed)
 
 
 def naive_sum_rows(lattice_x: NDArray[Any], membership: Membership) -> NDArray[np.float64]:
@@ -219,14 +240,14 @@ def _bags(largest: int, membership: Membership) -> tuple[torch.dtype, NDArray[np
     float32 sums several times faster than float64, so a row that is too full for it becomes several bags.
 
     Returns:
-        the type to sum in, the bags' offsets, and the row of each bag; None where every row is one bag in float32.
+        the type to sum in, the bags' offsets, and the row of each bag; None where every row is one bag.
     """
     fits = (_EXACT_FLOAT32 - 1) // max(largest, 1)
     rows, counts = np.arange(membership.rows), membership.counts
     if membership.weights is None and counts.max(initial=0) <= fits:
         return torch.float32, membership.offsets, None
     if membership.weights is not None or fits < _SMALLEST_BAG:
-        return torch.float64, membership.offsets, rows
+        return torch.float64, membership.offsets, None
     bags = -(-counts // fits)
     row_of_bag = np.repeat(rows, bags)
     number = np.arange(len(row_of_bag)) - np.repeat(np.cumsum(bags) - bags, bags)

@@ -12,6 +12,7 @@ What this protects against, and what it does not:
   adversaries: differential privacy is computational here, as with every pseudo-random generator.
 * The bits are uniform; what is computed from them (exponentials, normals) is so only to float64 precision. See
   :mod:`privmix.mechanisms.noise` for what that means.
+* A key that is kept in a file while a run lasts (:meth:`SecretStreams.save`) is as safe as that file.
 * Not covered: an adversary on the same machine who reads the process's memory, swap or a core dump, or who measures
   time, caches or power. ``destroy`` overwrites the master key, yet copies that the interpreter or the operating system
   made, and generators that were already handed out, may survive it.
@@ -22,14 +23,16 @@ from __future__ import annotations
 
 import hashlib
 import os
+from pathlib import Path
 from typing import NoReturn
 
 import numpy as np
 from randomgen import AESCounter
 
-from privmix.errors import check_integer
+from privmix.errors import WITHHELD, InvalidInput, check_integer
 
 _KEY_BYTES = 32
+_FILE_BYTES = 1 + _KEY_BYTES
 _INDEX_BYTES = 8
 _LENGTH_BYTES = 4
 
@@ -40,9 +43,12 @@ class SecretStreams:
     Formal guarantees:
         * Same name, same bits: equal key, purpose and indices give generators with equal outputs.
         * Different name, different stream: the map from (purpose, indices) to what is hashed is injective.
-        * The key stays inside: it is in no ``repr``, and pickling or copying raises.
+        * The key stays inside: it is in no ``repr``, and pickling or copying raises. Two methods let it out, each by
+          its name: :meth:`save` writes it to a file of the owner's, :meth:`share` hands out a derived key.
+        * One way: a derived key tells nothing about its parent's streams, nor about those of its siblings.
         * One run: a second :meth:`claim` raises, so no two runs share their noise.
-        * Gone is gone: after :meth:`destroy` the key's bytes are zero and no further generator can be made.
+        * Gone is gone: after :meth:`destroy` the key's bytes, and those of keys derived from it here, are zero and no
+          further generator can be made.
 
     Example:
         >>> streams = SecretStreams.from_seed(0)
@@ -53,7 +59,7 @@ class SecretStreams:
         False
     """
 
-    __slots__ = ("_claimed", "_insecure_seed", "_key")
+    __slots__ = ("_children", "_claimed", "_derived", "_insecure_seed", "_key")
 
     def __init__(self, key: bytearray, *, insecure_seed: bool) -> None:
         """Take ownership of ``key`` (32 bytes): it is kept without a copy, and ``destroy`` overwrites it."""
@@ -62,6 +68,8 @@ class SecretStreams:
         self._key: bytearray | None = key
         self._insecure_seed = insecure_seed
         self._claimed = False
+        self._derived = False
+        self._children: list[SecretStreams] = []
 
     @classmethod
     def from_entropy(cls) -> SecretStreams:
@@ -81,6 +89,85 @@ class SecretStreams:
         encoded = _encode_index("seed", seed)
         key = hashlib.blake2b(encoded, digest_size=_KEY_BYTES, person=b"privmix-seed").digest()
         return cls(bytearray(key), insecure_seed=True)
+
+    @classmethod
+    def load(cls, path: Path) -> SecretStreams:
+        """Streams under the key that :meth:`save` wrote to ``path``.
+
+        Raises:
+            InvalidInput: the file holds no key, or one that was overwritten.
+            OSError: it can't be read.
+        """
+        content = bytearray(_FILE_BYTES + 1)
+        with path.open("rb", buffering=0) as file:
+            length = file.readinto(content)
+        key = content[1:_FILE_BYTES]
+        # A key of zeros is what destroying leaves: noise under it would be everyone's.
+        if length != _FILE_BYTES or content[0] not in (0, 1) or not any(key):
+            raise InvalidInput("key file", WITHHELD, "a key as privmix wrote it")
+        return cls(key, insecure_seed=bool(content[0]))
+
+    @classmethod
+    def of_shared(cls, key: bytes) -> SecretStreams:
+        """Streams under a derived key that :meth:`share` handed out, as a worker needs them."""
+        streams = cls(bytearray(key), insecure_seed=False)
+        streams._derived = True
+        return streams
+
+    def save(self, path: Path) -> None:
+        """Write the key to the new file ``path``, readable by its owner only, and wait until the disk has it.
+
+        Whoever reads that file can subtract the noise: it must not outlive the run. See :func:`shred`.
+
+        Raises:
+            RuntimeError: the key was destroyed, or is a derived one.
+            OSError: the file exists or can't be written.
+        """
+        if self._key is None or self._derived:
+            raise RuntimeError("only a live master key is kept in a file")
+        descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+        try:
+            os.write(descriptor, bytes([self._insecure_seed]) + self._key)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def derive(self, purpose: str) -> SecretStreams:
+        """Return child streams under a key of their own: BLAKE2b of ``purpose``, keyed with this key.
+
+        The way back from the child's key to this one, or to another child's, means breaking BLAKE2b.
+
+        Example:
+            >>> streams = SecretStreams.from_seed(0)
+            >>> child = streams.derive("membership")
+            >>> SecretStreams.of_shared(child.share()).generator("a").random() == child.generator("a").random()
+            True
+            >>> child.generator("a").random() == streams.generator("a").random()
+            False
+        """
+        if self._key is None:
+            raise RuntimeError("these streams were destroyed: their key is gone")
+        digest = hashlib.blake2b(
+            _encode_name(purpose, ()), key=self._key, digest_size=_KEY_BYTES, person=b"privmix-derive"
+        ).digest()
+        child = SecretStreams(bytearray(digest), insecure_seed=self._insecure_seed)
+        child._derived = True
+        self._children.append(child)
+        return child
+
+    def share(self) -> bytes:
+        """The key of derived streams, to be handed to a worker that must draw from them.
+
+        Whoever has the key of the membership streams knows which records are in which rows: with it the guarantee
+        that sampling amplifies is lost, and what is left is that of noise alone. It does not give the noise away.
+        Hand it to machines that hold the private records anyway, and to nobody else.
+
+        Raises:
+            RuntimeError: these are not derived streams (a master key is never handed out), or they were destroyed.
+        """
+        if self._key is None or not self._derived:
+            raise RuntimeError("only the key of live derived streams can be shared")
+        return bytes(self._key)
 
     @property
     def insecure_seed(self) -> bool:
@@ -115,7 +202,9 @@ class SecretStreams:
         self._claimed = True
 
     def destroy(self) -> None:
-        """Overwrite the key with zeros and refuse any later use. Calling it again does nothing."""
+        """Overwrite the key, and those of its children, with zeros and refuse any later use; again does nothing."""
+        for child in self._children:
+            child.destroy()
         if self._key is not None:
             self._key[:] = bytes(len(self._key))
             self._key = None
@@ -126,6 +215,25 @@ class SecretStreams:
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("secret streams can be neither pickled nor copied: the key must not leave this object")
+
+
+def shred(path: Path) -> None:
+    """Overwrite the key file ``path`` with zeros, wait until the disk has them, and remove it; no file, no work.
+
+    The key is gone from the file's own blocks on file systems that write in place (ext4 and XFS as usually mounted).
+    An SSD keeps old blocks until it erases them, and copy-on-write or fully journalled file systems, snapshots and
+    backups may hold the old content: there only encryption of the disk protects what was in it.
+    """
+    try:
+        descriptor = os.open(path, os.O_WRONLY)
+    except FileNotFoundError:
+        return
+    try:
+        os.write(descriptor, bytes(_FILE_BYTES))
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    path.unlink()
 
 
 def _encode_name(purpose: str, indices: tuple[int, ...]) -> bytes:

@@ -10,6 +10,7 @@ from privmix.release.moments_plan import MomentsPlan
 from privmix.release.plan import ReleasePlan, plan_from_dict
 from privmix.release.planner import Choice, choose_design
 from privmix.release.prediction import DataModel
+from privmix.release.resume import Run, RunState, open_run, read_run
 from privmix.release.verify import Verification, verify_release
 
 __all__ = [
@@ -22,11 +23,15 @@ __all__ = [
     "ReleaseEngine",
     "ReleasePlan",
     "ReleasedDataset",
+    "Run",
+    "RunState",
     "SecretStreams",
     "Verification",
     "choose_design",
     "load_release",
+    "open_run",
     "plan_from_dict",
+    "read_run",
     "release_to_folder",
     "release_to_memory",
     "verify_release",

@@ -8,28 +8,22 @@ from typing import Any
 
 import numpy as np
 
-from privmix.errors import InvalidInput
+from privmix.errors import InvalidInput, check_choice, check_number
 from privmix.mechanisms.streams import SecretStreams
-from privmix.release.card import data_card
 from privmix.release.certificate import make_certificate
 from privmix.release.dataset import ReleasedDataset
-from privmix.release.engine import PrivateRecords, Progress, ReleaseEngine
-from privmix.release.folder import (
-    RELEASE_FOLDER,
-    ShardWriter,
-    assemble,
-    write_centre,
-    write_certificate,
-    write_moments,
-)
+from privmix.release.engine import Engine, Progress, ReleaseEngine
+from privmix.release.folder import assemble
 from privmix.release.moments_engine import MomentsEngine
 from privmix.release.moments_plan import MomentsPlan
 from privmix.release.plan import Plan
+from privmix.release.resume import open_run
+from privmix.release.tiles import RecordSource
 
 
 def release_to_memory(
     plan: Plan,
-    records: PrivateRecords,
+    records: RecordSource,
     streams: SecretStreams,
     *,
     target: tuple[float, float],
@@ -51,7 +45,7 @@ def release_to_memory(
         progress: called as work proceeds.
 
     Example:
-        >>> from privmix.release.config import ReleaseConfig
+        >>> from privmix.release import PrivateRecords, ReleaseConfig
         >>> rng = np.random.default_rng(0)
         >>> records = PrivateRecords(rng.normal(size=(500, 8)), rng.integers(0, 2, 500))
         >>> plan = ReleaseConfig(records=500, dim=8, classes=("no", "yes"), mixup_degree=16).calibrate(4.0, 1e-4)
@@ -61,8 +55,9 @@ def release_to_memory(
         ((500, 8), True)
     """
     try:
-        _check_shape(input_shape)
-        engine = _engine(plan, records, streams)
+        if not input_shape or any(int(size) < 1 for size in input_shape):
+            raise InvalidInput("input_shape", tuple(input_shape), "positive sizes")
+        engine = make_engine(plan, records, streams)
         blocks = list(engine.rows(progress))
     finally:
         insecure = streams.insecure_seed
@@ -84,60 +79,84 @@ def release_to_memory(
 
 def release_to_folder(
     plan: Plan,
-    records: PrivateRecords,
-    streams: SecretStreams,
+    records: RecordSource,
+    streams: SecretStreams | None,
     out: str | Path,
     *,
     target: tuple[float, float],
     extractor: Mapping[str, Any],
     input_shape: Sequence[int],
     records_declared: bool = False,
+    in_ledger: bool = False,
+    choice: Mapping[str, Any] | None = None,
+    picture: bytes | None = None,
     overwrite: bool = False,
+    resume: bool = False,
+    extra: Mapping[str, Any] | None = None,
+    engine: str = "local",
+    memory_gb: float | None = None,
+    workers: int | None = None,
+    address: str | None = None,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
     """Run ``plan`` and write Parquet shards, the released mean, certificate and data card to ``out``.
 
     Shards are written as they finish, so memory does not grow with the number of rows. ``out`` appears only when
-    everything is in it. Returns the certificate. Arguments as in :func:`release_to_memory`.
+    everything is in it. A run that was killed, or stopped with ctrl-C, is finished by the same call with ``resume``;
+    see :func:`privmix.release.resume.open_run`, which this call wraps, for that and for ``extra``.
+
+    Returns the certificate. Arguments as in :func:`release_to_memory` and :meth:`Run.release`; ``streams`` None takes
+    a fresh key.
 
     Raises:
-        InvalidInput: ``out`` exists and ``overwrite`` is off.
+        InvalidInput: ``out`` exists and ``overwrite`` is off, or an interrupted run is in the way.
         StorageError: ``out`` can't be written.
     """
     try:
-        _check_shape(input_shape)
-        with RELEASE_FOLDER.new(Path(out), overwrite=overwrite) as draft:
-            engine = _engine(plan, records, streams)
-            writer = ShardWriter(draft, plan.rows)
-            for block in engine.rows(progress):
-                writer.write(block)
-            files = list(writer.files)
-            if isinstance(engine, MomentsEngine):
-                files.append(write_moments(draft, engine.moments))
-            if engine.transform.centre is not None:
-                files.append(write_centre(draft, engine.transform.centre))
-            certificate = make_certificate(
-                plan,
-                target=target,
-                extractor=extractor,
-                input_shape=input_shape,
-                insecure_seed=streams.insecure_seed,
-                records_declared=records_declared,
-                files=files,
+        with open_run(
+            out,
+            plan,
+            target=target,
+            extractor=extractor,
+            input_shape=input_shape,
+            records_declared=records_declared,
+            in_ledger=in_ledger,
+            choice=choice,
+            picture=picture,
+            streams=streams,
+            extra=extra,
+            overwrite=overwrite,
+            resume=resume,
+        ) as run:
+            return run.release(
+                records, engine=engine, memory_gb=memory_gb, workers=workers, address=address, progress=progress
             )
-            write_certificate(draft, certificate)
-            (draft / "README.md").write_text(data_card(plan, certificate), encoding="utf-8")
     finally:
-        streams.destroy()
-    return certificate
+        if streams is not None:
+            streams.destroy()
 
 
-def _engine(plan: Plan, records: PrivateRecords, streams: SecretStreams) -> ReleaseEngine | MomentsEngine:
+def make_engine(
+    plan: Plan,
+    records: RecordSource,
+    streams: SecretStreams,
+    engine: str = "local",
+    *,
+    memory_gb: float | None = None,
+    workers: int | None = None,
+    address: str | None = None,
+) -> Engine | MomentsEngine:
+    """The engine of that name, ``"local"`` or ``"ray"``, for the plan. Each gives the same rows under one key."""
+    check_choice("engine", engine, ["local", "ray"])
+    memory = None
+    if memory_gb is not None:
+        memory = int(check_number("memory_gb", memory_gb, low=0, low_open=True) * 2**30)
     if isinstance(plan, MomentsPlan):
-        return MomentsEngine(plan, records, streams)
-    return ReleaseEngine(plan, records, streams)
+        if engine != "local":
+            raise InvalidInput("engine", engine, "local for design moments, which reads records once and in blocks")
+        return MomentsEngine(plan, records, streams, workers=workers)
+    if engine == "ray":
+        from privmix.release.ray_engine import RayReleaseEngine
 
-
-def _check_shape(input_shape: Sequence[int]) -> None:
-    if not input_shape or any(int(size) < 1 for size in input_shape):
-        raise InvalidInput("input_shape", tuple(input_shape), "positive sizes")
+        return RayReleaseEngine(plan, records, streams, address=address, workers=workers, memory_bytes=memory)
+    return ReleaseEngine(plan, records, streams, workers=workers, memory_bytes=memory)

@@ -19,6 +19,7 @@ from privmix.release.plan import Plan
 
 SCHEMA_VERSION: Final = 2
 CERTIFICATE_FILE: Final = "certificate.json"
+PICTURE_FILE: Final = "predictions.svg"
 _FIELDS: Final = {
     "release_id": str,
     "guarantee": dict,
@@ -35,7 +36,7 @@ _FIELDS: Final = {
     "statements": list,
     "files": list,
 }
-_FILE = re.compile(r"(data/train-\d{5}-of-\d{5}\.parquet|(centre|moments)\.safetensors)\Z")
+_FILE = re.compile(r"(data/train-\d{5}-of-\d{5}\.parquet|(centre|moments)\.safetensors|predictions\.svg)\Z")
 _CURVE_SHARES = (0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.85, 1.0, 1.2, 1.5, 2.0)
 
 
@@ -49,6 +50,7 @@ def make_certificate(
     records_declared: bool,
     files: Sequence[Mapping[str, Any]],
     in_ledger: bool = False,
+    choice: Mapping[str, Any] | None = None,
     release_id: str | None = None,
 ) -> dict[str, Any]:
     """Assemble the certificate of a finished release from public facts only.
@@ -62,6 +64,7 @@ def make_certificate(
         records_declared: whether ``plan.records`` is a declared public figure and not the real count.
         files: name, rows and SHA-256 of every data file.
         in_ledger: whether the cost was charged to a budget ledger.
+        choice: how the planner came to the plan; see :meth:`privmix.release.planner.Choice.to_dict`.
         release_id: names the release; a fresh one if None.
     """
     delta = target[1]
@@ -80,6 +83,7 @@ def make_certificate(
         "insecure_seed": insecure_seed,
         "records_declared": records_declared,
         "in_ledger": in_ledger,
+        "choice": None if choice is None else dict(choice),
         **public_text(plan, delta, insecure_seed, records_declared, in_ledger),
         "versions": {
             name: _version(name) for name in ("privmix", "dp-accounting", "numpy", "scipy", "randomgen", "torch")
@@ -142,6 +146,13 @@ def _check_fields(content: Mapping[str, Any]) -> None:
         # Names are matched, not joined blindly: a certificate must not point outside its folder.
         if not isinstance(item, dict) or set(item) != {"file", "rows", "sha256"} or not _FILE.match(str(item["file"])):
             raise InvalidInput("certificate files", item, "entries file, rows, sha256 of shards in data/")
+    choice = content.get("choice")
+    if choice is not None and not (
+        isinstance(choice, dict)
+        and isinstance(choice.get("reasons"), list)
+        and all(isinstance(text, str) for text in choice["reasons"])
+    ):
+        raise InvalidInput("certificate choice", type(choice).__name__, "what the planner wrote, or null")
     for size in content["input_shape"]:
         check_integer("certificate input_shape", size, low=1)
 

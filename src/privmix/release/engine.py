@@ -7,35 +7,41 @@ from __future__ import annotations
 
 import math
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.errors import WITHHELD, InvalidInput
-from privmix.mechanisms.membership import RECORD_TILE, ROW_TILE, Membership
-from privmix.mechanisms.mixing import LatticeRecords, sum_rows
-from privmix.mechanisms.noise import Lattice, gaussian_on_lattice, laplace_on_lattice
-from privmix.mechanisms.sampling import Sampler
+from privmix.errors import WITHHELD, InvalidInput, check_integer
+from privmix.mechanisms.membership import RECORD_TILE, ROW_TILE
+from privmix.mechanisms.mixing import LatticeRecords
+from privmix.mechanisms.noise import gaussian_on_lattice, laplace_on_lattice
+from privmix.mechanisms.row_sums import RowSums
 from privmix.mechanisms.streams import SecretStreams
 from privmix.release.dataset import RecordTransform
 from privmix.release.plan import ReleasePlan
 from privmix.release.plan_base import BasePlan
+from privmix.release.tiles import PrivateRecords, RecordSource, TileSummer, plan_lattice, record_tiles, tiles_of
+
+__all__ = ["Engine", "PrivateRecords", "Progress", "ReleaseEngine", "RowBlock"]
 
 Progress = Callable[[str, int, int], None]
 """Called with a stage's name, the steps done and the steps in all."""
 
-_Result = TypeVar("_Result")
-
 # Physical sizes: they set speed and memory and change no bit of the result.
-_RECORD_BLOCK = 64
 _TILES_AT_ONCE = (8, 64)
 _DRAWS_A_RECORD = 4
 _DRAWS_AT_ONCE = 2**26
 _NOISE_ROWS = 16
+_BLOCK_TILES = 8
+_EXACT_FLOAT64 = 2**53
+# Blocks of columns, draws and noise that are in memory beside tiles and sums.
+_SPARE = 2**27
 
 
 @dataclass(frozen=True)
@@ -47,225 +53,134 @@ class RowBlock:
     y: NDArray[np.float32]
 
 
-@dataclass(frozen=True)
-class PrivateRecords:
-    """Extracted features (n, d) and labels (n,) in 0..K-1. Secret."""
-
-    features: NDArray[Any]
-    labels: NDArray[np.int64]
-
-    def __repr__(self) -> str:
-        return "<PrivateRecords>"
-
-
-def check_records(plan: BasePlan, records: PrivateRecords) -> None:
-    """Raise :class:`InvalidInput` unless the records have the plan's shapes and classes."""
-    if records.features.ndim != 2 or records.features.shape[1] != plan.dim:
-        raise InvalidInput("features", f"{records.features.shape[1:]}", f"a 2-d array with {plan.dim} columns")
-    if records.labels.shape != records.features.shape[:1] or len(records.labels) == 0:
-        raise InvalidInput("labels", WITHHELD, "one label a record, and at least one record")
-    if records.labels.min() < 0 or records.labels.max() >= plan.num_classes:
-        raise InvalidInput("labels", WITHHELD, f"class numbers from 0 to {plan.num_classes - 1}")
-
-
 def released_mean(
-    plan: BasePlan, records: PrivateRecords, streams: SecretStreams, progress: Progress | None
+    plan: BasePlan, clipped_sum: Callable[[], NDArray[np.float64]], streams: SecretStreams
 ) -> NDArray[np.float32] | None:
-    """The released mean: one Gaussian query on the sum of clipped records, divided by the public n; or None."""
-    if plan.centre_noise_multiplier is None:
-        return None
-    transform, lattice, total = RecordTransform(plan.clip_norm), Lattice(plan.lattice_bits), np.zeros(plan.dim)
-    for start in range(0, len(records.labels), 4096):
-        block = transform(np.asarray(records.features[start : start + 4096]))
-        total += lattice.quantise(block / plan.clip_norm).sum(axis=0)
-        if progress:
-            progress("mean", min(start + 4096, len(records.labels)), len(records.labels))
-    std = plan.centre_noise_multiplier / lattice.step
-    total += gaussian_on_lattice(streams.generator("centre noise"), (plan.dim,), std)
-    return np.asarray(total * (lattice.step * plan.clip_norm / plan.records), dtype=np.float32)
-
-
-class ReleaseEngine:
-    """Carries out a plan on private records.
-
-    Formal guarantees:
-        * the sampler that draws is the plan's, so what runs is what was priced;
-        * every record is clipped, centred with the released mean and clipped again before it is summed, and rounding
-          to the lattice never makes it longer;
-        * sums are exact integers: chunk sizes, threads and order change no bit of the output;
-        * noise is drawn once a row, after the sum, from a secret stream keyed by the row's tile: running again under
-          the same key re-creates the same rows;
-        * an engine runs once, and streams serve one engine: the same noise is never added to other sums;
-        * rows in which no record was drawn are released like any other;
-        * nothing but the noisy mean and the noisy rows leaves: no norm, count or label statistic is kept or reported.
+    """The released mean: one Gaussian query on the sum of clipped records, divided by the public n; or None.
 
     Args:
         plan: the public plan.
-        records: the private records.
-        streams: secret randomness; the caller destroys it afterwards.
-        tiles_at_once: row tiles (of 1,024 rows) summed together; None keeps memory in bounds.
-        workers: threads that draw noise; None uses every core.
+        clipped_sum: makes the exact sum of clipped records, in lattice steps; called only if the plan centres.
+        streams: secret streams of the run.
+    """
+    if plan.centre_noise_multiplier is None:
+        return None
+    total, step = clipped_sum(), plan_lattice(plan).step
+    total += gaussian_on_lattice(streams.generator("centre noise"), (plan.dim,), plan.centre_noise_multiplier / step)
+    return np.asarray(total * (step * plan.clip_norm / plan.records), dtype=np.float32)
+
+
+class Engine(ABC):
+    """Carries out a plan on private records: makes the sums (how is each engine's own), adds the noise.
+
+    Formal guarantees (of every engine):
+        * the sums are those of :class:`TileSummer`: exact integers, whatever the engine, chunks, workers or order;
+        * noise is drawn once a row, here, after the sum, from a secret stream keyed by the row's tile: running again
+          under the same key re-creates the same rows;
+        * membership is drawn under a derived key, so whatever makes the sums needs no key to the noise;
+        * an engine runs once, and streams serve one engine: the same noise is never added to other sums;
+        * rows in which no record was drawn are released like any other;
+        * nothing but the noisy mean and the noisy rows leaves: no norm, count or label statistic is kept or reported.
     """
 
     def __init__(
-        self,
-        plan: ReleasePlan,
-        records: PrivateRecords,
-        streams: SecretStreams,
-        *,
-        tiles_at_once: int | None = None,
-        workers: int | None = None,
+        self, plan: ReleasePlan, records: RecordSource, streams: SecretStreams, *, workers: int | None
     ) -> None:
-        if records.features.ndim != 2 or records.features.shape[1] != plan.dim:
-            raise InvalidInput("features", f"{records.features.shape[1:]}", f"a 2-d array with {plan.dim} columns")
-        if records.labels.shape != records.features.shape[:1] or len(records.labels) == 0:
-            raise InvalidInput("labels", WITHHELD, "one label a record, and at least one record")
-        if records.labels.min() < 0 or records.labels.max() >= plan.num_classes:
-            raise InvalidInput("labels", WITHHELD, f"class numbers from 0 to {plan.num_classes - 1}")
-        self._plan, self._records, self._streams = plan, records, streams
-        self._transform: RecordTransform | None = None
-        self._sampler: Sampler = plan.sampler_for(len(records.labels))
-        self._lattice = Lattice(plan.lattice_bits)
-        # From public expectations, not from what was drawn. Every chunk of rows reads all records once: enough rows
-        # that several of them share a record, few enough that memory is reused.
-        draws = max(1.0, plan.expected_members * ROW_TILE)
-        fewest, most = _TILES_AT_ONCE
-        wanted = max(fewest, math.ceil(_DRAWS_A_RECORD * plan.records / draws))
-        self._tiles_at_once = tiles_at_once or max(1, min(wanted, most, int(_DRAWS_AT_ONCE / draws)))
+        tiles = tiles_of(records)
+        self._plan, self._records, self._streams = plan, tiles, streams
         self._workers = workers or os.cpu_count() or 1
+        self._membership = streams.derive("membership")
+        self._summer = TileSummer(plan, tiles, self._membership, workers=self._workers)
+        self._summer.check_labels()
+        if tiles.count * 2.0**plan.lattice_bits >= _EXACT_FLOAT64:
+            raise InvalidInput("lattice sums", WITHHELD, "below 2**53 steps: use fewer lattice bits")
+        self._lattice = plan_lattice(plan)
+        self._transform: RecordTransform | None = None
 
-    def rows(self, progress: Progress | None = None) -> Iterator[RowBlock]:
-        """Yield every released row, in order, a few tiles at a time. An engine runs once.
+    def rows(self, progress: Progress | None = None, *, first: int = 0) -> Iterator[RowBlock]:
+        """Yield the released rows from row ``first`` on, in order, a few tiles at a time. An engine runs once.
+
+        Args:
+            progress: called as work proceeds.
+            first: a multiple of the row tile (1,024). Rows are the same whichever row is the first.
 
         Raises:
             RuntimeError: the engine, or another one on the same streams, ran before: the same noise on other sums
                 would give the sums away.
         """
+        if check_integer("first row", first, low=0) % ROW_TILE:
+            raise InvalidInput("first row", first, f"a multiple of {ROW_TILE}")
         self._streams.claim()
-        return self._run(progress)
+        return self._run(progress, first // ROW_TILE)
 
     @property
     def transform(self) -> RecordTransform:
-        """The public map from features to what was mixed; known once the first block of rows is out."""
+        """The public map from features to what was mixed; known once the rows are being released, or all are."""
         if self._transform is None:
             raise RuntimeError("the transform is known once rows are being released")
         return self._transform
 
-    def _run(self, progress: Progress | None) -> Iterator[RowBlock]:
-        norm = "l1" if self._plan.noise == "laplace" else "l2"
+    @abstractmethod
+    def _clipped_sum(self, progress: Progress | None) -> NDArray[np.float64]:
+        """(d,) exact sum of clipped records, before centring, in lattice steps."""
+
+    @abstractmethod
+    def _row_sums(
+        self, transform: RecordTransform, first: int, progress: Progress | None
+    ) -> Iterator[tuple[range, RowSums]]:
+        """Yield consecutive ranges of row tiles, from tile ``first`` to the last, with their sums over all records."""
+
+    def _run(self, progress: Progress | None, first: int) -> Iterator[RowBlock]:
         plan = self._plan
-        self._transform = RecordTransform(plan.clip_norm, norm, self._centre(progress), plan.residual_clip_norm)
-        on_lattice = self._quantised(self._transform, progress)
-        tiles = -(-plan.rows // ROW_TILE)
+        centre = released_mean(plan, lambda: self._clipped_sum(progress), self._streams)
+        self._transform = RecordTransform(plan.clip_norm, plan.norm, centre, plan.residual_clip_norm)
+        total = -(-plan.rows // ROW_TILE)
+        if first >= total:
+            return
         with ThreadPoolExecutor(self._workers) as pool:
-            for first in range(0, tiles, self._tiles_at_once):
-                chunk = range(first, min(first + self._tiles_at_once, tiles))
-                yield self._finish(pool, chunk, *self._sums(chunk, on_lattice), tiles, progress)
+            for tiles, sums in self._row_sums(self._transform, first, progress):
+                for start in range(tiles.start, tiles.stop, _BLOCK_TILES):
+                    part = range(start, min(start + _BLOCK_TILES, tiles.stop))
+                    block = self._finish(pool, part, tiles.start, sums)
+                    if progress:
+                        progress("rows", part.stop, total)
+                    # Whoever keeps the last block while the next sums are made should not keep all these sums.
+                    last = part.stop == tiles.stop and len(tiles) > len(part)
+                    yield RowBlock(block.start, block.x.copy(), block.y) if last else block
+                    del block
+                del sums
 
-    def _centre(self, progress: Progress | None) -> NDArray[np.float32] | None:
-        """The released mean: one Gaussian query on the sum of clipped records, divided by the public n; or None."""
-        plan = self._plan
-        if plan.centre_noise_multiplier is None:
-            return None
-        transform = RecordTransform(plan.clip_norm)
-        total = np.zeros(plan.dim)
-        for _, block in self._map_blocks("mean", lambda _, block: self._steps(transform, block).sum(axis=0), progress):
-            total += block
-        std = plan.centre_noise_multiplier / self._lattice.step
-        total += gaussian_on_lattice(self._streams.generator("centre noise"), (plan.dim,), std)
-        return np.asarray(total * (self._lattice.step * plan.clip_norm / plan.records), dtype=np.float32)
-
-    def _map_blocks(
-        self, stage: str, work: Callable[[int, NDArray[Any]], _Result], progress: Progress | None
-    ) -> Iterator[tuple[int, _Result]]:
-        """Apply ``work`` to blocks of records on every core; results come in order."""
-        count = len(self._records.labels)
-        starts = range(0, count, _RECORD_BLOCK)
-
-        def one(start: int) -> _Result:
-            return work(start, np.asarray(self._records.features[start : start + _RECORD_BLOCK]))
-
-        with ThreadPoolExecutor(self._workers) as pool:
-            for start, result in zip(starts, pool.map(one, starts), strict=True):
-                yield start, result
-                if progress:
-                    progress(stage, min(start + _RECORD_BLOCK, count), count)
-
-    def _steps(self, transform: RecordTransform, block: NDArray[Any]) -> NDArray[np.float64]:
-        """Transformed records as integers, in lattice steps of their clipping bound."""
-        return self._lattice.quantise(transform(block) / transform.final_clip_norm)
-
-    def _quantised(self, transform: RecordTransform, progress: Progress | None) -> LatticeRecords:
-        """All transformed records on the lattice."""
-        # Clipping leaves a hair below the bound and rounding goes toward zero: 2^bits itself never occurs.
-        largest = 2**self._plan.lattice_bits - 1
-        records = LatticeRecords.empty(len(self._records.labels), self._plan.dim, largest)
-        for _ in self._map_blocks(
-            "clip", lambda start, block: records.fill(start, self._steps(transform, block)), progress
-        ):
-            pass
-        return records
-
-    def _finish(
-        self,
-        pool: ThreadPoolExecutor,
-        tiles: range,
-        x: NDArray[Any],
-        y: NDArray[np.float64],
-        total: int,
-        progress: Progress | None,
-    ) -> RowBlock:
-        """Add every tile's noise, in place where the types allow."""
-        released_x = x if x.dtype == np.float32 else np.empty(x.shape, np.float32)
-        released_y = np.empty(y.shape, np.float32)
+    def _finish(self, pool: ThreadPoolExecutor, tiles: range, origin: int, sums: RowSums) -> RowBlock:
+        """Add the noise of ``tiles``, in place where the types allow; ``sums`` begin at tile ``origin``."""
+        rows = slice((tiles.start - origin) * ROW_TILE, (tiles.stop - origin) * ROW_TILE)
+        x, counts, totals = sums.x[rows], sums.counts[rows], sums.totals[rows]
+        # Types of 4 bytes give their memory to the float32 values: each entry is read before it is overwritten.
+        released_x = x.view(np.float32) if x.itemsize == 4 else np.empty(x.shape, np.float32)
+        released_y = np.empty(counts.shape, np.float32)
 
         def finish(tile: int) -> None:
-            rows = slice((tile - tiles.start) * ROW_TILE, (tile - tiles.start + 1) * ROW_TILE)
-            self._add_noise(tile, x[rows], y[rows], released_x[rows], released_y[rows])
+            own = slice((tile - tiles.start) * ROW_TILE, (tile - tiles.start + 1) * ROW_TILE)
+            self._add_noise(tile, x[own], counts[own], totals[own], released_x[own], released_y[own])
 
-        for done, _ in enumerate(pool.map(finish, tiles), start=1):
-            if progress:
-                progress("rows", tiles.start + done, total)
+        for _ in pool.map(finish, tiles):
+            pass
         return RowBlock(tiles.start * ROW_TILE, released_x, released_y)
 
-    def _sums(self, tiles: range, on_lattice: LatticeRecords) -> tuple[NDArray[Any], NDArray[np.float64]]:
-        """Exact integer sums of features and of labels minus their offset, over every record tile."""
-        total: NDArray[Any] | None = None
-        labels: NDArray[np.float64] | None = None
-        for record_tile, begin in enumerate(range(0, on_lattice.count, RECORD_TILE)):
-            part = slice(begin, begin + RECORD_TILE)
-            own_labels = self._records.labels[part]
-            members = Membership.stack(
-                [self._sampler.draw(self._streams, tile, record_tile, own_labels) for tile in tiles]
-            )
-            sums, label_sums = sum_rows(on_lattice.part(part), members), self._label_sums(members, own_labels)
-            if members.weights is not None:
-                # Weighted sums are multiples of the weights' grid: in its steps they are integers.
-                sums /= self._plan.weight_step
-                label_sums /= self._plan.weight_step
-            if total is None or labels is None:
-                total, labels = sums, label_sums
-            else:
-                # float64 holds the sum of two exact parts exactly; float32 might not.
-                total = total.astype(np.float64, copy=False)
-                total += sums
-                labels += label_sums
-        assert total is not None
-        assert labels is not None
-        return total, labels
-
-    def _label_sums(self, members: Membership, labels: NDArray[np.int64]) -> NDArray[np.float64]:
+    def _label_sums(self, counts: NDArray[Any], totals: NDArray[np.float64]) -> NDArray[np.float64]:
         """(rows, K) integers: sum of one-hot labels minus the offset, in lattice steps."""
-        classes = self._plan.num_classes
-        cell = np.repeat(np.arange(members.rows) * classes, members.counts) + labels[members.indices]
-        counts = np.bincount(cell, members.weights, members.rows * classes).reshape(members.rows, classes)
         steps = 2.0**self._plan.lattice_bits
-        return np.asarray(counts * steps - self._plan.label_offset * steps * counts.sum(axis=1, keepdims=True))
+        return np.asarray(counts * steps - self._plan.label_offset * steps * totals[:, None])
 
     def _add_noise(
-        self, tile: int, x: NDArray[Any], y: NDArray[np.float64], released_x: NDArray[Any], released_y: NDArray[Any]
+        self,
+        tile: int,
+        x: NDArray[Any],
+        counts: NDArray[Any],
+        totals: NDArray[np.float64],
+        released_x: NDArray[Any],
+        released_y: NDArray[Any],
     ) -> None:
-        """One draw of noise for the rows of a tile; then the public scaling. ``released_x`` may be ``x`` itself."""
+        """One draw of noise for the rows of a tile; then the public scaling. ``released_x`` may be ``x``'s memory."""
         plan = self._plan
         step = self._lattice.step * plan.weight_step
         weight = 1.0 if plan.max_weight is None else plan.max_weight
@@ -282,7 +197,7 @@ class ReleaseEngine:
         self._noisy(
             self._streams.generator("label noise", tile),
             plan.label_bound * plan.label_noise_multiplier / step,
-            y,
+            self._label_sums(counts, totals),
             step / plan.divisor,
             released_y,
         )
@@ -303,3 +218,109 @@ class ReleaseEngine:
         classes = self._plan.num_classes
         labels = (tile * ROW_TILE + np.arange(rows)) % classes
         return np.eye(classes, dtype=np.float32)[labels] - np.float32(self._plan.label_offset)
+
+
+class ReleaseEngine(Engine):
+    """The engine of one machine: quantised records in memory where they fit, else read tile by tile.
+
+    Where they do not fit, as many rows as do are summed at once, and the records are read once for each such chunk.
+
+    Formal guarantees: those of :class:`Engine`; ``memory_bytes`` changes no bit either.
+
+    Args:
+        plan: the public plan.
+        records: the private records: arrays, a feature store, or any :class:`RecordTiles`.
+        streams: secret randomness; the caller destroys it afterwards.
+        tiles_at_once: row tiles (of 1,024 rows) summed together; None keeps memory in bounds.
+        workers: threads that clip records and draw noise; None uses every core.
+        memory_bytes: what the engine may take, pages of memory-mapped files apart; None is half of the machine's. It
+            is a target: at the least, one record tile (65,536 records) and one row tile are in memory.
+    """
+
+    def __init__(
+        self,
+        plan: ReleasePlan,
+        records: RecordSource,
+        streams: SecretStreams,
+        *,
+        tiles_at_once: int | None = None,
+        workers: int | None = None,
+        memory_bytes: int | None = None,
+    ) -> None:
+        super().__init__(plan, records, streams, workers=workers)
+        memory = default_memory() if memory_bytes is None else check_integer("memory", memory_bytes, low=1)
+        # From public expectations, not from what was drawn. Every chunk of rows reads all records once: enough rows
+        # that several of them share a record, few enough that memory is reused.
+        draws = max(1.0, plan.expected_members * ROW_TILE)
+        fewest, most = _TILES_AT_ONCE
+        wanted = max(fewest, math.ceil(_DRAWS_A_RECORD * plan.records / draws))
+        kept = max(1, min(wanted, most, int(_DRAWS_AT_ONCE / draws)))
+        row_tile = ROW_TILE * self._summer.row_bytes
+        self._out_of_core = self._records.count * self._summer.record_bytes + kept * row_tile + _SPARE > memory
+        one_tile = min(RECORD_TILE, self._records.count) * self._summer.record_bytes
+        fitting = max(1, int((memory - one_tile - _SPARE) / row_tile))
+        self._tiles_at_once = tiles_at_once or (fitting if self._out_of_core else kept)
+        self._kept: list[LatticeRecords] = []
+        self._buffer: LatticeRecords | None = None
+
+    @property
+    def out_of_core(self) -> bool:
+        """Whether records are read again for every chunk of rows, as they would not fit in memory."""
+        return self._out_of_core
+
+    def _clipped_sum(self, progress: Progress | None) -> NDArray[np.float64]:
+        total = np.zeros(self._plan.dim)
+        for index in range(record_tiles(self._records)):
+            total += self._summer.clipped_sum(index, self._count(progress, "mean", index))
+        return total
+
+    def _row_sums(
+        self, transform: RecordTransform, first: int, progress: Progress | None
+    ) -> Iterator[tuple[range, RowSums]]:
+        total, step = -(-self._plan.rows // ROW_TILE), self._tiles_at_once
+        chunks = [range(start, min(start + step, total)) for start in range(first, total, step)]
+        for number, chunk in enumerate(chunks):
+            # No name here holds the sums while the next ones are made.
+            yield chunk, self._sum_chunk(chunk, transform, (number, len(chunks)), progress)
+
+    def _sum_chunk(
+        self, chunk: range, transform: RecordTransform, part: tuple[int, int], progress: Progress | None
+    ) -> RowSums:
+        sums = self._summer.empty_sums(chunk)
+        for index in range(record_tiles(self._records)):
+            self._summer.add(sums, chunk, index, self._on_lattice(index, transform, part, progress))
+        return sums
+
+    def _on_lattice(
+        self, index: int, transform: RecordTransform, part: tuple[int, int], progress: Progress | None
+    ) -> LatticeRecords:
+        """Tile ``index``, quantised: kept from the first chunk of rows on, or in the one buffer that all tiles use."""
+        if index < len(self._kept):
+            return self._kept[index]
+        if not self._out_of_core:
+            made = self._summer.quantise(
+                index, transform, self._summer.empty_tile(index), self._count(progress, "clip", index)
+            )
+            self._kept.append(made)
+            return made
+        if self._buffer is None:
+            self._buffer = self._summer.empty_tile(0)
+        return self._summer.quantise(index, transform, self._buffer, self._count(progress, "clip", index, part))
+
+    def _count(
+        self, progress: Progress | None, stage: str, index: int, part: tuple[int, int] = (0, 1)
+    ) -> Callable[[int], None]:
+        """What to call with the records done of tile ``index``, in pass ``part[0]`` of ``part[1]`` over all records."""
+        if progress is None:
+            return lambda _: None
+        count, (passes, of) = self._records.count, part
+        return lambda done: progress(stage, passes * count + index * RECORD_TILE + done, of * count)
+
+
+def default_memory() -> int:
+    """Half of what this machine, or its container, has: in bytes."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    limit = Path("/sys/fs/cgroup/memory.max")
+    if limit.is_file() and (text := limit.read_text().strip()).isdigit():
+        total = min(total, int(text))
+    return total // 2

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from safetensors import SafetensorError
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load_file, save
 
 from privmix.errors import InvalidInput, StorageError
 from privmix.folders import FolderKind
@@ -34,27 +36,102 @@ RELEASE_FOLDER = FolderKind("--out", "a release", frozenset({CERTIFICATE_FILE}))
 
 
 class ShardWriter:
-    """Writes row blocks as Parquet shards of a fixed public number of rows, and hashes them."""
+    """Writes row blocks as Parquet shards of a fixed public number of rows, hashes and records them.
 
-    def __init__(self, folder: Path, rows: int) -> None:
+    A shard is written beside its place, on disk for good, before it is renamed into it and noted in the run's journal:
+    a run that was killed goes on after the last shard noted.
+
+    Args:
+        folder: the release being made.
+        rows: T.
+        journal: file that notes finished shards; None notes nothing.
+        files: shards that an earlier run finished, in order from the first.
+    """
+
+    def __init__(
+        self, folder: Path, rows: int, journal: Path | None = None, files: Sequence[Mapping[str, Any]] = ()
+    ) -> None:
         self._folder = folder / DATA_FOLDER
-        self._folder.mkdir()
-        self._rows = rows
+        self._folder.mkdir(exist_ok=True)
+        self._rows, self._journal = rows, journal
         self._pending: list[RowBlock] = []
-        self.files: list[dict[str, Any]] = []
+        self.files: list[dict[str, Any]] = [dict(item) for item in files]
+        self._waiting = 0
+
+    @property
+    def first(self) -> int:
+        """The row that the next block begins with."""
+        return min(self._rows, len(self.files) * SHARD_ROWS) + self._waiting
 
     def write(self, block: RowBlock) -> None:
-        """Take a block; blocks come in order, and all but the last hold a whole number of shards."""
-        shards = -(-self._rows // SHARD_ROWS)
-        for begin in range(0, len(block.x), SHARD_ROWS):
-            index = (block.start + begin) // SHARD_ROWS
-            name = f"{DATA_FOLDER}/train-{index:05d}-of-{shards:05d}.parquet"
-            path = self._folder.parent / name
-            x, y = block.x[begin : begin + SHARD_ROWS], block.y[begin : begin + SHARD_ROWS]
-            table = pa.table({"x": _lists(x), "y": _lists(y)})
+        """Take the next block, of any size; write the shards that are full, and the last one."""
+        assert block.start == self.first
+        self._pending.append(block)
+        self._waiting += len(block.x)
+        while self._waiting >= SHARD_ROWS or (self._waiting and self.first == self._rows):
+            x = np.concatenate([held.x for held in self._pending]) if len(self._pending) > 1 else self._pending[0].x
+            y = np.concatenate([held.y for held in self._pending]) if len(self._pending) > 1 else self._pending[0].y
+            start = self.first - self._waiting
+            self._shard(x[:SHARD_ROWS], y[:SHARD_ROWS])
+            self._pending = [RowBlock(start + SHARD_ROWS, x[SHARD_ROWS:], y[SHARD_ROWS:])]
+            self._waiting = len(self._pending[0].x)
+        if not self._waiting:
+            self._pending = []
+
+    def _shard(self, x: NDArray[np.float32], y: NDArray[np.float32]) -> None:
+        name = f"train-{len(self.files):05d}-of-{-(-self._rows // SHARD_ROWS):05d}.parquet"
+        path, draft = self._folder / name, self._folder / f".{name}"
+        table = pa.table({"x": _lists(x), "y": _lists(y)})
+        with draft.open("wb") as stream:
             # Noise neither compresses nor repeats, so plain pages are the smallest and fastest.
-            pq.write_table(table, path, compression="NONE", use_dictionary=False, write_statistics=False)
-            self.files.append({"file": name, "rows": len(x), "sha256": file_hash(path)})
+            pq.write_table(table, stream, compression="NONE", use_dictionary=False, write_statistics=False)
+            stream.flush()
+            os.fsync(stream.fileno())
+        self.files.append({"file": f"{DATA_FOLDER}/{name}", "rows": len(x), "sha256": file_hash(draft)})
+        os.replace(draft, path)
+        if self._journal is not None:
+            sync_folder(self._folder)
+            with self._journal.open("a", encoding="utf-8") as stream_of_lines:
+                stream_of_lines.write(json.dumps(self.files[-1]) + "\n")
+                stream_of_lines.flush()
+                os.fsync(stream_of_lines.fileno())
+
+
+def kept_shards(folder: Path, journal: Path) -> list[dict[str, Any]]:
+    """The shards, from the first on without a gap, that ``journal`` notes and whose bytes are those noted."""
+    kept: list[dict[str, Any]] = []
+    for line in journal.read_text(encoding="utf-8", errors="replace").splitlines() if journal.exists() else []:
+        try:
+            item = json.loads(line)
+            number = int(item["file"].rsplit("-", 3)[-3])
+            whole = number == len(kept) and file_hash(folder / item["file"]) == item["sha256"]
+        except (ValueError, KeyError, IndexError, TypeError, OSError):
+            # A line cut short by the kill, or a shard that is not there.
+            break
+        if not whole:
+            break
+        kept.append(item)
+    return kept
+
+
+def write_durably(path: Path, content: bytes) -> None:
+    """Write a file that is whole and on disk once it has its name, or not there at all."""
+    draft = path.with_name(f".{path.name}.draft")
+    with draft.open("wb") as stream:
+        stream.write(content)
+        stream.flush()
+        os.fsync(stream.fileno())
+    os.replace(draft, path)
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Wait until the disk has the folder's list of names."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _lists(values: NDArray[np.float32]) -> pa.FixedSizeListArray:
@@ -70,7 +147,7 @@ def file_hash(path: Path) -> str:
 
 def write_centre(folder: Path, centre: NDArray[np.float32]) -> dict[str, Any]:
     """Store the released mean; returns its entry for the certificate."""
-    save_file({"centre": centre}, str(folder / CENTRE_FILE))
+    write_durably(folder / CENTRE_FILE, save({"centre": centre}))
     return {"file": CENTRE_FILE, "rows": 1, "sha256": file_hash(folder / CENTRE_FILE)}
 
 
@@ -81,13 +158,13 @@ def write_moments(folder: Path, moments: SecondMoments) -> dict[str, Any]:
         "cross": np.ascontiguousarray(moments.cross),
         "label_sums": moments.label_sums,
     }
-    save_file(content, str(folder / MOMENTS_FILE))
+    write_durably(folder / MOMENTS_FILE, save(content))
     return {"file": MOMENTS_FILE, "rows": moments.dim, "sha256": file_hash(folder / MOMENTS_FILE)}
 
 
 def write_certificate(folder: Path, certificate: dict[str, Any]) -> None:
     """Store the certificate as readable JSON."""
-    (folder / CERTIFICATE_FILE).write_text(json.dumps(certificate, indent=2) + "\n", encoding="utf-8")
+    write_durably(folder / CERTIFICATE_FILE, (json.dumps(certificate, indent=2) + "\n").encode())
 
 
 def load_release(folder: str | Path) -> ReleasedDataset:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,13 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.blas import dsyrk
 
-from privmix.errors import WITHHELD, InvalidInput
+from privmix.errors import WITHHELD, InvalidInput, check_integer
+from privmix.mechanisms.membership import RECORD_TILE
 from privmix.mechanisms.noise import Lattice, gaussian_on_lattice
 from privmix.mechanisms.streams import SecretStreams
 from privmix.release.dataset import RecordTransform
-from privmix.release.engine import PrivateRecords, Progress, RowBlock, check_records, released_mean
+from privmix.release.engine import Progress, RowBlock, released_mean
 from privmix.release.moments import SecondMoments, sample_rows
 from privmix.release.moments_plan import MomentsPlan
+from privmix.release.tiles import RecordSource, TileReader, record_tiles, tiles_of
 
 _EXACT_FLOAT64 = 2**53
 # Physical sizes: they set speed and memory and change no bit of the result.
@@ -42,13 +45,17 @@ class MomentsEngine:
 
     Args:
         plan: the public plan.
-        records: the private records.
+        records: the private records: arrays, a feature store, or any :class:`RecordTiles`; read twice, in blocks.
         streams: secret randomness; the caller destroys it afterwards.
+        workers: threads that clip records; None uses every core.
     """
 
-    def __init__(self, plan: MomentsPlan, records: PrivateRecords, streams: SecretStreams) -> None:
-        check_records(plan, records)
-        self._plan, self._records, self._streams = plan, records, streams
+    def __init__(
+        self, plan: MomentsPlan, records: RecordSource, streams: SecretStreams, *, workers: int | None = None
+    ) -> None:
+        self._plan, self._streams = plan, streams
+        self._reader = TileReader(plan, tiles_of(records), workers=workers or os.cpu_count() or 1)
+        self._reader.check_labels()
         self._transform: RecordTransform | None = None
         self._moments: SecondMoments | None = None
 
@@ -66,32 +73,43 @@ class MomentsEngine:
             raise RuntimeError("the moments are known once rows are being released")
         return self._moments
 
-    def rows(self, progress: Progress | None = None) -> Iterator[RowBlock]:
-        """Release the moments, then yield rows sampled from them, a shard at a time.
+    def rows(self, progress: Progress | None = None, *, first: int = 0) -> Iterator[RowBlock]:
+        """Release the moments, then yield rows sampled from them, a shard at a time, from row ``first`` on.
 
         Raises:
             RuntimeError: the engine, or another one on the same streams, ran before.
         """
+        if check_integer("first row", first, low=0) % _BLOCK_ROWS and first < self._plan.rows:
+            raise InvalidInput("first row", first, f"a multiple of {_BLOCK_ROWS}")
         self._streams.claim()
-        return self._run(progress)
+        return self._run(progress, first)
 
-    def _run(self, progress: Progress | None) -> Iterator[RowBlock]:
-        plan, records = self._plan, self._records
-        centre = released_mean(plan, records, self._streams, progress)
+    def _run(self, progress: Progress | None, first: int) -> Iterator[RowBlock]:
+        plan, reader = self._plan, self._reader
+        tell = progress or (lambda stage, done, total: None)
+        centre = released_mean(plan, lambda: self._clipped_sum(tell), self._streams)
         self._transform = RecordTransform(plan.clip_norm, plan.norm, centre, plan.residual_clip_norm)
-        sums, count = MomentSums(plan), len(records.labels)
-        for start in range(0, count, _RECORDS_AT_ONCE):
-            part = slice(start, start + _RECORDS_AT_ONCE)
-            sums.add(self._transform, records.features[part], records.labels[part])
-            if progress:
-                progress("moments", min(start + _RECORDS_AT_ONCE, count), count)
+        sums, done = MomentSums(plan), 0
+        for index in range(record_tiles(reader.records)):
+            features, labels = reader.read(index)
+            for start in range(0, len(labels), _RECORDS_AT_ONCE):
+                part = slice(start, start + _RECORDS_AT_ONCE)
+                sums.add(self._transform, features[part], labels[part])
+                done += len(labels[part])
+                tell("moments", done, reader.records.count)
         self._moments = sums.released(self._streams)
         del sums
         x, y = sample_rows(self._moments, plan.label_offset, plan.rows, self._streams.generator("sampled rows"))
-        for start in range(0, plan.rows, _BLOCK_ROWS):
+        for start in range(first, plan.rows, _BLOCK_ROWS):
             yield RowBlock(start, x[start : start + _BLOCK_ROWS], y[start : start + _BLOCK_ROWS])
-            if progress:
-                progress("rows", min(start + _BLOCK_ROWS, plan.rows), plan.rows)
+            tell("rows", min(start + _BLOCK_ROWS, plan.rows), plan.rows)
+
+    def _clipped_sum(self, tell: Progress) -> NDArray[np.float64]:
+        total, count = np.zeros(self._plan.dim), self._reader.records.count
+        for index in range(record_tiles(self._reader.records)):
+            total += self._reader.clipped_sum(index)
+            tell("mean", min((index + 1) * RECORD_TILE, count), count)
+        return total
 
 
 class MomentSums:

@@ -11,7 +11,7 @@ from typing import Any
 from privmix.accounting import epsilon, epsilon_delta_curve, event_from_dict
 from privmix.errors import InvalidInput, StorageError, check_number
 from privmix.release.card import data_card
-from privmix.release.certificate import CERTIFICATE_FILE, public_text, read_certificate
+from privmix.release.certificate import CERTIFICATE_FILE, PICTURE_FILE, public_text, read_certificate
 from privmix.release.folder import CENTRE_FILE, MOMENTS_FILE, file_hash, load_release
 from privmix.release.moments_plan import MomentsPlan
 from privmix.release.plan import Plan, plan_from_dict
@@ -112,7 +112,12 @@ def _check_listing(root: Path, certificate: Mapping[str, Any], plan: Plan) -> No
     present = {path.relative_to(root).as_posix() for path in root.rglob("*") if not path.is_dir()}
     if extra := sorted(present - listed - {CERTIFICATE_FILE, "README.md"}):
         raise InvalidInput("files", extra[0], "only files that the certificate lists")
-    for name, wanted in ((CENTRE_FILE, plan.centred), (MOMENTS_FILE, isinstance(plan, MomentsPlan))):
+    wanted_files = {
+        CENTRE_FILE: plan.centred,
+        MOMENTS_FILE: isinstance(plan, MomentsPlan),
+        PICTURE_FILE: certificate.get("choice") is not None,
+    }
+    for name, wanted in wanted_files.items():
         if wanted != (name in listed):
             raise InvalidInput("files", sorted(listed), f"{name} exactly when the plan makes one")
 

@@ -1,0 +1,316 @@
+"""The engine of a Ray cluster: sums are made by tasks, merged by tasks, and noise is added once, at the head.
+
+What travels to workers: the plan, the released mean, the key of the membership streams and the records, as the path of
+a feature store on a file system that all machines share, or through Ray's object store. The key to the noise stays in
+the process that made the engine. Partial sums without noise, membership and records are private: they pass over the
+cluster's network and object store (which Ray spills to disk when it is full), so the cluster must be as trusted as the
+machine with the data, and its traffic encrypted (Ray's ``RAY_USE_TLS``) unless its network is private.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privmix.errors import WITHHELD, InvalidInput, MissingExtra, StorageError, check_integer
+from privmix.mechanisms.membership import ROW_TILE
+from privmix.mechanisms.row_sums import RowSums
+from privmix.mechanisms.streams import SecretStreams
+from privmix.release.dataset import RecordTransform
+from privmix.release.engine import Engine, Progress
+from privmix.release.plan import ReleasePlan
+from privmix.release.tiles import RecordSource, RecordTiles, StoreTiles, Tile, TileSummer, record_tiles
+
+Parts = tuple[NDArray[Any], NDArray[Any], NDArray[np.float64]]
+
+_SUMS_BYTES = 2**29
+_TASKS_A_CPU = 2
+_FAN_IN = 4
+
+
+class ClusterLost(StorageError):
+    """The cluster could not finish the work; the run can be resumed, on it or without it."""
+
+    keeps_run = True
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a task gave up, without a word that stems from records; ``field`` is None for errors of other kinds."""
+
+    field: str | None
+    allowed: str
+
+
+@dataclass(frozen=True)
+class ObjectTiles:
+    """Tiles in Ray's object store."""
+
+    count: int
+    dim: int
+    refs: tuple[Any, ...]
+
+    def __repr__(self) -> str:
+        return "<ObjectTiles>"
+
+    def tile(self, index: int) -> Tile:
+        import ray
+
+        features, labels = ray.get(self.refs[index])
+        return features, labels
+
+
+@dataclass(frozen=True)
+class SpanTask:
+    """What a worker needs to know. Private, but without the key to the noise."""
+
+    plan: ReleasePlan
+    records: RecordTiles
+    membership_key: bytes
+    on_start: Callable[[], None] | None = None
+
+    def __repr__(self) -> str:
+        return "<SpanTask>"
+
+    def summer(self) -> TileSummer:
+        if self.on_start is not None:
+            self.on_start()
+        return TileSummer(self.plan, self.records, SecretStreams.of_shared(self.membership_key))
+
+
+def clipped_sum(task: SpanTask, span: range) -> NDArray[np.float64] | Failure:
+    """Sum of the clipped records of the record tiles ``span``."""
+
+    def work() -> NDArray[np.float64]:
+        summer = task.summer()
+        return np.sum([summer.clipped_sum(index) for index in span], axis=0)
+
+    return _guarded(work)
+
+
+def row_sums(task: SpanTask, span: range, rows: range, transform: RecordTransform) -> Parts | Failure:
+    """Sums, over the record tiles ``span``, of the rows of the row tiles ``rows``."""
+
+    def work() -> Parts:
+        summer = task.summer()
+        sums, room = summer.empty_sums(rows), summer.empty_tile(span.start)
+        for index in span:
+            summer.add(sums, rows, index, summer.quantise(index, transform, room))
+        return sums.x, sums.counts, sums.totals
+
+    return _guarded(work)
+
+
+def merge(task: SpanTask, rows: range, *parts: Parts | Failure) -> Parts | Failure:
+    """The sums of ``parts``, which are of the same rows over different records."""
+
+    def work() -> Parts:
+        sums = TileSummer(task.plan, task.records, SecretStreams.of_shared(task.membership_key)).empty_sums(rows)
+        for part in parts:
+            assert not isinstance(part, Failure)
+            sums.merge(*part)
+        return sums.x, sums.counts, sums.totals
+
+    failed = next((part for part in parts if isinstance(part, Failure)), None)
+    return failed or _guarded(work)
+
+
+def _guarded(work: Callable[[], Any]) -> Any:
+    """The result of ``work``, or its failure: what libraries say in theirs may quote records, and Ray would log it."""
+    try:
+        return work()
+    except InvalidInput as error:
+        return Failure(error.field, error.allowed)
+    except Exception as error:
+        return Failure(None, type(error).__name__)
+
+
+class RayReleaseEngine(Engine):
+    """Makes the sums on a Ray cluster; same rows as :class:`ReleaseEngine`, bit for bit, under one key.
+
+    For every chunk of rows, tasks sum spans of record tiles and merge tasks add them up in a tree. Tasks are pure: a
+    task that Ray runs again, as its worker or machine was lost, gives the same integers, and noise is added after all
+    of them, here.
+
+    Formal guarantees: those of :class:`Engine`, and
+        * workers get the key of the membership streams, never the one of the noise.
+
+    Args:
+        plan: the public plan.
+        records: a :class:`FeatureStore` (or :class:`StoreTiles`) is opened by its path on every worker; others are
+            copied to the object store.
+        streams: secret randomness; the caller destroys it afterwards.
+        address: the cluster's, such as ``"auto"`` or ``"ray://host:port"``; None uses the cluster that this process is
+            connected to, or starts one on this machine, on the loopback interface, for as long as the rows take.
+        tiles_at_once: row tiles summed together; None keeps the sums of a task in ``memory_bytes``.
+        workers: threads of this process that draw noise.
+        memory_bytes: what the sums of one task may take; None is 512 MiB.
+        max_retries: how often Ray runs a task again that was lost.
+
+    Raises:
+        MissingExtra: ray is not installed.
+        ClusterLost: no cluster, or it could not finish.
+    """
+
+    def __init__(
+        self,
+        plan: ReleasePlan,
+        records: RecordSource,
+        streams: SecretStreams,
+        *,
+        address: str | None = None,
+        tiles_at_once: int | None = None,
+        workers: int | None = None,
+        memory_bytes: int | None = None,
+        max_retries: int = 5,
+        on_task_start: Callable[[], None] | None = None,
+    ) -> None:
+        # Before the first import: Ray reads it once.
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        try:
+            import ray  # noqa: F401
+        except ImportError:
+            raise MissingExtra("ray", "ray") from None
+        super().__init__(plan, records, streams, workers=workers)
+        sums = _SUMS_BYTES if memory_bytes is None else check_integer("memory", memory_bytes, low=1)
+        self._tiles_at_once = tiles_at_once or max(1, int(sums / (ROW_TILE * self._summer.row_bytes)))
+        self._address, self._on_task_start = address, on_task_start
+        self._options: dict[str, Any] = {"num_cpus": 1, "max_retries": check_integer("retries", max_retries, low=0)}
+        self._task: SpanTask | None = None
+
+    def _run(self, progress: Progress | None, first: int) -> Iterator[Any]:
+        import ray
+
+        with _connected(self._address):
+            try:
+                self._task = SpanTask(self._plan, self._shared(), self._membership.share(), self._on_task_start)
+                yield from super()._run(progress, first)
+            except ray.exceptions.RayError as error:
+                # Its text holds tracebacks of workers.
+                raise ClusterLost(f"ray: {type(error).__name__}; the cluster could not finish the work") from None
+            finally:
+                self._task = None
+
+    def _shared(self) -> RecordTiles:
+        """The records in a form that travels in a few bytes."""
+        import ray
+
+        tiles = self._records
+        if isinstance(tiles, StoreTiles | ObjectTiles):
+            return tiles
+        refs = (ray.put(_as_arrays(tiles.tile(index))) for index in range(record_tiles(tiles)))
+        return ObjectTiles(tiles.count, tiles.dim, tuple(refs))
+
+    def _clipped_sum(self, progress: Progress | None) -> NDArray[np.float64]:
+        import ray
+
+        work = ray.remote(clipped_sum).options(**self._options)
+        waiting = [work.remote(self._task, span) for span in self._spans()]
+        total, done, of = np.zeros(self._plan.dim), 0, len(waiting)
+        while waiting:
+            ready, waiting = ray.wait(waiting)
+            total += _checked(ray.get(ready[0]))
+            done += 1
+            if progress:
+                progress("mean", done, of)
+        return total
+
+    def _row_sums(
+        self, transform: RecordTransform, first: int, progress: Progress | None
+    ) -> Iterator[tuple[range, RowSums]]:
+        import ray
+
+        total, step = -(-self._plan.rows // ROW_TILE), self._tiles_at_once
+        chunks = [range(start, min(start + step, total)) for start in range(first, total, step)]
+        # One chunk ahead: workers sum the next rows while noise is added to these.
+        coming = self._submit(chunks[0], transform)
+        for number, chunk in enumerate(chunks):
+            now, coming = coming, self._submit(chunks[number + 1], transform) if chunk.stop < total else None
+            sums = self._summer.empty_sums(chunk)
+            sums.merge(*_checked(ray.get(now)))
+            del now
+            yield chunk, sums
+            del sums
+
+    def _submit(self, rows: range, transform: RecordTransform) -> Any:
+        """Start all tasks of a chunk of rows; returns the reference of its sums."""
+        import ray
+
+        work, join = (ray.remote(function).options(**self._options) for function in (row_sums, merge))
+        parts = [work.remote(self._task, span, rows, transform) for span in self._spans()]
+        while len(parts) > 1:
+            groups = [parts[start : start + _FAN_IN] for start in range(0, len(parts), _FAN_IN)]
+            parts = [join.remote(self._task, rows, *group) if len(group) > 1 else group[0] for group in groups]
+        return parts[0]
+
+    def _spans(self) -> list[range]:
+        """Consecutive record tiles for one task each: few, as every task sends sums of all rows of its chunk."""
+        import ray
+
+        tiles = record_tiles(self._records)
+        tasks = min(tiles, max(1, int(ray.cluster_resources().get("CPU", 1)) * _TASKS_A_CPU))
+        return [range(tiles * task // tasks, tiles * (task + 1) // tasks) for task in range(tasks)]
+
+
+class _connected:
+    """Connect to a cluster, or start one here, unless this process is connected; undo at the end what was done."""
+
+    def __init__(self, address: str | None) -> None:
+        self._address, self._own = address, False
+        self._folder: str | None = None
+
+    def __enter__(self) -> None:
+        import ray
+
+        if ray.is_initialized():
+            return
+        quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
+        try:
+            if self._address is not None:
+                ray.init(address=self._address, **quiet)
+            else:
+                # For the owner only, and gone at the end: Ray logs and spills there. Its sockets need a short path.
+                self._folder = tempfile.mkdtemp(prefix="pm")
+                ray.init(
+                    address="local",
+                    include_dashboard=False,
+                    _node_ip_address="127.0.0.1",
+                    _temp_dir=self._folder,
+                    **quiet,
+                )
+        except Exception as error:
+            self._remove()
+            raise ClusterLost(f"ray: {type(error).__name__}; no cluster at {self._address or 'this machine'}") from None
+        self._own = True
+
+    def __exit__(self, *_: object) -> None:
+        import ray
+
+        if self._own:
+            ray.shutdown()
+        self._remove()
+
+    def _remove(self) -> None:
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _as_arrays(tile: Tile) -> Tile:
+    features, labels = tile
+    return np.ascontiguousarray(features), np.ascontiguousarray(labels)
+
+
+def _checked(result: Any) -> Any:
+    """``result``, or the error that a task gave up with."""
+    if not isinstance(result, Failure):
+        return result
+    if result.field is not None:
+        raise InvalidInput(result.field, WITHHELD, result.allowed)
+    raise ClusterLost(f"ray: a task failed ({result.allowed})")

@@ -1,0 +1,458 @@
+"""A release being made: a private folder beside its place that outlives a kill, and is published whole or not at all.
+
+The run folder ``.NAME.partial`` (for its owner only) holds what is needed to go on, and is gone when the run is done:
+
+* ``run.key``: the secret key, on disk before the first row is computed;
+* ``run.json``: what is being made, with a keyed fingerprint of the records;
+* ``run.shards``: the finished shards and their hashes;
+* ``features/``: if the caller wants, the features while the run needs them;
+* the release itself, shard by shard; its certificate is written last and marks that all is there.
+
+Rows depend on the key, the plan and the records alone, so a resumed run gives the bits that the first would have given.
+Steps are ordered so that a kill between any two leaves a folder that can be resumed: key before ``run.json``,
+``run.json`` before rows, certificate before the end of the key, end of the key before ``run.json`` goes, and then the
+rename.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Final
+
+from privmix.errors import WITHHELD, InvalidInput, StorageError
+from privmix.folders import put_in_place
+from privmix.mechanisms.streams import SecretStreams, shred
+from privmix.release.card import data_card
+from privmix.release.certificate import CERTIFICATE_FILE, PICTURE_FILE, make_certificate, read_certificate
+from privmix.release.engine import Engine, Progress
+from privmix.release.folder import (
+    RELEASE_FOLDER,
+    ShardWriter,
+    file_hash,
+    kept_shards,
+    sync_folder,
+    write_centre,
+    write_certificate,
+    write_durably,
+    write_moments,
+)
+from privmix.release.moments_engine import MomentsEngine
+from privmix.release.plan import Plan
+from privmix.release.tiles import RecordSource, content_fingerprint, tiles_of
+
+_VERSION: Final = 1
+_KEY, _RUN, _SHARDS, _FEATURES = "run.key", "run.json", "run.shards", "features"
+_CARD: Final = "README.md"
+
+
+@dataclass(frozen=True)
+class RunState:
+    """What an interrupted run left.
+
+    Attributes:
+        release_id: names the release that it makes.
+        complete: everything is written; resuming reads no record and uses no key, it only puts the folder in place.
+        extra: what the caller gave to :func:`open_run`; empty if the kill came after the run's own notes were removed.
+    """
+
+    release_id: str
+    complete: bool
+    extra: Mapping[str, Any]
+
+
+def read_run(out: str | Path) -> RunState | None:
+    """Return the interrupted run that would make ``out``, or None. Changes nothing.
+
+    Raises:
+        InvalidInput: the run folder is damaged.
+        StorageError: it can't be read.
+    """
+    draft = _draft_of(Path(out))
+    complete = (draft / CERTIFICATE_FILE).is_file()
+    if (draft / _RUN).is_file():
+        content = _read_json(draft / _RUN)
+        return RunState(content["release_id"], complete, content["extra"])
+    return RunState(read_certificate(draft)["release_id"], True, {}) if complete else None
+
+
+def open_run(
+    out: str | Path,
+    plan: Plan,
+    *,
+    target: tuple[float, float],
+    extractor: Mapping[str, Any],
+    input_shape: Sequence[int],
+    records_declared: bool = False,
+    in_ledger: bool = False,
+    choice: Mapping[str, Any] | None = None,
+    picture: bytes | None = None,
+    streams: SecretStreams | None = None,
+    extra: Mapping[str, Any] | None = None,
+    overwrite: bool = False,
+    resume: bool = False,
+) -> Run:
+    """Begin a run that makes ``out``, or with ``resume`` go on with one that was interrupted. Use it in ``with``.
+
+    No record is read here, so features may still have to be extracted: into ``run.features_folder``, if they should
+    outlive a kill and then be gone.
+
+    Args:
+        out: the release's folder; nothing is there before the run is done.
+        plan: from :meth:`ReleaseConfig.calibrate`.
+        target: the (epsilon, delta) the plan was calibrated for.
+        extractor: description of the feature extractor.
+        input_shape: shape of one raw input.
+        records_declared: ``plan.records`` is a declared figure, not the real count.
+        in_ledger: the cost was charged to a budget ledger.
+        choice: how the planner came to the plan: :meth:`Choice.to_dict`.
+        picture: SVG of the planner's predictions; given exactly with ``choice``.
+        streams: secret streams, destroyed at the end; None takes a fresh key. A resumed run has its own.
+        extra: what the caller wants to find again with :func:`read_run`, such as a ledger reservation; JSON values.
+        overwrite: a release at ``out`` is replaced; an interrupted run is discarded unless ``resume``.
+        resume: go on with the interrupted run.
+
+    Raises:
+        InvalidInput: ``out`` exists; there is an interrupted run and neither ``resume`` nor ``overwrite``; there is
+            none to resume, or it is of another plan; another process works on it.
+        StorageError: the folder can't be written.
+
+    Example:
+        >>> import numpy as np, tempfile
+        >>> from privmix.release import PrivateRecords, ReleaseConfig
+        >>> rng = np.random.default_rng(0)
+        >>> plan = ReleaseConfig(records=500, dim=8, classes=("no", "yes"), mixup_degree=16).calibrate(4.0, 1e-4)
+        >>> with open_run(Path(tempfile.mkdtemp()) / "rel", plan, target=(4.0, 1e-4),
+        ...               extractor={"name": "identity"}, input_shape=(8,)) as run:
+        ...     certificate = run.release(PrivateRecords(rng.normal(size=(500, 8)), rng.integers(0, 2, 500)))
+        >>> certificate["release_id"] == run.release_id
+        True
+    """
+    path = Path(out)
+    if not input_shape or any(int(size) < 1 for size in input_shape):
+        raise InvalidInput("input_shape", tuple(input_shape), "positive sizes")
+    facts: dict[str, Any] = {
+        "version": _VERSION,
+        "plan": plan.to_dict(),
+        "target": list(target),
+        "extractor": dict(extractor),
+        "input_shape": [int(size) for size in input_shape],
+        "records_declared": records_declared,
+        "in_ledger": in_ledger,
+        "choice": None if choice is None else dict(choice),
+        # Under another version of these, the same key may give other draws.
+        "made_with": {name: version(name) for name in ("privmix", "numpy", "randomgen")},
+    }
+    if (choice is None) != (picture is None):
+        raise ValueError("a choice and its picture come together")
+    RELEASE_FOLDER.check_target(path, overwrite=overwrite)
+    with _writing(path):
+        lock = _lock(path)
+        try:
+            draft = _draft_of(path)
+            state = read_run(path) if not overwrite or resume else None
+            if state is None:
+                if resume:
+                    raise InvalidInput("--resume", str(path), "the --out of an interrupted run; there is none")
+                _discard(draft)
+                return _begin(path, lock, plan, facts, streams or SecretStreams.from_entropy(), extra or {}, picture)
+            if not resume:
+                raise InvalidInput(
+                    RELEASE_FOLDER.field,
+                    str(path),
+                    "a folder that no interrupted run was making (--resume goes on with it, --overwrite discards it)",
+                )
+            if streams is not None:
+                streams.destroy()
+            return _go_on(path, lock, plan, facts, state)
+        except BaseException:
+            _unlock(path, lock)
+            raise
+
+
+class Run:
+    """A release being made; from :func:`open_run`.
+
+    Leaving the ``with`` block by an exception discards the run and destroys its key. What does not: a kill, ctrl-C,
+    ``release`` with other records or options that do not exist, and errors that say ``keeps_run``, such as the loss of
+    a cluster. After those, and after leaving without ``release``, the run can be resumed.
+
+    Formal guarantees:
+        * the same noise is never added to other sums: plan, versions and a fingerprint of all features and labels are
+          those of the first attempt, or ``release`` raises before any row is computed;
+        * a resumed run ends with the bits, certificate included, of one that was not interrupted;
+        * the key is in the run folder only, a file for its owner alone, and is overwritten and removed before the
+          release appears; see :func:`privmix.mechanisms.streams.shred` for what overwriting can't do.
+
+    Attributes:
+        folder: the run folder.
+        release_id: names the release.
+        resumed: whether an earlier attempt was interrupted.
+        complete: nothing is left but to put the release in place: ``release`` needs no records.
+    """
+
+    def __init__(
+        self, out: Path, lock: IO[bytes], plan: Plan, facts: dict[str, Any], streams: SecretStreams | None
+    ) -> None:
+        self._out, self._lock, self._plan, self._facts, self._streams = out, lock, plan, facts, streams
+        self.folder, self.release_id = _draft_of(out), str(facts["release_id"])
+        self.complete, self.resumed = streams is None, False
+        self._keep = self._published = False
+
+    @property
+    def extra(self) -> Mapping[str, Any]:
+        """What the caller of the first attempt gave."""
+        return dict(self._facts["extra"])
+
+    @property
+    def features_folder(self) -> Path:
+        """Where a feature store may be while the run needs it; removed before the release appears."""
+        return self.folder / _FEATURES
+
+    def release(
+        self,
+        records: RecordSource | None = None,
+        *,
+        engine: str = "local",
+        memory_gb: float | None = None,
+        workers: int | None = None,
+        address: str | None = None,
+        progress: Progress | None = None,
+    ) -> dict[str, Any]:
+        """Compute the rows that are missing, write the rest, destroy the key and put the release in place.
+
+        Args:
+            records: the private records; not needed when ``complete``.
+            engine: ``"local"``, or ``"ray"`` for a Ray cluster.
+            memory_gb: see :class:`ReleaseEngine` and :class:`RayReleaseEngine`; in GiB.
+            workers: threads of this process; None uses every core.
+            address: with Ray, the cluster's; None starts one on this machine.
+            progress: called as work proceeds.
+
+        Returns:
+            the certificate.
+
+        Raises:
+            InvalidInput: an option is out of range, or the records are not those of the first attempt.
+            StorageError: the folder can't be written.
+        """
+        from privmix.release.api import make_engine
+
+        self._keep = True
+        with _writing(self._out):
+            if not self.complete:
+                assert self._streams is not None
+                if records is None:
+                    raise InvalidInput("records", None, "the private records: the run is not complete")
+                self._bind(records)
+                maker = make_engine(
+                    self._plan, records, self._streams, engine, memory_gb=memory_gb, workers=workers, address=address
+                )
+                self._keep = False
+                self._write(maker, progress)
+                self.complete = self._keep = True
+            certificate = read_certificate(self.folder)
+            _publish(self.folder, self._out)
+            self._published = True
+        return certificate
+
+    def _bind(self, records: RecordSource) -> None:
+        """Note what the key's noise is going to be added to, or check that it is the same again."""
+        assert self._streams is not None
+        key = self._streams.derive("fingerprint").share()
+        found = content_fingerprint(tiles_of(records), key, os.cpu_count() or 1)
+        if self._facts["fingerprint"] is None:
+            self._facts["fingerprint"] = found
+            _write_json(self.folder / _RUN, self._facts)
+        elif self._facts["fingerprint"] != found:
+            # The difference of two releases under one key is free of noise.
+            raise InvalidInput("records", WITHHELD, "the records of the interrupted run, all of them unchanged")
+
+    def _write(self, engine: Engine | MomentsEngine, progress: Progress | None) -> None:
+        journal = self.folder / _SHARDS
+        kept = kept_shards(self.folder, journal)
+        write_durably(journal, "".join(json.dumps(item) + "\n" for item in kept).encode())
+        writer = ShardWriter(self.folder, self._plan.rows, journal, kept)
+        for block in engine.rows(progress, first=writer.first):
+            writer.write(block)
+        files = list(writer.files)
+        if isinstance(engine, MomentsEngine):
+            files.append(write_moments(self.folder, engine.moments))
+        if (self.folder / PICTURE_FILE).is_file():
+            files.append({"file": PICTURE_FILE, "rows": 0, "sha256": file_hash(self.folder / PICTURE_FILE)})
+        if engine.transform.centre is not None:
+            files.append(write_centre(self.folder, engine.transform.centre))
+        assert self._streams is not None
+        facts = self._facts
+        certificate = make_certificate(
+            self._plan,
+            target=tuple(facts["target"]),
+            extractor=facts["extractor"],
+            input_shape=facts["input_shape"],
+            insecure_seed=self._streams.insecure_seed,
+            records_declared=facts["records_declared"],
+            files=files,
+            in_ledger=facts["in_ledger"],
+            choice=facts["choice"],
+            release_id=self.release_id,
+        )
+        write_durably(self.folder / _CARD, data_card(self._plan, certificate).encode())
+        # Last: a folder with a certificate is a whole release.
+        write_certificate(self.folder, certificate)
+
+    def __enter__(self) -> Run:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if self._streams is not None:
+                self._streams.destroy()
+            keep = self._keep or getattr(error, "keeps_run", False)
+            if isinstance(error, Exception) and not self._published and not keep:
+                _discard(self.folder)
+        finally:
+            _unlock(self._out, self._lock)
+
+
+def _begin(
+    out: Path,
+    lock: IO[bytes],
+    plan: Plan,
+    facts: dict[str, Any],
+    streams: SecretStreams,
+    extra: Mapping[str, Any],
+    picture: bytes | None,
+) -> Run:
+    draft = _draft_of(out)
+    draft.mkdir(mode=0o700)
+    sync_folder(draft.parent)
+    try:
+        if picture is not None:
+            write_durably(draft / PICTURE_FILE, picture)
+        streams.save(draft / _KEY)
+        whole = {**facts, "release_id": uuid.uuid4().hex, "fingerprint": None, "extra": dict(extra)}
+        _write_json(draft / _RUN, whole)
+    except BaseException:
+        _discard(draft)
+        raise
+    return Run(out, lock, plan, whole, streams)
+
+
+def _go_on(out: Path, lock: IO[bytes], plan: Plan, facts: dict[str, Any], state: RunState) -> Run:
+    draft = _draft_of(out)
+    if state.complete:
+        # The key is not read: all rows are there.
+        certificate = read_certificate(draft)
+        if certificate["plan"] != json.loads(json.dumps(facts["plan"])):
+            raise InvalidInput("--resume", str(out), "the plan of the interrupted run")
+        for item in certificate["files"]:
+            if not (draft / item["file"]).is_file() or file_hash(draft / item["file"]) != item["sha256"]:
+                raise InvalidInput("--resume", str(out), "an undamaged run (--overwrite discards this one)")
+        run = Run(out, lock, plan, {**facts, "release_id": state.release_id, "extra": dict(state.extra)}, None)
+    else:
+        kept = _read_json(draft / _RUN)
+        given = json.loads(json.dumps(facts))
+        if other := sorted(name for name in given if kept.get(name) != given[name]):
+            raise InvalidInput("--resume", ", ".join(other), "the plan, options and versions of the interrupted run")
+        if not (draft / _KEY).is_file():
+            raise InvalidInput("--resume", str(out), "a run that still has its key (--overwrite discards this one)")
+        run = Run(out, lock, plan, kept, SecretStreams.load(draft / _KEY))
+    run.resumed = True
+    return run
+
+
+def _publish(draft: Path, out: Path) -> None:
+    """End the key, remove what is not the release's, and rename. Each step may already have been done."""
+    shred(draft / _KEY)
+    sync_folder(draft)
+    shutil.rmtree(draft / _FEATURES, ignore_errors=True)
+    listed = {draft / item["file"] for item in read_certificate(draft)["files"]}
+    listed |= {draft / CERTIFICATE_FILE, draft / _CARD}
+    for path in [path for path in draft.rglob("*") if path.is_file() and path not in listed]:
+        path.unlink()
+    sync_folder(draft)
+    put_in_place(draft, out)
+    sync_folder(out.parent)
+
+
+def _discard(draft: Path) -> None:
+    """Destroy the key and remove the run folder."""
+    if draft.is_symlink():
+        draft.unlink()
+    if draft.exists():
+        shred(draft / _KEY)
+        shutil.rmtree(draft)
+
+
+def _draft_of(out: Path) -> Path:
+    return out.with_name(f".{out.name}.partial")
+
+
+def _lock_of(out: Path) -> Path:
+    return out.with_name(f".{out.name}.lock")
+
+
+def _lock(out: Path) -> IO[bytes]:
+    """Take the lock that keeps two processes from one run folder; the operating system frees it at a kill."""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    path = _lock_of(out)
+    while True:
+        file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o600), "rb")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.close()
+            raise InvalidInput(
+                RELEASE_FOLDER.field, str(out), "a folder that no other process is making just now"
+            ) from None
+        try:
+            # Whoever had the lock removes the file: then this is a lock on nothing, and there may be another.
+            if os.path.samestat(os.fstat(file.fileno()), path.stat()):
+                return file
+        except FileNotFoundError:
+            pass
+        file.close()
+
+
+def _unlock(out: Path, lock: IO[bytes]) -> None:
+    if not lock.closed:
+        _lock_of(out).unlink(missing_ok=True)
+        lock.close()
+
+
+def _write_json(path: Path, content: Mapping[str, Any]) -> None:
+    write_durably(path, (json.dumps(content, indent=2) + "\n").encode())
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise StorageError(f"run: can't read {path}: {error.strerror}") from None
+    except ValueError:
+        content = None
+    if not isinstance(content, dict) or content.get("version") != _VERSION:
+        raise InvalidInput(
+            "interrupted run", str(path), "as this version of privmix wrote it (--overwrite discards it)"
+        )
+    return content
+
+
+@contextmanager
+def _writing(out: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise StorageError(f"{RELEASE_FOLDER.field}: can't write {out}: {reason}") from None

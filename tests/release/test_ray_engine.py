@@ -1,0 +1,141 @@
+"""The Ray engine gives the rows of the local one, also when workers and machines are lost: two real nodes."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from privmix.data import FeatureStore, Schema
+from privmix.errors import InvalidInput
+from privmix.mechanisms.membership import RECORD_TILE
+from privmix.release import PrivateRecords, ReleaseEngine, ReleasePlan, SecretStreams, release_to_folder, verify_release
+from privmix.release.ray_engine import ClusterLost, RayReleaseEngine, SpanTask
+from privmix.release.tiles import ArrayTiles
+from tests.release.helpers import CLASSES, TARGET, make_plan, make_records
+
+COUNT = 2 * RECORD_TILE + 700
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    ray = pytest.importorskip("ray", reason="the Ray engine needs privmix[ray]")
+    from ray.cluster_utils import Cluster
+
+    node = {
+        "num_cpus": 1,
+        "object_store_memory": 80 * 2**20,
+        "include_dashboard": False,
+        "node_ip_address": "127.0.0.1",
+    }
+    made = Cluster(initialize_head=True, head_node_args=node)
+    second = made.add_node(**node)
+    ray.init(address=made.address, log_to_driver=False, logging_level="ERROR")
+    made.second = second
+    yield made
+    ray.shutdown()
+    made.shutdown()
+
+
+@pytest.fixture(scope="module")
+def records() -> PrivateRecords:
+    return make_records(COUNT, 3)
+
+
+def rows_of(engine: Any) -> np.ndarray:
+    blocks = list(engine.rows())
+    return np.concatenate([np.hstack([block.x, block.y]) for block in blocks])
+
+
+def local(plan: ReleasePlan, records: PrivateRecords) -> np.ndarray:
+    return rows_of(ReleaseEngine(plan, records, SecretStreams.from_seed(3)))
+
+
+@pytest.mark.parametrize("choices", [{}, {"design": "random-weight", "max_weight": 0.5}], ids=["poisson", "weights"])
+def test_rows_are_those_of_the_local_engine(cluster: Any, records: PrivateRecords, choices: dict[str, Any]) -> None:
+    plan = make_plan(COUNT, 3, rows=2_500, **choices)
+    engine = RayReleaseEngine(plan, records, SecretStreams.from_seed(3), tiles_at_once=2)
+    np.testing.assert_array_equal(rows_of(engine), local(plan, records))
+
+
+def die_once(marker: Path) -> Callable[[], None]:
+    def hook() -> None:
+        try:
+            os.close(os.open(marker, os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            return
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    return hook
+
+
+def test_a_killed_worker_changes_no_bit(cluster: Any, records: PrivateRecords, tmp_path: Path) -> None:
+    plan, marker = make_plan(COUNT, 3, rows=1_500, centre="none"), tmp_path / "died"
+    engine = RayReleaseEngine(plan, records, SecretStreams.from_seed(3), on_task_start=die_once(marker))
+    np.testing.assert_array_equal(rows_of(engine), local(plan, records))
+    assert marker.exists()
+
+
+def test_a_worker_that_always_dies_is_one_line_and_the_run_resumes(
+    cluster: Any, records: PrivateRecords, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = make_plan(COUNT, 3, rows=500, centre="none")
+    facts: dict[str, Any] = {"target": TARGET, "extractor": {"name": "identity"}, "input_shape": (3,)}
+    original = RayReleaseEngine.__init__
+
+    def doomed(self: Any, *args: Any, **options: Any) -> None:
+        original(self, *args, **options, max_retries=0, on_task_start=lambda: os.kill(os.getpid(), signal.SIGKILL))
+
+    monkeypatch.setattr(RayReleaseEngine, "__init__", doomed)
+    with pytest.raises(ClusterLost) as caught:
+        release_to_folder(plan, records, SecretStreams.from_seed(3), tmp_path / "rel", engine="ray", **facts)
+    assert "\n" not in str(caught.value)
+    release_to_folder(plan, records, None, tmp_path / "rel", resume=True, **facts)
+    verify_release(tmp_path / "rel")
+    release_to_folder(plan, records, SecretStreams.from_seed(3), tmp_path / "other", **facts)
+    shard = "data/train-00000-of-00001.parquet"
+    assert (tmp_path / "rel" / shard).read_bytes() == (tmp_path / "other" / shard).read_bytes()
+
+
+def test_bad_records_on_a_worker_are_not_shown(cluster: Any) -> None:
+    features = np.zeros((600, 7), np.float32)
+    features[17, 3] = np.nan
+    engine = RayReleaseEngine(make_plan(), PrivateRecords(features, make_records().labels), SecretStreams.from_seed(0))
+    with pytest.raises(InvalidInput, match="private") as caught:
+        list(engine.rows())
+    assert "nan" not in str(caught.value).lower().replace("finite", "")
+
+
+def test_workers_get_no_key_to_the_noise() -> None:
+    key = bytearray(range(100, 132))
+    streams = SecretStreams(key, insecure_seed=False)
+    child = streams.derive("membership")
+    records = make_records()
+    task = SpanTask(make_plan(), ArrayTiles(records.features, records.labels), child.share())
+    assert bytes(key) not in pickle.dumps(task)
+    assert child.share() in pickle.dumps(task)
+    with pytest.raises(RuntimeError, match="derived"):
+        streams.share()
+
+
+def test_a_lost_machine_changes_no_bit(cluster: Any, records: PrivateRecords, tmp_path: Path) -> None:
+    """Last: the second node does not come back. Records come from a store that every node opens by its path."""
+    schema = Schema(records=COUNT, input_shape=(3,), classes=CLASSES)
+    with FeatureStore.create(tmp_path / "store", COUNT, 3, schema=schema, extractor={"name": "identity"}) as writer:
+        writer.append(records.features, records.labels)
+    store = FeatureStore.open(tmp_path / "store")
+    plan = make_plan(COUNT, 3, rows=5_000)
+    engine = RayReleaseEngine(plan, store, SecretStreams.from_seed(3), tiles_at_once=1)
+    blocks = []
+    for number, block in enumerate(engine.rows()):
+        blocks.append(np.hstack([block.x, block.y]))
+        if number == 1:
+            cluster.remove_node(cluster.second, allow_graceful=False)
+    np.testing.assert_array_equal(np.concatenate(blocks), local(plan, records))
