@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import copy
+import os
 import pickle
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,7 +12,7 @@ from hypothesis import strategies as st
 from randomgen import AESCounter
 
 from privmix.errors import InvalidInput
-from privmix.mechanisms.streams import SecretStreams, _encode_name
+from privmix.mechanisms.streams import SecretStreams, _encode_name, shred
 
 NAMES = st.tuples(st.text(max_size=4), st.lists(st.integers(0, 2**64 - 1), max_size=3).map(tuple))
 
@@ -100,3 +102,75 @@ def test_one_run() -> None:
     streams.claim()
     with pytest.raises(RuntimeError, match="have served a run"):
         streams.claim()
+
+
+# Derived keys: one way, for one purpose.
+
+
+def test_derived_streams_are_their_own() -> None:
+    streams = SecretStreams.from_seed(7)
+    children = [streams.derive(name) for name in ("membership", "fingerprint", "")]
+    seen = {_bits(child, "a", 1) for child in [streams, *children, children[0].derive("membership")]}
+    assert len(seen) == 5
+    assert _bits(SecretStreams.from_seed(7).derive("membership"), "a", 1) == _bits(children[0], "a", 1)
+    # A derived key is no stream's key either: both are hashes of the same name, kept apart by their person.
+    as_stream = np.random.Generator(AESCounter(key=int.from_bytes(children[0].share()[:16], "little")))
+    assert as_stream.bytes(32) != _bits(streams, "membership")
+
+
+def test_only_derived_keys_are_shared_and_only_master_keys_are_saved(tmp_path: Path) -> None:
+    streams = SecretStreams.from_entropy()
+    child = streams.derive("membership")
+    assert _bits(SecretStreams.of_shared(child.share()), "a") == _bits(child, "a")
+    with pytest.raises(RuntimeError, match="derived"):
+        streams.share()
+    with pytest.raises(RuntimeError, match="master"):
+        child.save(tmp_path / "key")
+    for escape in (pickle.dumps, copy.copy, copy.deepcopy):
+        with pytest.raises(TypeError, match="neither pickled nor copied"):
+            escape(child)
+
+
+def test_destroying_ends_the_derived_keys_too() -> None:
+    streams = SecretStreams.from_seed(7)
+    child = streams.derive("membership")
+    streams.destroy()
+    for work in (child.share, lambda: child.generator("a"), lambda: streams.derive("b")):
+        with pytest.raises(RuntimeError, match=r"live|destroyed"):
+            work()
+
+
+@pytest.mark.parametrize("insecure", [True, False])
+def test_a_saved_key_is_the_owners_alone_and_comes_back(tmp_path: Path, insecure: bool) -> None:
+    streams = SecretStreams(bytearray(range(100, 132)), insecure_seed=insecure)
+    path = tmp_path / "key"
+    old = os.umask(0)
+    try:
+        streams.save(path)
+    finally:
+        os.umask(old)
+    assert path.stat().st_mode & 0o777 == 0o600
+    again = SecretStreams.load(path)
+    assert again.insecure_seed == insecure
+    assert _bits(again, "a", 3) == _bits(streams, "a", 3)
+    with pytest.raises(FileExistsError):
+        streams.save(path)
+
+
+def test_a_shredded_key_is_overwritten_and_gone(tmp_path: Path) -> None:
+    path = tmp_path / "key"
+    SecretStreams.from_entropy().save(path)
+    os.link(path, tmp_path / "same file")
+    shred(path)
+    assert not path.exists()
+    assert (tmp_path / "same file").read_bytes() == bytes(33)
+    shred(path)
+    with pytest.raises(InvalidInput, match="private"):
+        SecretStreams.load(tmp_path / "same file")
+
+
+@pytest.mark.parametrize("content", [b"", b"\0" + bytes(range(31)), b"\2" + bytes(range(32)), bytes(range(34))])
+def test_damaged_key_files_are_refused(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "key").write_bytes(content)
+    with pytest.raises(InvalidInput, match="private"):
+        SecretStreams.load(tmp_path / "key")

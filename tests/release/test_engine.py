@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from privmix.errors import InvalidInput
 from privmix.mechanisms.membership import RECORD_TILE, ROW_TILE
 from privmix.mechanisms.noise import Lattice, gaussian_on_lattice, laplace_on_lattice
 from privmix.release import PrivateRecords, RecordTransform, ReleaseEngine, ReleasePlan, SecretStreams
+from privmix.release.tiles import ArrayTiles, TileSummer
 from tests.release.helpers import ALL_DESIGNS, design_name, make_plan, make_records, release
 
 
@@ -82,6 +84,61 @@ def test_chunks_and_workers_change_no_bit(choices: dict[str, Any]) -> None:
     for tiles, workers in ((2, 2), (64, 3)):
         for one, other in zip(first, run(tiles, workers), strict=True):
             np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize(
+    "choices",
+    [
+        {"design": "poisson"},
+        {"design": "hierarchical", "expected_classes": 1.5},
+        {"design": "classwise", "full_batch": True},
+        {"design": "random-weight", "max_weight": 0.5},
+    ],
+    ids=design_name,
+)
+def test_memory_budgets_workers_and_streaming_change_no_bit(choices: dict[str, Any], tmp_path: Path) -> None:
+    count = 2 * RECORD_TILE + 300
+    records = make_records(count, 3)
+    np.save(tmp_path / "features.npy", records.features)
+    mapped = PrivateRecords(np.load(tmp_path / "features.npy", mmap_mode="r"), records.labels)
+    plan = make_plan(count, 3, rows=None if choices.get("full_batch") else 2_100, **choices)
+
+    def run(source: PrivateRecords, **options: Any) -> tuple[bool, np.ndarray]:
+        engine = ReleaseEngine(plan, source, SecretStreams.from_seed(2), **options)
+        return engine.out_of_core, np.concatenate([np.hstack([block.x, block.y]) for block in engine.rows()])
+
+    kept, expected = run(records, workers=2)
+    assert not kept
+    for options in ({"memory_bytes": 2**20}, {"memory_bytes": 2**20, "tiles_at_once": 3}, {"memory_bytes": 2**27}):
+        streamed, rows = run(mapped, workers=3, **options)
+        assert streamed
+        np.testing.assert_array_equal(rows, expected)
+
+
+def test_any_tile_of_rows_may_be_the_first() -> None:
+    plan, records = make_plan(rows=3_500), make_records()
+    whole = np.concatenate([block.x for block in ReleaseEngine(plan, records, SecretStreams.from_seed(2)).rows()])
+    for first in (0, ROW_TILE, 3 * ROW_TILE):
+        engine = ReleaseEngine(plan, records, SecretStreams.from_seed(2))
+        rest = np.concatenate([block.x for block in engine.rows(first=first)])
+        np.testing.assert_array_equal(rest, whole[first:])
+    for bad in (1, -ROW_TILE):
+        with pytest.raises(InvalidInput, match="first row"):
+            ReleaseEngine(plan, records, SecretStreams.from_seed(2)).rows(first=bad)
+
+
+def test_membership_is_drawn_without_the_key_to_the_noise() -> None:
+    """Sums of the engine are those made from the derived key alone."""
+    plan, records = make_plan(centre="none"), make_records()
+    child = SecretStreams.of_shared(SecretStreams.from_seed(2).derive("membership").share())
+    summer = TileSummer(plan, ArrayTiles(records.features, records.labels), child)
+    sums = summer.empty_sums(range(1))
+    lattice = summer.quantise(0, RecordTransform(plan.clip_norm), summer.empty_tile(0))
+    summer.add(sums, range(1), 0, lattice)
+    noise = release(plan, records, seed=2).x.astype(np.float64)
+    noise -= sums.x * (2.0**-plan.lattice_bits * plan.clip_norm / plan.divisor)
+    statistic = float((noise**2).sum() / plan.noise_std_x**2)
+    assert 1e-7 < stats.chi2.cdf(statistic, noise.size) < 1 - 1e-7
 
 
 def test_several_record_tiles_are_all_summed() -> None:

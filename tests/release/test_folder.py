@@ -280,7 +280,7 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_killed_run_leaves_no_release_and_the_next_one_cleans_up(tmp_path: Path) -> None:
+def test_a_killed_run_leaves_no_release_and_the_next_one_does_not_take_its_place_unasked(tmp_path: Path) -> None:
     process = run_script(tmp_path / "rel", "slow")
     assert process.stdout is not None
     process.stdout.readline()
@@ -288,6 +288,18 @@ def test_a_killed_run_leaves_no_release_and_the_next_one_cleans_up(tmp_path: Pat
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
     assert not (tmp_path / "rel").exists()
-    write(tmp_path / "rel")
+    with pytest.raises(InvalidInput, match="--resume"):
+        write(tmp_path / "rel")
+    plan, streams = make_plan(), SecretStreams.from_seed(1)
+    release_to_folder(
+        plan,
+        make_records(),
+        streams,
+        tmp_path / "rel",
+        target=TARGET,
+        extractor={"name": "identity"},
+        input_shape=(7,),
+        overwrite=True,
+    )
     verify_release(tmp_path / "rel")
     assert [entry.name for entry in tmp_path.iterdir()] == ["rel"]

@@ -25,7 +25,7 @@ COUNT = 2 * RECORD_TILE + 700
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
     ray = pytest.importorskip("ray", reason="the Ray engine needs privmix[ray]")
     from ray.cluster_utils import Cluster
 
@@ -33,7 +33,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         "num_cpus": 1,
         "object_store_memory": 80 * 2**20,
         "include_dashboard": False,
-        "node_ip_address": "127.0.0.1",
     }
     made = Cluster(initialize_head=True, head_node_args=node)
     second = made.add_node(**node)

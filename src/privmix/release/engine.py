@@ -102,16 +102,17 @@ class Engine(ABC):
 
         Args:
             progress: called as work proceeds.
-            first: a multiple of the row tile (1,024). Rows are the same whichever row is the first.
+            first: a multiple of the row tile (1,024), or the number of rows: none is then left, and the transform is
+                made alone. Rows are the same whichever is the first.
 
         Raises:
             RuntimeError: the engine, or another one on the same streams, ran before: the same noise on other sums
                 would give the sums away.
         """
-        if check_integer("first row", first, low=0) % ROW_TILE:
+        if check_integer("first row", first, low=0) % ROW_TILE and first < self._plan.rows:
             raise InvalidInput("first row", first, f"a multiple of {ROW_TILE}")
         self._streams.claim()
-        return self._run(progress, first // ROW_TILE)
+        return self._run(progress, -(-first // ROW_TILE))
 
     @property
     def transform(self) -> RecordTransform:

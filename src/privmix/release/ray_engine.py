@@ -14,7 +14,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,8 @@ from privmix.release.dataset import RecordTransform
 from privmix.release.engine import Engine, Progress
 from privmix.release.plan import ReleasePlan
 from privmix.release.tiles import RecordSource, RecordTiles, StoreTiles, Tile, TileSummer, record_tiles
+
+_Result = TypeVar("_Result")
 
 Parts = tuple[NDArray[Any], NDArray[Any], NDArray[np.float64]]
 
@@ -90,7 +92,10 @@ def clipped_sum(task: SpanTask, span: range) -> NDArray[np.float64] | Failure:
 
     def work() -> NDArray[np.float64]:
         summer = task.summer()
-        return np.sum([summer.clipped_sum(index) for index in span], axis=0)
+        total = np.zeros(task.plan.dim)
+        for index in span:
+            total += summer.clipped_sum(index)
+        return total
 
     return _guarded(work)
 
@@ -118,11 +123,11 @@ def merge(task: SpanTask, rows: range, *parts: Parts | Failure) -> Parts | Failu
             sums.merge(*part)
         return sums.x, sums.counts, sums.totals
 
-    failed = next((part for part in parts if isinstance(part, Failure)), None)
-    return failed or _guarded(work)
+    failed = [part for part in parts if isinstance(part, Failure)]
+    return failed[0] if failed else _guarded(work)
 
 
-def _guarded(work: Callable[[], Any]) -> Any:
+def _guarded(work: Callable[[], _Result]) -> _Result | Failure:
     """The result of ``work``, or its failure: what libraries say in theirs may quote records, and Ray would log it."""
     try:
         return work()
@@ -172,8 +177,10 @@ class RayReleaseEngine(Engine):
         max_retries: int = 5,
         on_task_start: Callable[[], None] | None = None,
     ) -> None:
-        # Before the first import: Ray reads it once.
+        # Before the first import: Ray reads these once. The second keeps what it starts here on the loopback interface.
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        if address is None:
+            os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
         try:
             import ray  # noqa: F401
         except ImportError:
@@ -211,7 +218,7 @@ class RayReleaseEngine(Engine):
     def _clipped_sum(self, progress: Progress | None) -> NDArray[np.float64]:
         import ray
 
-        work = ray.remote(clipped_sum).options(**self._options)
+        work: Any = ray.remote(clipped_sum).options(**self._options)
         waiting = [work.remote(self._task, span) for span in self._spans()]
         total, done, of = np.zeros(self._plan.dim), 0, len(waiting)
         while waiting:
@@ -243,7 +250,8 @@ class RayReleaseEngine(Engine):
         """Start all tasks of a chunk of rows; returns the reference of its sums."""
         import ray
 
-        work, join = (ray.remote(function).options(**self._options) for function in (row_sums, merge))
+        work: Any = ray.remote(row_sums).options(**self._options)
+        join: Any = ray.remote(merge).options(**self._options)
         parts = [work.remote(self._task, span, rows, transform) for span in self._spans()]
         while len(parts) > 1:
             groups = [parts[start : start + _FAN_IN] for start in range(0, len(parts), _FAN_IN)]
@@ -254,8 +262,9 @@ class RayReleaseEngine(Engine):
         """Consecutive record tiles for one task each: few, as every task sends sums of all rows of its chunk."""
         import ray
 
+        cluster: Any = ray
         tiles = record_tiles(self._records)
-        tasks = min(tiles, max(1, int(ray.cluster_resources().get("CPU", 1)) * _TASKS_A_CPU))
+        tasks = min(tiles, max(1, int(cluster.cluster_resources().get("CPU", 1)) * _TASKS_A_CPU))
         return [range(tiles * task // tasks, tiles * (task + 1) // tasks) for task in range(tasks)]
 
 
