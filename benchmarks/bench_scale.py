@@ -247,7 +247,10 @@ def report(quick: bool) -> None:
         for mode in ("memory", "stream")
     ]
     base = {"n": 131_072, "d": 64, "T": 16_384, "m": 64} if quick else {"n": 524_288, "d": 128, "T": 65_536, "m": 64}
-    ways = [{}, {"n": 2}, {"d": 2}, {"T": 2}, {"m": 4}, {"n": 2, "T": 0.5}, {"d": 2, "m": 2}]
+    ways = [{}, {"n": 0.5}, {"n": 2}, {"d": 2}, {"T": 2}, {"m": 4}, {"n": 2, "T": 0.5}, {"d": 2, "m": 2}]
+    if not quick:
+        # Wide enough to tell the terms apart: many tiles with few draws each, wide records, full rows.
+        ways += [{"n": 4}, {"d": 4}, {"m": 8}, {"n": 2, "d": 4, "m": 0.25}, {"T": 2, "m": 4, "n": 0.25}]
     checks = [{"n": 0.5, "m": 2}, {"n": 2, "d": 2, "T": 0.5, "m": 4}]
 
     def points(changes: list[dict[str, float]]) -> list[dict[str, Any]]:

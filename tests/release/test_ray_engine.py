@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,10 @@ import numpy as np
 import pytest
 
 from privmix.data import FeatureStore, Schema
-from privmix.errors import InvalidInput
+from privmix.errors import InvalidInput, MissingExtra
 from privmix.mechanisms.membership import RECORD_TILE
 from privmix.release import PrivateRecords, ReleaseEngine, ReleasePlan, SecretStreams, release_to_folder, verify_release
-from privmix.release.ray_engine import ClusterLost, RayReleaseEngine, SpanTask
+from privmix.release.ray_engine import ClusterLost, RayReleaseEngine, SpanTask, _check_reachable
 from privmix.release.tiles import ArrayTiles
 from tests.release.helpers import CLASSES, TARGET, make_plan, make_records
 
@@ -110,6 +111,20 @@ def test_bad_records_on_a_worker_are_not_shown(cluster: Any) -> None:
     with pytest.raises(InvalidInput, match="private") as caught:
         list(engine.rows())
     assert "nan" not in str(caught.value).lower().replace("finite", "")
+
+
+def test_a_cluster_that_is_not_there_is_one_line() -> None:
+    pytest.importorskip("ray", reason="the Ray engine needs privmix[ray]")
+    with pytest.raises(ClusterLost, match=r"127\.0\.0\.1:1$"):
+        _check_reachable("ray://127.0.0.1:1")
+    for none in (None, "auto", "local"):
+        _check_reachable(none)
+
+
+def test_without_ray_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(MissingExtra, match=r"privmix\[ray\]"):
+        RayReleaseEngine(make_plan(), make_records(), SecretStreams.from_seed(0))
 
 
 def test_workers_get_no_key_to_the_noise() -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -35,6 +36,7 @@ Parts = tuple[NDArray[Any], NDArray[Any], NDArray[np.float64]]
 _SUMS_BYTES = 2**29
 _TASKS_A_CPU = 2
 _FAN_IN = 4
+_CONNECT_SECONDS = 10
 
 
 class ClusterLost(StorageError):
@@ -280,6 +282,7 @@ class _connected:
 
         if ray.is_initialized():
             return
+        _check_reachable(self._address)
         quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
         try:
             if self._address is not None:
@@ -309,6 +312,17 @@ class _connected:
     def _remove(self) -> None:
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _check_reachable(address: str | None) -> None:
+    """Raise at once where nobody listens: Ray itself tries for minutes."""
+    host, _, port = (address or "").removeprefix("ray://").rpartition(":")
+    if not host or not port.isdigit():
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_SECONDS).close()
+    except (OSError, OverflowError):
+        raise ClusterLost(f"ray: nobody listens at {address}") from None
 
 
 def _as_arrays(tile: Tile) -> Tile:
