@@ -12,13 +12,12 @@ from sklearn.linear_model import LogisticRegression
 
 from privmix.cli.app import app, out, progress_bars
 from privmix.cli.evaluate import score
-from privmix.cli.pipeline import extract_features
+from privmix.cli.pipeline import features_in_memory
 from privmix.data import embedded_digits
 from privmix.errors import InvalidInput
-from privmix.features.base import get_extractor
+from privmix.features import get_extractor
 from privmix.learning import NoiseAwareRidgeClassifier, save_model
 from privmix.release import (
-    PrivateRecords,
     ReleaseConfig,
     SecretStreams,
     load_release,
@@ -27,7 +26,7 @@ from privmix.release import (
 )
 from privmix.reports.confusion import draw_confusion
 
-_EPSILON, _DELTA = 8.0, 1e-4
+_EPSILON, _DELTA, _DEGREE = 8.0, 1e-4, 32
 
 
 @app.command()
@@ -52,16 +51,16 @@ def demo(
         records=schema.records,
         dim=extractor.output_dim(schema.input_shape),
         classes=schema.classes,
-        mixup_degree=32,
+        mixup_degree=_DEGREE,
         rows=5_000,
         residual_clip_norm=0.45,
     ).calibrate(_EPSILON, _DELTA)
     with progress_bars() as progress:
-        features, labels = extract_features(train, extractor, None, progress)
-        test_features, test_labels = extract_features(test, extractor, None, progress)
+        private = features_in_memory(train, extractor, progress)
+        held_out = features_in_memory(test, extractor, progress)
         release_to_folder(
             plan,
-            PrivateRecords(features, labels),
+            private,
             SecretStreams.from_entropy(),
             out_folder / "release",
             target=(_EPSILON, _DELTA),
@@ -72,14 +71,14 @@ def demo(
     verified = verify_release(out_folder / "release")
     classifier = NoiseAwareRidgeClassifier().fit(load_release(out_folder / "release"))
     save_model(classifier, out_folder / "model")
-    result, matrix = score(classifier.predict(test_features), test_labels, schema.classes)
+    result, matrix = score(classifier.predict(held_out.features), held_out.labels, schema.classes)
     draw_confusion(matrix, schema.classes, result["accuracy"], out_folder / "confusion.png")
-    private_free = LogisticRegression(max_iter=2000).fit(features, labels).score(test_features, test_labels)
+    private_free = LogisticRegression(max_iter=2000).fit(private.features, private.labels)
     out.print(
         Panel(
             f"[bold]What was guaranteed[/]\n"
             f"  ({verified.epsilon:.3g}, {verified.delta:g})-differential privacy for adding or removing one record:\n"
-            f"  {plan.rows} noisy rows, each a mix of about {plan.mixup_degree} of {schema.records} images "
+            f"  {plan.rows} noisy rows, each a mix of about {_DEGREE} of {schema.records} images "
             f"(design {plan.design});\n"
             f"  epsilon recomputed by verify: {verified.recomputed_epsilon:.4g}\n\n"
             f"[bold]Accuracy on {result['n']} test images[/]\n"

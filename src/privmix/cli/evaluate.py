@@ -10,10 +10,19 @@ import typer
 from numpy.typing import NDArray
 
 from privmix.cli.app import app, out, print_json, progress_bars
-from privmix.cli.pipeline import class_list, extract_features
-from privmix.data import open_dataset
+from privmix.cli.options import (
+    Classes,
+    Columns,
+    FeatureColumn,
+    ImageColumn,
+    ImageSize,
+    LabelColumn,
+    TextColumn,
+    open_for,
+)
+from privmix.cli.pipeline import class_list, features_in_memory
 from privmix.errors import InvalidInput
-from privmix.features.base import from_spec
+from privmix.features import from_spec
 from privmix.learning import load_model
 from privmix.reports.confusion import draw_confusion
 
@@ -21,12 +30,17 @@ from privmix.reports.confusion import draw_confusion
 @app.command()
 def evaluate(
     model: Annotated[Path, typer.Argument(help="Folder that privmix fit wrote.")],
-    data: Annotated[Path, typer.Option(help="Dataset with labels: a folder or file.")],
+    data: Annotated[str, typer.Option(help="Dataset with labels: file, folder, pattern or address.")],
     split: Annotated[str, typer.Option(help="Which part of it.")] = "test",
-    classes: Annotated[str | None, typer.Option(help="Class list; default: the model's.")] = None,
-    label_column: Annotated[str, typer.Option(help="CSV, Parquet: the label's column.")] = "label",
-    image_column: Annotated[str, typer.Option(help="Parquet: the image's column.")] = "image",
-    feature_column: Annotated[str | None, typer.Option(help="Parquet: a column of number lists.")] = None,
+    classes: Classes = None,
+    label_column: LabelColumn = "label",
+    image_column: ImageColumn = "image",
+    feature_column: FeatureColumn = None,
+    text_column: TextColumn = None,
+    image_size: ImageSize = None,
+    features_model: Annotated[
+        Path | None, typer.Option(help="Where the extractor's model lies, if it came from a local folder or file.")
+    ] = None,
     figure: Annotated[
         Path | None, typer.Option(help="Confusion matrix picture. Default: confusion-SPLIT.png in the model's folder.")
     ] = None,
@@ -39,24 +53,17 @@ def evaluate(
     Example: privmix evaluate MODEL --data mnist --split test --json
     """
     classifier = load_model(model)
-    source = open_dataset(
-        data,
-        split=split,
-        classes=class_list(classes) or list(classifier.facts_.classes),
-        label_column=label_column,
-        image_column=image_column,
-        feature_column=feature_column,
-    )
-    if tuple(source.schema.input_shape) != tuple(classifier.facts_.input_shape):
-        raise InvalidInput(
-            "--data", source.schema.input_shape, f"inputs of shape {tuple(classifier.facts_.input_shape)}"
-        )
-    extractor = from_spec(classifier.facts_.extractor)
+    facts = classifier.facts_
+    extractor = from_spec(facts.extractor, features_model)
+    columns = Columns(label_column, image_column, feature_column, text_column, image_size)
+    source = open_for(extractor, data, split, class_list(classes) or list(facts.classes), columns)
+    if tuple(source.schema.input_shape) != tuple(facts.input_shape):
+        raise InvalidInput("--data", source.schema.input_shape, f"inputs of shape {tuple(facts.input_shape)}")
     with progress_bars() as progress:
-        features, labels = extract_features(source, extractor, None, progress)
-    result, matrix = score(classifier.predict(features), labels, tuple(classifier.facts_.classes))
+        records = features_in_memory(source, extractor, progress)
+    result, matrix = score(classifier.predict(records.features), records.labels, tuple(facts.classes))
     picture = figure or model / f"confusion-{split}.png"
-    draw_confusion(matrix, list(classifier.facts_.classes), result["accuracy"], picture)
+    draw_confusion(matrix, list(facts.classes), result["accuracy"], picture)
     if json_output:
         print_json({**result, "figure": str(picture)})
         return

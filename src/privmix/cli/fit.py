@@ -9,20 +9,28 @@ import typer
 
 from privmix.cli.app import app, out, progress_bars
 from privmix.errors import InvalidInput, check_choice, check_number
-from privmix.learning import GeneralizedKLClassifier, NoiseAwareRidgeClassifier, save_model
+from privmix.learning import GeneralizedKLClassifier, NoiseAwareRidgeClassifier, SecondMomentsClassifier, save_model
 from privmix.release import load_release
 
-LEARNERS = ("noise-aware-ridge", "generalized-kl")
+AUTO = "auto"
+LEARNERS = (AUTO, "noise-aware-ridge", "second-moments", "generalized-kl")
 
 
 @app.command()
 def fit(
     release: Annotated[Path, typer.Argument(help="Folder that privmix release wrote.")],
     out_folder: Annotated[Path, typer.Option("--out", help="Folder to create.")],
-    learner: Annotated[str, typer.Option(help="noise-aware-ridge, or generalized-kl (the papers').")] = LEARNERS[0],
+    learner: Annotated[
+        str,
+        typer.Option(
+            help="auto: second-moments for releases that have them, else noise-aware-ridge; or generalized-kl (the papers')."
+        ),
+    ] = LEARNERS[0],
     model: Annotated[str, typer.Option(help="generalized-kl: linear, or cnn on pixel releases.")] = "linear",
     epochs: Annotated[int, typer.Option(help="generalized-kl: passes over the rows.")] = 200,
-    regularisation: Annotated[str, typer.Option(help="noise-aware-ridge: auto, or a share of the largest.")] = "auto",
+    regularisation: Annotated[
+        str, typer.Option(help="noise-aware-ridge, second-moments: auto, or a share of the largest eigenvalue.")
+    ] = "auto",
     seed: Annotated[int, typer.Option(help="generalized-kl: initial weights and order of rows.")] = 0,
     overwrite: Annotated[bool, typer.Option(help="Replace an existing --out.")] = False,
 ) -> None:
@@ -35,15 +43,20 @@ def fit(
         raise InvalidInput("--out", str(out_folder), "a folder that does not exist yet (or --overwrite)")
     dataset = load_release(release)
     classifier: Any
-    if learner == "noise-aware-ridge":
+    if learner == AUTO:
+        learner = "noise-aware-ridge" if dataset.moments is None else "second-moments"
+    if learner != "generalized-kl":
         strength: str | float = regularisation
         if regularisation != "auto":
             try:
                 strength = check_number("--regularisation", float(regularisation), low=0, low_open=True)
             except ValueError:
                 raise InvalidInput("--regularisation", regularisation, "auto, or a number > 0") from None
-        classifier = NoiseAwareRidgeClassifier(regularisation=strength).fit(dataset)
-        summary = f"regularisation {classifier.regularisation_:.3g}"
+        if learner == "second-moments":
+            classifier = SecondMomentsClassifier(regularisation=strength).fit(dataset)
+        else:
+            classifier = NoiseAwareRidgeClassifier(regularisation=strength).fit(dataset)
+        summary = f"regularisation {getattr(classifier, 'regularisation_', strength)}"
     else:
         with progress_bars() as progress:
             classifier = GeneralizedKLClassifier(model=model, epochs=epochs, seed=seed)

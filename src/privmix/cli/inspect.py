@@ -10,8 +10,9 @@ from rich.table import Table
 
 from privmix.accounting import tradeoff_curve
 from privmix.cli.app import app, out, plain
+from privmix.cli.release import design_facts
 from privmix.release.certificate import read_certificate
-from privmix.release.plan import ReleasePlan
+from privmix.release.plan import Plan, plan_from_dict
 
 
 @app.command()
@@ -21,7 +22,7 @@ def inspect(release: Annotated[Path, typer.Argument(help="Folder that privmix re
     Example: privmix inspect REL
     """
     certificate = read_certificate(release)
-    plan = ReleasePlan.from_dict(certificate["plan"])
+    plan = plan_from_dict(certificate["plan"])
     guarantee = certificate["guarantee"]
     epsilon = "infinite" if guarantee["epsilon"] is None else f"{guarantee['epsilon']:.6g}"
     out.print("as the certificate states it; privmix verify recomputes it")
@@ -46,21 +47,19 @@ def inspect(release: Annotated[Path, typer.Argument(help="Folder that privmix re
     for one, other in certificate["epsilon_delta_curve"]:
         curve.add_row(f"{one:.4g}", f"{other:.3g}")
     out.print(curve)
-    for text in certificate["statements"]:
+    for text in [*certificate["statements"], *(certificate.get("choice") or {}).get("reasons", [])]:
         out.print(f"- {plain(text)}", soft_wrap=True)
 
 
-def _constants(plan: ReleasePlan, extractor: str) -> None:
+def _constants(plan: Plan, extractor: str) -> None:
     table = Table(title="public constants", title_justify="left", show_header=False)
     rows = {
         "design": plan.design,
         "features": f"{extractor}, {plan.dim} a record, clipped to {plan.clip_norm:g}",
         "centring": f"released mean, rest clipped to {plan.residual_clip_norm:g}" if plan.centred else "none",
         "classes": ", ".join(plan.classes) if plan.num_classes <= 20 else f"{plan.num_classes} classes",
-        "rows, mixup degree": f"{plan.rows}, {plan.mixup_degree}",
-        "record count (public)": str(plan.records),
-        "joint noise multiplier": f"{plan.noise_multiplier:.6g} ({plan.noise})",
-        "noise in x, y entries": f"{plan.noise_std_x:.4g}, {plan.noise_std_y:.4g}",
+        "record count": f"{plan.records} ({'private estimate' if plan.records_noise_multiplier else 'public'})",
+        **design_facts(plan),
     }
     for name, value in rows.items():
         table.add_row(name, plain(value))

@@ -16,6 +16,7 @@ from privmix.cli import (  # noqa: F401  (they register verbs)
     fit,
     inspect,
     ledger,
+    planning,
     release,
     verify,
 )

@@ -2,102 +2,119 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privmix.accounting import Adjacency, Event
 from privmix.data import FeatureStore, Source, fingerprint
 from privmix.data.fingerprint import files_of
-from privmix.errors import InvalidInput
-from privmix.features.base import Extractor
-from privmix.ledger import Ledger
+from privmix.data.remote import is_remote, local_path, public_name
+from privmix.errors import InvalidInput, StorageError
+from privmix.features import Extractor, write_features
+from privmix.ledger import Ledger, Reservation
+from privmix.release import PrivateRecords
 from privmix.release.engine import Progress
-
-_BATCH = 2048
 
 
 def class_list(text: str | None) -> int | list[str] | None:
-    """``"10"`` means ten classes "0".."9"; ``"cat,dog"`` names them."""
+    """``"10"`` means ten classes "0".."9"; ``"cat,dog"`` names them; ``"@FILE"`` names a file with one a line."""
     if text is None:
         return None
-    try:
-        return int(text)
-    except ValueError:
-        names = [name.strip() for name in text.split(",")]
+    if text.startswith("@"):
+        try:
+            names = Path(text[1:]).read_text(encoding="utf-8").splitlines()
+        except (OSError, UnicodeDecodeError):
+            raise StorageError(f"--classes: can't read {text[1:]} as text") from None
+        names = [name.strip() for name in names if name.strip()]
+    else:
+        try:
+            return int(text)
+        except ValueError:
+            names = [name.strip() for name in text.split(",")]
     if len(names) < 2 or not all(names):
         raise InvalidInput("--classes", text, "a number of classes, or at least two names separated by commas")
     return names
 
 
-def extract_features(
-    source: Source,
-    extractor: Extractor,
-    store: Path | None,
-    progress: Progress,
-    data: Path | None = None,
-    split: str = "",
-) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """Read raw records and return features (n, d) and labels (n,); with ``store``, on disk and reusable.
-
-    A store is reused only for the very files, split, classes and extractor it was made from.
-    """
+def features_in_memory(source: Source, extractor: Extractor, progress: Progress) -> PrivateRecords:
+    """Read raw records and return their features (n, d) and labels (n,)."""
     schema = source.schema
-    dim = extractor.output_dim(schema.input_shape)
-    if store is not None:
-        made_from = {**extractor.spec(), "source": {"split": split, "files": _identity(data)}}
-        if not store.exists():
-            return _to_store(source, extractor, made_from, store, dim, progress)
-        kept = FeatureStore.open(store)
-        if kept.extractor != made_from or kept.schema != schema or kept.dim != dim:
-            raise InvalidInput("--store", str(store), "a store made from these files, split, classes and extractor")
-        kept.verify()
-        return kept.features, kept.labels
-    features = np.empty((schema.records, dim), np.float32)
+    extractor.check_schema(schema)
+    features = np.empty((schema.records, extractor.output_dim(schema.input_shape)), np.float32)
     labels = np.empty(schema.records, np.int64)
     done = 0
-    for batch in source.batches(_BATCH):
+    for batch in source.batches(extractor.step):
         end = done + len(batch.y)
         features[done:end], labels[done:end] = extractor.transform(batch.x), batch.y
         done = end
         progress(f"features ({extractor.name})", done, schema.records)
-    return features, labels
+    return PrivateRecords(features, labels)
 
 
-def _identity(data: Path | None) -> list[list[Any]]:
+def features_on_disk(
+    source: Source, extractor: Extractor, store: Path, progress: Progress, data: str, split: str
+) -> FeatureStore:
+    """Features in a store, made, continued or reused; only for the very files, split, classes and extractor."""
+    return write_features(source, extractor, store, {"split": split, "files": _identity(data)}, progress)
+
+
+def _identity(data: str) -> list[list[Any]]:
     """Path, size and time of change of every file of a dataset; private, and kept in the private store only."""
-    if data is None:
-        return []
-    return [[str(path.resolve()), path.stat().st_size, path.stat().st_mtime_ns] for path in files_of(data)]
+    if is_remote(data):
+        # Nothing cheap tells changed remote content: hash it.
+        return [[public_name(data), fingerprint(data)]]
+    files = files_of(local_path(data))
+    return [[str(path.resolve()), path.stat().st_size, path.stat().st_mtime_ns] for path in files]
 
 
-def _to_store(
-    source: Source, extractor: Extractor, made_from: dict[str, Any], store: Path, dim: int, progress: Progress
-) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    records = source.schema.records
-    done = 0
-    with FeatureStore.create(store, records, dim, schema=source.schema, extractor=made_from) as writer:
-        for batch in source.batches(_BATCH):
-            writer.append(extractor.transform(batch.x), batch.y)
-            done += len(batch.y)
-            progress(f"features ({extractor.name})", done, records)
-    kept = FeatureStore.open(store)
-    return kept.features, kept.labels
+@dataclass(frozen=True)
+class Charge:
+    """Budget taken from a ledger, or nothing where no ledger is used."""
+
+    url: str | None = None
+    reservation: Reservation | None = None
+
+    def done(self, result: str) -> None:
+        """Record what came of it."""
+        if self.url is not None and self.reservation is not None:
+            Ledger.open(self.url).commit(self.reservation, result=result)
+
+    def note(self) -> dict[str, Any] | None:
+        """What an interrupted run must remember to find its reservation again."""
+        return None if self.reservation is None else asdict(self.reservation)
+
+    @classmethod
+    def again(cls, url: str | None, dataset: str | None, note: Mapping[str, Any] | None) -> Charge:
+        """The charge of an interrupted run: it was made before and is not made twice.
+
+        Raises:
+            InvalidInput: the ledger or dataset is another one than the run was charged to.
+        """
+        if (url is None) != (note is None):
+            raise InvalidInput("--ledger", url, "as in the interrupted run: given there, or not")
+        if url is None or note is None:
+            return cls()
+        reservation = Reservation(**note)
+        if reservation.dataset != dataset:
+            raise InvalidInput("--dataset", dataset, "the dataset that the interrupted run was charged to")
+        Ledger.open(url).require(reservation)
+        return cls(url, reservation)
 
 
 def charge(
-    ledger: str | None, dataset: str | None, event: Event, adjacency: Adjacency, purpose: str, data: Path
-) -> Callable[[str], None]:
-    """Take the cost of ``event`` from the dataset's budget, durably; the function returned records what came of it.
+    ledger: str | None, dataset: str | None, event: Event, adjacency: Adjacency, purpose: str, data: str
+) -> Charge:
+    """Take the cost of ``event`` from the dataset's budget, durably.
 
     Call it before the first private row is read. Without a ledger it does nothing.
     """
     if ledger is None or dataset is None:
-        return lambda result: None
+        return Charge()
     book = Ledger.open(ledger)
     reservation = book.reserve(dataset, event, adjacency=adjacency, purpose=purpose)
     book.bind(reservation, fingerprint(data))
-    return lambda result: book.commit(reservation, result=result)
+    return Charge(ledger, reservation)

@@ -1,60 +1,115 @@
-"""``privmix release``: turn a private dataset into a differentially private mixup release."""
+"""``privmix release``: turn a private dataset into a differentially private release."""
 
 from __future__ import annotations
 
+import shlex
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.table import Table
 
+from privmix.accounting import Adjacency, Gaussian
 from privmix.cli.app import app, err, out, plain, print_json, progress_bars
-from privmix.cli.pipeline import charge, class_list, extract_features
-from privmix.data import open_dataset
+from privmix.cli.options import (
+    Classes,
+    Columns,
+    Data,
+    FeatureColumn,
+    Features,
+    ImageColumn,
+    ImageSize,
+    LabelColumn,
+    TextColumn,
+    open_for,
+)
+from privmix.cli.pipeline import Charge, charge, class_list, features_in_memory, features_on_disk
+from privmix.cli.planning import BetweenShare, Proxy, ProxyClasses, SpectrumDecay, data_model, picture_of
+from privmix.data import FeatureStore, Source
 from privmix.errors import InvalidInput, StorageError
-from privmix.features.base import get_extractor
+from privmix.features import Extractor, parse_features
 from privmix.release import (
+    Choice,
+    MomentsPlan,
     PrivateRecords,
     ReleaseConfig,
-    ReleasePlan,
+    Run,
     SecretStreams,
-    release_to_folder,
+    choose_design,
+    open_run,
+    read_run,
 )
+from privmix.release.count import private_record_count, small_query_noise
+from privmix.release.engine import Progress, default_memory
 from privmix.release.folder import RELEASE_FOLDER
+from privmix.release.plan import DESIGNS, Plan
+
+AUTO = "auto"
+
+
+@dataclass(frozen=True)
+class _Budget:
+    """The target, and the ledger that pays."""
+
+    epsilon: float
+    delta: float
+    ledger: str | None
+    dataset: str | None
 
 
 @app.command()
 def release(
-    data: Annotated[Path, typer.Option(help="Private dataset: a folder or file (idx, npz, Parquet, images, CSV).")],
+    data: Data,
     epsilon: Annotated[float, typer.Option(help="Privacy budget, epsilon.")],
     delta: Annotated[float, typer.Option(help="Privacy budget, delta; well below 1/n.")],
     out_folder: Annotated[Path, typer.Option("--out", help="Folder to create.")],
-    features: Annotated[str, typer.Option(help="Public extractor: scattering, pixels or identity.")] = "pixels",
-    design: Annotated[str, typer.Option(help="poisson, fixed, hierarchical, classwise or random-weight.")] = "poisson",
+    features: Features = "pixels",
+    design: Annotated[
+        str,
+        typer.Option(
+            help="poisson, moments, classwise, hierarchical, fixed, random-weight; auto lets the planner choose."
+        ),
+    ] = "poisson",
     mixup_degree: Annotated[int, typer.Option(help="Records mixed into a row, m.")] = 64,
-    rows: Annotated[int | None, typer.Option(help="Rows to release, T. Default: n.")] = None,
+    rows: Annotated[int | None, typer.Option(help="Rows to release, T. Default: n; moments: at most 10,000.")] = None,
     centre: Annotated[str | None, typer.Option(help="private releases and subtracts the mean first; none.")] = None,
     noise: Annotated[str, typer.Option(help="gaussian, or laplace (design fixed, L1 clipping).")] = "gaussian",
     clip_norm: Annotated[float, typer.Option(help="Bound on a record's feature norm.")] = 1.0,
     residual_clip_norm: Annotated[float, typer.Option(help="Bound after centring, as a share of --clip-norm.")] = 0.55,
     label_noise_ratio: Annotated[float, typer.Option(help="lambda: label noise over feature noise.")] = 1.0,
+    label_share: Annotated[float, typer.Option(help="Moments: share of the budget for X'Y; X'X gets the rest.")] = 0.5,
     expected_classes: Annotated[float, typer.Option(help="Hierarchical: expected classes in a row.")] = 3.0,
     full_batch: Annotated[bool, typer.Option(help="Classwise: one row a class that holds all of it.")] = False,
     dirichlet_alpha: Annotated[float, typer.Option(help="Random-weight: concentration.")] = 1.0,
     max_weight: Annotated[float, typer.Option(help="Random-weight: largest weight.")] = 1.0,
     split: Annotated[str, typer.Option(help="Which part of the dataset.")] = "train",
-    classes: Annotated[
-        str | None, typer.Option(help="Class list: a number K or names with commas. Needed unless a schema says it.")
-    ] = None,
-    label_column: Annotated[str, typer.Option(help="CSV, Parquet: the label's column.")] = "label",
-    image_column: Annotated[str, typer.Option(help="Parquet: the image's column.")] = "image",
-    feature_column: Annotated[str | None, typer.Option(help="Parquet: a column of number lists.")] = None,
+    classes: Classes = None,
+    label_column: LabelColumn = "label",
+    image_column: ImageColumn = "image",
+    feature_column: FeatureColumn = None,
+    text_column: TextColumn = None,
+    image_size: ImageSize = None,
     records: Annotated[int | None, typer.Option(help="A public record count to use in place of the real one.")] = None,
+    private_count: Annotated[
+        bool, typer.Option("--private-count", help="The record count is private: estimate it, and pay for that.")
+    ] = False,
+    proxy: Proxy = None,
+    proxy_classes: ProxyClasses = None,
+    spectrum_decay: SpectrumDecay = None,
+    between_share: BetweenShare = None,
     store: Annotated[Path | None, typer.Option(help="Keep extracted features here (private!) and reuse them.")] = None,
     ledger: Annotated[
         str | None, typer.Option(help="Charge this ledger before reading: sqlite:///FILE or postgresql://...")
     ] = None,
     dataset: Annotated[str | None, typer.Option(help="With --ledger: the dataset's name there.")] = None,
+    engine: Annotated[str, typer.Option(help="local, or ray for a cluster (moments: local).")] = "local",
+    memory_gb: Annotated[
+        float | None, typer.Option(help="Memory for sums and records, GiB; more is streamed. Default: half of it all.")
+    ] = None,
+    workers: Annotated[int | None, typer.Option(help="Threads (ray: tasks at once). Default: every core.")] = None,
+    ray_address: Annotated[str | None, typer.Option(help="Ray: the cluster. Default: start one here.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Finish an interrupted run with the same options.")] = False,
     seed: Annotated[
         int | None, typer.Option(help="Tests and benchmarks only: the release is then NOT private.")
     ] = None,
@@ -62,108 +117,226 @@ def release(
     overwrite: Annotated[bool, typer.Option(help="Replace an existing --out.")] = False,
     json_output: Annotated[bool, typer.Option("--json", help="Print the plan or certificate as JSON.")] = False,
 ) -> None:
-    """Turn a private dataset into a differentially private mixup release.
+    """Turn a private dataset into a differentially private release.
 
     The plan (design, noise, guarantee) is made from public facts before any private row is read. The result is a
-    folder with Parquet shards, certificate.json and a data card; hand it to anyone.
+    folder with Parquet shards, certificate.json and a data card; hand it to anyone. An interrupted run is finished by
+    the same command with --resume, and is not charged twice.
 
-    Example: privmix release --data mnist --features scattering --mixup-degree 64 --epsilon 1 --delta 1e-5 --out REL
+    Example: privmix release --data mnist --features scattering --design auto --epsilon 1 --delta 1e-5 --out REL
+
+    Texts: privmix release --data train.csv.gz --text-column text --classes 77 --features minilm --design auto ...
+
+    Tables: privmix release --data adult --label-column income --features tabular:adult.json ...
     """
     RELEASE_FOLDER.check_target(out_folder, overwrite=overwrite)
     if (ledger is None) != (dataset is None):
         raise InvalidInput("--ledger, --dataset", (ledger, dataset), "both or none of them")
     if ledger is not None and seed is not None:
         raise InvalidInput("--seed", seed, "no seed with --ledger: a release that anyone can re-create has no price")
-    source = open_dataset(
-        data,
-        split=split,
-        classes=class_list(classes),
-        label_column=label_column,
-        image_column=image_column,
-        feature_column=feature_column,
-    )
-    schema = source.schema
-    extractor = get_extractor(features)
+    if private_count and (records is not None or dry_run):
+        raise InvalidInput("--private-count", True, "neither with --records nor with --dry-run: it reads the count")
+    if design not in (AUTO, *DESIGNS):
+        raise InvalidInput("--design", design, ", ".join((AUTO, *DESIGNS)))
+    if design != AUTO and (proxy or proxy_classes or spectrum_decay or between_share):
+        raise InvalidInput("--design", design, "auto with --proxy, --spectrum-decay or --between-share")
+    budget = _Budget(epsilon, delta, ledger, dataset)
+    extractor = parse_features(features)
+    columns = Columns(label_column, image_column, feature_column, text_column, image_size)
+    source = open_for(extractor, data, split, class_list(classes), columns)
+    state = None if dry_run or (overwrite and not resume) else read_run(out_folder)
+    if (state is not None) != resume and not dry_run:
+        raise InvalidInput(
+            "--resume",
+            resume,
+            f"--resume or --overwrite: an interrupted run was making {out_folder}"
+            if state is not None
+            else "the --out of an interrupted run; there is none",
+        )
+    kept = {} if state is None else dict(state.extra)
+    streams = None if resume else _streams(seed)
+    count, count_noise, counted = _count(source, records, private_count, budget, streams, kept, data)
     config = ReleaseConfig(
-        records=schema.records if records is None else records,
-        dim=extractor.output_dim(schema.input_shape),
-        classes=tuple(schema.classes),
-        design=design,
-        mixup_degree=mixup_degree,
+        records=count,
+        dim=extractor.output_dim(source.schema.input_shape),
+        classes=tuple(source.schema.classes),
+        design="poisson" if design == AUTO else design,
+        mixup_degree=1 if design == AUTO else mixup_degree,
         rows=rows,
         clip_norm=clip_norm,
         centre=centre,
         residual_clip_norm=residual_clip_norm,
         noise=noise,
         label_noise_ratio=label_noise_ratio,
+        label_share=label_share,
         expected_classes=expected_classes,
         full_batch=full_batch,
         dirichlet_alpha=dirichlet_alpha,
         max_weight=max_weight,
+        records_noise_multiplier=count_noise,
     )
-    if design in ("fixed", "random-weight") and config.records != schema.records:
+    if design in ("fixed", "random-weight") and config.records != source.schema.records:
         raise InvalidInput("--records", records, f"the real record count (leave it out) for design {design}")
+    choice = None
+    if design == AUTO:
+        with progress_bars() as progress:
+            model, words = data_model(
+                config, extractor, columns, proxy, proxy_classes, spectrum_decay, between_share, progress
+            )
+            choice = choose_design(config, epsilon, delta, model, model_words=words, progress=progress)
+        config = choice.best.config if rows is None else replace(choice.best.config, rows=rows)
     plan = config.calibrate(epsilon, delta)
     _warn(plan, delta, seed)
     if dry_run:
-        _show_plan(plan, epsilon, delta, json_output)
+        _show_plan(plan, budget, choice, json_output)
         return
     # Before the first private row is read: a crash from here on leaves the budget spent.
-    charged = charge(ledger, dataset, plan.event, plan.adjacency, "release", data)
-    with progress_bars() as progress:
-        x, labels = extract_features(source, extractor, store, progress, data, split)
-        streams = SecretStreams.from_entropy() if seed is None else SecretStreams.from_seed(seed)
-        certificate = release_to_folder(
-            plan,
-            PrivateRecords(x, labels),
-            streams,
+    if resume:
+        charged = Charge.again(ledger, dataset, kept.get("reservation"))
+    else:
+        charged = charge(ledger, dataset, plan.event_after_count, plan.adjacency, "release", data)
+    with (
+        progress_bars() as progress,
+        open_run(
             out_folder,
+            plan,
             target=(epsilon, delta),
             extractor=extractor.spec(),
-            input_shape=schema.input_shape,
+            input_shape=source.schema.input_shape,
             records_declared=records is not None,
+            in_ledger=ledger is not None,
+            choice=None if choice is None else choice.to_dict(),
+            picture=None if choice is None else picture_of(choice),
+            streams=streams,
+            extra={"reservation": charged.note(), "count": counted.note(), "records": count},
             overwrite=overwrite,
-            progress=progress,
+            resume=resume,
+        ) as run,
+    ):
+        found = None if run.complete else _records(run, source, extractor, store, progress, data, split)
+        certificate = run.release(
+            found, engine=engine, memory_gb=memory_gb, workers=workers, address=ray_address, progress=progress
         )
-    try:
-        charged(f"release {certificate['release_id']}")
-    except StorageError as error:
-        # The budget was charged before; what is missing is the note that the run succeeded.
-        err.print(f"[yellow]warning:[/] the release is written and charged, but not noted as done: {plain(error)}")
-    if json_output:
-        print_json(certificate)
-    else:
-        guarantee = certificate["guarantee"]
-        out.print(
-            f"released: {plan.rows} rows of {plan.dim} features to {out_folder}\n"
-            f"guarantee: epsilon {guarantee['epsilon']:.4g}, delta {guarantee['delta']:g}, "
-            f"adjacency {guarantee['adjacency']} (accountant {guarantee['accountant']})\n"
-            f"next: privmix fit {out_folder} --learner noise-aware-ridge --out MODEL",
-            soft_wrap=True,
-        )
+    _note_done((counted, charged), f"release {certificate['release_id']}")
+    _show_result(plan, certificate, out_folder, choice, json_output)
 
 
-def _warn(plan: ReleasePlan, delta: float, seed: int | None) -> None:
+def _streams(seed: int | None) -> SecretStreams:
+    return SecretStreams.from_entropy() if seed is None else SecretStreams.from_seed(seed)
+
+
+def _count(
+    source: Source,
+    declared: int | None,
+    private: bool,
+    budget: _Budget,
+    streams: SecretStreams | None,
+    kept: dict[str, Any],
+    data: str,
+) -> tuple[int, float | None, Charge]:
+    """The record count to plan with; the noise of its query, if it is private; and what that was charged."""
+    if not private:
+        if kept.get("count") is not None:
+            raise InvalidInput("--private-count", False, "as in the interrupted run")
+        return source.schema.records if declared is None else declared, None, Charge()
+    noise = small_query_noise(budget.epsilon)
+    if streams is None:
+        # A second estimate would be a second query.
+        return int(kept["records"]), noise, Charge.again(budget.ledger, budget.dataset, kept.get("count"))
+    charged = charge(budget.ledger, budget.dataset, Gaussian(noise), Adjacency.ADD_REMOVE, "private record count", data)
+    return private_record_count(source.schema.records, noise, streams), noise, charged
+
+
+def _records(
+    run: Run,
+    source: Source,
+    extractor: Extractor,
+    store: Path | None,
+    progress: Progress,
+    data: str,
+    split: str,
+) -> PrivateRecords | FeatureStore:
+    """Features, on disk where asked for or where they would fill the memory."""
+    schema = source.schema
+    large = 4 * schema.records * extractor.output_dim(schema.input_shape) > default_memory() / 2
+    if store is None and not large:
+        return features_in_memory(source, extractor, progress)
+    return features_on_disk(source, extractor, store or run.features_folder, progress, data, split)
+
+
+def _note_done(charges: tuple[Charge, ...], result: str) -> None:
+    for one in charges:
+        try:
+            one.done(result)
+        except StorageError as error:
+            # The budget was charged before; what is missing is the note that the run succeeded.
+            err.print(
+                f"[yellow]warning:[/] the release is written and charged, but not noted as done: {plain(error)}",
+                soft_wrap=True,
+            )
+
+
+def _warn(plan: Plan, delta: float, seed: int | None) -> None:
     if delta >= 1 / plan.records:
         err.print(f"[yellow]warning:[/] delta {delta:g} is not below 1/records = {1 / plan.records:.3g}")
     if seed is not None:
         err.print("[yellow]warning:[/] --seed makes the noise reproducible: this release is NOT private")
 
 
-def _show_plan(plan: ReleasePlan, epsilon: float, delta: float, json_output: bool) -> None:
+def _show_result(
+    plan: Plan, certificate: dict[str, Any], folder: Path, choice: Choice | None, json_output: bool
+) -> None:
     if json_output:
-        print_json({"plan": plan.to_dict(), "epsilon": epsilon, "delta": delta, "adjacency": plan.adjacency.value})
+        print_json(certificate)
+        return
+    guarantee = certificate["guarantee"]
+    moments = isinstance(plan, MomentsPlan)
+    if choice is not None:
+        out.print(f"design: {plain(choice.reasons[0])}", soft_wrap=True)
+    out.print(
+        f"released: {'second moments and ' if moments else ''}{plan.rows} rows of {plan.dim} features to {folder}\n"
+        f"guarantee: epsilon {guarantee['epsilon']:.4g}, delta {guarantee['delta']:g}, "
+        f"adjacency {guarantee['adjacency']} (accountant {guarantee['accountant']})\n"
+        f"next: privmix fit {shlex.quote(str(folder))} --out MODEL",
+        soft_wrap=True,
+    )
+
+
+def _show_plan(plan: Plan, budget: _Budget, choice: Choice | None, json_output: bool) -> None:
+    if json_output:
+        content = {
+            "plan": plan.to_dict(),
+            "epsilon": budget.epsilon,
+            "delta": budget.delta,
+            "adjacency": plan.adjacency.value,
+            "choice": None if choice is None else choice.to_dict(),
+        }
+        print_json(content)
         return
     table = Table(title="plan (public; no private row was read)", title_justify="left", show_header=False)
     facts: dict[str, Any] = {
         "design": plan.design,
         "records, features, classes": f"{plan.records}, {plan.dim}, {plan.num_classes}",
-        "rows, mixup degree": f"{plan.rows}, {plan.mixup_degree}",
-        "target": f"epsilon {epsilon:g}, delta {delta:g}, adjacency {plan.adjacency.value}",
-        "joint noise multiplier": f"{plan.noise_multiplier:.5g}",
-        "mean query's multiplier": "none" if not plan.centred else f"{plan.centre_noise_multiplier:.5g}",
-        "noise in x, y": f"{plan.noise_std_x:.5g}, {plan.noise_std_y:.5g}",
+        "target": f"epsilon {budget.epsilon:g}, delta {budget.delta:g}, adjacency {plan.adjacency.value}",
+        **design_facts(plan),
     }
     for name, value in facts.items():
         table.add_row(name, str(value))
     out.print(table)
+    for text in () if choice is None else choice.reasons:
+        out.print(f"- {plain(text)}", soft_wrap=True)
+
+
+def design_facts(plan: Plan) -> dict[str, str]:
+    """What people want to see of a plan's design and noise."""
+    if isinstance(plan, MomentsPlan):
+        shares = f"{(1 - plan.label_share):.0%} to X'X, {plan.label_share:.0%} to X'Y; {plan.count_share:.0%} before"
+        own = {"sampled rows": str(plan.rows), "budget": shares + " to label sums"}
+    else:
+        own = {"rows, mixup degree": f"{plan.rows}, {plan.mixup_degree}"}
+    return {
+        **own,
+        "joint noise multiplier": f"{plan.noise_multiplier:.5g}",
+        "mean query's multiplier": "none" if not plan.centred else f"{plan.centre_noise_multiplier:.5g}",
+        "noise in " + ", ".join(plan.noise_std): ", ".join(f"{value:.5g}" for value in plan.noise_std.values()),
+    }

@@ -203,6 +203,15 @@ class Ledger:
                     ) from None
             _append(connection, dataset, {"kind": "bind", "id": reservation.id, "fingerprint": fingerprint})
 
+    def require(self, reservation: Reservation) -> None:
+        """Raise :class:`InvalidInput` unless the dataset has this reservation, and has not committed it."""
+        with storage_errors(self._shown), snapshot(self._engine) as connection:
+            dataset = self._dataset(connection, reservation.dataset)
+            reserved = {content["id"] for content in _contents(connection, dataset.id, "reserve")}
+            committed = {content["id"] for content in _contents(connection, dataset.id, "commit")}
+            if reservation.id not in reserved - committed:
+                raise InvalidInput("reservation", reservation.id, "one of this dataset that is not committed yet")
+
     def commit(self, reservation: Reservation, *, result: str) -> None:
         """Record that what was reserved is done, and what came of it. The cost is the same without it.
 

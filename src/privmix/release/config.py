@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from privmix.accounting import calibrate
 from privmix.errors import InvalidInput, check_choice, check_integer, check_number
+from privmix.release.count import small_query_noise
 from privmix.release.moments_plan import MOMENTS, MomentsPlan
 from privmix.release.plan import CENTRES, DESIGNS, NOISES, Plan, ReleasePlan
 
@@ -43,6 +43,8 @@ class ReleaseConfig:
         count_share: moments only: share of the budget for the label sums, taken first.
         lattice_bits: features and noise are multiples of 2^-bits of the clipping bound. Fewer are used for moments
             of more than 2^23 records, so that their sums stay exact.
+        records_noise_multiplier: where ``records`` is a private estimate: the noise of the query that made it, which
+            the plan then pays for. See :func:`privmix.release.count.private_record_count`.
 
     Example:
         >>> config = ReleaseConfig(records=60_000, dim=784, classes=tuple("0123456789"), mixup_degree=64, centre="none")
@@ -69,6 +71,7 @@ class ReleaseConfig:
     label_share: float = 0.5
     count_share: float = 0.02
     lattice_bits: int = 15
+    records_noise_multiplier: float | None = None
 
     def __post_init__(self) -> None:
         check_integer("records", self.records, low=1)
@@ -99,6 +102,10 @@ class ReleaseConfig:
             )
         if self.noise == "laplace" and self.centre == "private":
             raise InvalidInput("centre", self.centre, "none with laplace noise")
+        if self.records_noise_multiplier is not None:
+            check_number("records_noise_multiplier", self.records_noise_multiplier, low=0, low_open=True)
+            if self.design in ("fixed", "random-weight"):
+                raise InvalidInput("design", self.design, "one whose sampling needs no exact record count")
         if self.full_batch and self.design != "classwise":
             raise InvalidInput("full_batch", self.full_batch, "False unless the design is classwise")
         if self.design == "hierarchical":
@@ -133,7 +140,7 @@ class ReleaseConfig:
         check_number("epsilon", epsilon, low=0, low_open=True)
         pure = self.noise == "laplace" and delta == 0
         check_number("delta", delta, low=0, high=1, low_open=not pure, high_open=True)
-        draft = self.with_noise(1.0, self._centre_noise(epsilon))
+        draft = self.with_noise(1.0, small_query_noise(epsilon))
         found = calibrate(
             lambda s: self.with_noise(s, draft.centre_noise_multiplier).event,
             epsilon,
@@ -147,7 +154,7 @@ class ReleaseConfig:
         """The plan at a given joint noise multiplier s (and, with private centring, the mean query's)."""
         centre = self.centre or ("none" if self.noise == "laplace" else "private")
         if centre == "private" and centre_noise_multiplier is None:
-            centre_noise_multiplier = self._centre_noise(1.0)
+            centre_noise_multiplier = small_query_noise(1.0)
         if self.design == MOMENTS:
             return self._moments(noise_multiplier, centre_noise_multiplier if centre == "private" else None)
         fallback = len(self.classes) if self.full_batch else self.records
@@ -171,6 +178,7 @@ class ReleaseConfig:
             dirichlet_alpha=float(self.dirichlet_alpha) if self.design == "random-weight" else None,
             max_weight=float(self.max_weight) if self.design == "random-weight" else None,
             lattice_bits=self.lattice_bits,
+            records_noise_multiplier=self.records_noise_multiplier,
         )
 
     def _moments(self, noise_multiplier: float, centre_noise_multiplier: float | None) -> MomentsPlan:
@@ -187,6 +195,7 @@ class ReleaseConfig:
             noise_multiplier=float(noise_multiplier),
             centre_noise_multiplier=centre_noise_multiplier,
             lattice_bits=bits,
+            records_noise_multiplier=self.records_noise_multiplier,
             label_share=float(self.label_share),
             count_share=float(self.count_share),
         )
@@ -194,10 +203,3 @@ class ReleaseConfig:
     @property
     def _residual(self) -> float:
         return float(self.residual_clip_norm * self.clip_norm)
-
-    def _centre_noise(self, epsilon: float) -> float:
-        """Noise multiplier of the mean query: 20 at epsilon 1, a few percent of the budget at every epsilon.
-
-        Its error in the mean has norm multiplier * clip_norm * sqrt(d) / n; below 4 nothing is left to gain.
-        """
-        return float(min(2000.0, max(4.0, 20.0 / epsilon)) if math.isfinite(epsilon) else 4.0)

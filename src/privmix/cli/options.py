@@ -1,0 +1,78 @@
+"""Options that several verbs share, so that a flag means and says the same everywhere."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from privmix.data import Source, open_dataset
+from privmix.errors import InvalidInput
+from privmix.features import Extractor, Tabular, TextEncoder
+
+Data = Annotated[
+    str,
+    typer.Option(
+        help="Private dataset: file, folder, pattern such as 'part-*.parquet', or address such as s3://bucket/x; "
+        "idx, npz, npy, safetensors, Parquet, Arrow, CSV, JSON lines, images by class, saved Hugging Face datasets."
+    ),
+]
+Features = Annotated[
+    str,
+    typer.Option(
+        help="Public extractor: pixels, scattering, identity, minilm (texts), text:MODEL, vision:MODEL, "
+        "tabular:SPEC.json or module:FILE. MODEL is a local folder or OWNER/NAME on the hub."
+    ),
+]
+Classes = Annotated[
+    str | None,
+    typer.Option(
+        help="Class list: a number K, names with commas, or @FILE with one name a line. Needed unless a schema says it."
+    ),
+]
+LabelColumn = Annotated[str, typer.Option(help="The labels' column.")]
+ImageColumn = Annotated[str, typer.Option(help="The column of encoded images.")]
+FeatureColumn = Annotated[str | None, typer.Option(help="The column of number lists, where there are several.")]
+TextColumn = Annotated[str | None, typer.Option(help="The texts' column. Default for text extractors: text.")]
+ImageSize = Annotated[
+    int | None, typer.Option(help="Resize and crop images to so many pixels; needed where their sizes differ.")
+]
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Which columns and images of a dataset are meant."""
+
+    label: str
+    image: str
+    feature: str | None
+    text: str | None
+    image_size: int | None
+
+
+def open_for(extractor: Extractor, data: str, split: str, classes: int | list[str] | None, columns: Columns) -> Source:
+    """Open a dataset as the extractor takes it: tables with its columns, texts, or arrays.
+
+    Raises:
+        InvalidInput: the dataset, its columns and the extractor do not fit.
+        StorageError: it cannot be read.
+    """
+    text = columns.text
+    if isinstance(extractor, TextEncoder):
+        text = text or "text"
+    elif text is not None:
+        raise InvalidInput("--text-column", text, "an extractor of texts: minilm or text:MODEL")
+    source = open_dataset(
+        data,
+        split=split,
+        classes=classes,
+        label_column=columns.label,
+        image_column=columns.image,
+        feature_column=columns.feature,
+        text_column=text,
+        columns=extractor.columns if isinstance(extractor, Tabular) else None,
+        image_size=columns.image_size,
+    )
+    extractor.check_schema(source.schema)
+    return source

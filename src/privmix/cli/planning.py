@@ -1,0 +1,195 @@
+"""``privmix plan``: what each design would give, before any private row is read."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+from rich.table import Table
+
+from privmix.cli.app import app, out, plain, print_json, progress_bars
+from privmix.cli.options import (
+    Columns,
+    FeatureColumn,
+    Features,
+    ImageColumn,
+    ImageSize,
+    LabelColumn,
+    TextColumn,
+    open_for,
+)
+from privmix.cli.pipeline import class_list, features_in_memory
+from privmix.data.source import resolve_classes
+from privmix.errors import InvalidInput
+from privmix.features import Extractor, parse_features
+from privmix.release import Choice, DataModel, RecordTransform, ReleaseConfig, choose_design
+from privmix.release.diagnostics import neural_collapse
+from privmix.release.engine import Progress
+from privmix.release.planner import settings_of
+from privmix.release.theory import best_mixup_degree
+from privmix.reports.predictions import draw_predictions
+
+Proxy = Annotated[
+    str | None,
+    typer.Option(help="A PUBLIC dataset like the private one, for the planner; read like --data. Never private data."),
+]
+ProxyClasses = Annotated[str | None, typer.Option(help="Class list of --proxy. Default: that of the private data.")]
+SpectrumDecay = Annotated[
+    float | None, typer.Option(help="Planner without --proxy: variance along axis i falls as i^-DECAY. Default 1.3.")
+]
+BetweenShare = Annotated[
+    float | None, typer.Option(help="Planner without --proxy: share of variance between classes. Default 0.35.")
+]
+
+
+@app.command()
+def plan(
+    epsilon: Annotated[float, typer.Option(help="Privacy budget, epsilon.")],
+    delta: Annotated[float, typer.Option(help="Privacy budget, delta.")],
+    records: Annotated[int, typer.Option(help="Record count: public, declared, or a private estimate.")],
+    classes: Annotated[str, typer.Option(help="Class list: a number K, names with commas, or @FILE.")],
+    dim: Annotated[int | None, typer.Option(help="Features of a record. Not needed with --proxy.")] = None,
+    features: Features = "identity",
+    proxy: Proxy = None,
+    proxy_classes: ProxyClasses = None,
+    spectrum_decay: SpectrumDecay = None,
+    between_share: BetweenShare = None,
+    rows: Annotated[int | None, typer.Option(help="Rows to release, T. Default: n.")] = None,
+    clip_norm: Annotated[float, typer.Option(help="Bound on a record's feature norm.")] = 1.0,
+    residual_clip_norm: Annotated[float, typer.Option(help="Bound after centring, as a share of --clip-norm.")] = 0.55,
+    label_column: LabelColumn = "label",
+    image_column: ImageColumn = "image",
+    feature_column: FeatureColumn = None,
+    text_column: TextColumn = None,
+    image_size: ImageSize = None,
+    figure: Annotated[Path | None, typer.Option(help="Draw predicted accuracy against epsilon (.svg, .png).")] = None,
+    json_output: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+) -> None:
+    """Predict every design's accuracy at a budget, and name the best. Reads no private data.
+
+    Predictions come from a simulation: of a public dataset (--proxy), or of a declared spectrum. They rank designs; the
+    real accuracy may differ.
+
+    Example: privmix plan --records 60000 --dim 3969 --classes 10 --epsilon 1 --delta 1e-5 --figure plan.svg
+    """
+    extractor = parse_features(features)
+    columns = Columns(label_column, image_column, feature_column, text_column, image_size)
+    names = resolve_classes(class_list(classes))
+    if (dim is None) == (proxy is None):
+        raise InvalidInput("--dim, --proxy", (dim, proxy), "one of them: the proxy's features have a dimension")
+    with progress_bars() as progress:
+        if proxy is not None:
+            listed = class_list(proxy_classes) or list(names)
+            found = features_in_memory(open_for(extractor, proxy, "train", listed, columns), extractor, progress)
+            config = _config(records, found.features.shape[1], names, rows, clip_norm, residual_clip_norm)
+            model, words = _public_model(config, found.features, found.labels)
+            collapse: float | None = neural_collapse(found.features, found.labels)
+        else:
+            assert dim is not None
+            config = _config(records, dim, names, rows, clip_norm, residual_clip_norm)
+            model, words = _declared_model(config, spectrum_decay, between_share)
+            collapse = None
+        choice = choose_design(config, epsilon, delta, model, model_words=words, progress=progress)
+    theory = best_mixup_degree(records, rows or 2 * records, config.dim, epsilon, delta)
+    if figure is not None:
+        draw_predictions(choice.to_dict(), figure)
+    if json_output:
+        linear = {"mixup_degree": theory.mixup_degree, "published_mixup_degree": theory.published_degree}
+        print_json({**choice.to_dict(), "linear_regression": linear, "neural_collapse": collapse})
+        return
+    _show(choice)
+    out.print(
+        f"theory for linear regression (004, Theorem 3.1, at the noise by PLD): best mixup degree "
+        f"{theory.mixup_degree}; the paper's rate gives {theory.published_degree:.0f}",
+        soft_wrap=True,
+    )
+    if collapse is not None:
+        out.print(
+            f"neural collapse of the public data: {collapse:.3g} (the smaller, the better classes survive mixing)",
+            soft_wrap=True,
+        )
+    if figure is not None:
+        out.print(f"picture: {figure}", soft_wrap=True)
+
+
+def _config(
+    records: int, dim: int, classes: tuple[str, ...], rows: int | None, clip_norm: float, residual: float
+) -> ReleaseConfig:
+    return ReleaseConfig(
+        records=records,
+        dim=dim,
+        classes=classes,
+        mixup_degree=1,
+        rows=rows,
+        clip_norm=clip_norm,
+        residual_clip_norm=residual,
+    )
+
+
+def data_model(
+    config: ReleaseConfig,
+    extractor: Extractor,
+    columns: Columns,
+    proxy: str | None,
+    proxy_classes: str | None,
+    spectrum_decay: float | None,
+    between_share: float | None,
+    progress: Progress,
+) -> tuple[DataModel, str]:
+    """The planner's model of the records, from public data or constants; and what it is, in words."""
+    if proxy is None:
+        if proxy_classes is not None:
+            raise InvalidInput("--proxy-classes", proxy_classes, "a class list of --proxy, which is not given")
+        return _declared_model(config, spectrum_decay, between_share)
+    if spectrum_decay is not None or between_share is not None:
+        raise InvalidInput("--proxy", proxy, "either public data or a declared spectrum")
+    source = open_for(extractor, proxy, "train", class_list(proxy_classes) or list(config.classes), columns)
+    found = features_in_memory(source, extractor, progress)
+    return _public_model(config, found.features, found.labels)
+
+
+def _declared_model(config: ReleaseConfig, decay: float | None, share: float | None) -> tuple[DataModel, str]:
+    given = {"spectrum_decay": decay, "between_share": share}
+    chosen = {name: value for name, value in given.items() if value is not None}
+    model = DataModel.declared(config.dim, len(config.classes), np.random.default_rng(0), **chosen)
+    return model, "a declared spectrum" if chosen else "a declared spectrum, since no public data was given"
+
+
+def _public_model(config: ReleaseConfig, features: np.ndarray, labels: np.ndarray) -> tuple[DataModel, str]:
+    if features.shape[1] != config.dim:
+        raise InvalidInput("--proxy", f"{features.shape[1]} features", f"{config.dim}, like the private data's")
+    mean = np.zeros(config.dim, np.float32)
+    transform = RecordTransform(config.clip_norm, "l2", mean, config.residual_clip_norm * config.clip_norm)
+    generator = np.random.default_rng(0)
+    model = DataModel.of_public_data(features, labels, len(config.classes), transform, generator)
+    return model, f"{len(labels)} public records"
+
+
+def picture_of(choice: Choice) -> bytes:
+    """The planner's picture as SVG."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "predictions.svg"
+        draw_predictions(choice.to_dict(), path)
+        return path.read_bytes()
+
+
+def _show(choice: Choice) -> None:
+    table = Table(
+        title=f"predicted accuracy at epsilon {choice.epsilon:g}, delta {choice.delta:g}", title_justify="left"
+    )
+    for name in ("design", "settings", "noise multiplier", "predicted"):
+        table.add_column(name, justify="right" if name in ("noise multiplier", "predicted") else "left")
+    for item in choice.candidates:
+        settings = ", ".join(f"--{key.replace('_', '-')} {value}" for key, value in settings_of(item).items())
+        table.add_row(
+            choice.to_dict()["labels"][item.name],
+            settings.replace("--full-batch True", "--full-batch"),
+            f"{item.plan.noise_multiplier:.4g}",
+            f"{100 * item.accuracy:.1f}%",
+        )
+    out.print(table)
+    for text in choice.reasons:
+        out.print(f"- {plain(text)}", soft_wrap=True)
