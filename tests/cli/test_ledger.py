@@ -83,7 +83,7 @@ def test_the_charge_is_on_disk_before_a_row_is_read(
         monkeypatch.setattr(module, name, crash)
 
     # Both functions that read private bytes.
-    crash_in(release_verb, "extract_features")
+    crash_in(release_verb, "features_in_memory")
     crash_in(pipeline, "fingerprint")
     assert privmix(*charged(url, digits, tmp_path / "REL")).code == 1
     assert 2.9 < spent_at["fingerprint"] <= 3

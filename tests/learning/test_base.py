@@ -15,7 +15,7 @@ LEARNER = pytest.mark.parametrize("learner", [NoiseAwareRidgeClassifier(0.01), G
 
 
 def test_registry_names_every_learner() -> None:
-    assert set(LEARNERS) == {"noise-aware-ridge", "generalized-kl"}
+    assert set(LEARNERS) == {"noise-aware-ridge", "generalized-kl", "second-moments"}
 
 
 @LEARNER

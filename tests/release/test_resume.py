@@ -72,6 +72,7 @@ import torch
 from privmix.release import PrivateRecords, ReleaseConfig, SecretStreams, read_run, release_to_folder
 from privmix.release import folder as release_folder
 from privmix.release import resume as release_resume
+from privmix.release.certificate import content_hash
 torch.set_num_threads(1)
 release_folder.SHARD_ROWS = 1024
 uuid.uuid4 = lambda: uuid.UUID(int=7)
@@ -84,7 +85,8 @@ priced = {}
 def once(plan, **facts):
     if not priced:
         priced.update(make(plan, **{**facts, "files": []}))
-    return {**priced, "files": [dict(item) for item in facts["files"]]}
+    content = {**priced, "files": [dict(item) for item in facts["files"]]}
+    return {**content, "content_sha256": content_hash(content)}
 make, release_resume.make_certificate = release_resume.make_certificate, once
 
 def child(work):

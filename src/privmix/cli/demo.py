@@ -73,7 +73,11 @@ def demo(
     save_model(classifier, out_folder / "model")
     result, matrix = score(classifier.predict(held_out.features), held_out.labels, schema.classes)
     draw_confusion(matrix, schema.classes, result["accuracy"], out_folder / "confusion.png")
-    private_free = LogisticRegression(max_iter=2000).fit(private.features, private.labels)
+    private_free = (
+        LogisticRegression(max_iter=2000)
+        .fit(private.features, private.labels)
+        .score(held_out.features, held_out.labels)
+    )
     out.print(
         Panel(
             f"[bold]What was guaranteed[/]\n"

@@ -23,9 +23,10 @@ def fit(
     learner: Annotated[
         str,
         typer.Option(
-            help="auto: second-moments for releases that have them, else noise-aware-ridge; or generalized-kl (the papers')."
+            help="auto: second-moments for releases that have them, else noise-aware-ridge; or one of these two, or "
+            "generalized-kl (the papers')."
         ),
-    ] = LEARNERS[0],
+    ] = AUTO,
     model: Annotated[str, typer.Option(help="generalized-kl: linear, or cnn on pixel releases.")] = "linear",
     epochs: Annotated[int, typer.Option(help="generalized-kl: passes over the rows.")] = 200,
     regularisation: Annotated[
