@@ -32,8 +32,10 @@ def test_matches_the_formula() -> None:
     rel = release(make_plan(design="moments"), make_records())
     assert rel.moments is not None
     spectrum = rel.moments.spectrum()
-    basis = spectrum.basis.astype(np.float64)
-    expected = basis @ np.diag(1 / (spectrum.values + spectrum.ridge)) @ basis.T @ rel.moments.cross
+    basis, cross = spectrum.basis.astype(np.float64), rel.moments.cross.astype(np.float64)
+    records = rel.moments.class_shares(rel.label_offset) * rel.moments.records
+    total = basis @ np.diag(spectrum.values + spectrum.ridge) @ basis.T + cross @ np.diag(1 / records) @ cross.T
+    expected = np.linalg.inv(total) @ cross
     np.testing.assert_allclose(SecondMomentsClassifier().fit(rel).coef_, expected, rtol=1e-3, atol=1e-6)
     strong = SecondMomentsClassifier(regularisation=10.0).fit(rel).coef_
     assert np.linalg.norm(strong) < np.linalg.norm(expected)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from privmix.errors import InvalidInput, check_number
 from privmix.learning.base import Progress, ReleaseFacts, ReleaseLearner, check_arrays
 from privmix.release.dataset import ReleasedDataset
+from privmix.release.moments import regression
 
 AUTO: Final = "auto"
 
@@ -18,11 +19,11 @@ AUTO: Final = "auto"
 class SecondMomentsClassifier(ReleaseLearner):
     """Regression of labels on features from X'X and X'Y alone, for releases of design ``moments``.
 
-    W = U (L + a)^-1 U' X'Y, where U are the eigenvectors of the released X'X, L its eigenvalues with the noise shrunk
-    out (:meth:`privmix.release.moments.SecondMoments.spectrum`) and a the regularisation, by default in proportion to
-    the largest eigenvalue that noise alone would have. AdaSSP (Wang 2018) likewise regularises by the size of the
-    noise, but keeps the noisy eigenvalues. A record f is scored by f W, plus the classes' shares if the release is
-    centred.
+    W = (U (L + a) U' + S)^-1 X'Y, where U are the eigenvectors of the released X'X, L its eigenvalues with the noise
+    shrunk out (:meth:`privmix.release.moments.SecondMoments.spectrum`), a the regularisation, by default in proportion
+    to the largest eigenvalue that noise alone would have, and S the scatter between classes that X'Y shows
+    (:func:`privmix.release.moments.regression`). AdaSSP (Wang 2018) likewise regularises by the size of the noise, but
+    keeps the noisy eigenvalues. A record f is scored by f W, plus the classes' shares if the release is centred.
 
     Args:
         regularisation: ``"auto"`` for :attr:`privmix.release.moments.Spectrum.ridge`, or a as a share of the largest
@@ -68,12 +69,11 @@ class SecondMomentsClassifier(ReleaseLearner):
                 raise InvalidInput("released moments", "NaN or infinity", "finite numbers")
         spectrum = moments.spectrum()
         progress(1, 2)
-        if isinstance(self.regularisation, str):
-            added = spectrum.ridge
-        else:
+        added = None
+        if not isinstance(self.regularisation, str):
             added = float(self.regularisation) * float(spectrum.values.max(initial=0.0))
-        gains = (1 / np.maximum(spectrum.values + added, np.finfo(np.float32).tiny)).astype(np.float32)
-        self.coef_ = spectrum.basis @ (gains[:, None] * (spectrum.basis.T @ moments.cross))
+        records = moments.class_shares(release.label_offset) * moments.records
+        self.coef_ = regression(spectrum, moments.cross, records, added)
         # Without centring X'X holds the mean too, and W predicts labels as they are.
         shares = moments.class_shares(release.label_offset).astype(np.float32)
         self.intercept_ = shares if release.transform.centre is not None else np.zeros_like(shares)

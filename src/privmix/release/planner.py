@@ -20,6 +20,7 @@ _DEGREES: Final = (16, 64, 256, 1024)
 _SHARES: Final = (0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.95)
 _DRAWS: Final = 3
 _INDIFFERENT: Final = 0.003
+_MIDDLE: Final = 0.35
 # Epsilons of the picture, relative to the one asked for.
 _CURVE: Final = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 LABELS: Final = {
@@ -190,10 +191,10 @@ def _evaluated(
         # The joint noise is the same for every division of it.
         divided = shared.with_noise(plan.noise_multiplier, plan.centre_noise_multiplier)
         found.append(Candidate(name, shared, divided, _predicted(divided, model, seed)))
-    # Where shares make no difference that a simulation can tell, an even one errs least.
+    # Where shares make no difference that a simulation can tell, one near the middle errs least.
     best = max(item.accuracy for item in found)
     close = [item for item in found if item.accuracy >= best - _INDIFFERENT]
-    return [min(close, key=lambda item: abs(item.config.label_share - 0.5))]
+    return [min(close, key=lambda item: abs(item.config.label_share - _MIDDLE))]
 
 
 def _predicted(plan: Plan, model: DataModel, seed: int) -> float:

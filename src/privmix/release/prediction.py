@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from privmix.errors import InvalidInput, check_integer, check_number
 from privmix.release.dataset import RecordTransform
-from privmix.release.moments import SecondMoments
+from privmix.release.moments import SecondMoments, regression
 from privmix.release.moments_plan import MomentsPlan
 from privmix.release.plan import Plan, ReleasePlan
 
@@ -24,6 +24,7 @@ from privmix.release.plan import Plan, ReleasePlan
 _DIRECTIONS = 256
 _TEST_RECORDS = 2000
 _CONCENTRATION = 1.4
+_SHRINKAGE = 0.3
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,7 +168,9 @@ def predict_accuracy(plan: Plan, model: DataModel, generator: np.random.Generato
     cross = records / classes * noise.amplified * model.means
     cross = cross + np.sqrt(records / classes * model.within) * generator.standard_normal(cross.shape)
     cross = cross + noise.cross * generator.standard_normal(cross.shape)
-    weights = cross.T
+    # Without X'X a learner has the scatter between classes, which X'Y shows, and shrinks by a part of the largest.
+    inner = cross @ cross.T * classes / records
+    weights = np.asarray(cross.T @ np.linalg.inv(inner + _SHRINKAGE * np.linalg.norm(inner, 2) * np.eye(classes)))
     if noise.second is not None:
         second = records * (np.diag(model.within) + noise.amplified * model.means.T @ model.means / classes)
         draw = np.tril(generator.standard_normal((axes, axes)))
@@ -185,7 +188,7 @@ def predict_accuracy(plan: Plan, model: DataModel, generator: np.random.Generato
             noise_std_cross=float(noise.cross.mean()),
             noise_std_counts=0.0,
         ).spectrum()
-        weights = spectrum.basis @ ((1 / (spectrum.values + spectrum.ridge))[:, None] * (spectrum.basis.T @ cross.T))
+        weights = regression(spectrum, cross.T.astype(np.float32), np.full(classes, records / classes))
     labels = generator.integers(0, classes, _TEST_RECORDS)
     tests = model.means[labels] + np.sqrt(model.within) * generator.standard_normal((_TEST_RECORDS, axes))
     return float(((tests @ weights).argmax(axis=1) == labels).mean())
