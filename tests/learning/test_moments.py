@@ -33,9 +33,11 @@ def test_matches_the_formula() -> None:
     assert rel.moments is not None
     spectrum = rel.moments.spectrum()
     basis, cross = spectrum.basis.astype(np.float64), rel.moments.cross.astype(np.float64)
-    records = rel.moments.class_shares(rel.label_offset) * rel.moments.records
-    total = basis @ np.diag(spectrum.values + spectrum.ridge) @ basis.T + cross @ np.diag(1 / records) @ cross.T
+    scatter = cross @ cross.T * (rel.num_classes / rel.moments.records)
+    total = basis @ np.diag(spectrum.values + spectrum.ridge) @ basis.T + scatter
+    plain = np.linalg.inv(basis @ np.diag(spectrum.values + spectrum.ridge) @ basis.T) @ cross
     expected = np.linalg.inv(total) @ cross
+    expected *= np.trace(cross.T @ plain) / np.trace(cross.T @ expected)
     np.testing.assert_allclose(SecondMomentsClassifier().fit(rel).coef_, expected, rtol=1e-3, atol=1e-6)
     strong = SecondMomentsClassifier(regularisation=10.0).fit(rel).coef_
     assert np.linalg.norm(strong) < np.linalg.norm(expected)

@@ -19,7 +19,7 @@ AUTO: Final = "auto"
 class SecondMomentsClassifier(ReleaseLearner):
     """Regression of labels on features from X'X and X'Y alone, for releases of design ``moments``.
 
-    W = (U (L + a) U' + S)^-1 X'Y, where U are the eigenvectors of the released X'X, L its eigenvalues with the noise
+    W ~ (U (L + a) U' + S)^-1 X'Y, where U are the eigenvectors of the released X'X, L its eigenvalues with the noise
     shrunk out (:meth:`privmix.release.moments.SecondMoments.spectrum`), a the regularisation, by default in proportion
     to the largest eigenvalue that noise alone would have, and S the scatter between classes that X'Y shows
     (:func:`privmix.release.moments.regression`). AdaSSP (Wang 2018) likewise regularises by the size of the noise, but
@@ -72,8 +72,7 @@ class SecondMomentsClassifier(ReleaseLearner):
         added = None
         if not isinstance(self.regularisation, str):
             added = float(self.regularisation) * float(spectrum.values.max(initial=0.0))
-        records = moments.class_shares(release.label_offset) * moments.records
-        self.coef_ = regression(spectrum, moments.cross, records, added)
+        self.coef_ = regression(spectrum, moments.cross, moments.records, added)
         # Without centring X'X holds the mean too, and W predicts labels as they are.
         shares = moments.class_shares(release.label_offset).astype(np.float32)
         self.intercept_ = shares if release.transform.centre is not None else np.zeros_like(shares)

@@ -69,7 +69,7 @@ class ReleaseConfig:
     dirichlet_alpha: float = 1.0
     max_weight: float = 1.0
     label_share: float = 0.5
-    count_share: float = 0.02
+    count_share: float = 0.002
     lattice_bits: int = 15
     records_noise_multiplier: float | None = None
 

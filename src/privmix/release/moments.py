@@ -119,22 +119,20 @@ class SecondMoments:
 
 
 def regression(
-    spectrum: Spectrum,
-    cross: NDArray[np.float32],
-    class_records: NDArray[np.float64],
-    added: float | None = None,
+    spectrum: Spectrum, cross: NDArray[np.float32], records: int, added: float | None = None
 ) -> NDArray[np.float32]:
-    """Coefficients of labels on features from noisy moments: (U (L + a) U' + S)^-1 X'Y.
+    """Coefficients of labels on features from noisy moments: W in proportion to (U (L + a) U' + S)^-1 X'Y.
 
-    U and L are ``spectrum``, a the regularisation and S = sum over classes of b_k b_k' / n_k, with b_k a column of
-    X'Y: the scatter between classes. X'X holds that scatter too, but under noise that the shrunk eigenvalues no longer
-    tell from it; where classes are many and most of the budget went to X'Y, naming it again is worth two points of
-    accuracy (77 classes of sentence embeddings at epsilon 1), and costs nothing elsewhere.
+    U and L are ``spectrum``, a the regularisation and S = (K / n) X'Y Y'X: with equally large classes, the scatter
+    between them. X'X holds that scatter too, but under noise that the shrunk eigenvalues no longer tell from it; where
+    classes are many and most of the budget went to X'Y, naming it again is worth two points of accuracy (77 classes of
+    sentence embeddings at epsilon 1), and costs nothing elsewhere. S only turns the coefficients: the size of W is that
+    of the regression without S (both have the same trace of Y'X W), whose scores class shares can be added to.
 
     Args:
         spectrum: of X'X, noise shrunk out.
         cross: (d, K) X'Y.
-        class_records: (K,) estimated records of each class, > 0.
+        records: n.
         added: a; None takes :attr:`Spectrum.ridge`.
 
     Returns:
@@ -143,8 +141,11 @@ def regression(
     gains = 1 / np.maximum(spectrum.values + (spectrum.ridge if added is None else added), np.finfo(np.float32).tiny)
     weights = spectrum.basis @ (gains.astype(np.float32)[:, None] * (spectrum.basis.T @ cross))
     # The Woodbury identity: S has rank K, so what it changes is a K x K matrix.
-    inner = (cross.T @ weights).astype(np.float64) / class_records[:, None]
-    return np.asarray(weights @ np.linalg.inv(np.eye(len(inner)) + inner), np.float32)
+    fit = (cross.T @ weights).astype(np.float64)
+    change = np.linalg.inv(np.eye(len(fit)) + fit * (len(fit) / records))
+    turned = float(np.trace(fit @ change))
+    scale = float(np.trace(fit)) / turned if turned > 0 else 1.0
+    return np.asarray(weights @ (scale * change), np.float32)
 
 
 def sample_rows(

@@ -188,7 +188,7 @@ def predict_accuracy(plan: Plan, model: DataModel, generator: np.random.Generato
             noise_std_cross=float(noise.cross.mean()),
             noise_std_counts=0.0,
         ).spectrum()
-        weights = regression(spectrum, cross.T.astype(np.float32), np.full(classes, records / classes))
+        weights = regression(spectrum, cross.T.astype(np.float32), records)
     labels = generator.integers(0, classes, _TEST_RECORDS)
     tests = model.means[labels] + np.sqrt(model.within) * generator.standard_normal((_TEST_RECORDS, axes))
     return float(((tests @ weights).argmax(axis=1) == labels).mean())
