@@ -18,6 +18,7 @@ from privmix.cli.options import (
     ImageSize,
     LabelColumn,
     TextColumn,
+    check_figure,
     open_for,
 )
 from privmix.cli.pipeline import class_list, features_in_memory
@@ -52,6 +53,7 @@ def evaluate(
 
     Example: privmix evaluate MODEL --data mnist --split test --json
     """
+    check_figure(figure)
     classifier = load_model(model)
     facts = classifier.facts_
     extractor = from_spec(facts.extractor, features_model)

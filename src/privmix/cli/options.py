@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Final
 
 import typer
 
@@ -39,6 +40,8 @@ ImageSize = Annotated[
     int | None, typer.Option(help="Resize and crop images to so many pixels; needed where their sizes differ.")
 ]
 
+_PICTURES: Final = (".svg", ".png", ".pdf")
+
 
 @dataclass(frozen=True)
 class Columns:
@@ -49,6 +52,12 @@ class Columns:
     feature: str | None
     text: str | None
     image_size: int | None
+
+
+def check_figure(path: Path | None) -> None:
+    """Raise :class:`InvalidInput` unless a picture of that name can be drawn; asked before the work, not after it."""
+    if path is not None and path.suffix not in _PICTURES:
+        raise InvalidInput("--figure", str(path), "a file name that ends in " + ", ".join(_PICTURES))
 
 
 def open_for(extractor: Extractor, data: str, split: str, classes: int | list[str] | None, columns: Columns) -> Source:

@@ -19,6 +19,7 @@ from privmix.cli.options import (
     ImageSize,
     LabelColumn,
     TextColumn,
+    check_figure,
     open_for,
 )
 from privmix.cli.pipeline import class_list, features_in_memory
@@ -80,6 +81,8 @@ def plan(
     names = resolve_classes(class_list(classes))
     if (dim is None) == (proxy is None):
         raise InvalidInput("--dim, --proxy", (dim, proxy), "one of them: the proxy's features have a dimension")
+    check_figure(figure)
+    _check_model_options(proxy, proxy_classes, spectrum_decay, between_share)
     with progress_bars() as progress:
         if proxy is not None:
             listed = class_list(proxy_classes) or list(names)
@@ -140,15 +143,21 @@ def data_model(
     progress: Progress,
 ) -> tuple[DataModel, str]:
     """The planner's model of the records, from public data or constants; and what it is, in words."""
+    _check_model_options(proxy, proxy_classes, spectrum_decay, between_share)
     if proxy is None:
-        if proxy_classes is not None:
-            raise InvalidInput("--proxy-classes", proxy_classes, "a class list of --proxy, which is not given")
         return _declared_model(config, spectrum_decay, between_share)
-    if spectrum_decay is not None or between_share is not None:
-        raise InvalidInput("--proxy", proxy, "either public data or a declared spectrum")
     source = open_for(extractor, proxy, "train", class_list(proxy_classes) or list(config.classes), columns)
     found = features_in_memory(source, extractor, progress)
     return _public_model(config, found.features, found.labels)
+
+
+def _check_model_options(
+    proxy: str | None, proxy_classes: str | None, spectrum_decay: float | None, between_share: float | None
+) -> None:
+    if proxy is None and proxy_classes is not None:
+        raise InvalidInput("--proxy-classes", proxy_classes, "a class list of --proxy, which is not given")
+    if proxy is not None and (spectrum_decay is not None or between_share is not None):
+        raise InvalidInput("--proxy", proxy, "either public data or a declared spectrum")
 
 
 def _declared_model(config: ReleaseConfig, decay: float | None, share: float | None) -> tuple[DataModel, str]:

@@ -43,6 +43,7 @@ from privmix.release import (
 from privmix.release.count import private_record_count, small_query_noise
 from privmix.release.engine import Progress, default_memory
 from privmix.release.folder import RELEASE_FOLDER
+from privmix.release.moments_plan import MOMENTS
 from privmix.release.plan import DESIGNS, Plan
 
 AUTO = "auto"
@@ -138,7 +139,7 @@ def release(
         raise InvalidInput("--private-count", True, "neither with --records nor with --dry-run: it reads the count")
     if design not in (AUTO, *DESIGNS):
         raise InvalidInput("--design", design, ", ".join((AUTO, *DESIGNS)))
-    if design != AUTO and (proxy or proxy_classes or spectrum_decay or between_share):
+    if design != AUTO and any(value is not None for value in (proxy, proxy_classes, spectrum_decay, between_share)):
         raise InvalidInput("--design", design, "auto with --proxy, --spectrum-decay or --between-share")
     budget = _Budget(epsilon, delta, ledger, dataset)
     extractor = parse_features(features)
@@ -161,7 +162,8 @@ def release(
         dim=extractor.output_dim(source.schema.input_shape),
         classes=tuple(source.schema.classes),
         design="poisson" if design == AUTO else design,
-        mixup_degree=1 if design == AUTO else mixup_degree,
+        # Where no degree is used, or the planner chooses it, its default must not refuse small data.
+        mixup_degree=1 if design in (AUTO, MOMENTS) or (design == "classwise" and full_batch) else mixup_degree,
         rows=rows,
         clip_norm=clip_norm,
         centre=centre,
