@@ -319,9 +319,3 @@ def test_second_moments_need_a_release_that_has_them(data: Path, tmp_path: Path)
     refused(privmix("fit", str(out), "--learner", "magic", "--out", str(tmp_path / "M")), "auto", "second-moments")
     assert not (tmp_path / "M").exists()
     assert "noise-aware-ridge" in privmix("fit", str(out), "--out", str(tmp_path / "M")).out
-
-
-def test_moments_take_no_ray_engine(data: Path, tmp_path: Path) -> None:
-    outcome = release(data, tmp_path / "REL", design="moments", engine="ray")
-    refused(outcome, "engine", "local")
-    assert not (tmp_path / "REL").exists()

@@ -22,6 +22,7 @@ from privmix.cli.options import (
     ImageSize,
     LabelColumn,
     TextColumn,
+    check_engine,
     open_for,
 )
 from privmix.cli.pipeline import Charge, charge, class_list, features_in_memory, features_on_disk
@@ -141,6 +142,7 @@ def release(
         raise InvalidInput("--design", design, ", ".join((AUTO, *DESIGNS)))
     if design != AUTO and any(value is not None for value in (proxy, proxy_classes, spectrum_decay, between_share)):
         raise InvalidInput("--design", design, "auto with --proxy, --spectrum-decay or --between-share")
+    check_engine(engine, design, memory_gb, workers, ray_address)
     budget = _Budget(epsilon, delta, ledger, dataset)
     extractor = parse_features(features)
     columns = Columns(label_column, image_column, feature_column, text_column, image_size)
@@ -187,6 +189,8 @@ def release(
             )
             choice = choose_design(config, epsilon, delta, model, model_words=words, progress=progress)
         config = choice.best.config if rows is None else replace(choice.best.config, rows=rows)
+        # Moments need no cluster, and whoever lets the planner choose does not choose against it.
+        engine = "local" if config.design == MOMENTS else engine
     plan = config.calibrate(epsilon, delta)
     _warn(plan, delta, seed)
     if dry_run:
@@ -194,7 +198,7 @@ def release(
         return
     # Before the first private row is read: a crash from here on leaves the budget spent.
     if resume:
-        charged = Charge.again(ledger, dataset, kept.get("reservation"))
+        charged = Charge.again(ledger, dataset, kept.get("reservation"), data)
     else:
         charged = charge(ledger, dataset, plan.event_after_count, plan.adjacency, "release", data)
     with (
@@ -244,7 +248,7 @@ def _count(
     noise = small_query_noise(budget.epsilon)
     if streams is None:
         # A second estimate would be a second query.
-        return int(kept["records"]), noise, Charge.again(budget.ledger, budget.dataset, kept.get("count"))
+        return int(kept["records"]), noise, Charge.again(budget.ledger, budget.dataset, kept.get("count"), data)
     charged = charge(budget.ledger, budget.dataset, Gaussian(noise), Adjacency.ADD_REMOVE, "private record count", data)
     return private_record_count(source.schema.records, noise, streams), noise, charged
 
