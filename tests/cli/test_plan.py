@@ -157,6 +157,16 @@ def test_a_missing_class_list_file(tmp_path: Path) -> None:
     refused(plan(classes=f"@{tmp_path}/none.txt"), "--classes", "none.txt", code=1)
 
 
+@pytest.mark.parametrize("changes", [{"dim": "59"}, {"rows": "1"}, {"records": "1"}, {"classes": "70"}], ids=str)
+def test_few_records_can_be_planned_for(changes: dict[str, str]) -> None:
+    """More features than rows, or classes than records: least squares has no theory there, but designs compare."""
+    outcome = plan("--json", **changes)
+    assert outcome.code == 0, outcome.err
+    content = json.loads(outcome.out)
+    assert (content["linear_regression"] is None) == ("classes" not in changes)
+    assert all(0 <= value <= 1 for value in content["predicted"].values())
+
+
 def test_classes_from_a_file(tmp_path: Path, small: dict[str, Any]) -> None:
     (tmp_path / "names.txt").write_text("no\n\n yes \n")
     outcome = plan("--json", classes=f"@{tmp_path}/names.txt")

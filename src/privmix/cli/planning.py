@@ -96,19 +96,22 @@ def plan(
             model, words = _declared_model(config, spectrum_decay, between_share)
             collapse = None
         choice = choose_design(config, epsilon, delta, model, model_words=words, progress=progress)
-    theory = best_mixup_degree(records, rows or 2 * records, config.dim, epsilon, delta)
+    sampled = rows or records
+    # Least squares needs more rows than features; where there are fewer, the designs are compared all the same.
+    theory = best_mixup_degree(records, sampled, config.dim, epsilon, delta) if sampled > config.dim + 1 else None
     if figure is not None:
         draw_predictions(choice.to_dict(), figure)
     if json_output:
-        linear = {"mixup_degree": theory.mixup_degree, "published_mixup_degree": theory.published_degree}
+        linear = theory and {"mixup_degree": theory.mixup_degree, "published_mixup_degree": theory.published_degree}
         print_json({**choice.to_dict(), "linear_regression": linear, "neural_collapse": collapse})
         return
     _show(choice)
-    out.print(
-        f"theory for linear regression (004, Theorem 3.1, at the noise by PLD): best mixup degree "
-        f"{theory.mixup_degree}; the paper's rate gives {theory.published_degree:.0f}",
-        soft_wrap=True,
-    )
+    if theory is not None:
+        out.print(
+            f"theory for linear regression (004, Theorem 3.1, at the noise by PLD): best mixup degree "
+            f"{theory.mixup_degree}; the paper's rate gives {theory.published_degree:.0f}",
+            soft_wrap=True,
+        )
     if collapse is not None:
         out.print(
             f"neural collapse of the public data: {collapse:.3g} (the smaller, the better classes survive mixing)",
