@@ -32,9 +32,9 @@ class Data:
     train: str
     test: str
     features: str = "identity"
-    # For release and evaluate.
+    # Release and evaluate.
     flags: tuple[str, ...] = ()
-    # For release only.
+    # Release only.
     own: tuple[str, ...] = ("--classes", ",".join(CLASSES))
     dim: int = 0
     notes: dict[str, str] = field(default_factory=dict)
@@ -261,6 +261,24 @@ def test_release_fit_evaluate(make: Callable[[Path], Data], tmp_path: Path) -> N
     assert result["accuracy"] > 0.85
     assert set(result["per_class"]) == set(CLASSES)
     assert result["n"] == (60 if make is minilm_texts else HELD_OUT)
+
+
+def test_names_with_brackets_and_blanks(tmp_path: Path) -> None:
+    """Names that a terminal's markup or a shell would take for its own are shown as they are, and work."""
+    folder = tmp_path / "own [red] data"
+    folder.mkdir()
+    (folder / "train.csv").write_bytes(columns_csv("train"))
+    (folder / "test.csv").write_bytes(columns_csv("test"))
+    data, out, model = Data(str(folder), str(folder)), folder / "[bold] REL", folder / "[b] M"
+    outcome = release(data, out)
+    assert outcome.code == 0, outcome.err
+    assert f"'{out}'" in outcome.out
+    fitted = privmix("fit", str(out), "--out", str(model))
+    assert f"'{model}'" in fitted.out
+    assert f"saved to {model}" in fitted.out
+    shown = privmix("evaluate", str(model), "--data", data.test)
+    assert str(model / "confusion-test.png") in shown.out
+    refused(release(data, out), "--overwrite")
 
 
 # What is wrong.

@@ -9,7 +9,7 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
-from privmix.cli.app import app, out, print_json, progress_bars
+from privmix.cli.app import app, out, plain, print_json, progress_bars
 from privmix.cli.options import (
     Classes,
     Columns,
@@ -69,7 +69,9 @@ def evaluate(
     if json_output:
         print_json({**result, "figure": str(picture)})
         return
-    out.print(f"accuracy {100 * result['accuracy']:.2f}% on {result['n']} records; picture: {picture}", soft_wrap=True)
+    out.print(
+        f"accuracy {100 * result['accuracy']:.2f}% on {result['n']} records; picture: {plain(picture)}", soft_wrap=True
+    )
 
 
 def score(

@@ -118,7 +118,7 @@ def plan(
             soft_wrap=True,
         )
     if figure is not None:
-        out.print(f"picture: {figure}", soft_wrap=True)
+        out.print(f"picture: {plain(figure)}", soft_wrap=True)
 
 
 def _config(

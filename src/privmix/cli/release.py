@@ -317,10 +317,11 @@ def _show_result(
     if choice is not None:
         out.print(f"design: {plain(choice.reasons[0])}", soft_wrap=True)
     out.print(
-        f"released: {'second moments and ' if moments else ''}{plan.rows} rows of {plan.dim} features to {folder}\n"
+        f"released: {'second moments and ' if moments else ''}{plan.rows} rows of {plan.dim} features to "
+        f"{plain(folder)}\n"
         f"guarantee: epsilon {guarantee['epsilon']:.4g}, delta {guarantee['delta']:g}, "
         f"adjacency {guarantee['adjacency']} (accountant {guarantee['accountant']})\n"
-        f"next: privmix fit {shlex.quote(str(folder))} --out MODEL",
+        f"next: privmix fit {plain(shlex.quote(str(folder)))} --out MODEL",
         soft_wrap=True,
     )
 
