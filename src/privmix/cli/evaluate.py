@@ -9,7 +9,7 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
-from privmix.cli.app import app, out, print_json, progress_bars
+from privmix.cli.app import app, out, plain, print_json, progress_bars
 from privmix.cli.options import (
     Classes,
     Columns,
@@ -18,6 +18,7 @@ from privmix.cli.options import (
     ImageSize,
     LabelColumn,
     TextColumn,
+    check_figure,
     open_for,
 )
 from privmix.cli.pipeline import class_list, features_in_memory
@@ -52,6 +53,7 @@ def evaluate(
 
     Example: privmix evaluate MODEL --data mnist --split test --json
     """
+    check_figure(figure)
     classifier = load_model(model)
     facts = classifier.facts_
     extractor = from_spec(facts.extractor, features_model)
@@ -67,7 +69,9 @@ def evaluate(
     if json_output:
         print_json({**result, "figure": str(picture)})
         return
-    out.print(f"accuracy {100 * result['accuracy']:.2f}% on {result['n']} records; picture: {picture}", soft_wrap=True)
+    out.print(
+        f"accuracy {100 * result['accuracy']:.2f}% on {result['n']} records; picture: {plain(picture)}", soft_wrap=True
+    )
 
 
 def score(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from privmix.cli.app import app, out, progress_bars
+from privmix.cli.app import app, out, plain, progress_bars
 from privmix.errors import InvalidInput, check_choice, check_number
 from privmix.learning import GeneralizedKLClassifier, NoiseAwareRidgeClassifier, SecondMomentsClassifier, save_model
 from privmix.release import load_release
@@ -64,5 +65,5 @@ def fit(
             classifier.fit(dataset, progress=lambda done, total: progress("epochs", done, total))
         summary = f"{epochs} epochs"
     save_model(classifier, out_folder, overwrite=overwrite)
-    out.print(f"fitted: {learner} ({summary}) on {dataset.rows} rows; saved to {out_folder}", soft_wrap=True)
-    out.print(f"next: privmix evaluate {out_folder} --data DIR --split test", soft_wrap=True)
+    out.print(f"fitted: {learner} ({summary}) on {dataset.rows} rows; saved to {plain(out_folder)}", soft_wrap=True)
+    out.print(f"next: privmix evaluate {plain(shlex.quote(str(out_folder)))} --data DIR --split test", soft_wrap=True)

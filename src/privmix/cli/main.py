@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import Final
 
 import typer
 from rich.markup import escape
@@ -22,6 +23,9 @@ from privmix.cli import (  # noqa: F401  (they register verbs)
 )
 from privmix.cli.app import app, err, out
 from privmix.errors import PrivmixError
+
+# What shells say of a program that ctrl-C ended; Typer turns most of these into this result.
+_STOPPED: Final = 130
 
 
 @app.command("version")
@@ -52,7 +56,7 @@ def run(arguments: list[str]) -> int:
         return error.exit_code
     except (KeyboardInterrupt, typer.Abort):
         err.print("stopped")
-        return 130
+        return _STOPPED
     except MemoryError:
         err.print("[bold red]error:[/] memory: not enough for this job; give fewer rows or a smaller feature size")
         return 1
@@ -70,6 +74,8 @@ def run(arguments: list[str]) -> int:
             soft_wrap=True,
         )
         return 70
+    if result == _STOPPED:
+        err.print("stopped")
     return result if isinstance(result, int) else 0
 
 

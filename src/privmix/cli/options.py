@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated, Final
 
 import typer
 
 from privmix.data import Source, open_dataset
-from privmix.errors import InvalidInput
+from privmix.errors import InvalidInput, MissingExtra, check_choice, check_integer, check_number
 from privmix.features import Extractor, Tabular, TextEncoder
+from privmix.release.moments_plan import MOMENTS
 
 Data = Annotated[
     str,
@@ -39,6 +42,9 @@ ImageSize = Annotated[
     int | None, typer.Option(help="Resize and crop images to so many pixels; needed where their sizes differ.")
 ]
 
+ENGINES: Final = ("local", "ray")
+_PICTURES: Final = (".svg", ".png", ".pdf")
+
 
 @dataclass(frozen=True)
 class Columns:
@@ -49,6 +55,35 @@ class Columns:
     feature: str | None
     text: str | None
     image_size: int | None
+
+
+def check_engine(
+    engine: str, design: str, memory_gb: float | None, workers: int | None, ray_address: str | None
+) -> None:
+    """Raise unless a release can run so: asked before budget is charged, and not when the first row is due.
+
+    Raises:
+        InvalidInput: an option is out of range, or does not go with the others.
+        MissingExtra: ray is asked for and not installed.
+    """
+    check_choice("--engine", engine, ENGINES)
+    if memory_gb is not None:
+        check_number("--memory-gb", memory_gb, low=0, low_open=True)
+    if workers is not None:
+        check_integer("--workers", workers, low=1)
+    if engine != "ray":
+        if ray_address is not None:
+            raise InvalidInput("--ray-address", ray_address, "an address with --engine ray")
+    elif design == MOMENTS:
+        raise InvalidInput("--engine", engine, "local for design moments, which reads records once and in blocks")
+    elif find_spec("ray") is None:
+        raise MissingExtra("ray", "ray")
+
+
+def check_figure(path: Path | None) -> None:
+    """Raise :class:`InvalidInput` unless a picture of that name can be drawn; asked before the work, not after it."""
+    if path is not None and path.suffix not in _PICTURES:
+        raise InvalidInput("--figure", str(path), "a file name that ends in " + ", ".join(_PICTURES))
 
 
 def open_for(extractor: Extractor, data: str, split: str, classes: int | list[str] | None, columns: Columns) -> Source:

@@ -88,11 +88,12 @@ class Charge:
         return None if self.reservation is None else asdict(self.reservation)
 
     @classmethod
-    def again(cls, url: str | None, dataset: str | None, note: Mapping[str, Any] | None) -> Charge:
+    def again(cls, url: str | None, dataset: str | None, note: Mapping[str, Any] | None, data: str) -> Charge:
         """The charge of an interrupted run: it was made before and is not made twice.
 
         Raises:
-            InvalidInput: the ledger or dataset is another one than the run was charged to.
+            InvalidInput: the ledger or dataset is another one than the run was charged to, or the data has its budget
+                under another name.
         """
         if (url is None) != (note is None):
             raise InvalidInput("--ledger", url, "as in the interrupted run: given there, or not")
@@ -101,7 +102,10 @@ class Charge:
         reservation = Reservation(**note)
         if reservation.dataset != dataset:
             raise InvalidInput("--dataset", dataset, "the dataset that the interrupted run was charged to")
-        Ledger.open(url).require(reservation)
+        book = Ledger.open(url)
+        book.require(reservation)
+        # The data may be other data by now, if the run was interrupted before it noted its records.
+        book.bind(reservation, fingerprint(data))
         return cls(url, reservation)
 
 

@@ -19,6 +19,7 @@ from privmix.cli.options import (
     ImageSize,
     LabelColumn,
     TextColumn,
+    check_figure,
     open_for,
 )
 from privmix.cli.pipeline import class_list, features_in_memory
@@ -80,6 +81,8 @@ def plan(
     names = resolve_classes(class_list(classes))
     if (dim is None) == (proxy is None):
         raise InvalidInput("--dim, --proxy", (dim, proxy), "one of them: the proxy's features have a dimension")
+    check_figure(figure)
+    _check_model_options(proxy, proxy_classes, spectrum_decay, between_share)
     with progress_bars() as progress:
         if proxy is not None:
             listed = class_list(proxy_classes) or list(names)
@@ -93,26 +96,29 @@ def plan(
             model, words = _declared_model(config, spectrum_decay, between_share)
             collapse = None
         choice = choose_design(config, epsilon, delta, model, model_words=words, progress=progress)
-    theory = best_mixup_degree(records, rows or 2 * records, config.dim, epsilon, delta)
+    sampled = rows or records
+    # Least squares needs more rows than features; where there are fewer, the designs are compared all the same.
+    theory = best_mixup_degree(records, sampled, config.dim, epsilon, delta) if sampled > config.dim + 1 else None
     if figure is not None:
         draw_predictions(choice.to_dict(), figure)
     if json_output:
-        linear = {"mixup_degree": theory.mixup_degree, "published_mixup_degree": theory.published_degree}
+        linear = theory and {"mixup_degree": theory.mixup_degree, "published_mixup_degree": theory.published_degree}
         print_json({**choice.to_dict(), "linear_regression": linear, "neural_collapse": collapse})
         return
     _show(choice)
-    out.print(
-        f"theory for linear regression (004, Theorem 3.1, at the noise by PLD): best mixup degree "
-        f"{theory.mixup_degree}; the paper's rate gives {theory.published_degree:.0f}",
-        soft_wrap=True,
-    )
+    if theory is not None:
+        out.print(
+            f"theory for linear regression (004, Theorem 3.1, at the noise by PLD): best mixup degree "
+            f"{theory.mixup_degree}; the paper's rate gives {theory.published_degree:.0f}",
+            soft_wrap=True,
+        )
     if collapse is not None:
         out.print(
             f"neural collapse of the public data: {collapse:.3g} (the smaller, the better classes survive mixing)",
             soft_wrap=True,
         )
     if figure is not None:
-        out.print(f"picture: {figure}", soft_wrap=True)
+        out.print(f"picture: {plain(figure)}", soft_wrap=True)
 
 
 def _config(
@@ -140,15 +146,21 @@ def data_model(
     progress: Progress,
 ) -> tuple[DataModel, str]:
     """The planner's model of the records, from public data or constants; and what it is, in words."""
+    _check_model_options(proxy, proxy_classes, spectrum_decay, between_share)
     if proxy is None:
-        if proxy_classes is not None:
-            raise InvalidInput("--proxy-classes", proxy_classes, "a class list of --proxy, which is not given")
         return _declared_model(config, spectrum_decay, between_share)
-    if spectrum_decay is not None or between_share is not None:
-        raise InvalidInput("--proxy", proxy, "either public data or a declared spectrum")
     source = open_for(extractor, proxy, "train", class_list(proxy_classes) or list(config.classes), columns)
     found = features_in_memory(source, extractor, progress)
     return _public_model(config, found.features, found.labels)
+
+
+def _check_model_options(
+    proxy: str | None, proxy_classes: str | None, spectrum_decay: float | None, between_share: float | None
+) -> None:
+    if proxy is None and proxy_classes is not None:
+        raise InvalidInput("--proxy-classes", proxy_classes, "a class list of --proxy, which is not given")
+    if proxy is not None and (spectrum_decay is not None or between_share is not None):
+        raise InvalidInput("--proxy", proxy, "either public data or a declared spectrum")
 
 
 def _declared_model(config: ReleaseConfig, decay: float | None, share: float | None) -> tuple[DataModel, str]:

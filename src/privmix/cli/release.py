@@ -22,12 +22,13 @@ from privmix.cli.options import (
     ImageSize,
     LabelColumn,
     TextColumn,
+    check_engine,
     open_for,
 )
 from privmix.cli.pipeline import Charge, charge, class_list, features_in_memory, features_on_disk
 from privmix.cli.planning import BetweenShare, Proxy, ProxyClasses, SpectrumDecay, data_model, picture_of
 from privmix.data import FeatureStore, Source
-from privmix.errors import InvalidInput, StorageError
+from privmix.errors import InvalidInput, StorageError, check_number
 from privmix.features import Extractor, parse_features
 from privmix.release import (
     Choice,
@@ -35,6 +36,7 @@ from privmix.release import (
     PrivateRecords,
     ReleaseConfig,
     Run,
+    RunState,
     SecretStreams,
     choose_design,
     open_run,
@@ -43,9 +45,12 @@ from privmix.release import (
 from privmix.release.count import private_record_count, small_query_noise
 from privmix.release.engine import Progress, default_memory
 from privmix.release.folder import RELEASE_FOLDER
+from privmix.release.moments_plan import MOMENTS
 from privmix.release.plan import DESIGNS, Plan
 
 AUTO = "auto"
+# More records than any setting asks for.
+_STAND_IN = 2**40
 
 
 @dataclass(frozen=True)
@@ -138,30 +143,24 @@ def release(
         raise InvalidInput("--private-count", True, "neither with --records nor with --dry-run: it reads the count")
     if design not in (AUTO, *DESIGNS):
         raise InvalidInput("--design", design, ", ".join((AUTO, *DESIGNS)))
-    if design != AUTO and (proxy or proxy_classes or spectrum_decay or between_share):
+    if design != AUTO and any(value is not None for value in (proxy, proxy_classes, spectrum_decay, between_share)):
         raise InvalidInput("--design", design, "auto with --proxy, --spectrum-decay or --between-share")
+    check_engine(engine, design, memory_gb, workers, ray_address)
+    check_number("epsilon", epsilon, low=0, low_open=True)
+    check_number("delta", delta, low=0, high=1, high_open=True)
     budget = _Budget(epsilon, delta, ledger, dataset)
     extractor = parse_features(features)
     columns = Columns(label_column, image_column, feature_column, text_column, image_size)
     source = open_for(extractor, data, split, class_list(classes), columns)
-    state = None if dry_run or (overwrite and not resume) else read_run(out_folder)
-    if (state is not None) != resume and not dry_run:
-        raise InvalidInput(
-            "--resume",
-            resume,
-            f"--resume or --overwrite: an interrupted run was making {out_folder}"
-            if state is not None
-            else "the --out of an interrupted run; there is none",
-        )
-    kept = {} if state is None else dict(state.extra)
-    streams = None if resume else _streams(seed)
-    count, count_noise, counted = _count(source, records, private_count, budget, streams, kept, data)
+    state = None if dry_run else _interrupted(out_folder, resume, overwrite)
     config = ReleaseConfig(
-        records=count,
+        # A private count is a query that costs: whatever else is wrong shows before it, with a stand-in.
+        records=_STAND_IN if private_count else source.schema.records if records is None else records,
         dim=extractor.output_dim(source.schema.input_shape),
         classes=tuple(source.schema.classes),
         design="poisson" if design == AUTO else design,
-        mixup_degree=1 if design == AUTO else mixup_degree,
+        # Where no degree is used, or the planner chooses it, its default must not refuse small data.
+        mixup_degree=1 if design in (AUTO, MOMENTS) or (design == "classwise" and full_batch) else mixup_degree,
         rows=rows,
         clip_norm=clip_norm,
         centre=centre,
@@ -173,10 +172,15 @@ def release(
         full_batch=full_batch,
         dirichlet_alpha=dirichlet_alpha,
         max_weight=max_weight,
-        records_noise_multiplier=count_noise,
+        records_noise_multiplier=small_query_noise(epsilon) if private_count else None,
     )
     if design in ("fixed", "random-weight") and config.records != source.schema.records:
         raise InvalidInput("--records", records, f"the real record count (leave it out) for design {design}")
+    streams = None if resume else _streams(seed)
+    counted = Charge()
+    if private_count:
+        count, counted = _count(source, config, budget, streams, state, data)
+        config = replace(config, records=count)
     choice = None
     if design == AUTO:
         with progress_bars() as progress:
@@ -185,6 +189,8 @@ def release(
             )
             choice = choose_design(config, epsilon, delta, model, model_words=words, progress=progress)
         config = choice.best.config if rows is None else replace(choice.best.config, rows=rows)
+        # Moments need no cluster, and whoever lets the planner choose does not choose against it.
+        engine = "local" if config.design == MOMENTS else engine
     plan = config.calibrate(epsilon, delta)
     _warn(plan, delta, seed)
     if dry_run:
@@ -192,7 +198,7 @@ def release(
         return
     # Before the first private row is read: a crash from here on leaves the budget spent.
     if resume:
-        charged = Charge.again(ledger, dataset, kept.get("reservation"))
+        charged = _charged_before(budget, state, "reservation", data)
     else:
         charged = charge(ledger, dataset, plan.event_after_count, plan.adjacency, "release", data)
     with (
@@ -208,7 +214,7 @@ def release(
             choice=None if choice is None else choice.to_dict(),
             picture=None if choice is None else picture_of(choice),
             streams=streams,
-            extra={"reservation": charged.note(), "count": counted.note(), "records": count},
+            extra={"reservation": charged.note(), "count": counted.note()},
             overwrite=overwrite,
             resume=resume,
         ) as run,
@@ -225,26 +231,43 @@ def _streams(seed: int | None) -> SecretStreams:
     return SecretStreams.from_entropy() if seed is None else SecretStreams.from_seed(seed)
 
 
+def _interrupted(out_folder: Path, resume: bool, overwrite: bool) -> RunState | None:
+    """The run to resume; None where a new one is to begin."""
+    state = None if overwrite and not resume else read_run(out_folder)
+    if state is not None and not resume:
+        allowed = f"--resume or --overwrite: an interrupted run was making {out_folder}"
+        raise InvalidInput("--resume", False, allowed)
+    if state is None and resume:
+        raise InvalidInput("--resume", True, "the --out of an interrupted run; there is none")
+    return state
+
+
 def _count(
     source: Source,
-    declared: int | None,
-    private: bool,
+    config: ReleaseConfig,
     budget: _Budget,
     streams: SecretStreams | None,
-    kept: dict[str, Any],
+    state: RunState | None,
     data: str,
-) -> tuple[int, float | None, Charge]:
-    """The record count to plan with; the noise of its query, if it is private; and what that was charged."""
-    if not private:
-        if kept.get("count") is not None:
-            raise InvalidInput("--private-count", False, "as in the interrupted run")
-        return source.schema.records if declared is None else declared, None, Charge()
-    noise = small_query_noise(budget.epsilon)
-    if streams is None:
+) -> tuple[int, Charge]:
+    """An estimate of the private record count to plan with, and what that was charged."""
+    if state is not None:
         # A second estimate would be a second query.
-        return int(kept["records"]), noise, Charge.again(budget.ledger, budget.dataset, kept.get("count"))
+        return state.records, _charged_before(budget, state, "count", data)
+    assert streams is not None
+    assert config.records_noise_multiplier is not None
+    noise = config.records_noise_multiplier
     charged = charge(budget.ledger, budget.dataset, Gaussian(noise), Adjacency.ADD_REMOVE, "private record count", data)
-    return private_record_count(source.schema.records, noise, streams), noise, charged
+    return private_record_count(source.schema.records, noise, streams), charged
+
+
+def _charged_before(budget: _Budget, state: RunState | None, what: str, data: str) -> Charge:
+    """What an interrupted run was charged."""
+    assert state is not None
+    if state.complete and not state.extra:
+        # The kill came after its notes were removed; all that is left is to rename a folder.
+        return Charge()
+    return Charge.again(budget.ledger, budget.dataset, state.extra.get(what), data)
 
 
 def _records(
@@ -294,10 +317,11 @@ def _show_result(
     if choice is not None:
         out.print(f"design: {plain(choice.reasons[0])}", soft_wrap=True)
     out.print(
-        f"released: {'second moments and ' if moments else ''}{plan.rows} rows of {plan.dim} features to {folder}\n"
+        f"released: {'second moments and ' if moments else ''}{plan.rows} rows of {plan.dim} features to "
+        f"{plain(folder)}\n"
         f"guarantee: epsilon {guarantee['epsilon']:.4g}, delta {guarantee['delta']:g}, "
         f"adjacency {guarantee['adjacency']} (accountant {guarantee['accountant']})\n"
-        f"next: privmix fit {shlex.quote(str(folder))} --out MODEL",
+        f"next: privmix fit {plain(shlex.quote(str(folder)))} --out MODEL",
         soft_wrap=True,
     )
 

@@ -63,11 +63,13 @@ class RunState:
         release_id: names the release that it makes.
         complete: everything is written; resuming reads no record and uses no key, it only puts the folder in place.
         extra: what the caller gave to :func:`open_run`; empty if the kill came after the run's own notes were removed.
+        records: the plan's record count.
     """
 
     release_id: str
     complete: bool
     extra: Mapping[str, Any]
+    records: int
 
 
 def read_run(out: str | Path) -> RunState | None:
@@ -81,8 +83,11 @@ def read_run(out: str | Path) -> RunState | None:
     complete = (draft / CERTIFICATE_FILE).is_file()
     if (draft / _RUN).is_file():
         content = _read_json(draft / _RUN)
-        return RunState(content["release_id"], complete, content["extra"])
-    return RunState(read_certificate(draft)["release_id"], True, {}) if complete else None
+        return RunState(content["release_id"], complete, content["extra"], content["plan"]["records"])
+    if not complete:
+        return None
+    certificate = read_certificate(draft)
+    return RunState(certificate["release_id"], True, {}, certificate["plan"]["records"])
 
 
 def open_run(

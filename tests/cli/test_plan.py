@@ -1,0 +1,333 @@
+"""What the planner says from the command line, and releases whose design it chose or that release second moments."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from privmix.cli import planning
+from privmix.release.moments_plan import LARGEST_DIM
+from tests.cli.helpers import Outcome, privmix
+
+# So few records that one design needs a noise search of its own: plans are quick.
+SMALL = {"records": "60", "dim": "4", "classes": "2", "epsilon": "4", "delta": "1e-3"}
+
+
+def flags(verb: str, given: dict[str, str], **changes: str | None) -> list[str]:
+    merged = {**given, **changes}
+    return [verb, *(part for name, value in merged.items() if value is not None for part in (f"--{name}", value))]
+
+
+def plan(*more: str, **changes: str | None) -> Outcome:
+    return privmix(*flags("plan", SMALL, **changes), *more)
+
+
+def refused(outcome: Outcome, *words: str, code: int = 2) -> None:
+    """One line that says what is allowed, and nothing else."""
+    assert outcome.code == code, outcome.err
+    assert outcome.err.strip().count("\n") == 0
+    assert "Traceback" not in outcome.err
+    assert outcome.out == ""
+    for word in words:
+        assert word in outcome.err
+
+
+def clusters(count: int, seed: int, dim: int = 6, classes: int = 2) -> tuple[np.ndarray, np.ndarray]:
+    """Records of classes that are easy to tell apart: (n, dim) of norm below 1, labels (n,)."""
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(0, classes, count)
+    x = np.eye(classes, dim)[labels] * 0.7 + rng.normal(0, 0.08, (count, dim))
+    return (x / np.maximum(1, np.linalg.norm(x, axis=1, keepdims=True))).astype(np.float32), labels
+
+
+def save(path: Path, count: int, seed: int, **shape: int) -> Path:
+    x, y = clusters(count, seed, **shape)
+    np.savez(path, x=x, y=y)
+    return path
+
+
+def csv(path: Path, count: int, seed: int) -> Path:
+    x, y = clusters(count, seed, dim=4)
+    lines = [",".join([*(f"{value:.4f}" for value in row), str(label)]) for row, label in zip(x, y, strict=True)]
+    path.write_text("a,b,c,d,label\n" + "\n".join(lines) + "\n")
+    return path
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    outcome = plan("--json")
+    assert outcome.code == 0, outcome.err
+    assert outcome.err == ""
+    content: dict[str, Any] = json.loads(outcome.out)
+    return content
+
+
+def test_json_holds_what_a_program_wants(small: dict[str, Any]) -> None:
+    assert set(small) == {
+        "epsilon", "delta", "chosen", "labels", "predicted", "settings", "epsilons", "curves", "model", "reasons",
+        "linear_regression", "neural_collapse",
+    }  # fmt: skip
+    assert (small["epsilon"], small["delta"]) == (4.0, 1e-3)
+    names = set(small["predicted"])
+    assert names == set(small["labels"]) == set(small["settings"]) == set(small["curves"])
+    assert {"moments", "classwise-full"} <= names
+    assert small["chosen"] == max(small["predicted"], key=small["predicted"].get)
+    assert all(0 <= value <= 1 for value in small["predicted"].values())
+    assert all(len(values) == len(small["epsilons"]) for values in small["curves"].values())
+    assert 4.0 in small["epsilons"]
+    # The curve at the epsilon asked for is the prediction itself.
+    at = small["epsilons"].index(4.0)
+    assert {name: values[at] for name, values in small["curves"].items()} == small["predicted"]
+    assert 1 <= small["linear_regression"]["mixup_degree"] <= 60
+    assert small["linear_regression"]["published_mixup_degree"] > 0
+    assert small["neural_collapse"] is None
+    assert len(small["reasons"]) == len(names) + 1
+    assert "no private record was looked at" in small["reasons"][-1]
+
+
+def test_the_table_says_the_same_with_flags_that_release_takes(small: dict[str, Any], tmp_path: Path) -> None:
+    figure = tmp_path / "plan.svg"
+    outcome = plan("--figure", str(figure))
+    assert outcome.code == 0, outcome.err
+    assert "predicted accuracy at epsilon 4, delta 0.001" in outcome.out
+    for name, label in small["labels"].items():
+        assert f"{100 * small['predicted'][name]:.1f}%" in outcome.out
+        assert label in outcome.out
+    for text in [*small["reasons"], "linear regression", str(figure)]:
+        assert text in outcome.out
+    assert b"<svg" in figure.read_bytes()[:1000]
+    data = save(tmp_path / "own.npz", 60, 0, dim=4)
+    given = {"data": str(data), "classes": "2", "features": "identity", "epsilon": "4", "delta": "1e-3"}
+    for line in re.findall(r"--design.*?(?=\s{2,}|│)", outcome.out):
+        taken = line.replace(",", "").split()
+        dry = privmix(*flags("release", given, out=str(tmp_path / "REL")), *taken, "--dry-run")
+        assert dry.code == 0, (line, dry.err)
+
+
+def test_figure_as_png_and_bad_figures(tmp_path: Path) -> None:
+    assert plan("--figure", str(tmp_path / "plan.png")).code == 0
+    assert (tmp_path / "plan.png").read_bytes().startswith(b"\x89PNG")
+    refused(plan("--figure", str(tmp_path / "plan.xyz")), "figure", "png")
+    refused(plan("--figure", str(tmp_path / "plan")), "figure", "png")
+    assert [path.name for path in tmp_path.iterdir()] == ["plan.png"]
+
+
+def test_the_plan_is_the_same_each_time(small: dict[str, Any]) -> None:
+    assert json.loads(plan("--json").out) == small
+
+
+def test_a_plan_is_better_with_more_budget(small: dict[str, Any]) -> None:
+    for values in small["curves"].values():
+        assert values[-1] >= values[0] - 0.02
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"epsilon": "0"}, ["epsilon", "> 0"]),
+        ({"epsilon": "-1"}, ["epsilon", "> 0"]),
+        ({"epsilon": "nan"}, ["epsilon"]),
+        ({"delta": "0"}, ["delta", "> 0"]),
+        ({"delta": "1"}, ["delta", "< 1"]),
+        ({"classes": "1"}, ["classes"]),
+        ({"classes": "a,a"}, ["classes"]),
+        ({"records": "0"}, ["records", ">= 1"]),
+        ({"dim": "0"}, ["dim", ">= 1"]),
+        ({"rows": "0"}, ["rows", ">= 1"]),
+        ({"dim": None}, ["--dim, --proxy"]),
+        ({"spectrum-decay": "-1"}, ["spectrum"]),
+        ({"between-share": "2"}, ["between"]),
+        ({"clip-norm": "0"}, ["clip_norm"]),
+        ({"features": "nonsense"}, ["features", "identity"]),
+        ({"proxy-classes": "2"}, ["--proxy-classes"]),
+    ],
+)
+def test_bad_figures(changes: dict[str, str | None], words: list[str]) -> None:
+    refused(plan(**changes), *words)
+
+
+def test_a_missing_class_list_file(tmp_path: Path) -> None:
+    refused(plan(classes=f"@{tmp_path}/none.txt"), "--classes", "none.txt", code=1)
+
+
+@pytest.mark.parametrize("changes", [{"dim": "59"}, {"rows": "1"}, {"records": "1"}, {"classes": "70"}], ids=str)
+def test_few_records_can_be_planned_for(changes: dict[str, str]) -> None:
+    """More features than rows, or classes than records: least squares has no theory there, but designs compare."""
+    outcome = plan("--json", **changes)
+    assert outcome.code == 0, outcome.err
+    content = json.loads(outcome.out)
+    assert (content["linear_regression"] is None) == ("classes" not in changes)
+    assert all(0 <= value <= 1 for value in content["predicted"].values())
+
+
+def test_classes_from_a_file(tmp_path: Path, small: dict[str, Any]) -> None:
+    (tmp_path / "names.txt").write_text("no\n\n yes \n")
+    outcome = plan("--json", classes=f"@{tmp_path}/names.txt")
+    assert json.loads(outcome.out) == small
+
+
+def test_second_moments_are_left_out_where_features_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+
+    def stop(config: Any, *_: Any, **__: Any) -> None:
+        seen.append(config)
+        raise KeyboardInterrupt
+
+    # What is tried for so many features is found without the minutes that trying takes.
+    monkeypatch.setattr(planning, "choose_design", stop)
+    monkeypatch.setattr(planning.DataModel, "declared", lambda *_, **__: None)
+    from privmix.release.planner import _trials
+
+    for dim, expected in ((LARGEST_DIM, True), (LARGEST_DIM + 1, False)):
+        assert plan(dim=str(dim)).code == 130
+        assert ("moments" in {name for name, _ in _trials(seen[-1])}) == expected
+
+
+@pytest.mark.parametrize("kind", ["npz", "csv"])
+def test_a_public_dataset_as_proxy(kind: str, tmp_path: Path) -> None:
+    make = csv if kind == "csv" else save
+    proxy = make(tmp_path / f"public.{kind}", 200, 1)
+    outcome = plan("--json", dim=None, proxy=str(proxy))
+    assert outcome.code == 0, outcome.err
+    content = json.loads(outcome.out)
+    assert content["model"] == "200 public records"
+    assert content["neural_collapse"] > 0
+    assert max(content["predicted"].values()) > 0.8
+
+
+def test_a_proxy_must_fit(tmp_path: Path) -> None:
+    proxy = str(save(tmp_path / "public.npz", 100, 1, classes=3))
+    refused(plan(proxy=proxy), "--dim, --proxy")
+    refused(plan(dim=None, proxy=str(tmp_path / "none.npz")), "none.npz", code=1)
+    refused(plan(dim=None, proxy=proxy, **{"spectrum-decay": "1"}), "--proxy")
+    refused(plan(dim=None, proxy=proxy), "label")
+
+
+# Releases by the planner's choice, and second moments.
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("own")
+    save(folder / "train.npz", 300, 0)
+    save(folder / "test.npz", 200, 2)
+    return folder
+
+
+def release(data: Path, out: Path, *more: str, **changes: str | None) -> Outcome:
+    given = {"data": str(data), "features": "identity", "classes": "2", "epsilon": "8", "delta": "1e-3"}
+    return privmix(*flags("release", given, out=str(out), **changes), *more)
+
+
+def test_auto_chooses_and_says_why(data: Path, tmp_path: Path) -> None:
+    out = tmp_path / "REL"
+    proxy = save(tmp_path / "public.npz", 150, 1)
+    own = save(tmp_path / "few.npz", 60, 3)
+    outcome = release(own, out, design="auto", proxy=str(proxy), epsilon="20", seed="0")
+    assert outcome.code == 0, outcome.err
+    certificate = json.loads((out / "certificate.json").read_text())
+    choice = certificate["choice"]
+    assert choice["model"] == "150 public records"
+    card = (out / "README.md").read_text()
+    for text in choice["reasons"]:
+        assert text in card
+    assert choice["reasons"][0] in outcome.out
+    listed = {item["file"]: item["sha256"] for item in certificate["files"]}
+    assert listed["predictions.svg"] == hashlib.sha256((out / "predictions.svg").read_bytes()).hexdigest()
+    assert "predictions.svg" in card
+    chosen = choice["settings"][choice["chosen"]]["design"]
+    assert certificate["plan"]["design"] == chosen
+    verified = privmix("verify", str(out), "--json")
+    assert verified.code == 0, verified.err
+    assert json.loads(verified.out)["epsilon"] <= 20
+    shown = privmix("inspect", str(out))
+    assert shown.code == 0
+    for text in choice["reasons"]:
+        assert text in shown.out
+    assert privmix("fit", str(out), "--out", str(tmp_path / "M")).code == 0
+    result = json.loads(privmix("evaluate", str(tmp_path / "M"), "--data", str(data), "--json").out)
+    assert result["accuracy"] > 0.8
+    # The picture is part of what was hashed.
+    (out / "predictions.svg").write_bytes((out / "predictions.svg").read_bytes() + b" ")
+    assert privmix("verify", str(out)).code == 2
+
+
+def test_auto_dry_run_writes_nothing(data: Path, tmp_path: Path) -> None:
+    line = {"design": "auto", "records": "60"}
+    outcome = release(data, tmp_path / "REL", "--dry-run", "--json", **line)
+    assert outcome.code == 0, outcome.err
+    content = json.loads(outcome.out)
+    assert content["choice"]["chosen"] in content["choice"]["predicted"]
+    assert content["plan"]["records"] == 60
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("flag", ["proxy", "spectrum-decay", "between-share", "proxy-classes"])
+def test_a_chosen_design_takes_no_planner_options(data: Path, tmp_path: Path, flag: str) -> None:
+    value = {"proxy": str(data), "proxy-classes": "2"}.get(flag, "0")
+    refused(release(data, tmp_path / "REL", design="poisson", **{flag: value}), "--design", "auto", "--proxy")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_auto_with_a_proxy_of_other_features(data: Path, tmp_path: Path) -> None:
+    proxy = save(tmp_path / "public.npz", 100, 1, dim=7)
+    outcome = release(data, tmp_path / "REL", design="auto", proxy=str(proxy))
+    refused(outcome, "--proxy", "7 features", "6")
+    assert [path.name for path in tmp_path.iterdir()] == ["public.npz"]
+
+
+@pytest.fixture(scope="module")
+def moments(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("moments") / "REL"
+    # A seed, so that a learner that starts anywhere ends at the same place each time.
+    line = {"design": "moments", "rows": "2000", "epsilon": "50", "label-share": "0.4", "seed": "0"}
+    outcome = release(data, out, **line)
+    assert outcome.code == 0, outcome.err
+    assert "second moments and 2000 rows of 6 features" in outcome.out
+    return out
+
+
+def test_moments_verify_and_inspect(moments: Path) -> None:
+    assert (moments / "moments.safetensors").is_file()
+    shards = list((moments / "data").iterdir())
+    assert sum(pq.read_metadata(path).num_rows for path in shards) == 2000
+    assert privmix("verify", str(moments)).code == 0
+    shown = privmix("inspect", str(moments))
+    assert shown.code == 0, shown.err
+    for words in ("moments", "X'Y", "samples of a model", "sampled rows", "2000"):
+        assert words in shown.out
+
+
+@pytest.mark.parametrize(
+    ("more", "name"),
+    [
+        ([], "second-moments"),
+        (["--learner", "second-moments", "--regularisation", "0.01"], "second-moments"),
+        (["--learner", "noise-aware-ridge"], "noise-aware-ridge"),
+        (["--learner", "generalized-kl", "--epochs", "100"], "generalized-kl"),
+    ],
+    ids=["auto", "second-moments", "ridge", "kl"],
+)
+def test_moments_fit_and_evaluate(data: Path, moments: Path, tmp_path: Path, more: list[str], name: str) -> None:
+    fitted = privmix("fit", str(moments), *more, "--out", str(tmp_path / "M"))
+    assert fitted.code == 0, fitted.err
+    assert f"fitted: {name} (" in fitted.out
+    result = json.loads(privmix("evaluate", str(tmp_path / "M"), "--data", str(data), "--json").out)
+    assert result["accuracy"] > 0.8
+    assert result["n"] == 200
+
+
+def test_second_moments_need_a_release_that_has_them(data: Path, tmp_path: Path) -> None:
+    out = tmp_path / "REL"
+    assert release(data, out, **{"mixup-degree": "8", "rows": "100"}).code == 0
+    refused(privmix("fit", str(out), "--learner", "second-moments", "--out", str(tmp_path / "M")), "moments")
+    refused(privmix("fit", str(out), "--learner", "magic", "--out", str(tmp_path / "M")), "auto", "second-moments")
+    assert not (tmp_path / "M").exists()
+    assert "noise-aware-ridge" in privmix("fit", str(out), "--out", str(tmp_path / "M")).out

@@ -1,0 +1,130 @@
+"""Releases whose record count is private: estimated, paid for, and nowhere to be read."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.cli.helpers import Outcome, privmix
+
+# At epsilon 0.1 the estimate's standard deviation is 200, and it lies four of them below. It is the real count, or the
+# count's digits stand somewhere else by chance, with probability 7e-7.
+COUNT, SIGMA = 2953, 200
+EPSILON = 0.1
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, COUNT)
+    x = (np.eye(2, 3)[y] * 0.6 + rng.normal(0, 0.1, (COUNT, 3))).astype(np.float32)
+    path = tmp_path_factory.mktemp("own") / "own.npz"
+    np.savez(path, x=x, y=y)
+    return path
+
+
+def release(data: Path, out: Path, *more: str, **changes: str) -> Outcome:
+    given = {
+        "data": str(data),
+        "features": "identity",
+        "classes": "2",
+        "design": "moments",
+        "rows": "30",
+        "epsilon": str(EPSILON),
+        "delta": "1e-6",
+        "out": str(out),
+        **changes,
+    }
+    flags = [f"--{name.replace('_', '-')}={value}" for name, value in given.items()]
+    return privmix("release", *flags, "--private-count", *more)
+
+
+def ledger(folder: Path, epsilon: float = EPSILON) -> str:
+    url = f"sqlite:///{folder}/ledger.db"
+    line = ["--dataset", "own", "--epsilon", str(epsilon), "--delta", "1e-6", "--ledger", url]
+    assert privmix("ledger", "init", *line).code == 0
+    return url
+
+
+@pytest.mark.parametrize("design", ["moments", "poisson", "auto"])
+def test_the_count_is_estimated_paid_for_and_not_shown(data: Path, tmp_path: Path, design: str) -> None:
+    url, out = ledger(tmp_path), tmp_path / "REL"
+    # Its own row count would be the estimate, which is public.
+    changes = {"rows": "1000"} if design == "poisson" else {}
+    if design == "auto":
+        # The planner tries more designs the more records there are; it takes seconds here.
+        changes = {"spectrum_decay": "1.0"}
+    outcome = release(data, out, design=design, ledger=url, dataset="own", **changes)
+    assert outcome.code == 0, outcome.err
+    certificate = json.loads((out / "certificate.json").read_text())
+    estimate = certificate["plan"]["records"]
+    assert estimate != COUNT
+    assert abs(estimate - (COUNT - 4 * SIGMA)) < 6 * SIGMA
+    words = f"The record count {estimate} is a differentially private estimate"
+    assert any(text.startswith(words) for text in certificate["statements"])
+    for path in (out / "certificate.json", out / "README.md"):
+        assert not re.search(rb"(?<![\w.])2,?953(?![\w.])", path.read_bytes()), path.name
+    assert str(COUNT) not in outcome.out + outcome.err
+    # The certificate's epsilon holds the count, and the ledger's two charges compose to no more.
+    assert certificate["guarantee"]["epsilon"] <= EPSILON
+    verified = privmix("verify", str(out), "--json")
+    assert verified.code == 0, verified.err
+    assert json.loads(verified.out)["recomputed_epsilon"] <= EPSILON
+    found = json.loads(privmix("ledger", "history", "--ledger", url, "--dataset", "own", "--json").out)
+    kinds = [entry["kind"] for entry in found]
+    assert kinds == ["init", "reserve", "bind", "reserve", "bind", "commit", "commit"]
+    assert [entry["purpose"] for entry in found if entry["kind"] == "reserve"] == ["private record count", "release"]
+    (budget,) = json.loads(privmix("ledger", "show", "--ledger", url, "--json").out)
+    assert 0.9 * EPSILON < budget["spent"] <= EPSILON
+    assert "private estimate" in privmix("inspect", str(out)).out
+
+
+@pytest.mark.parametrize(
+    ("more", "changes", "words"),
+    [
+        ([], {"design": "fixed"}, ["design"]),
+        ([], {"design": "random-weight"}, ["design"]),
+        ([], {"records": "3000"}, ["--private-count", "--records"]),
+        (["--dry-run"], {}, ["--private-count", "--dry-run"]),
+        ([], {"epsilon": "0"}, ["epsilon", "> 0"]),
+        ([], {"epsilon": "-1"}, ["epsilon", "> 0"]),
+        ([], {"delta": "1"}, ["delta"]),
+        ([], {"clip_norm": "0"}, ["clip_norm"]),
+        ([], {"engine": "magic"}, ["--engine"]),
+        ([], {"rows": "0"}, ["rows"]),
+    ],
+    ids=lambda given: "-".join(map(str, given)) or "none",
+)
+def test_what_does_not_go_with_it_costs_nothing(
+    data: Path, tmp_path: Path, more: list[str], changes: dict[str, str], words: list[str]
+) -> None:
+    url = ledger(tmp_path)
+    outcome = release(data, tmp_path / "REL", *more, **changes, ledger=url, dataset="own")
+    assert outcome.code == 2, outcome.err
+    assert outcome.err.strip().count("\n") == 0
+    assert str(COUNT) not in outcome.err
+    for word in words:
+        assert word in outcome.err
+    (budget,) = json.loads(privmix("ledger", "show", "--ledger", url, "--json").out)
+    assert (budget["spent"], budget["reservations"]) == (0, 0)
+    assert [path.name for path in tmp_path.iterdir()] == ["ledger.db"]
+
+
+def test_too_large_a_degree_is_compared_with_the_estimate_only(data: Path, tmp_path: Path) -> None:
+    outcome = release(data, tmp_path / "REL", design="poisson", **{"mixup-degree": "100000"})
+    assert outcome.code == 2
+    assert "mixup_degree" in outcome.err
+    assert str(COUNT) not in outcome.err
+
+
+def test_an_overspent_budget_is_refused_before_the_count(data: Path, tmp_path: Path) -> None:
+    url = ledger(tmp_path, epsilon=0.001)
+    outcome = release(data, tmp_path / "REL", ledger=url, dataset="own")
+    assert outcome.code == 3
+    assert "budget of own" in outcome.err
+    assert str(COUNT) not in outcome.err
+    assert not (tmp_path / "REL").exists()
