@@ -15,3 +15,8 @@ def data_root() -> Path:
     if not root.is_dir():
         pytest.skip(f"no datasets at {root}: set PRIVMIX_DATA to a folder with mnist/, cifar10/, ...")
     return root
+
+
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Name bytes by their argument: what they hold may change with the clock, and workers must agree on names."""
+    return argname if isinstance(val, bytes) else None

@@ -162,7 +162,7 @@ def test_the_plain_command_is_refused_and_changes_nothing(left: str) -> None:
 
 @everywhere
 def test_an_interrupted_run_is_for_its_owner_alone(left: str) -> None:
-    draft = Path(".REL.partial")
+    draft = Path(".REL.run")
     assert draft.stat().st_mode & 0o777 == 0o700
     keys = list(draft.rglob("*.key"))
     assert len(keys) == (0 if left == "complete" else 1)
@@ -194,7 +194,7 @@ def test_resume_finishes_and_is_charged_once(left: str) -> None:
 
 @pytest.mark.parametrize("left", ["seed"], indirect=True)
 def test_resume_gives_the_bytes_of_a_run_that_was_not_killed(left: str) -> None:
-    kept = {path.name: path.read_bytes() for path in Path(".REL.partial/data").iterdir()}
+    kept = {path.name: path.read_bytes() for path in Path(".REL.run/data").iterdir()}
     assert len(kept) == 2
     assert run(left, "--resume").code == 0
     assert run(left, out="WHOLE").code == 0
@@ -239,12 +239,12 @@ OTHERS: list[tuple[dict[str, str | None], list[str]]] = [
 
 
 def test_resume_with_other_options_is_refused_and_harms_nothing(left: str) -> None:
-    before = content(".REL.partial")
+    before = content(".REL.run")
     for changes, words in OTHERS:
         refused(run(left, "--resume", **changes), *words)
-        assert content(".REL.partial") == before, changes
+        assert content(".REL.run") == before, changes
     refused(run(left, "--resume", "--private-count"), "--")
-    assert content(".REL.partial") == before
+    assert content(".REL.run") == before
     privmix("ledger", "init", "--dataset", "own", "--epsilon", "9", "--delta", "1e-4", "--ledger", "sqlite:///new.db")
     refused(run(left, "--resume", ledger="sqlite:///new.db"), "reservation")
     Path("new.db").unlink()
@@ -254,11 +254,11 @@ def test_resume_with_other_options_is_refused_and_harms_nothing(left: str) -> No
 
 
 def test_resume_with_changed_records_is_refused(left: str) -> None:
-    before = content(".REL.partial")
+    before = content(".REL.run")
     good = Path("own.npz").read_bytes()
     save(Path("own.npz"), seed=1)
     refused(run(left, "--resume"), "records", "private")
-    assert content(".REL.partial") == before
+    assert content(".REL.run") == before
     Path("own.npz").write_bytes(good)
     assert run(left, "--resume").code == 0
 
@@ -274,7 +274,7 @@ def test_a_charge_is_not_carried_to_data_of_another_name(left: str) -> None:
 
 @pytest.mark.parametrize("left", ["count"], indirect=True)
 def test_resume_keeps_the_private_count(left: str) -> None:
-    planned = json.loads(Path(".REL.partial/run.json").read_text())["plan"]["records"]
+    planned = json.loads(Path(".REL.run/run.json").read_text())["plan"]["records"]
     refused(privmix(*[part for part in line(left) if part != "--private-count"], "--resume"), "--resume", "plan")
     assert run(left, "--resume").code == 0
     certificate = json.loads(Path("REL/certificate.json").read_text())
@@ -283,7 +283,7 @@ def test_resume_keeps_the_private_count(left: str) -> None:
 
 @pytest.mark.parametrize("left", ["complete"], indirect=True)
 def test_a_renaming_that_failed_needs_no_records(left: str) -> None:
-    assert not Path(".REL.partial/run.json").exists()
+    assert not Path(".REL.run/run.json").exists()
     refused(run(left, "--resume", epsilon="3.9"), "--resume")
     # Same content in another order: whatever is in the file is not looked at any more.
     with np.load("own.npz") as held:
@@ -300,7 +300,7 @@ def test_two_at_a_time_are_refused(left: str) -> None:
         fcntl.flock(held, fcntl.LOCK_EX)
         refused(run(left, "--resume"), "no other process")
         refused(run(left, "--overwrite"), "no other process")
-    assert Path(".REL.partial/run.key").is_file()
+    assert Path(".REL.run/run.key").is_file()
     assert run(left, "--resume").code == 0
     clean("REL")
 

@@ -144,7 +144,7 @@ for number, at in enumerate(range(1, steps + 1, int(sys.argv[2]))):
         resumed += state is not None
         assert child(lambda: run(out, state is not None)) == 0, at
     assert files(out) == expected, at
-    assert not (root / f".run{at}.partial").exists(), at
+    assert not (root / f".run{at}.run").exists(), at
 print("kills", kills, "resumed", resumed, "steps", steps)
 """
 
@@ -170,7 +170,7 @@ def test_an_interrupted_run_resumes_to_the_same_bits(tmp_path: Path, plan: Relea
     state = read_run(tmp_path / "rel")
     assert state is not None
     assert not state.complete
-    shards = sorted((tmp_path / ".rel.partial" / "data").iterdir())
+    shards = sorted((tmp_path / ".rel.run" / "data").iterdir())
     kept = [(shard.name, shard.stat().st_mtime_ns) for shard in shards]
     assert len(kept) == 8
     last = shards[-1]
@@ -192,7 +192,7 @@ def test_the_same_noise_is_never_added_to_other_data(tmp_path: Path, plan: Relea
     features, labels = records.features.copy(), records.labels.copy()
     features[17, 3] = np.nextafter(features[17, 3], np.float32(9))
     labels[3] = (labels[3] + 1) % 3
-    before = content(tmp_path / ".rel.partial")
+    before = content(tmp_path / ".rel.run")
     for other in (
         PrivateRecords(features, records.labels),
         PrivateRecords(records.features, labels),
@@ -201,7 +201,7 @@ def test_the_same_noise_is_never_added_to_other_data(tmp_path: Path, plan: Relea
     ):
         with pytest.raises(InvalidInput, match="private"):
             release_to_folder(plan, other, None, tmp_path / "rel", resume=True, **FACTS)
-    assert content(tmp_path / ".rel.partial") == before
+    assert content(tmp_path / ".rel.run") == before
     for change in ({"extractor": {"name": "pixels"}}, {"target": (3.0, 1e-5)}, {"records_declared": True}):
         with pytest.raises(InvalidInput, match="resume"):
             release_to_folder(plan, records, None, tmp_path / "rel", resume=True, **{**FACTS, **change})
@@ -214,7 +214,7 @@ def test_the_same_noise_is_never_added_to_other_data(tmp_path: Path, plan: Relea
 def test_the_run_folder_is_private_and_the_key_ends_with_the_run(tmp_path: Path, plan: ReleasePlan) -> None:
     key = bytes(range(100, 132))
     streams = SecretStreams(bytearray(key), insecure_seed=False)
-    draft = tmp_path / ".rel.partial"
+    draft = tmp_path / ".rel.run"
     with pytest.raises(KeyboardInterrupt):
         release_to_folder(plan, make_records(), streams, tmp_path / "rel", progress=stop_after(0), **FACTS)
     assert draft.stat().st_mode & 0o777 == 0o700
@@ -237,7 +237,7 @@ def test_an_unfinished_run_is_not_discarded_unasked(tmp_path: Path, plan: Releas
     interrupted(tmp_path / "rel", plan)
     with pytest.raises(InvalidInput, match="--resume"):
         release_to_folder(plan, make_records(), SecretStreams.from_seed(2), tmp_path / "rel", **FACTS)
-    os.link(tmp_path / ".rel.partial" / "run.key", tmp_path / "same file")
+    os.link(tmp_path / ".rel.run" / "run.key", tmp_path / "same file")
     release_to_folder(plan, make_records(), SecretStreams.from_seed(2), tmp_path / "rel", overwrite=True, **FACTS)
     assert (tmp_path / "same file").read_bytes() == bytes(33)
     with pytest.raises(InvalidInput, match="none"):
@@ -312,7 +312,7 @@ def test_a_finished_run_that_was_not_put_in_place_needs_no_records(
 
 def test_damaged_notes_are_one_line(tmp_path: Path, plan: ReleasePlan) -> None:
     interrupted(tmp_path / "rel", plan)
-    notes = tmp_path / ".rel.partial" / "run.json"
+    notes = tmp_path / ".rel.run" / "run.json"
     for text in ("{", "[]", json.dumps({"version": 99})):
         notes.write_text(text)
         with pytest.raises(InvalidInput, match="interrupted run"):

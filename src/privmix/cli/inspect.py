@@ -32,7 +32,7 @@ def inspect(release: Annotated[Path, typer.Argument(help="Folder that privmix re
         f"accountant {plain(guarantee['accountant'])}, upper bound: {'yes' if guarantee['is_upper_bound'] else 'NO'}",
         soft_wrap=True,
     )
-    if guarantee["accountant"] == "pld":
+    if guarantee["accountant"] == "pld" and plan.records_noise_multiplier is None:
         caught = 1 - float(tradeoff_curve(plan.event, [0.05], adjacency=plan.adjacency)[0])
         out.print(
             f"in words: whoever accuses 5% of those absent catches at most {100 * caught:.1f}% of those present",

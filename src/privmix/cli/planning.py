@@ -29,7 +29,7 @@ from privmix.features import Extractor, parse_features
 from privmix.release import Choice, DataModel, RecordTransform, ReleaseConfig, choose_design
 from privmix.release.diagnostics import neural_collapse
 from privmix.release.engine import Progress
-from privmix.release.planner import settings_of
+from privmix.release.planner import DECLARED, PUBLIC, settings_of
 from privmix.release.theory import best_mixup_degree
 from privmix.reports.predictions import draw_predictions
 
@@ -167,7 +167,7 @@ def _declared_model(config: ReleaseConfig, decay: float | None, share: float | N
     given = {"spectrum_decay": decay, "between_share": share}
     chosen = {name: value for name, value in given.items() if value is not None}
     model = DataModel.declared(config.dim, len(config.classes), np.random.default_rng(0), **chosen)
-    return model, "a declared spectrum" if chosen else "a declared spectrum, since no public data was given"
+    return model, DECLARED
 
 
 def _public_model(config: ReleaseConfig, features: np.ndarray, labels: np.ndarray) -> tuple[DataModel, str]:
@@ -177,7 +177,7 @@ def _public_model(config: ReleaseConfig, features: np.ndarray, labels: np.ndarra
     transform = RecordTransform(config.clip_norm, "l2", mean, config.residual_clip_norm * config.clip_norm)
     generator = np.random.default_rng(0)
     model = DataModel.of_public_data(features, labels, len(config.classes), transform, generator)
-    return model, f"{len(labels)} public records"
+    return model, f"{len(labels)} {PUBLIC}"
 
 
 def picture_of(choice: Choice) -> bytes:

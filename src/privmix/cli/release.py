@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -27,8 +27,8 @@ from privmix.cli.options import (
 )
 from privmix.cli.pipeline import Charge, charge, class_list, features_in_memory, features_on_disk
 from privmix.cli.planning import BetweenShare, Proxy, ProxyClasses, SpectrumDecay, data_model, picture_of
-from privmix.data import FeatureStore, Source
-from privmix.errors import InvalidInput, StorageError, check_number
+from privmix.data import FeatureStore, Source, fingerprint
+from privmix.errors import WITHHELD, InvalidInput, StorageError, check_number
 from privmix.features import Extractor, parse_features
 from privmix.release import (
     Choice,
@@ -42,7 +42,7 @@ from privmix.release import (
     open_run,
     read_run,
 )
-from privmix.release.count import private_record_count, small_query_noise
+from privmix.release.count import count_noise, private_record_count
 from privmix.release.engine import Progress, default_memory
 from privmix.release.folder import RELEASE_FOLDER
 from privmix.release.moments_plan import MOMENTS
@@ -172,7 +172,7 @@ def release(
         full_batch=full_batch,
         dirichlet_alpha=dirichlet_alpha,
         max_weight=max_weight,
-        records_noise_multiplier=small_query_noise(epsilon) if private_count else None,
+        records_noise_multiplier=count_noise(epsilon, delta) if private_count else None,
     )
     if design in ("fixed", "random-weight") and config.records != source.schema.records:
         raise InvalidInput("--records", records, f"the real record count (leave it out) for design {design}")
@@ -201,6 +201,10 @@ def release(
         charged = _charged_before(budget, state, "reservation", data)
     else:
         charged = charge(ledger, dataset, plan.event_after_count, plan.adjacency, "release", data)
+    identity = {"fingerprint": fingerprint(data), "split": split, "columns": asdict(columns)}
+    if state is not None and state.extra and state.extra["data"] != identity:
+        # What was paid for is a release of the data that the run began with.
+        raise InvalidInput("--resume", WITHHELD, "the data, split and columns of the interrupted run, unchanged")
     with (
         progress_bars() as progress,
         open_run(
@@ -214,7 +218,7 @@ def release(
             choice=None if choice is None else choice.to_dict(),
             picture=None if choice is None else picture_of(choice),
             streams=streams,
-            extra={"reservation": charged.note(), "count": counted.note()},
+            extra={"reservation": charged.note(), "count": counted.note(), "data": identity},
             overwrite=overwrite,
             resume=resume,
         ) as run,
@@ -337,7 +341,7 @@ def _show_plan(plan: Plan, budget: _Budget, choice: Choice | None, json_output: 
         }
         print_json(content)
         return
-    table = Table(title="plan (public; no private row was read)", title_justify="left", show_header=False)
+    table = Table(title="plan (public; made before any private row is used)", title_justify="left", show_header=False)
     facts: dict[str, Any] = {
         "design": plan.design,
         "records, features, classes": f"{plan.records}, {plan.dim}, {plan.num_classes}",

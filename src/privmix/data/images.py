@@ -45,7 +45,7 @@ class ImageFolderSource(Source):
             names = resolve_classes(classes, found or None)
             for name in found:
                 if name not in names:
-                    raise InvalidInput(f"sub-folder of {folder}", name, "the declared classes, one sub-folder each")
+                    raise InvalidInput(f"sub-folder of {folder}", WITHHELD, "the declared classes, one sub-folder each")
             self._files = [
                 (path, label)
                 for label, name in enumerate(names)

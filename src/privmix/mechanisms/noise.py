@@ -11,6 +11,10 @@ What that argument assumes, and what is left:
   their outputs are at most 2**-50 standard deviations apart, at 8 standard deviations about 2**-32. Noise of up to
   2**20 lattice steps thus has every lattice point within reach there, with probabilities off by a relative error far
   below the accountants' own. No proof of that error is included and the certificate's figures do not count it.
+* Second moments live on the square of that grid, where noise is up to 2**45 steps: beyond some 7 standard deviations
+  the samplers then skip lattice points. What is released of them is rounded to float32, whose own points lie further
+  apart than that wherever such draws could end, but for sums that cancel them; that chance (1e-12 a number) is not in
+  the certificate's figures either.
 * Tails end: no normal draw exceeds about 12.2 standard deviations (the ideal law does with probability 2**-111), no
   Laplace draw about 44 scales (2**-64). Pure epsilon holds for the ideal law; for this sampler strictly, only
   with such a delta on top, once for every number released.

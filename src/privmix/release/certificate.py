@@ -12,10 +12,11 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final
 
-from privmix.accounting import epsilon, epsilon_delta_curve, event_to_dict
+from privmix.accounting import event_to_dict
 from privmix.errors import InvalidInput, StorageError, check_integer, check_number
 from privmix.release.moments_plan import MomentsPlan
 from privmix.release.plan import Plan
+from privmix.release.pricing import plan_cost, plan_curve
 
 SCHEMA_VERSION: Final = 2
 CERTIFICATE_FILE: Final = "certificate.json"
@@ -37,6 +38,9 @@ _FIELDS: Final = {
     "files": list,
 }
 _FILE = re.compile(r"(data/train-\d{5}-of-\d{5}\.parquet|(centre|moments)\.safetensors|predictions\.svg)\Z")
+_OTHER_FIELDS: Final = {"schema_version", "choice", "versions", "content_sha256"}
+_GUARANTEE: Final = {"epsilon", "delta", "adjacency", "accountant", "is_upper_bound", "epsilon_asked"}
+_NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}\Z")
 _CURVE_SHARES = (0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.85, 1.0, 1.2, 1.5, 2.0)
 
 
@@ -68,15 +72,14 @@ def make_certificate(
         release_id: names the release; a fresh one if None.
     """
     delta = target[1]
-    accountant = "pure" if delta == 0 else "pld"
-    cost = epsilon(plan.event, delta, accountant=accountant, adjacency=plan.adjacency)
+    cost = plan_cost(plan, delta)
     content: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION,
         "release_id": release_id or uuid.uuid4().hex,
         "guarantee": {**cost.to_dict(), "epsilon_asked": target[0]},
         "plan": plan.to_dict(),
         "event": event_to_dict(plan.event),
-        "epsilon_delta_curve": _curve(plan, cost.epsilon, accountant),
+        "epsilon_delta_curve": curve_of(plan, cost.epsilon, delta),
         "noise_std": plan.noise_std,
         "extractor": dict(extractor),
         "input_shape": [int(size) for size in input_shape],
@@ -130,12 +133,14 @@ def read_certificate(folder: Path) -> dict[str, Any]:
 
 def _check_fields(content: Mapping[str, Any]) -> None:
     """Shape of the certificate, so that readers can rely on it; meaning is what verification checks."""
+    if set(content) != {*_FIELDS, *_OTHER_FIELDS}:
+        raise InvalidInput("certificate", sorted(set(content) ^ {*_FIELDS, *_OTHER_FIELDS}), "its fields and no others")
     for name, kind in _FIELDS.items():
         if not isinstance(content.get(name), kind):
             raise InvalidInput(f"certificate {name}", type(content.get(name)).__name__, kind.__name__)
     guarantee = content["guarantee"]
-    if not {"epsilon", "delta", "adjacency", "accountant", "is_upper_bound"} <= set(guarantee):
-        raise InvalidInput("certificate guarantee", sorted(guarantee), "epsilon, delta, adjacency, accountant")
+    if set(guarantee) != _GUARANTEE:
+        raise InvalidInput("certificate guarantee", sorted(guarantee), ", ".join(sorted(_GUARANTEE)))
     for name in ("epsilon", "delta"):
         if guarantee[name] is not None:
             check_number(f"certificate {name}", guarantee[name], low=0)
@@ -146,21 +151,19 @@ def _check_fields(content: Mapping[str, Any]) -> None:
         # Names are matched, not joined blindly: a certificate must not point outside its folder.
         if not isinstance(item, dict) or set(item) != {"file", "rows", "sha256"} or not _FILE.match(str(item["file"])):
             raise InvalidInput("certificate files", item, "entries file, rows, sha256 of shards in data/")
-    choice = content.get("choice")
-    if choice is not None and not (
-        isinstance(choice, dict)
-        and isinstance(choice.get("reasons"), list)
-        and all(isinstance(text, str) for text in choice["reasons"])
-    ):
-        raise InvalidInput("certificate choice", type(choice).__name__, "what the planner wrote, or null")
+    if not isinstance(content["choice"], dict | None):
+        raise InvalidInput("certificate choice", type(content["choice"]).__name__, "what the planner wrote, or null")
+    # These reach the data card: nothing in them may look like a part of it.
+    if not _NAME.match(str(content["extractor"].get("name"))):
+        raise InvalidInput("certificate extractor", content["extractor"].get("name"), "a plain name")
     for size in content["input_shape"]:
         check_integer("certificate input_shape", size, low=1)
 
 
-def _curve(plan: Plan, at: float, accountant: str) -> list[list[float]]:
+def curve_of(plan: Plan, at: float, delta: float) -> list[list[float]]:
+    """The certificate's curve: deltas at shares and multiples of the epsilon ``at``."""
     epsilons = [round(at * share, 6) for share in _CURVE_SHARES]
-    deltas = epsilon_delta_curve(plan.event, epsilons, accountant=accountant, adjacency=plan.adjacency)
-    return [[one, float(other)] for one, other in zip(epsilons, deltas, strict=True)]
+    return [[one, other] for one, other in zip(epsilons, plan_curve(plan, epsilons, delta), strict=True)]
 
 
 def public_text(
@@ -208,7 +211,7 @@ def _count_statement(plan: Plan, records_declared: bool) -> str:
     if plan.records_noise_multiplier is not None:
         return (
             f"The record count {plan.records} is a differentially private estimate, on the low side; "
-            "its cost is part of this guarantee and the real count is protected."
+            "its cost is part of this guarantee (added to that of the rest) and the real count is protected."
         )
     if records_declared:
         return f"{plan.records} is a public figure that the owner declared; the real record count is not used."

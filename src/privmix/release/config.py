@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
-from privmix.accounting import calibrate
+from privmix.accounting import Gaussian, calibrate
+from privmix.accounting import epsilon as price
 from privmix.errors import InvalidInput, check_choice, check_integer, check_number
-from privmix.release.count import small_query_noise
+from privmix.release.count import COUNT_SHARE, small_query_noise
 from privmix.release.moments_plan import MOMENTS, MomentsPlan
 from privmix.release.plan import CENTRES, DESIGNS, NOISES, Plan, ReleasePlan
 
@@ -141,8 +143,14 @@ class ReleaseConfig:
         pure = self.noise == "laplace" and delta == 0
         check_number("delta", delta, low=0, high=1, low_open=not pure, high_open=True)
         draft = self.with_noise(1.0, small_query_noise(epsilon))
+        if self.records_noise_multiplier is not None:
+            # The rest depends on the count's answer: its own budget is what the count leaves, whatever the answer.
+            count = price(Gaussian(self.records_noise_multiplier), COUNT_SHARE * delta).epsilon
+            if count >= epsilon:
+                raise InvalidInput("epsilon", epsilon, f"more than {count:.3g}, which the private count already costs")
+            epsilon, delta = epsilon - count, (1 - COUNT_SHARE) * delta
         found = calibrate(
-            lambda s: self.with_noise(s, draft.centre_noise_multiplier).event,
+            lambda s: self.with_noise(s, draft.centre_noise_multiplier).event_after_count,
             epsilon,
             delta,
             accountant="pure" if pure else "pld",
@@ -184,6 +192,9 @@ class ReleaseConfig:
     def _moments(self, noise_multiplier: float, centre_noise_multiplier: float | None) -> MomentsPlan:
         # A sum of n products of 2 * bits bits must stay below 2^53; one bit is left for a declared count being low.
         bits = min(self.lattice_bits, (52 - self.records.bit_length()) // 2)
+        # Much noise needs no fine grid, and must stay within what float64 counts exactly.
+        most = MomentsPlan.largest_noise(self.label_share, self.count_share) / noise_multiplier
+        bits = min(bits, math.floor(math.log(most, 4)) if most >= 1 else 0)
         return MomentsPlan(
             records=self.records,
             dim=self.dim,

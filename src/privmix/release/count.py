@@ -5,15 +5,29 @@ from __future__ import annotations
 import math
 from typing import Final
 
+from privmix.accounting import Gaussian, calibrate
 from privmix.errors import check_integer, check_number
 from privmix.mechanisms.noise import gaussian_on_lattice
 from privmix.mechanisms.streams import SecretStreams
 
+COUNT_SHARE: Final = 0.05
+"""Share of epsilon and of delta that a private record count gets."""
+
 _MARGIN: Final = 4.0
 
 
+def count_noise(epsilon: float, delta: float) -> float:
+    """Noise multiplier of the record count: what its share of the budget asks for; a hundred records at epsilon 1.
+
+    Example:
+        >>> 50 < count_noise(1.0, 1e-5) < 150
+        True
+    """
+    return calibrate(Gaussian, COUNT_SHARE * epsilon, COUNT_SHARE * delta).noise_multiplier
+
+
 def small_query_noise(epsilon: float) -> float:
-    """Noise multiplier of a side query (mean, record count): 20 at epsilon 1, a few percent of the budget always.
+    """Noise multiplier of the mean query: 20 at epsilon 1, a few percent of the budget always.
 
     Below 4 nothing is left to gain.
 
@@ -32,7 +46,8 @@ def private_record_count(count: int, noise_multiplier: float, streams: SecretStr
 
     Formal guarantees:
         * one Gaussian query of sensitivity 1 (add or remove one record) at ``noise_multiplier``; what is made of the
-          noisy count is post-processing;
+          noisy count is post-processing, and what is planned with it is priced for that
+          (:func:`privmix.release.pricing.plan_cost`);
         * noise is an integer and the count is one: no rounding shows the count;
         * drawn from the secret stream "record count": the same key gives the same estimate again.
 

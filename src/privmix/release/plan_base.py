@@ -36,6 +36,8 @@ class BasePlan:
         check_integer("lattice_bits", self.lattice_bits, low=8, high=24)
         if len(self.classes) < 2 or len(set(self.classes)) != len(self.classes):
             raise InvalidInput("classes", len(self.classes), "at least two class names, all different")
+        if not all(name.isprintable() and "`" not in name for name in self.classes):
+            raise InvalidInput("classes", "names with control characters", "printable names without `")
         check_number("clip_norm", self.clip_norm, low=1e-9, high=1e9)
         check_number("noise_multiplier", self.noise_multiplier, low=1e-6, high=1e12)
         self._check_part("residual_clip_norm", self.centre_noise_multiplier is not None, 0.0, 2 * self.clip_norm)

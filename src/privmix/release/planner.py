@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -11,7 +12,7 @@ import numpy as np
 from privmix.errors import InvalidInput, check_integer, check_number
 from privmix.release.config import ReleaseConfig
 from privmix.release.moments_plan import LARGEST_DIM, MOMENTS
-from privmix.release.plan import Plan
+from privmix.release.plan import DESIGNS, Plan
 from privmix.release.prediction import DataModel, predict_accuracy
 
 Progress = Callable[[str, int, int], None]
@@ -29,6 +30,22 @@ LABELS: Final = {
     "classwise-full": "class sums (class-wise, full batch)",
     "classwise": "class-wise Poisson mixup",
     MOMENTS: "second moments",
+}
+DECLARED: Final = "a declared spectrum"
+PUBLIC: Final = "records that the owner declared public"
+_MODEL_WORDS: Final = re.compile(rf"{DECLARED}|\d+ {PUBLIC}")
+_SETTINGS: Final = {"design", "label_share", "full_batch", "mixup_degree", "expected_classes"}
+_RECORD_FIELDS: Final = {
+    "epsilon",
+    "delta",
+    "chosen",
+    "labels",
+    "predicted",
+    "settings",
+    "epsilons",
+    "curves",
+    "model",
+    "reasons",
 }
 
 
@@ -56,7 +73,6 @@ class Choice:
     Attributes:
         epsilon, delta: the budget.
         candidates: the best of every design, most accurate first.
-        reasons: sentences for people.
         curves: predicted accuracy by design at each of ``epsilons``.
         model: how the records were modelled, in words.
     """
@@ -64,7 +80,6 @@ class Choice:
     epsilon: float
     delta: float
     candidates: tuple[Candidate, ...]
-    reasons: tuple[str, ...]
     epsilons: tuple[float, ...]
     curves: dict[str, list[float]]
     model: str
@@ -74,9 +89,14 @@ class Choice:
         """The design to use."""
         return self.candidates[0]
 
+    @property
+    def reasons(self) -> list[str]:
+        """Sentences for people."""
+        return list(self.to_dict()["reasons"])
+
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready record: for the certificate, and for drawing."""
-        return {
+        record: dict[str, Any] = {
             "epsilon": self.epsilon,
             "delta": self.delta,
             "chosen": self.best.name,
@@ -86,8 +106,8 @@ class Choice:
             "epsilons": list(self.epsilons),
             "curves": {name: [round(value, 4) for value in values] for name, values in self.curves.items()},
             "model": self.model,
-            "reasons": list(self.reasons),
         }
+        return {**record, "reasons": reasons_of(record)}
 
 
 def settings_of(candidate: Candidate) -> dict[str, Any]:
@@ -109,7 +129,7 @@ def choose_design(
     delta: float,
     model: DataModel | None = None,
     *,
-    model_words: str = "",
+    model_words: str = DECLARED,
     curve: bool = True,
     seed: int = 0,
     progress: Progress | None = None,
@@ -121,7 +141,7 @@ def choose_design(
             belong to one design are replaced.
         epsilon, delta: the budget.
         model: the assumed records; None declares the default spectrum.
-        model_words: where ``model`` comes from, for people.
+        model_words: where ``model`` comes from: :data:`DECLARED`, or a number and :data:`PUBLIC`.
         curve: predict at other epsilons too, for the picture.
         seed: of the simulation; it is public and protects nothing.
         progress: called with a stage's name, steps done, steps in all.
@@ -136,7 +156,7 @@ def choose_design(
     check_integer("seed", seed, low=0)
     if model is None:
         model = DataModel.declared(config.dim, len(config.classes), np.random.default_rng(seed))
-        model_words = "a declared spectrum, since no public data was given"
+        model_words = DECLARED
     if model.dim != config.dim or len(model.means) != len(config.classes):
         raise InvalidInput("model", (model.dim, len(model.means)), "a model of the release's features and classes")
     trials = _trials(config)
@@ -156,7 +176,9 @@ def choose_design(
             curves[item.name].append(_predicted(item.config.calibrate(at, delta), model, seed))
         if progress:
             progress("planning", done, steps)
-    return Choice(epsilon, delta, ordered, _reasons(ordered, epsilon, model_words), epsilons, curves, model_words)
+    if not _MODEL_WORDS.fullmatch(model_words):
+        raise InvalidInput("model_words", model_words, f"{DECLARED!r} or '5 {PUBLIC}'")
+    return Choice(epsilon, delta, ordered, epsilons, curves, model_words)
 
 
 def _trials(config: ReleaseConfig) -> list[tuple[str, ReleaseConfig]]:
@@ -204,19 +226,51 @@ def _predicted(plan: Plan, model: DataModel, seed: int) -> float:
     )
 
 
-def _reasons(ordered: Sequence[Candidate], epsilon: float, model_words: str) -> tuple[str, ...]:
-    best = ordered[0]
-    settings = ", ".join(f"{key} {value}" for key, value in settings_of(best).items() if key != "design")
+def reasons_of(record: Mapping[str, Any]) -> list[str]:
+    """The sentences that follow from the numbers of :meth:`Choice.to_dict`."""
+    chosen, predicted = record["chosen"], record["predicted"]
+    settings = ", ".join(f"{key} {value}" for key, value in record["settings"][chosen].items() if key != "design")
     sentences = [
-        f"{_start(LABELS[best.name])} was chosen ({settings}): its predicted accuracy at epsilon {epsilon:g} "
-        f"is {100 * best.accuracy:.1f}%, the highest of {len(ordered)} designs.",
+        f"{_start(LABELS[chosen])} was chosen ({settings}): its predicted accuracy at epsilon {record['epsilon']:g} "
+        f"is {100 * predicted[chosen]:.1f}%, the highest of {len(predicted)} designs.",
     ]
-    sentences += [f"{_start(LABELS[item.name])}: {100 * item.accuracy:.1f}% predicted." for item in ordered[1:]]
+    sentences += [
+        f"{_start(LABELS[name])}: {100 * accuracy:.1f}% predicted."
+        for name, accuracy in predicted.items()
+        if name != chosen
+    ]
     sentences.append(
-        f"Predictions come from a simulation of {model_words}; no private record was looked at. They rank designs; "
-        "the real accuracy may be higher or lower."
+        f"Predictions come from a simulation of {record['model']}; no record of the private data was looked at. They "
+        "rank designs; the real accuracy may be higher or lower."
     )
-    return tuple(sentences)
+    return sentences
+
+
+def check_choice_record(record: Mapping[str, Any]) -> None:
+    """Raise :class:`InvalidInput` unless ``record`` has the form of :meth:`Choice.to_dict`, words and numbers agreeing.
+
+    Whether the predictions are those that the planner would make is not checked.
+    """
+    try:
+        sound = (
+            set(record) == _RECORD_FIELDS
+            and record["chosen"] in record["predicted"]
+            and list(record["settings"]) == list(record["predicted"])
+            and record["labels"] == {name: LABELS[name] for name in record["predicted"]}
+            and all(0 <= value <= 1 for value in record["predicted"].values())
+            and max(record["predicted"].values()) == record["predicted"][record["chosen"]]
+            and all(
+                key in _SETTINGS and (isinstance(value, int | float) or value in DESIGNS)
+                for settings in record["settings"].values()
+                for key, value in settings.items()
+            )
+            and _MODEL_WORDS.fullmatch(record["model"]) is not None
+            and record["reasons"] == reasons_of(record)
+        )
+    except (KeyError, TypeError, ValueError, AttributeError):
+        sound = False
+    if not sound:
+        raise InvalidInput("certificate choice", "another record", "numbers and words as the planner writes them")
 
 
 def _start(text: str) -> str:

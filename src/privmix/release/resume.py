@@ -1,6 +1,6 @@
 """A release being made: a private folder beside its place that outlives a kill, and is published whole or not at all.
 
-The run folder ``.NAME.partial`` (for its owner only) holds what is needed to go on, and is gone when the run is done:
+The run folder ``.NAME.run`` (for its owner only) holds what is needed to go on, and is gone when the run is done:
 
 * ``run.key``: the secret key, on disk before the first row is computed;
 * ``run.json``: what is being made, with a keyed fingerprint of the records;
@@ -211,7 +211,7 @@ class Run:
         self._out, self._lock, self._plan, self._facts, self._streams = out, lock, plan, facts, streams
         self.folder, self.release_id = _draft_of(out), str(facts["release_id"])
         self.complete, self.resumed = streams is None, False
-        self._keep = self._published = False
+        self._keep = self._published = self._begun = False
 
     @property
     def extra(self) -> Mapping[str, Any]:
@@ -252,7 +252,7 @@ class Run:
         """
         from privmix.release.api import make_engine
 
-        self._keep = True
+        self._keep = self._begun = True
         with _writing(self._out):
             if not self.complete:
                 assert self._streams is not None
@@ -324,6 +324,8 @@ class Run:
             if self._streams is not None:
                 self._streams.destroy()
             keep = self._keep or getattr(error, "keeps_run", False)
+            # Before a row exists, trouble with disks and networks is no reason to pay for a run twice.
+            keep = keep or (not self._begun and isinstance(error, StorageError | OSError))
             if isinstance(error, Exception) and not self._published and not keep:
                 _discard(self.folder)
         finally:
@@ -386,6 +388,8 @@ def _publish(draft: Path, out: Path) -> None:
     listed |= {draft / CERTIFICATE_FILE, draft / _CARD}
     for path in [path for path in draft.rglob("*") if path.is_file() and path not in listed]:
         path.unlink()
+    if left := [path for path in draft.rglob("*") if path.is_file() and path not in listed]:
+        raise StorageError(f"{draft}: {len(left)} private files can't be removed; resume when they can")
     sync_folder(draft)
     put_in_place(draft, out)
     sync_folder(out.parent)
@@ -401,7 +405,7 @@ def _discard(draft: Path) -> None:
 
 
 def _draft_of(out: Path) -> Path:
-    return out.with_name(f".{out.name}.partial")
+    return out.with_name(f".{out.name}.run")
 
 
 def _lock_of(out: Path) -> Path:

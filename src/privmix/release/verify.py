@@ -8,13 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from privmix.accounting import epsilon, epsilon_delta_curve, event_from_dict
+from privmix.accounting import event_from_dict
 from privmix.errors import InvalidInput, StorageError, check_number
 from privmix.release.card import data_card
-from privmix.release.certificate import CERTIFICATE_FILE, PICTURE_FILE, public_text, read_certificate
+from privmix.release.certificate import CERTIFICATE_FILE, PICTURE_FILE, curve_of, public_text, read_certificate
 from privmix.release.folder import CENTRE_FILE, MOMENTS_FILE, file_hash, load_release
 from privmix.release.moments_plan import MomentsPlan
 from privmix.release.plan import Plan, plan_from_dict
+from privmix.release.planner import check_choice_record
+from privmix.release.pricing import plan_cost
 
 
 @dataclass(frozen=True)
@@ -53,16 +55,21 @@ def verify_release(folder: str | Path) -> Verification:
     if stated["adjacency"] != plan.adjacency.value:
         raise InvalidInput("certificate adjacency", stated["adjacency"], plan.adjacency.value)
     claimed = math.inf if stated["epsilon"] is None else float(stated["epsilon"])
-    accountant = "pure" if stated["delta"] == 0 else "pld"
     try:
-        cost = epsilon(plan.event, stated["delta"], accountant=accountant, adjacency=plan.adjacency)
+        cost = plan_cost(plan, stated["delta"])
     except ArithmeticError:
         raise InvalidInput("certificate event", plan.event, "an event that can be priced") from None
     # The same figures may differ in the last digits between versions of the numerical libraries.
     if not cost.epsilon <= claimed * (1 + 1e-6):
         raise InvalidInput("certificate epsilon", claimed, f"at least {cost.epsilon:.6g}, the recomputed epsilon")
+    if (choice := certificate.get("choice")) is not None:
+        check_choice_record(choice)
+        if (choice["epsilon"], choice["delta"]) != (stated.get("epsilon_asked"), stated["delta"]):
+            raise InvalidInput("certificate choice", choice["epsilon"], "a choice made for this budget")
+        if choice["settings"][choice["chosen"]]["design"] != plan.design:
+            raise InvalidInput("certificate choice", choice["chosen"], f"the plan's design, {plan.design}")
     _check_noise(certificate["noise_std"], plan)
-    _check_text(certificate, plan, accountant)
+    _check_text(certificate, plan, cost.accountant)
     if (root / "README.md").read_text(encoding="utf-8") != data_card(plan, certificate):
         raise InvalidInput("README.md", "other content", "the data card that follows from the certificate")
     _check_listing(root, certificate, plan)
@@ -89,10 +96,15 @@ def _check_text(certificate: Mapping[str, Any], plan: Plan, accountant: str) -> 
     stated = certificate["guarantee"]
     if stated["accountant"] != accountant or stated["is_upper_bound"] is not True:
         raise InvalidInput("certificate accountant", stated["accountant"], f"{accountant}, an upper bound")
-    curve = certificate["epsilon_delta_curve"]
-    epsilons = [check_number("certificate curve", point[0], low=0) for point in curve]
-    deltas = epsilon_delta_curve(plan.event, epsilons, accountant=accountant, adjacency=plan.adjacency)
-    for point, recomputed in zip(curve, deltas, strict=True):
+    claimed = math.inf if stated["epsilon"] is None else stated["epsilon"]
+    if not claimed * (1 - 1e-6) <= check_number("certificate epsilon_asked", stated.get("epsilon_asked"), low=0):
+        raise InvalidInput("certificate epsilon_asked", stated["epsilon_asked"], f"at least {claimed:.6g}")
+    expected = curve_of(plan, claimed, stated["delta"])
+    if len(certificate["epsilon_delta_curve"]) != len(expected):
+        raise InvalidInput("certificate curve", len(certificate["epsilon_delta_curve"]), f"{len(expected)} points")
+    for point, (at, recomputed) in zip(certificate["epsilon_delta_curve"], expected, strict=True):
+        if check_number("certificate curve", point[0], low=0) != at:
+            raise InvalidInput("certificate curve", point, f"a point at epsilon {at:.6g}")
         if not check_number("certificate curve", point[1], low=0) >= recomputed * (1 - 1e-6):
             raise InvalidInput("certificate curve", point, f"delta of at least {recomputed:.6g}")
     for name, text in public_text(
