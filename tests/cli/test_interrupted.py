@@ -323,3 +323,13 @@ def test_ctrl_c_keeps_the_run_and_its_charge(left: str, monkeypatch: pytest.Monk
     assert run(left, "--resume").code == 0
     assert charges() == ["release"]
     clean("REL")
+
+
+def test_places_that_cannot_be_written_cost_nothing(left: str) -> None:
+    before = history()
+    for changes in ({"out": "own.npz/REL"}, {"out": "OTHER", "store": "own.npz"}):
+        outcome = run(left, **changes)
+        assert outcome.code == 1, outcome.err
+        assert "can't write" in outcome.err
+        assert outcome.err.strip().count("\n") == 0
+    assert history() == before

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Annotated, Final
 import typer
 
 from privmix.data import Source, open_dataset
-from privmix.errors import InvalidInput, MissingExtra, check_choice, check_integer, check_number
+from privmix.errors import InvalidInput, MissingExtra, StorageError, check_choice, check_integer, check_number
 from privmix.features import Extractor, Tabular, TextEncoder
 from privmix.release.moments_plan import MOMENTS
 
@@ -78,6 +79,13 @@ def check_engine(
         raise InvalidInput("--engine", engine, "local for design moments, which reads records once and in blocks")
     elif find_spec("ray") is None:
         raise MissingExtra("ray", "ray")
+
+
+def check_writable(field: str, path: Path) -> None:
+    """Raise :class:`StorageError` where a folder ``path`` can't be made or written in, as far as can be told."""
+    place = next(place for place in (path.absolute(), *path.absolute().parents) if place.exists())
+    if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
+        raise StorageError(f"{field}: can't write {path}: {place} is no folder that may be written")
 
 
 def check_figure(path: Path | None) -> None:

@@ -23,6 +23,7 @@ from privmix.cli.options import (
     LabelColumn,
     TextColumn,
     check_engine,
+    check_writable,
     open_for,
 )
 from privmix.cli.pipeline import Charge, charge, class_list, features_in_memory, features_on_disk
@@ -146,6 +147,9 @@ def release(
     if design != AUTO and any(value is not None for value in (proxy, proxy_classes, spectrum_decay, between_share)):
         raise InvalidInput("--design", design, "auto with --proxy, --spectrum-decay or --between-share")
     check_engine(engine, design, memory_gb, workers, ray_address)
+    for flag, place in (("--out", out_folder.parent), ("--store", store)):
+        if place is not None and not dry_run:
+            check_writable(flag, place)
     check_number("epsilon", epsilon, low=0, low_open=True)
     check_number("delta", delta, low=0, high=1, high_open=True)
     budget = _Budget(epsilon, delta, ledger, dataset)

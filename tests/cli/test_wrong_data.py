@@ -1,0 +1,181 @@
+"""Data and options that are wrong: one line, no private value, nothing left behind."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.datasets import (
+    CLASSES,
+    SECRET,
+    Data,
+    columns_csv,
+    evaluate,
+    image_folder,
+    parquet_images,
+    refused,
+    release,
+    table,
+    tiny_texts,
+)
+from tests.cli.helpers import privmix
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    folder = tmp_path / "source"
+    folder.mkdir()
+    return folder
+
+
+def nothing_made(tmp_path: Path) -> bool:
+    return [path.name for path in tmp_path.iterdir()] == ["source"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--label-column", "nothing"], ["label column", "nothing"]),
+        (["--label-column", "label", "--classes", "well,unwell"], ["label", "--classes", "private"]),
+        (["--classes", "1"], ["classes"]),
+        (["--classes", "well,well"], ["classes"]),
+        (["--text-column", "a"], ["--text-column", "minilm"]),
+        (["--features", "magic"], ["features", "minilm"]),
+        (["--features", "vision"], ["vision:MODEL"]),
+        (["--features", "minilm:x"], ["text:MODEL"]),
+        (["--features", "identity:x"], ["identity", "no argument"]),
+        (["--image-size", "8"], ["image size"]),
+        (["--image-size", "0"], ["image"]),
+        (["--split", "val"], ["split", "val"]),
+        (["--memory-gb", "-1"], ["memory"]),
+        (["--memory-gb", "nan"], ["memory"]),
+        (["--workers", "0"], ["workers"]),
+        (["--engine", "magic"], ["engine", "local", "ray"]),
+        (["--engine", "ray"], ["--engine", "local for design moments"]),
+        (["--ray-address", "x:1"], ["--ray-address", "--engine ray"]),
+    ],
+    ids=lambda given: "-".join(given) if isinstance(given, list) else None,
+)
+def test_bad_options(source: Path, tmp_path: Path, flags: list[str], words: list[str]) -> None:
+    for split in ("train", "test"):
+        (source / f"{split}.csv").write_bytes(columns_csv(split))
+    refused(release(Data(str(source), str(source)), tmp_path / "REL", *flags), *words)
+    assert nothing_made(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("cell", "label", "words"),
+    [
+        ("0.5", SECRET, ["--classes", "private"]),
+        ("0.5", "", ["label"]),
+        (SECRET, "well", []),
+        ("", "well", []),
+        ("nan", "well", []),
+        ("1e400", "well", []),
+        ("1,2", "well", []),
+    ],
+)
+def test_a_bad_record_is_not_shown(source: Path, tmp_path: Path, cell: str, label: str, words: list[str]) -> None:
+    lines = columns_csv("train").decode().splitlines()
+    lines.insert(100, f"0.1,0.2,{cell},0.3,{label}")
+    (source / "train.csv").write_text("\n".join(lines) + "\n")
+    outcome = release(Data(str(source), str(source)), tmp_path / "REL")
+    refused(outcome, *words)
+    assert not any(text in outcome.err for text in (cell, "101", "100") if text)
+    assert nothing_made(tmp_path)
+
+
+def test_classes_are_never_taken_from_labels(source: Path, tmp_path: Path) -> None:
+    (source / "train.csv").write_bytes(columns_csv("train"))
+    refused(release(Data(str(source), str(source), own=()), tmp_path / "REL"), "classes")
+    (source / "names.txt").write_text("\n".join(CLASSES))
+    given = Data(str(source / "train.csv"), str(source), own=("--classes", f"@{source}/names.txt"))
+    assert release(given, tmp_path / "REL").code == 0
+
+
+@pytest.mark.parametrize(
+    ("columns", "words"),
+    [
+        ({"ward": {"categories": ["A", "B"]}, "weight": {"range": [0, 1]}}, ["weight"]),
+        ({"name": {"range": [0, 1]}}, ["column name"]),
+        ({"age": {"range": [1, 0]}}, ["age"]),
+        ({"age": {"range": [0, 1], "colour": 1}}, ["age", "colour"]),
+        ({"age": {"ignore": True}}, ["ignored"]),
+        ({"state": {"categories": ["well"]}}, ["state"]),
+        ([1, 2], ["columns"]),
+        ("no JSON", ["JSON"]),
+    ],
+    ids=["missing-column", "texts-as-numbers", "empty-range", "unknown-key", "nothing-used", "label", "list", "text"],
+)
+def test_a_wrong_table_specification(source: Path, tmp_path: Path, columns: object, words: list[str]) -> None:
+    data = table(source)
+    (source / "spec.json").write_text(columns if isinstance(columns, str) else json.dumps(columns))
+    refused(release(data, tmp_path / "REL"), *words)
+    assert nothing_made(tmp_path)
+
+
+def test_missing_files(source: Path, tmp_path: Path) -> None:
+    data = table(source)
+    out = tmp_path / "REL"
+    refused(release(data, out, features=f"tabular:{source}/none.json"), "none.json", code=1)
+    refused(release(data, out, train=f"{source}/none-*.csv"), "none-*.csv", code=1)
+    refused(release(data, out, "--classes", f"@{source}/none.txt"), "none.txt", code=1)
+    refused(release(data, out, features=f"text:{source}/none"), "model", "folder that exists")
+    refused(release(data, out, features=f"vision:{source}/none"), "model", "folder that exists")
+    refused(release(data, out, features=f"module:{source}/none"), "module", "a file that exists")
+    refused(release(data, out, train="memory://nothing/here.csv"), "memory://nothing/here.csv", code=1)
+    refused(release(data, out, train="nowhere://user:pass@host/x.csv"), "nowhere://host")
+    assert nothing_made(tmp_path)
+
+
+def test_images_of_several_sizes_need_an_image_size(source: Path, tmp_path: Path) -> None:
+    data = parquet_images(source)
+    without = Data(data.train, data.test, data.features, data.flags[:-2], data.own)
+    outcome = release(without, tmp_path / "REL")
+    refused(outcome, "size")
+    assert not any(text in outcome.err for text in ("17", "12"))
+    assert nothing_made(tmp_path)
+
+
+def test_a_damaged_image_is_not_named(source: Path, tmp_path: Path) -> None:
+    data = image_folder(source)
+    victim = sorted((source / "train" / "ill").iterdir())[5]
+    victim.write_bytes(b"no image, " + SECRET.encode())
+    outcome = release(data, tmp_path / "REL")
+    refused(outcome)
+    assert victim.stem not in outcome.err
+    assert nothing_made(tmp_path)
+
+
+def test_missing_and_numeric_texts(source: Path, tmp_path: Path) -> None:
+    data = tiny_texts(source)
+    path = source / "data" / "train.csv.gz"
+    with gzip.open(path, "at") as stream:
+        stream.write("9,,well\n")
+    outcome = release(data, tmp_path / "REL")
+    assert outcome.code in (0, 2)  # an empty cell is an empty text, or refused
+    if outcome.code == 2:
+        refused(outcome, "text")
+        assert nothing_made(tmp_path)
+    wrong = Data(data.train, data.test, data.features, ("--text-column", "letter", "--label-column", "state"))
+    refused(release(wrong, tmp_path / "OTHER"), "letter")
+    assert not (tmp_path / "OTHER").exists()
+
+
+def test_evaluate_says_what_does_not_fit(source: Path, tmp_path: Path) -> None:
+    data = table(source)
+    out, model = tmp_path / "REL", tmp_path / "MODEL"
+    assert release(data, out).code == 0
+    assert privmix("fit", str(out), "--out", str(model)).code == 0
+    before = sorted(model.rglob("*"))
+    (source / "data" / "test.csv").write_text(f"name,age,ward,state\nx,3,A,{SECRET}\n")
+    refused(evaluate(data, model), "label", "private")
+    (source / "data" / "test.csv").write_text("name,age,state\nx,3,well\n")
+    refused(evaluate(data, model), "ward")
+    refused(evaluate(data, model, "--text-column", "name"), "--text-column")
+    refused(evaluate(data, model, "--features-model", str(source)), "model path")
+    refused(evaluate(data, model, "--figure", str(tmp_path / "picture.abc")), "--figure", ".png")
+    assert sorted(model.rglob("*")) == before
