@@ -9,12 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from privmix.release.count import count_noise
 from tests.cli.helpers import Outcome, privmix
 
-# At epsilon 0.1 the estimate's standard deviation is 200, and it lies four of them below. It is the real count, or the
-# count's digits stand somewhere else by chance, with probability 7e-7.
-COUNT, SIGMA = 2953, 200
-EPSILON = 0.1
+# The estimate lies four standard deviations (here about a hundred records each) below the count. It is the real count,
+# or the count's digits stand somewhere else by chance, with probability below 1e-6.
+COUNT, EPSILON = 2953, 0.5
+SIGMA = count_noise(EPSILON, 1e-6)
 
 
 @pytest.fixture(scope="module")

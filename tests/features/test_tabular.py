@@ -142,3 +142,15 @@ def test_adult(data_root: Path) -> None:
     assert np.linalg.norm(x, axis=1).max() <= 1 + 1e-6
     test_x, test_y = read("test")
     assert LogisticRegression(C=100, max_iter=300).fit(x, y).score(test_x, test_y) > 0.83
+
+
+def test_empty_cells_are_missing_as_absent_ones_are() -> None:
+    extractor = Tabular(
+        [
+            {"name": "age", "range": [0, 100], "missing": 50},
+            {"name": "job", "categories": ["nurse", "smith"], "missing_token": "?"},
+        ]
+    )
+    absent = extractor.transform(np.array([[None, None]], dtype=object))
+    np.testing.assert_array_equal(extractor.transform(np.array([["", " "]], dtype=object)), absent)
+    np.testing.assert_array_equal(extractor.transform(np.array([["50", "?"]], dtype=object)), absent)

@@ -192,16 +192,15 @@ def _show(choice: Choice) -> None:
     table = Table(
         title=f"predicted accuracy at epsilon {choice.epsilon:g}, delta {choice.delta:g}", title_justify="left"
     )
-    for name in ("design", "settings", "noise multiplier", "predicted"):
-        table.add_column(name, justify="right" if name in ("noise multiplier", "predicted") else "left")
+    for name in ("design", "noise multiplier", "predicted"):
+        table.add_column(name, justify="left" if name == "design" else "right")
+    labels = choice.to_dict()["labels"]
     for item in choice.candidates:
-        settings = ", ".join(f"--{key.replace('_', '-')} {value}" for key, value in settings_of(item).items())
-        table.add_row(
-            choice.to_dict()["labels"][item.name],
-            settings.replace("--full-batch True", "--full-batch"),
-            f"{item.plan.noise_multiplier:.4g}",
-            f"{100 * item.accuracy:.1f}%",
-        )
+        table.add_row(labels[item.name], f"{item.plan.noise_multiplier:.4g}", f"{100 * item.accuracy:.1f}%")
     out.print(table)
+    out.print("flags of privmix release for each:")
+    for item in choice.candidates:
+        settings = " ".join(f"--{key.replace('_', '-')} {value}" for key, value in settings_of(item).items())
+        out.print(f"  {labels[item.name]}: {settings.replace('--full-batch True', '--full-batch')}", soft_wrap=True)
     for text in choice.reasons:
         out.print(f"- {plain(text)}", soft_wrap=True)

@@ -208,7 +208,7 @@ def release(
     identity = {"fingerprint": fingerprint(data), "split": split, "columns": asdict(columns)}
     if state is not None and state.extra and state.extra["data"] != identity:
         # What was paid for is a release of the data that the run began with.
-        raise InvalidInput("--resume", WITHHELD, "the data, split and columns of the interrupted run, unchanged")
+        raise InvalidInput("--resume", WITHHELD, "the records of the interrupted run: its data, split, columns")
     with (
         progress_bars() as progress,
         open_run(

@@ -35,7 +35,7 @@ class _Numeric:
         return np.log1p(above) / math.log1p(self.high - self.low) if self.log else above / (self.high - self.low)
 
     def _number(self, cell: Any, name: str) -> float:
-        if cell is None and self.missing is not None:
+        if self.missing is not None and _is_missing(cell):
             return self.missing
         try:
             number = float(cell)
@@ -64,10 +64,16 @@ class _Categories:
             places[self.missing_token] = len(self.values)
         onehot = np.zeros((len(cells), self.width))
         for row, cell in enumerate(cells):
-            place = places.get(self.missing_token or "" if cell is None else _token(cell))
+            token = "" if cell is None else _token(cell)
+            # Files without types leave a cell empty where others have none.
+            place = places.get(self.missing_token or "" if _is_missing(cell) and token not in places else token)
             if place is not None:
                 onehot[row, place] = 1
         return onehot
+
+
+def _is_missing(cell: Any) -> bool:
+    return cell is None or (isinstance(cell, str) and not cell.strip())
 
 
 class Tabular(Extractor):

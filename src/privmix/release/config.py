@@ -194,7 +194,7 @@ class ReleaseConfig:
         bits = min(self.lattice_bits, (52 - self.records.bit_length()) // 2)
         # Much noise needs no fine grid, and must stay within what float64 counts exactly.
         most = MomentsPlan.largest_noise(self.label_share, self.count_share) / noise_multiplier
-        bits = min(bits, math.floor(math.log(most, 4)) if most >= 1 else 0)
+        bits = max(8, min(bits, math.floor(math.log(most, 4)) if most > 1 else 0))
         return MomentsPlan(
             records=self.records,
             dim=self.dim,

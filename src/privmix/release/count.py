@@ -10,17 +10,17 @@ from privmix.errors import check_integer, check_number
 from privmix.mechanisms.noise import gaussian_on_lattice
 from privmix.mechanisms.streams import SecretStreams
 
-COUNT_SHARE: Final = 0.05
+COUNT_SHARE: Final = 0.1
 """Share of epsilon and of delta that a private record count gets."""
 
 _MARGIN: Final = 4.0
 
 
 def count_noise(epsilon: float, delta: float) -> float:
-    """Noise multiplier of the record count: what its share of the budget asks for; a hundred records at epsilon 1.
+    """Noise multiplier of the record count: what its share of the budget asks for; some fifty records at epsilon 1.
 
     Example:
-        >>> 50 < count_noise(1.0, 1e-5) < 150
+        >>> 30 < count_noise(1.0, 1e-5) < 80
         True
     """
     return calibrate(Gaussian, COUNT_SHARE * epsilon, COUNT_SHARE * delta).noise_multiplier

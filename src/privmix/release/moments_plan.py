@@ -52,8 +52,6 @@ class MomentsPlan(BasePlan):
             raise InvalidInput("dim", self.dim, f"at most {LARGEST_DIM} features for design {MOMENTS}")
         for name in ("label_share", "count_share"):
             check_number(name, getattr(self, name), low=0, high=1, low_open=True, high_open=True)
-        if self.noise_multiplier * 4.0**self.lattice_bits > self.largest_noise(self.label_share, self.count_share):
-            raise InvalidInput("lattice_bits", self.lattice_bits, "fewer, for so much noise")
 
     @staticmethod
     def largest_noise(label_share: float, count_share: float) -> float:

@@ -324,8 +324,9 @@ class Run:
             if self._streams is not None:
                 self._streams.destroy()
             keep = self._keep or getattr(error, "keeps_run", False)
-            # Before a row exists, trouble with disks and networks is no reason to pay for a run twice.
-            keep = keep or (not self._begun and isinstance(error, StorageError | OSError))
+            # Trouble is no reason to pay for a run twice: not while no row exists, if it is with disks and networks,
+            # and not if the run outlived trouble before.
+            keep = keep or self.resumed or (not self._begun and isinstance(error, StorageError | OSError))
             if isinstance(error, Exception) and not self._published and not keep:
                 _discard(self.folder)
         finally:
