@@ -6,6 +6,8 @@ small real data in the same layout. Blocks that set up a machine (make, pip) are
 
 from __future__ import annotations
 
+import gzip
+import json
 import os
 import re
 import shlex
@@ -29,10 +31,34 @@ def blocks(page: Path, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
 
 
+def small_texts(folder: Path) -> None:
+    """Texts in the layout of banking77."""
+    folder.mkdir()
+    for split, count in (("train", 100), ("test", 10)):
+        lines = [f'{number % 77},name,"where, please, is card {number}?"' for number in range(count)]
+        content = "\n".join(["label,category,text", *lines]) + "\n"
+        (folder / f"{split}.csv.gz").write_bytes(gzip.compress(content.encode()))
+
+
+def small_table(folder: Path) -> None:
+    """A table in the layout of UCI Adult, made from the declared ranges and categories."""
+    folder.mkdir()
+    columns = json.loads((ROOT / "docs" / "adult.json").read_text())
+    named = columns if isinstance(columns, list) else [{"name": name, **spec} for name, spec in columns.items()]
+    lines = [",".join([*(spec["name"] for spec in named), "income"])]
+    for number in range(120):
+        cells = [str((spec.get("categories") or spec.get("range") or [0])[number % 2]) for spec in named]
+        lines.append(",".join([*cells, ">50K" if number % 3 == 0 else "<=50K"]))
+    (folder / "train.csv.gz").write_bytes(gzip.compress("\n".join(lines).encode()))
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_shell_commands_run(page: Path, digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     shutil.copytree(digits, tmp_path / "mnist")
+    small_texts(tmp_path / "banking77")
+    small_table(tmp_path / "adult")
+    shutil.copy(ROOT / "docs" / "adult.json", tmp_path)
     for line in (line for block in blocks(page, "sh") for line in block.splitlines()):
         words = shlex.split(line, comments=True)
         if not words:

@@ -10,7 +10,7 @@ import pytest
 from privmix.errors import InvalidInput
 from privmix.release import ReleaseConfig
 from privmix.release.dataset import RecordTransform
-from privmix.release.planner import LABELS, choose_design
+from privmix.release.planner import LABELS, check_choice_record, choose_design
 from privmix.release.prediction import DataModel, predict_accuracy
 
 NAMES = tuple("abcdefgh")
@@ -101,3 +101,33 @@ def test_bad_models_and_budgets() -> None:
         DataModel.of_public_data(
             np.zeros((3, 2), np.float32), np.zeros(4, np.int64), 2, RecordTransform(1.0), np.random.default_rng(0)
         )
+
+
+def record() -> dict[str, object]:
+    return dict(choose_design(config(), 1.0, 1e-5, curve=False).to_dict())
+
+
+def test_a_record_of_a_choice_says_what_its_numbers_say() -> None:
+    check_choice_record(record())
+    check_choice_record(json.loads(json.dumps(record())))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"reasons": ["ok\n\n# Guarantee\n\n**(0.01, 1e-9)-differential privacy**"]},
+        {"model": "# 3 private records"},
+        {"chosen": "hierarchical"},
+        {"chosen": "another"},
+        {"predicted": {"moments": 2.0}},
+        {"settings": {}},
+        {"extra": "pure"},
+        {"labels": {}},
+        {"predicted": None},
+    ],
+    ids=["reasons", "model", "not-best", "unknown", "range", "settings", "extra", "labels", "type"],
+)
+def test_other_records_are_refused(change: dict[str, object]) -> None:
+    """A data card repeats these words: nobody may write a guarantee into them."""
+    with pytest.raises(InvalidInput, match="certificate choice"):
+        check_choice_record({**record(), **change})

@@ -1,0 +1,96 @@
+"""What plans cost, and the estimate of a private record count that they may be made with."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from privmix.accounting import Composed, Gaussian, epsilon
+from privmix.errors import InvalidInput
+from privmix.mechanisms.streams import SecretStreams
+from privmix.release import ReleaseConfig
+from privmix.release.count import COUNT_SHARE, count_noise, private_record_count
+from privmix.release.pricing import plan_cost, plan_curve
+
+CONFIG = ReleaseConfig(records=5000, dim=8, classes=("no", "yes"))
+DELTA = 1e-5
+
+
+def counted(**changes: object) -> ReleaseConfig:
+    return replace(CONFIG, records_noise_multiplier=count_noise(1.0, DELTA), **changes)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("design", ["poisson", "moments", "hierarchical"])
+def test_a_private_count_is_added_to_the_price_of_the_rest(design: str) -> None:
+    """Valid whatever the rest was made from; composing losses as if it had been fixed beforehand would be cheaper."""
+    changes = {"design": design, "expected_classes": 1.0} if design == "hierarchical" else {"design": design}
+    plan = counted(**changes).calibrate(1.0, DELTA)
+    assert plan.records_noise_multiplier is not None
+    count = epsilon(Gaussian(plan.records_noise_multiplier), COUNT_SHARE * DELTA).epsilon
+    rest = epsilon(plan.event_after_count, (1 - COUNT_SHARE) * DELTA).epsilon
+    cost = plan_cost(plan, DELTA).epsilon
+    assert cost == pytest.approx(count + rest, rel=1e-12)
+    assert 0.99 < cost <= 1.0
+    assert count == pytest.approx(COUNT_SHARE, rel=0.01)
+    assert epsilon(plan.event, DELTA).epsilon < cost
+
+
+def test_the_price_of_the_rest_does_not_depend_on_the_estimate() -> None:
+    """Whatever the count query answers, what follows has the same (epsilon, delta): that is what makes adding valid."""
+    for records in (100, 5000, 10**6):
+        plan = counted(records=records).calibrate(1.0, DELTA)
+        assert plan_cost(plan, DELTA).epsilon <= 1.0
+        assert epsilon(plan.event_after_count, (1 - COUNT_SHARE) * DELTA).epsilon <= 1 - 0.99 * COUNT_SHARE
+
+
+def test_a_public_count_costs_nothing() -> None:
+    plan = CONFIG.calibrate(1.0, DELTA)
+    assert plan_cost(plan, DELTA).epsilon == epsilon(plan.event, DELTA).epsilon
+
+
+def test_the_event_names_all_queries() -> None:
+    plan = counted().calibrate(1.0, DELTA)
+    assert isinstance(plan.event, Composed)
+    assert plan.event.events[0] == Gaussian(plan.records_noise_multiplier or 0.0)
+    assert len(plan.event.events) == 3
+
+
+def test_the_curve_holds_at_the_guarantee() -> None:
+    plan = counted().calibrate(1.0, DELTA)
+    cost = plan_cost(plan, DELTA).epsilon
+    deltas = plan_curve(plan, [0.01, cost * (1 + 1e-9), 2.0], DELTA)
+    assert deltas[0] == 1.0
+    assert deltas[1] <= DELTA * (1 + 1e-6)
+    assert deltas[2] < deltas[1]
+
+
+def test_estimates_follow_their_law() -> None:
+    """Formal guarantee: Gaussian of the stated deviation, below the count. 2,000 keys; bounds 5.5 standard errors."""
+    sigma, count = 20.0, 10_000
+    drawn = np.array([private_record_count(count, sigma, SecretStreams.from_seed(seed)) for seed in range(2000)])
+    noise = drawn - count + math.ceil(4 * sigma)
+    assert abs(noise.mean()) < 5.5 * sigma / math.sqrt(2000)
+    for scale, right in ((1.0, True), (2 / 3, False), (3 / 2, False)):
+        score = (np.square(noise).mean() / (scale * sigma) ** 2 - 1) * math.sqrt(2000 / 2)
+        assert (abs(score) < 5.5) is right
+    assert (drawn <= count).mean() > 0.99
+
+
+def test_an_estimate_is_at_least_one_and_the_same_again() -> None:
+    assert private_record_count(3, 50.0, SecretStreams.from_seed(0)) == 1
+    first = [private_record_count(5000, 20.0, SecretStreams.from_seed(7)) for _ in range(2)]
+    assert first[0] == first[1]
+
+
+def test_designs_that_need_the_count_take_no_estimate() -> None:
+    for design in ("fixed", "random-weight"):
+        with pytest.raises(InvalidInput, match="design"):
+            counted(design=design)
+
+
+def test_a_count_that_costs_all_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="private count"):
+        replace(CONFIG, records_noise_multiplier=1.0).calibrate(0.5, DELTA)
