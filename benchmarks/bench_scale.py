@@ -28,6 +28,7 @@ from scipy.optimize import nnls
 import common
 from privmix.data import FeatureStore, Schema
 from privmix.mechanisms.membership import RECORD_TILE, ROW_TILE
+from privmix.mechanisms.noise import gaussian_on_lattice
 from privmix.release import ReleaseConfig, ReleaseEngine, ReleasePlan, SecretStreams, release_to_folder
 
 CACHE = Path(__file__).parent / "cache"
@@ -188,12 +189,26 @@ TERMS: dict[str, Callable[[dict[str, int]], float]] = {
 }
 
 
+def timed_alone() -> dict[str, float]:
+    """Core-seconds a number of what whole runs can't tell apart from the rest: drawing noise, and adding sums up."""
+    generator = SecretStreams.from_seed(0).generator("benchmark")
+    shape = (1024, 512)
+    total, part = np.zeros(shape, np.int32), np.ones(shape, np.int32)
+    noise = common.median(common.seconds(lambda: gaussian_on_lattice(generator, shape, 1e5), 9))
+    adding = common.median(common.seconds(lambda: np.add(total, part, out=total), 99))
+    return {"T d (noise)": noise / total.size, "T d x record tiles (adding up)": adding / total.size}
+
+
 def fit(points: list[dict[str, Any]]) -> dict[str, float]:
-    """Non-negative least squares of relative errors: core-seconds are the terms times the coefficients."""
-    matrix = np.array([[term(one["size"]) / one["cpu_seconds"] for term in TERMS.values()] for one in points])
+    """Non-negative least squares of relative errors, for the terms that were not timed alone."""
+    alone = timed_alone()
+    rest = [name for name in TERMS if name not in alone]
+    known = np.array([sum(alone[name] * TERMS[name](one["size"]) for name in alone) for one in points])
+    seconds = np.array([one["cpu_seconds"] for one in points])
+    matrix = np.array([[TERMS[name](one["size"]) / one["cpu_seconds"] for name in rest] for one in points])
     scale = matrix.max(axis=0)
-    found, _ = nnls(matrix / scale, np.ones(len(points)))
-    return dict(zip(TERMS, found / scale, strict=True))
+    found, _ = nnls(matrix / scale, 1 - known / seconds)
+    return {name: alone[name] if name in alone else dict(zip(rest, found / scale, strict=True))[name] for name in TERMS}
 
 
 def predicted(model: dict[str, float], size: dict[str, int], passes: int = 1) -> float:
@@ -216,6 +231,7 @@ def extrapolated(model: dict[str, float], size: dict[str, int], cores: int) -> d
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--quick", action="store_true", help="small sizes, one run each, results not saved")
+    parser.add_argument("--refit", action="store_true", help="fit the cost model anew to the stored runs")
     parser.add_argument("--keep", action="store_true", help="keep the feature stores in benchmarks/cache")
     parser.add_argument("--point", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -223,14 +239,14 @@ def main() -> None:
         print(json.dumps(point(json.loads(options.point))))
         return
     try:
-        report(options.quick)
+        report(options.quick, options.refit)
     finally:
         if not options.keep:
             for folder in CACHE.glob("scale-*"):
                 shutil.rmtree(folder)
 
 
-def report(quick: bool) -> None:
+def report(quick: bool, refit: bool) -> None:
     shrink, repeats = (20, 1) if quick else (1, 3)
     target = {**FULL, "n": FULL["n"] // shrink, "T": FULL["T"] // shrink, "d": FULL["d"] // (8 if quick else 1)}
     half = {**target, "n": target["n"] // 2, "T": target["T"] // 2}
@@ -240,11 +256,6 @@ def report(quick: bool) -> None:
     sizes: list[tuple[dict[str, int], dict[str, Any]]] = [
         (half, one_pass if quick else {"memory_gib": 0.7}),
         (target, one_pass if quick else {"memory_gib": 1.0}),
-    ]
-    compared = [
-        measure(size, mode, repeats, **(memory if mode == "stream" else {}))
-        for size, memory in sizes
-        for mode in ("memory", "stream")
     ]
     base = {"n": 131_072, "d": 64, "T": 16_384, "m": 64} if quick else {"n": 524_288, "d": 128, "T": 65_536, "m": 64}
     ways = [{}, {"n": 0.5}, {"n": 2}, {"d": 2}, {"T": 2}, {"m": 4}, {"n": 2, "T": 0.5}, {"d": 2, "m": 2}]
@@ -257,20 +268,37 @@ def report(quick: bool) -> None:
         scaled = [{key: int(value * change.get(key, 1)) for key, value in base.items()} for change in changes]
         return [measure(size, "stream", repeats, workers=1, **one_pass) for size in scaled]
 
-    model_points, check_points = points(ways), points(checks)
-    model = fit(model_points)
-    small = {**base, "T": base["T"] // 2}
-    others = [measure(small, "ray", repeats, nodes=nodes, object_store_mib=300) for nodes in (1, 2)]
-    others += [measure(small, mode, repeats) for mode in ("folder", "folder resumed")]
+    if refit:
+        kept = json.loads((common.RESULTS / "scale.json").read_text())["results"]
+        compared, model_points, check_points = kept["compared"], kept["points"], kept["checks"]
+        others = kept["others"]
+    else:
+        compared = [
+            measure(size, mode, repeats, **(memory if mode == "stream" else {}))
+            for size, memory in sizes
+            for mode in ("memory", "stream")
+        ]
+        model_points, check_points = points(ways), points(checks)
+        # Large enough for a node to have something to do.
+        small = {**base, "n": base["n"] * 4, "m": base["m"] * 4}
+        others = [measure(small, "ray", repeats, nodes=nodes, object_store_mib=300) for nodes in (1, 2)]
+        others += [measure(small, mode, repeats) for mode in ("folder", "folder resumed")]
+    streamed = [one for one in compared if one["mode"] == "stream"]
+    # Half the target is in the fit, since only wide and full rows show what sums cost; the target is not.
+    model = fit([*model_points, streamed[0]])
     tables = [
         "## Out of core and in memory\n\n" + _compared(compared),
         "## Ray and resuming\n\nNodes of one core on this machine; to a folder with everything synced to disk.\n\n"
         + common.table(
-            ["run", "seconds"],
-            [(f"{one['mode']} {one.get('nodes', '')}", f"{one['seconds']:.2f}") for one in others],
+            ["run", "n", "d", "T", "m", "seconds"],
+            [
+                (_OTHERS[one["mode"], one.get("nodes")], *one["size"].values(), f"{one['seconds']:.2f}")
+                for one in others
+            ],
         ),
-        "## Cost model\n\nCore-seconds, fitted on small runs out of core and checked on others.\n\n" + _model(model),
-        _checks(model, [*check_points, *(one for one in compared if one["mode"] == "stream")]),
+        "## Cost model\n\nCore-seconds, fitted on runs out of core and checked on others; noise and adding up timed alone."
+        "\n\n" + _model(model),
+        _checks(model, [*check_points, streamed[1]]),
         _billion(model),
     ]
     results = {"compared": compared, "model": model, "points": model_points, "checks": check_points, "others": others}
@@ -278,6 +306,14 @@ def report(quick: bool) -> None:
         print("\n\n".join(tables))
         return
     common.save("scale", "Releases larger than memory", {"target": FULL, "repeats": repeats}, results, tables)
+
+
+_OTHERS = {
+    ("ray", 1): "Ray, one node",
+    ("ray", 2): "Ray, two nodes",
+    ("folder", None): "to a folder",
+    ("folder resumed", None): "to a folder, killed half-way and resumed: both parts",
+}
 
 
 def _compared(runs: list[dict[str, Any]]) -> str:
@@ -314,13 +350,15 @@ def _billion(model: dict[str, float]) -> str:
     rows = []
     for cores in (64, 256, 1024):
         hours = extrapolated(model, size, cores)
-        rows.append((cores, *(f"{hours[name]:.2f}" for name in ("sums", "network", "noise", "hours"))))
+        rows.append((cores, *(f"{60 * hours[name]:.2f}" for name in ("sums", "network", "noise", "hours"))))
     return (
-        f"## A billion records, extrapolated, not measured\n\n{size}, design poisson without centring. Assumed: work "
+        "## A billion records, extrapolated, not measured\n\n"
+        + ", ".join(f"{name} = {value:,}" for name, value in size.items())
+        + "; design poisson without centring. Assumed: work "
         f"divides evenly over cores like this machine's; features (2 TB) are read at the speed at which the page cache "
         f"gave them here; each worker has {WORKER_SUMS_BYTES / 2**30:.0f} GiB for its sums; the network moves "
         f"{NETWORK_BYTES_A_SECOND / 1e9:g} GB/s at each node; noise is drawn on one core of the head.\n\n"
-        + common.table(["cores", "sums, hours", "network", "noise", "in all"], rows)
+        + common.table(["cores", "sums, minutes", "network", "noise", "in all"], rows)
     )
 
 
