@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import tempfile
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import typer
+from numpy.typing import NDArray
 from rich.table import Table
 
 from privmix.cli.app import app, out, plain, print_json, progress_bars
@@ -27,11 +29,13 @@ from privmix.data.source import resolve_classes
 from privmix.errors import InvalidInput
 from privmix.features import Extractor, parse_features
 from privmix.release import Choice, DataModel, RecordTransform, ReleaseConfig, choose_design
-from privmix.release.diagnostics import neural_collapse
+from privmix.release.diagnostics import minimum_euclidean_distance, neural_collapse
 from privmix.release.engine import Progress
 from privmix.release.planner import DECLARED, PUBLIC, settings_of
 from privmix.release.theory import best_mixup_degree
 from privmix.reports.predictions import draw_predictions
+
+_MIXTURES = 1000
 
 Proxy = Annotated[
     str | None,
@@ -90,11 +94,12 @@ def plan(
             config = _config(records, found.features.shape[1], names, rows, clip_norm, residual_clip_norm)
             model, words = _public_model(config, found.features, found.labels)
             collapse: float | None = neural_collapse(found.features, found.labels)
+            distance = _distance(found.features, found.labels, clip_norm)
         else:
             assert dim is not None
             config = _config(records, dim, names, rows, clip_norm, residual_clip_norm)
             model, words = _declared_model(config, spectrum_decay, between_share)
-            collapse = None
+            collapse = distance = None
         choice = choose_design(config, epsilon, delta, model, model_words=words, progress=progress)
     sampled = rows or records
     # Least squares needs more rows than features; where there are fewer, the designs are compared all the same.
@@ -103,7 +108,14 @@ def plan(
         draw_predictions(choice.to_dict(), figure)
     if json_output:
         linear = theory and {"mixup_degree": theory.mixup_degree, "published_mixup_degree": theory.published_degree}
-        print_json({**choice.to_dict(), "linear_regression": linear, "neural_collapse": collapse})
+        print_json(
+            {
+                **choice.to_dict(),
+                "linear_regression": linear,
+                "neural_collapse": collapse,
+                "minimum_euclidean_distance": distance,
+            }
+        )
         return
     _show(choice)
     if theory is not None:
@@ -114,7 +126,8 @@ def plan(
         )
     if collapse is not None:
         out.print(
-            f"neural collapse of the public data: {collapse:.3g} (the smaller, the better classes survive mixing)",
+            f"neural collapse of the public data: {collapse:.3g} (the smaller, the better classes survive mixing)"
+            + ("" if distance is None else f"; least distance of a mixed pair to another class: {distance:.3g}"),
             soft_wrap=True,
         )
     if figure is not None:
@@ -163,6 +176,14 @@ def _check_model_options(
         raise InvalidInput("--proxy", proxy, "either public data or a declared spectrum")
 
 
+def _distance(features: NDArray[Any], labels: NDArray[np.int64], clip_norm: float) -> float | None:
+    """002, appendix I.5; None where every pair holds all classes."""
+    found = minimum_euclidean_distance(
+        features, labels, np.random.default_rng(0), clip_norm=clip_norm, mixtures=min(_MIXTURES, len(labels))
+    )
+    return found.smallest if math.isfinite(found.smallest) else None
+
+
 def _declared_model(config: ReleaseConfig, decay: float | None, share: float | None) -> tuple[DataModel, str]:
     given = {"spectrum_decay": decay, "between_share": share}
     chosen = {name: value for name, value in given.items() if value is not None}
@@ -170,7 +191,7 @@ def _declared_model(config: ReleaseConfig, decay: float | None, share: float | N
     return model, DECLARED
 
 
-def _public_model(config: ReleaseConfig, features: np.ndarray, labels: np.ndarray) -> tuple[DataModel, str]:
+def _public_model(config: ReleaseConfig, features: NDArray[Any], labels: NDArray[np.int64]) -> tuple[DataModel, str]:
     if features.shape[1] != config.dim:
         raise InvalidInput("--proxy", f"{features.shape[1]} features", f"{config.dim}, like the private data's")
     mean = np.zeros(config.dim, np.float32)
