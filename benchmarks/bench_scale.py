@@ -296,8 +296,8 @@ def report(quick: bool, refit: bool) -> None:
                 for one in others
             ],
         ),
-        "## Cost model\n\nCore-seconds, fitted on runs out of core and checked on others; noise and adding up were timed"
-        " alone.\n\n" + _model(model),
+        "## Cost model\n\nCore-seconds, fitted on runs out of core and checked on others; noise and adding up were "
+        "timed alone.\n\n" + _model(model),
         _checks(model, [*check_points, streamed[1]]),
         _billion(model),
     ]
