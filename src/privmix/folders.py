@@ -82,3 +82,23 @@ def put_in_place(draft: Path, path: Path) -> None:
             raise
     # Also what a swap that was killed half-way left.
     shutil.rmtree(old, ignore_errors=True)
+
+
+def write_durably(path: Path, content: bytes) -> None:
+    """Write a file that is whole and on disk once it has its name, or not there at all."""
+    draft = path.with_name(f".{path.name}.draft")
+    with draft.open("wb") as stream:
+        stream.write(content)
+        stream.flush()
+        os.fsync(stream.fileno())
+    os.replace(draft, path)
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Wait until the disk has the folder's list of names."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

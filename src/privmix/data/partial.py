@@ -13,6 +13,7 @@ from typing import IO, Any, Final
 
 from privmix.data.files import reading
 from privmix.errors import StorageError
+from privmix.folders import sync_folder, write_durably
 
 # What a crash may cost, in seconds of work; each checkpoint waits for the disk.
 CHECKPOINT_SECONDS: Final = 5.0
@@ -78,7 +79,7 @@ class PartialFolder:
             file.flush()
             os.fsync(file.fileno())
         hashes = {name: digest.hexdigest() for name, digest in self._hashes.items()}
-        _write_durably(self.folder / _PROGRESS, json.dumps({"rows": self.rows, "sha256": hashes}))
+        write_durably(self.folder / _PROGRESS, json.dumps({"rows": self.rows, "sha256": hashes}).encode())
         self.durable_rows, self._checked = self.rows, time.monotonic()
 
     def publish(self, name: str, text: str) -> None:
@@ -89,14 +90,14 @@ class PartialFolder:
         """
         self.checkpoint()
         self._close()
-        _write_durably(self.folder / name, text)
+        write_durably(self.folder / name, text.encode())
         # A rename replaces an empty folder without a word.
         if self._path.exists() or self._path.is_symlink():
             raise FileExistsError(17, "File exists")
         self.folder.rename(self._path)
         for left in (_BEGIN, _PROGRESS):
             (self._path / left).unlink(missing_ok=True)
-        _sync_folder(self._path.parent)
+        sync_folder(self._path.parent)
         self._lock.release()
 
     def leave(self) -> None:
@@ -124,7 +125,7 @@ class PartialFolder:
             self._files[name] = (self.folder / name).open("wb")
             self._files[name].write(header)
             self._hashes[name] = hashlib.sha256(header)
-        _write_durably(self.folder / _BEGIN, self._facts)
+        write_durably(self.folder / _BEGIN, self._facts.encode())
 
     def _resume(self) -> bool:
         """Take over rows that are whole and of the same store; False if there are none."""
@@ -207,22 +208,3 @@ def _hash_of(file: Path, size: int) -> Any:
             digest.update(block)
             size -= len(block)
     return digest
-
-
-def _write_durably(file: Path, text: str) -> None:
-    """The file holds the old text or the new one, whatever happens."""
-    draft = file.with_name(file.name + ".new")
-    with draft.open("w", encoding="utf-8") as stream:
-        stream.write(text)
-        stream.flush()
-        os.fsync(stream.fileno())
-    draft.replace(file)
-    _sync_folder(file.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -140,6 +140,29 @@ class ReleaseLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
         """Take back what :meth:`_arrays` gave; raise InvalidInput when a name or a shape does not fit."""
 
 
+class LinearLearner(ReleaseLearner):
+    """Base of learners whose scores are linear in the records.
+
+    Attributes:
+        coef_: (d, K) float32.
+        intercept_: (K,) float32.
+    """
+
+    coef_: NDArray[np.float32]
+    intercept_: NDArray[np.float32]
+
+    def _scores(self, records: NDArray[np.float32]) -> NDArray[np.float32]:
+        return records @ self.coef_ + self.intercept_
+
+    def _arrays(self) -> dict[str, NDArray[np.float32]]:
+        return {"coef": self.coef_, "intercept": self.intercept_}
+
+    def _restore(self, arrays: Mapping[str, NDArray[np.float32]], facts: ReleaseFacts) -> None:
+        classes = len(facts.classes)
+        check_arrays(arrays, {"coef": (facts.dim, classes), "intercept": (classes,)})
+        self.coef_, self.intercept_ = arrays["coef"], arrays["intercept"]
+
+
 def check_arrays(
     arrays: Mapping[str, NDArray[np.float32]], shapes: Mapping[str, tuple[int, ...]], what: str = "model arrays"
 ) -> None:

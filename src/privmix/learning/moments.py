@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import ClassVar, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privmix.errors import InvalidInput, check_number
-from privmix.learning.base import Progress, ReleaseFacts, ReleaseLearner, check_arrays
+from privmix.learning.base import LinearLearner, Progress
 from privmix.release.dataset import ReleasedDataset
 from privmix.release.moments import regression
 
 AUTO: Final = "auto"
 
 
-class SecondMomentsClassifier(ReleaseLearner):
+class SecondMomentsClassifier(LinearLearner):
     """Regression of labels on features from X'X and X'Y alone, for releases of design ``moments``.
 
     W ~ (U (L + a) U' + S)^-1 X'Y, where U are the eigenvectors of the released X'X, L its eigenvalues with the noise
@@ -48,8 +46,6 @@ class SecondMomentsClassifier(ReleaseLearner):
     """
 
     name: ClassVar[str] = "second-moments"
-    coef_: NDArray[np.float32]
-    intercept_: NDArray[np.float32]
 
     def __init__(self, regularisation: float | str = AUTO) -> None:
         self.regularisation = regularisation
@@ -77,14 +73,3 @@ class SecondMomentsClassifier(ReleaseLearner):
         shares = moments.class_shares(release.label_offset).astype(np.float32)
         self.intercept_ = shares if release.transform.centre is not None else np.zeros_like(shares)
         progress(2, 2)
-
-    def _scores(self, records: NDArray[np.float32]) -> NDArray[np.float32]:
-        return records @ self.coef_ + self.intercept_
-
-    def _arrays(self) -> dict[str, NDArray[np.float32]]:
-        return {"coef": self.coef_, "intercept": self.intercept_}
-
-    def _restore(self, arrays: Mapping[str, NDArray[np.float32]], facts: ReleaseFacts) -> None:
-        classes = len(facts.classes)
-        check_arrays(arrays, {"coef": (facts.dim, classes), "intercept": (classes,)})
-        self.coef_, self.intercept_ = arrays["coef"], arrays["intercept"]

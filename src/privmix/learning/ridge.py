@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
@@ -11,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.linalg.blas import ssyrk
 
 from privmix.errors import InvalidInput, check_number
-from privmix.learning.base import Progress, ReleaseFacts, ReleaseLearner, check_arrays, slices
+from privmix.learning.base import LinearLearner, Progress, slices
 from privmix.release.dataset import ReleasedDataset
 from privmix.release.moments import eigh_lower
 
@@ -26,7 +25,7 @@ _ROW_BLOCK: Final = 4096
 _MIXING_ALL_CLASSES: Final = frozenset({"poisson", "fixed", "random-weight"})
 
 
-class NoiseAwareRidgeClassifier(ReleaseLearner):
+class NoiseAwareRidgeClassifier(LinearLearner):
     """Errors-in-variables ridge regression of released label rows on released feature rows.
 
     With X, Y the T released rows minus their column means and s the known standard deviation of the noise in X,
@@ -78,8 +77,6 @@ class NoiseAwareRidgeClassifier(ReleaseLearner):
     """
 
     name: ClassVar[str] = "noise-aware-ridge"
-    coef_: NDArray[np.float32]
-    intercept_: NDArray[np.float32]
     regularisation_: float
 
     def __init__(self, regularisation: float | str = AUTO) -> None:
@@ -114,17 +111,6 @@ class NoiseAwareRidgeClassifier(ReleaseLearner):
         self.coef_ = spectrum.solve(self.regularisation_)
         self.intercept_ = rows.mean_y - rows.mean_x @ self.coef_ + np.float32(release.label_offset)
         progress(steps, steps)
-
-    def _scores(self, records: NDArray[np.float32]) -> NDArray[np.float32]:
-        return records @ self.coef_ + self.intercept_
-
-    def _arrays(self) -> dict[str, NDArray[np.float32]]:
-        return {"coef": self.coef_, "intercept": self.intercept_}
-
-    def _restore(self, arrays: Mapping[str, NDArray[np.float32]], facts: ReleaseFacts) -> None:
-        classes = len(facts.classes)
-        check_arrays(arrays, {"coef": (facts.dim, classes), "intercept": (classes,)})
-        self.coef_, self.intercept_ = arrays["coef"], arrays["intercept"]
 
 
 @dataclass(frozen=True)

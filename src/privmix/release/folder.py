@@ -17,7 +17,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save
 
 from privmix.errors import InvalidInput, StorageError
-from privmix.folders import FolderKind
+from privmix.folders import FolderKind, sync_folder, write_durably
 from privmix.release.certificate import CERTIFICATE_FILE, read_certificate
 from privmix.release.dataset import RecordTransform, ReleasedDataset
 from privmix.release.engine import RowBlock
@@ -112,26 +112,6 @@ def kept_shards(folder: Path, journal: Path) -> list[dict[str, Any]]:
             break
         kept.append(item)
     return kept
-
-
-def write_durably(path: Path, content: bytes) -> None:
-    """Write a file that is whole and on disk once it has its name, or not there at all."""
-    draft = path.with_name(f".{path.name}.draft")
-    with draft.open("wb") as stream:
-        stream.write(content)
-        stream.flush()
-        os.fsync(stream.fileno())
-    os.replace(draft, path)
-    sync_folder(path.parent)
-
-
-def sync_folder(folder: Path) -> None:
-    """Wait until the disk has the folder's list of names."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _lists(values: NDArray[np.float32]) -> pa.FixedSizeListArray:

@@ -30,7 +30,7 @@ from types import TracebackType
 from typing import IO, Any, Final
 
 from privmix.errors import WITHHELD, InvalidInput, StorageError
-from privmix.folders import put_in_place
+from privmix.folders import put_in_place, sync_folder, write_durably
 from privmix.mechanisms.streams import SecretStreams, shred
 from privmix.release.card import data_card
 from privmix.release.certificate import CERTIFICATE_FILE, PICTURE_FILE, make_certificate, read_certificate
@@ -40,10 +40,8 @@ from privmix.release.folder import (
     ShardWriter,
     file_hash,
     kept_shards,
-    sync_folder,
     write_centre,
     write_certificate,
-    write_durably,
     write_moments,
 )
 from privmix.release.moments_engine import MomentsEngine
