@@ -75,7 +75,7 @@ def test_estimates_follow_their_law() -> None:
     assert abs(noise.mean()) < 5.5 * sigma / math.sqrt(2000)
     for scale, right in ((1.0, True), (2 / 3, False), (3 / 2, False)):
         score = (np.square(noise).mean() / (scale * sigma) ** 2 - 1) * math.sqrt(2000 / 2)
-        assert (abs(score) < 5.5) is right
+        assert bool(abs(score) < 5.5) is right
     assert (drawn <= count).mean() > 0.99
 
 
