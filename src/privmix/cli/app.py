@@ -14,11 +14,14 @@ from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
+    ProgressColumn,
+    Task,
     TaskID,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.text import Text
 
 app = typer.Typer(
     name="privmix",
@@ -44,6 +47,14 @@ def print_json(content: Any) -> None:
     typer.echo(json.dumps(content, indent=2))
 
 
+class _Rate(ProgressColumn):
+    """Steps a second."""
+
+    def render(self, task: Task) -> Text:
+        speed = task.finished_speed or task.speed
+        return Text("" if speed is None else f"{speed:,.0f}/s" if speed >= 10 else f"{speed:.1f}/s")
+
+
 @contextmanager
 def progress_bars(quiet: bool = False) -> Iterator[Callable[[str, int, int], None]]:
     """Yield a callback (stage, done, total) that draws one bar a stage on standard error."""
@@ -51,6 +62,7 @@ def progress_bars(quiet: bool = False) -> Iterator[Callable[[str, int, int], Non
         TextColumn("{task.description:<22}"),
         BarColumn(),
         MofNCompleteColumn(),
+        _Rate(),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
