@@ -95,7 +95,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
         if where != "seed":
             url = f"sqlite:///{folder}/ledger.db"
             for name in ("own", "other"):
-                init = ["ledger", "init", "--dataset", name, "--epsilon", "9", "--delta", "1e-4", "--ledger", url]
+                init = ["ledger", "init", "--dataset", name, "--epsilon", "9", "--delta", "1e-3", "--ledger", url]
                 assert privmix(*init).code == 0
     (root / "lines.txt").write_text("".join("\t".join([where, *line(where)]) + "\n" for where in WHERE))
     done = subprocess.run(
@@ -245,7 +245,7 @@ def test_resume_with_other_options_is_refused_and_harms_nothing(left: str) -> No
         assert content(".REL.run") == before, changes
     refused(run(left, "--resume", "--private-count"), "--")
     assert content(".REL.run") == before
-    privmix("ledger", "init", "--dataset", "own", "--epsilon", "9", "--delta", "1e-4", "--ledger", "sqlite:///new.db")
+    privmix("ledger", "init", "--dataset", "own", "--epsilon", "9", "--delta", "1e-3", "--ledger", "sqlite:///new.db")
     refused(run(left, "--resume", ledger="sqlite:///new.db"), "reservation")
     Path("new.db").unlink()
     assert run(left, "--resume").code == 0
@@ -268,7 +268,7 @@ def test_a_charge_is_not_carried_to_data_of_another_name(left: str) -> None:
     """Killed before the records were noted: the ledger still knows whose they are."""
     save(Path("own.npz"), seed=1)
     assert run(left, out="OTHER", dataset="other").code == 0
-    refused(run(left, "--resume"), "--dataset", "other")
+    refused(run(left, "--resume"), "--resume", "records of the interrupted run")
     assert privmix("ledger", "verify", "--ledger", "sqlite:///ledger.db").code == 0
 
 

@@ -21,6 +21,7 @@ from privmix.release import (
     PrivateRecords,
     SecretStreams,
     load_release,
+    read_run,
     release_to_folder,
     verify_release,
 )
@@ -271,13 +272,15 @@ def run_script(out: Path, mode: str) -> subprocess.Popen[str]:
     )
 
 
-def test_a_full_disk_is_one_line_and_leaves_nothing(tmp_path: Path) -> None:
+def test_a_full_disk_is_one_line_and_leaves_a_run_to_resume(tmp_path: Path) -> None:
     process = run_script(tmp_path / "rel", "full")
     output, _ = process.communicate(timeout=120)
     assert process.returncode == StorageError.exit_code
     assert output.startswith("--out: can't write")
     assert output.count("\n") == 1
-    assert list(tmp_path.iterdir()) == []
+    # It may have been paid for, and a disk can be made room on.
+    assert [path.name for path in tmp_path.iterdir()] == [".rel.run"]
+    assert read_run(tmp_path / "rel") is not None
 
 
 def test_a_killed_run_leaves_no_release_and_the_next_one_does_not_take_its_place_unasked(tmp_path: Path) -> None:

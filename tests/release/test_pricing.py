@@ -8,12 +8,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from privmix.accounting import Composed, Gaussian, epsilon
+from privmix.accounting import Bounded, Composed, Gaussian, epsilon
 from privmix.errors import InvalidInput
 from privmix.mechanisms.streams import SecretStreams
 from privmix.release import ReleaseConfig
+from privmix.release.certificate import make_certificate
 from privmix.release.count import COUNT_SHARE, count_noise, private_record_count
-from privmix.release.pricing import plan_cost, plan_curve
+from privmix.release.pricing import budget_after_count, plan_cost, plan_curve
 
 CONFIG = ReleaseConfig(records=5000, dim=8, classes=("no", "yes"))
 DELTA = 1e-5
@@ -58,13 +59,40 @@ def test_the_event_names_all_queries() -> None:
     assert len(plan.event.events) == 3
 
 
-def test_the_curve_holds_at_the_guarantee() -> None:
+def test_with_a_private_count_the_curve_is_the_guarantee_alone() -> None:
+    """Other answers lead to other plans, which share one point only."""
     plan = counted().calibrate(1.0, DELTA)
-    cost = plan_cost(plan, DELTA).epsilon
-    deltas = plan_curve(plan, [0.01, cost * (1 + 1e-9), 2.0], DELTA)
-    assert deltas[0] == 1.0
-    assert deltas[1] <= DELTA * (1 + 1e-6)
-    assert deltas[2] < deltas[1]
+    assert plan_curve(plan, [0.01, 0.99, 1.0, 2.0], (1.0, DELTA)) == [1.0, 1.0, DELTA, DELTA]
+    free = CONFIG.calibrate(1.0, DELTA)
+    assert plan_curve(free, [1.0], (1.0, DELTA))[0] <= DELTA * (1 + 1e-6)
+
+
+def test_the_certificate_states_the_budget_whatever_the_answer() -> None:
+    for records in (1000, 100_000):
+        plan = counted(records=records, rows=10, mixup_degree=16).calibrate(1.0, DELTA)
+        certificate = make_certificate(
+            plan,
+            target=(1.0, DELTA),
+            extractor={"name": "identity"},
+            input_shape=(8,),
+            insecure_seed=False,
+            records_declared=False,
+            files=[],
+        )
+        assert certificate["guarantee"]["epsilon"] == 1.0
+
+
+def test_what_the_ledger_is_charged_covers_whatever_was_planned() -> None:
+    noise = count_noise(1.0, DELTA)
+    rest = Bounded(*budget_after_count(noise, 1.0, DELTA))
+    together = epsilon(Composed((Gaussian(noise), rest)), DELTA).epsilon
+    assert 0.9 < together <= 1.0 + 1e-3
+    for records in (100, 10**5):
+        plan = counted(records=records).calibrate(1.0, DELTA)
+        for delta in (1e-6, DELTA, 1e-3):
+            assert epsilon(plan.event_after_count, delta).epsilon <= max(
+                epsilon(rest, delta).epsilon, rest.epsilon if delta >= rest.delta else math.inf
+            )
 
 
 def test_estimates_follow_their_law() -> None:

@@ -20,6 +20,7 @@ from privmix.accounting.base import Accountant, PrivacyCost, UnsupportedEvent
 from privmix.accounting.calibration import Calibration
 from privmix.accounting.events import (
     Adjacency,
+    Bounded,
     ClusterSampled,
     Composed,
     Event,
@@ -38,6 +39,7 @@ __all__ = [
     "ACCOUNTANTS",
     "Accountant",
     "Adjacency",
+    "Bounded",
     "Calibration",
     "ClusterSampled",
     "Composed",

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from privmix.accounting.events import (
     Adjacency,
+    Bounded,
     ClusterSampled,
     Composed,
     Event,
@@ -88,7 +89,7 @@ class Accountant(Protocol):
         ...
 
 
-Leaf = Gaussian | Laplace | PoissonSampled | FixedSizeSampled | ClusterSampled
+Leaf = Gaussian | Laplace | Bounded | PoissonSampled | FixedSizeSampled | ClusterSampled
 
 
 def flatten(event: Event) -> dict[Leaf, int]:
@@ -122,5 +123,5 @@ def _collect(event: Event, count: int, counts: Counter[Leaf]) -> None:
             _collect(inner, count, counts)
         case ClusterSampled(1, rate, inner):
             _collect(PoissonSampled(rate, inner), count, counts)
-        case ClusterSampled() | FixedSizeSampled() | PoissonSampled() | Gaussian() | Laplace():
+        case ClusterSampled() | FixedSizeSampled() | PoissonSampled() | Gaussian() | Laplace() | Bounded():
             counts[event] += count

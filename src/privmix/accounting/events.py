@@ -49,6 +49,24 @@ class Laplace:
 
 
 @dataclass(frozen=True)
+class Bounded:
+    """Any mechanism at all that is (``epsilon``, ``delta``)-DP under ``adjacency``, also one chosen by earlier answers.
+
+    It is priced as the worst such mechanism, randomised response (Kairouz, Oh, Viswanath 2015): that one is fixed
+    beforehand, so it composes with what came before whatever the real mechanism was chosen by.
+    """
+
+    epsilon: float
+    delta: float
+    adjacency: str = Adjacency.ADD_REMOVE.value
+
+    def __post_init__(self) -> None:
+        check_number("epsilon", self.epsilon, low=0, high=600)
+        check_number("delta", self.delta, low=0, high=1, high_open=True)
+        check_choice("adjacency", self.adjacency, [item.value for item in Adjacency])
+
+
+@dataclass(frozen=True)
 class PoissonSampled:
     """``event`` on a sample that each record joins independently with probability ``sampling_rate``."""
 
@@ -111,11 +129,12 @@ class Composed:
             raise InvalidInput("events", self.events, "at least one event")
 
 
-Event = Gaussian | Laplace | PoissonSampled | FixedSizeSampled | ClusterSampled | Repeated | Composed
+Event = Gaussian | Laplace | Bounded | PoissonSampled | FixedSizeSampled | ClusterSampled | Repeated | Composed
 
 _KINDS: dict[str, type[Any]] = {
     "gaussian": Gaussian,
     "laplace": Laplace,
+    "bounded": Bounded,
     "poisson_sampled": PoissonSampled,
     "fixed_size_sampled": FixedSizeSampled,
     "cluster_sampled": ClusterSampled,

@@ -6,6 +6,7 @@ Sources: Koskela, Jalko, Honkela 2020 (FFT composition); Zhu, Dong, Wang 2022 (d
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
@@ -17,6 +18,7 @@ from privmix.accounting.base import Leaf, UnsupportedEvent, flatten
 from privmix.accounting.compose import compose, mix_with_nothing, self_compose, window
 from privmix.accounting.events import (
     Adjacency,
+    Bounded,
     ClusterSampled,
     Event,
     FixedSizeSampled,
@@ -64,6 +66,15 @@ class _Query:
             return mix_with_nothing(remove, self.cluster_rate), mix_with_nothing(add, self.cluster_rate)
         return remove, add
 
+    @property
+    def has_atoms(self) -> bool:
+        """Whether single losses have mass, which a coarse step would round up visibly."""
+        return isinstance(self.pair.noise, LaplaceNoise)
+
+    def loss_range(self) -> tuple[float, float]:
+        """Least and largest loss on the grid."""
+        return self.pair.loss_range()
+
     def spread(self) -> tuple[Array, Array, float]:
         """Losses and their masses on a fine quadrature, and the number of runs that are not empty."""
         low, high = self.pair.noise.reach()
@@ -73,6 +84,35 @@ class _Query:
         rate = self.pair.rate
         losses = np.minimum(self.pair.loss((x[1:] + x[:-1]) / 2), 60.0)
         return losses, (1 - rate) * absent + rate * present, self.count * self.cluster_rate
+
+
+@dataclass(frozen=True)
+class _BoundedQuery:
+    """Randomised response: loss epsilon or -epsilon, or infinite with probability delta; alike in both directions."""
+
+    event: Bounded
+    count: int
+    has_atoms: bool = True
+
+    def pmfs(self, step: float) -> tuple[LossPmf, LossPmf]:
+        # Both atoms are rounded up.
+        high, low = math.ceil(self.event.epsilon / step), -math.floor(self.event.epsilon / step)
+        probs = np.zeros(high - low + 1)
+        masses = (1 - self.event.delta) * self._shares()
+        probs[-1] += masses[0]
+        probs[0] += masses[1]
+        pmf = LossPmf(low, probs, self.event.delta, step)
+        return pmf, pmf
+
+    def loss_range(self) -> tuple[float, float]:
+        return -self.event.epsilon, self.event.epsilon
+
+    def spread(self) -> tuple[Array, Array, float]:
+        return np.array([self.event.epsilon, -self.event.epsilon]), self._shares(), float(self.count)
+
+    def _shares(self) -> Array:
+        true = 1 / (1 + math.exp(-self.event.epsilon))
+        return np.array([true, 1 - true])
 
 
 @dataclass(frozen=True)
@@ -162,7 +202,7 @@ def _points(pmf: LossPmf, count: int) -> int:
     return high - low + 1
 
 
-def _query(leaf: Leaf, count: int, adjacency: Adjacency, name: str) -> _Query:
+def _query(leaf: Leaf, count: int, adjacency: Adjacency, name: str) -> _Query | _BoundedQuery:
     match adjacency:
         case Adjacency.ADD_REMOVE:
             shift = 1.0
@@ -171,6 +211,10 @@ def _query(leaf: Leaf, count: int, adjacency: Adjacency, name: str) -> _Query:
             shift = 2.0
     replace = adjacency is Adjacency.REPLACE_ONE
     match leaf:
+        case Bounded():
+            if leaf.adjacency != adjacency.value:
+                raise UnsupportedEvent(name, leaf, adjacency, f"its bound is stated for {leaf.adjacency}")
+            return _BoundedQuery(leaf, count)
         case Gaussian() | Laplace():
             return _Query(SampledPair(_noise(leaf, shift, leaf, adjacency, name), 1.0), count)
         case PoissonSampled(rate, inner):
@@ -197,7 +241,7 @@ def _noise(event: Event, shift: float, leaf: Leaf, adjacency: Adjacency, name: s
             raise UnsupportedEvent(name, leaf, adjacency, "only Gaussian and Laplace queries may be sampled")
 
 
-def _grid_step(queries: list[_Query], tolerance: float) -> float:
+def _grid_step(queries: list[_Query | _BoundedQuery], tolerance: float) -> float:
     """Grid step: the library's default where that is fine enough, finer for small losses, coarser where it may be.
 
     "Connect the dots" splits a loss at distance u from its grid point, adding variance u (step - u): at most
@@ -212,10 +256,9 @@ def _grid_step(queries: list[_Query], tolerance: float) -> float:
             runs * float(mass @ np.minimum(np.abs(losses) * step, step**2 / 4)) for losses, mass, runs in spreads
         )
 
-    longest = max(high - low for low, high in (query.pair.loss_range() for query in queries))
+    longest = max(high - low for low, high in (query.loss_range() for query in queries))
     step = _DEFAULT_STEP
-    # A Laplace loss has atoms at its ends, which a coarse step would round up visibly.
-    atoms = any(isinstance(query.pair.noise, LaplaceNoise) for query in queries)
+    atoms = any(query.has_atoms for query in queries)
     while not atoms and added(2 * step) <= tolerance / 100 * variance and step < 1:
         step *= 2
     while added(step) > tolerance * variance and longest / step < _MAX_QUERY_POINTS:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from privmix.accounting import Adjacency, Gaussian
+from privmix.accounting import Adjacency, Bounded, Event, Gaussian
 from privmix.cli.app import app, err, out, plain, print_json, progress_bars
 from privmix.cli.options import (
     Classes,
@@ -48,6 +48,7 @@ from privmix.release.engine import Progress, default_memory
 from privmix.release.folder import RELEASE_FOLDER
 from privmix.release.moments_plan import MOMENTS
 from privmix.release.plan import DESIGNS, Plan
+from privmix.release.pricing import budget_after_count
 
 AUTO = "auto"
 # More records than any setting asks for.
@@ -180,9 +181,17 @@ def release(
     )
     if design in ("fixed", "random-weight") and config.records != source.schema.records:
         raise InvalidInput("--records", records, f"the real record count (leave it out) for design {design}")
+    identity = None
+    if state is not None and state.extra:
+        # What was paid for is a release of the data that the run began with: before the ledger notes any other.
+        identity = _identity(data, split, columns)
+        if state.extra.get("data") != identity:
+            raise InvalidInput("--resume", WITHHELD, "the records of the interrupted run: its data, split, columns")
     streams = None if resume else _streams(seed)
     counted = Charge()
     if private_count:
+        # A plan with some noise shows what no plan would be made of, before the count is paid for.
+        config.with_noise(1.0)
         count, counted = _count(source, config, budget, streams, state, data)
         config = replace(config, records=count)
     choice = None
@@ -204,11 +213,8 @@ def release(
     if resume:
         charged = _charged_before(budget, state, "reservation", data)
     else:
-        charged = charge(ledger, dataset, plan.event_after_count, plan.adjacency, "release", data)
-    identity = {"fingerprint": fingerprint(data), "split": split, "columns": asdict(columns)}
-    if state is not None and state.extra and state.extra["data"] != identity:
-        # What was paid for is a release of the data that the run began with.
-        raise InvalidInput("--resume", WITHHELD, "the records of the interrupted run: its data, split, columns")
+        charged = charge(ledger, dataset, _rest(plan, epsilon, delta), plan.adjacency, "release", data)
+    identity = identity or _identity(data, split, columns)
     with (
         progress_bars() as progress,
         open_run(
@@ -233,6 +239,18 @@ def release(
         )
     _note_done((counted, charged), f"release {certificate['release_id']}")
     _show_result(plan, certificate, out_folder, choice, json_output)
+
+
+def _identity(data: str, split: str, columns: Columns) -> dict[str, Any]:
+    """What an interrupted run is bound to; private, and kept in its folder only."""
+    return {"fingerprint": fingerprint(data), "split": split, "columns": asdict(columns)}
+
+
+def _rest(plan: Plan, epsilon: float, delta: float) -> Event:
+    """What to charge for the release itself: its event, or the budget that it was planned for with a private count."""
+    if plan.records_noise_multiplier is None:
+        return plan.event
+    return Bounded(*budget_after_count(plan.records_noise_multiplier, epsilon, delta), plan.adjacency.value)
 
 
 def _streams(seed: int | None) -> SecretStreams:

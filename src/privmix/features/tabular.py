@@ -66,7 +66,8 @@ class _Categories:
         for row, cell in enumerate(cells):
             token = "" if cell is None else _token(cell)
             # Files without types leave a cell empty where others have none.
-            place = places.get(self.missing_token or "" if _is_missing(cell) and token not in places else token)
+            absent = cell is None or (_is_missing(cell) and token not in places)
+            place = places.get(self.missing_token or "" if absent else token)
             if place is not None:
                 onehot[row, place] = 1
         return onehot

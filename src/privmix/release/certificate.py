@@ -8,6 +8,7 @@ import platform
 import re
 import uuid
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final
@@ -41,6 +42,7 @@ _FILE = re.compile(r"(data/train-\d{5}-of-\d{5}\.parquet|(centre|moments)\.safet
 _OTHER_FIELDS: Final = {"schema_version", "choice", "versions", "content_sha256"}
 _GUARANTEE: Final = {"epsilon", "delta", "adjacency", "accountant", "is_upper_bound", "epsilon_asked"}
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}\Z")
+_VERSION_TEXT = re.compile(r"[a-z-]{1,20}=[\w.+-]{1,40}\Z")
 _CURVE_SHARES = (0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.85, 1.0, 1.2, 1.5, 2.0)
 
 
@@ -73,6 +75,9 @@ def make_certificate(
     """
     delta = target[1]
     cost = plan_cost(plan, delta)
+    if plan.records_noise_multiplier is not None and cost.epsilon <= target[0]:
+        # Other answers of the count would have led to plans of other prices: the budget holds for all of them.
+        cost = replace(cost, epsilon=target[0])
     content: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION,
         "release_id": release_id or uuid.uuid4().hex,
@@ -156,14 +161,23 @@ def _check_fields(content: Mapping[str, Any]) -> None:
     # These reach the data card: nothing in them may look like a part of it.
     if not _NAME.match(str(content["extractor"].get("name"))):
         raise InvalidInput("certificate extractor", content["extractor"].get("name"), "a plain name")
+    if not re.fullmatch(r"[0-9a-f]{32}", content["release_id"]):
+        raise InvalidInput("certificate release_id", content["release_id"], "32 hexadecimal digits")
+    if not isinstance(content["versions"], dict) or not all(
+        _VERSION_TEXT.match(f"{name}={value}") for name, value in content["versions"].items()
+    ):
+        raise InvalidInput("certificate versions", "other text", "names and versions")
+    for point in content["epsilon_delta_curve"]:
+        if not isinstance(point, list) or len(point) != 2:
+            raise InvalidInput("certificate curve", point, "pairs of epsilon and delta")
     for size in content["input_shape"]:
         check_integer("certificate input_shape", size, low=1)
 
 
 def curve_of(plan: Plan, at: float, delta: float) -> list[list[float]]:
     """The certificate's curve: deltas at shares and multiples of the epsilon ``at``."""
-    epsilons = [round(at * share, 6) for share in _CURVE_SHARES]
-    return [[one, other] for one, other in zip(epsilons, plan_curve(plan, epsilons, delta), strict=True)]
+    epsilons = [round(at * share, 6) if share != 1 else at for share in _CURVE_SHARES]
+    return [[one, other] for one, other in zip(epsilons, plan_curve(plan, epsilons, (at, delta)), strict=True)]
 
 
 def public_text(

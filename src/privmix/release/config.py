@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from privmix.accounting import Gaussian, calibrate
-from privmix.accounting import epsilon as price
+from privmix.accounting import calibrate
 from privmix.errors import InvalidInput, check_choice, check_integer, check_number
-from privmix.release.count import COUNT_SHARE, small_query_noise
+from privmix.release.count import small_query_noise
 from privmix.release.moments_plan import MOMENTS, MomentsPlan
 from privmix.release.plan import CENTRES, DESIGNS, NOISES, Plan, ReleasePlan
+from privmix.release.pricing import budget_after_count
 
 # Rows sampled from released moments: enough for any classifier, little enough to carry.
 _SAMPLED_ROWS = 10_000
@@ -144,11 +144,7 @@ class ReleaseConfig:
         check_number("delta", delta, low=0, high=1, low_open=not pure, high_open=True)
         draft = self.with_noise(1.0, small_query_noise(epsilon))
         if self.records_noise_multiplier is not None:
-            # The rest depends on the count's answer: its own budget is what the count leaves, whatever the answer.
-            count = price(Gaussian(self.records_noise_multiplier), COUNT_SHARE * delta).epsilon
-            if count >= epsilon:
-                raise InvalidInput("epsilon", epsilon, f"more than {count:.3g}, which the private count already costs")
-            epsilon, delta = epsilon - count, (1 - COUNT_SHARE) * delta
+            epsilon, delta = budget_after_count(self.records_noise_multiplier, epsilon, delta)
         found = calibrate(
             lambda s: self.with_noise(s, draft.centre_noise_multiplier).event_after_count,
             epsilon,

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Self
 
 from privmix.accounting import Adjacency, Composed, Event, Gaussian
 from privmix.errors import InvalidInput, check_integer, check_number
+
+# Control characters and line separators: names stand in lines of text.
+_UNSAFE = frozenset({"Cc", "Zl", "Zp"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +40,7 @@ class BasePlan:
         check_integer("lattice_bits", self.lattice_bits, low=8, high=24)
         if len(self.classes) < 2 or len(set(self.classes)) != len(self.classes):
             raise InvalidInput("classes", len(self.classes), "at least two class names, all different")
-        if not all(name.isprintable() and "`" not in name for name in self.classes):
+        if any("`" in name or any(unicodedata.category(mark) in _UNSAFE for mark in name) for name in self.classes):
             raise InvalidInput("classes", "names with control characters", "printable names without `")
         check_number("clip_norm", self.clip_norm, low=1e-9, high=1e9)
         check_number("noise_multiplier", self.noise_multiplier, low=1e-6, high=1e12)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -12,7 +13,7 @@ import numpy as np
 from privmix.errors import InvalidInput, check_integer, check_number
 from privmix.release.config import ReleaseConfig
 from privmix.release.moments_plan import LARGEST_DIM, MOMENTS
-from privmix.release.plan import DESIGNS, Plan
+from privmix.release.plan import DESIGNS, Plan, ReleasePlan
 from privmix.release.prediction import DataModel, predict_accuracy
 
 Progress = Callable[[str, int, int], None]
@@ -266,11 +267,35 @@ def check_choice_record(record: Mapping[str, Any]) -> None:
             )
             and _MODEL_WORDS.fullmatch(record["model"]) is not None
             and record["reasons"] == reasons_of(record)
+            and all(_is_number(value) for value in record["epsilons"])
+            and set(record["curves"]) <= set(record["predicted"])
+            and all(
+                len(values) == len(record["epsilons"]) and all(_is_number(value) for value in values)
+                for values in record["curves"].values()
+            )
         )
-    except (KeyError, TypeError, ValueError, AttributeError):
+    except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError):
         sound = False
     if not sound:
         raise InvalidInput("certificate choice", "another record", "numbers and words as the planner writes them")
+
+
+def check_choice_settings(record: Mapping[str, Any], plan: Plan) -> None:
+    """Raise :class:`InvalidInput` unless the settings that a sound ``record`` names as chosen are the plan's."""
+    chosen = dict(record["settings"][record["chosen"]])
+    full_batch = chosen.pop("full_batch", False)
+    expected_classes = chosen.pop("expected_classes", None)
+    sound = all(getattr(plan, name, None) == value for name, value in chosen.items())
+    if isinstance(plan, ReleasePlan):
+        sound = sound and bool(full_batch) == (plan.design == "classwise" and plan.record_rate == 1)
+        if expected_classes is not None:
+            sound = sound and math.isclose(expected_classes / plan.num_classes, plan.class_rate or 0.0)
+    if not sound:
+        raise InvalidInput("certificate choice", record["chosen"], "the design and settings of the plan")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _start(text: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from privmix.accounting import Gaussian, PrivacyCost, epsilon, epsilon_delta_curve
-from privmix.accounting import delta as delta_of
+from privmix.errors import InvalidInput
 from privmix.release.count import COUNT_SHARE
 from privmix.release.plan import Plan
 
@@ -18,6 +18,9 @@ def plan_cost(plan: Plan, delta: float) -> PrivacyCost:
     record count is different: rates, rows and even the design of what follows are made from its answer, and losses of
     queries chosen by the answers of others may not simply be convolved. The count's (epsilon, delta) and that of all
     the rest are added instead, which holds however the rest is chosen as long as its own price is kept.
+
+    The price of the plan that the real answer led to may be lower than the budget; what is guaranteed is the budget,
+    since every other answer would have led to a plan of its own within it.
 
     Args:
         plan: what runs.
@@ -37,17 +40,27 @@ def plan_cost(plan: Plan, delta: float) -> PrivacyCost:
     return replace(rest, epsilon=count.epsilon + rest.epsilon, delta=delta)
 
 
-def plan_curve(plan: Plan, epsilons: Sequence[float], delta: float) -> list[float]:
-    """Delta at each of ``epsilons``; ``delta`` is that of the guarantee, which splits a private count's part off."""
+def budget_after_count(noise_multiplier: float, epsilon_asked: float, delta: float) -> tuple[float, float]:
+    """What is left of a budget for all that is planned with a private count: (epsilon, delta), whatever its answer.
+
+    Raises:
+        InvalidInput: nothing is left.
+    """
+    count = epsilon(Gaussian(noise_multiplier), COUNT_SHARE * delta).epsilon
+    if count >= epsilon_asked:
+        raise InvalidInput("epsilon", epsilon_asked, f"more than {count:.3g}, which the private count already costs")
+    return epsilon_asked - count, (1 - COUNT_SHARE) * delta
+
+
+def plan_curve(plan: Plan, epsilons: Sequence[float], guarantee: tuple[float, float]) -> list[float]:
+    """Delta at each of ``epsilons``, for a plan whose (epsilon, delta) is ``guarantee``.
+
+    With a private count the guarantee is all there is: other answers of the count would have made other plans, which
+    share no more than their budget.
+    """
+    at, delta = guarantee
+    if plan.records_noise_multiplier is not None:
+        return [delta if value >= at else 1.0 for value in epsilons]
     accountant = "pure" if delta == 0 else "pld"
-    if plan.records_noise_multiplier is None:
-        found = epsilon_delta_curve(plan.event, epsilons, accountant=accountant, adjacency=plan.adjacency)
-        return [float(value) for value in found]
-    share = COUNT_SHARE * delta
-    count = epsilon(Gaussian(plan.records_noise_multiplier), share, adjacency=plan.adjacency).epsilon
-    return [
-        1.0
-        if at <= count
-        else min(1.0, share + float(delta_of(plan.event_after_count, at - count, adjacency=plan.adjacency).delta))
-        for at in epsilons
-    ]
+    found = epsilon_delta_curve(plan.event, epsilons, accountant=accountant, adjacency=plan.adjacency)
+    return [float(value) for value in found]

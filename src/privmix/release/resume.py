@@ -185,7 +185,8 @@ def open_run(
 class Run:
     """A release being made; from :func:`open_run`.
 
-    Leaving the ``with`` block by an exception discards the run and destroys its key. What does not: a kill, ctrl-C,
+    Leaving the ``with`` block by an exception discards the run and destroys its key. What does not: trouble with
+    disks and networks, any trouble of a run that was resumed, a kill, ctrl-C,
     ``release`` with other records or options that do not exist, and errors that say ``keeps_run``, such as the loss of
     a cluster. After those, and after leaving without ``release``, the run can be resumed.
 
@@ -209,7 +210,7 @@ class Run:
         self._out, self._lock, self._plan, self._facts, self._streams = out, lock, plan, facts, streams
         self.folder, self.release_id = _draft_of(out), str(facts["release_id"])
         self.complete, self.resumed = streams is None, False
-        self._keep = self._published = self._begun = False
+        self._keep = self._published = False
 
     @property
     def extra(self) -> Mapping[str, Any]:
@@ -250,7 +251,7 @@ class Run:
         """
         from privmix.release.api import make_engine
 
-        self._keep = self._begun = True
+        self._keep = True
         with _writing(self._out):
             if not self.complete:
                 assert self._streams is not None
@@ -322,9 +323,8 @@ class Run:
             if self._streams is not None:
                 self._streams.destroy()
             keep = self._keep or getattr(error, "keeps_run", False)
-            # Trouble is no reason to pay for a run twice: not while no row exists, if it is with disks and networks,
-            # and not if the run outlived trouble before.
-            keep = keep or self.resumed or (not self._begun and isinstance(error, StorageError | OSError))
+            # Full disks and lost networks are no reason to pay for a run twice.
+            keep = keep or self.resumed or isinstance(error, StorageError | OSError)
             if isinstance(error, Exception) and not self._published and not keep:
                 _discard(self.folder)
         finally:

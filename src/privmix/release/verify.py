@@ -15,7 +15,7 @@ from privmix.release.certificate import CERTIFICATE_FILE, PICTURE_FILE, curve_of
 from privmix.release.folder import CENTRE_FILE, MOMENTS_FILE, file_hash, load_release
 from privmix.release.moments_plan import MomentsPlan
 from privmix.release.plan import Plan, plan_from_dict
-from privmix.release.planner import check_choice_record
+from privmix.release.planner import check_choice_record, check_choice_settings
 from privmix.release.pricing import plan_cost
 
 
@@ -63,11 +63,10 @@ def verify_release(folder: str | Path) -> Verification:
     if not cost.epsilon <= claimed * (1 + 1e-6):
         raise InvalidInput("certificate epsilon", claimed, f"at least {cost.epsilon:.6g}, the recomputed epsilon")
     if (choice := certificate.get("choice")) is not None:
+        if (choice.get("epsilon"), choice.get("delta")) != (stated.get("epsilon_asked"), stated["delta"]):
+            raise InvalidInput("certificate choice", "another budget", "a choice made for this budget")
         check_choice_record(choice)
-        if (choice["epsilon"], choice["delta"]) != (stated.get("epsilon_asked"), stated["delta"]):
-            raise InvalidInput("certificate choice", choice["epsilon"], "a choice made for this budget")
-        if choice["settings"][choice["chosen"]]["design"] != plan.design:
-            raise InvalidInput("certificate choice", choice["chosen"], f"the plan's design, {plan.design}")
+        check_choice_settings(choice, plan)
     _check_noise(certificate["noise_std"], plan)
     _check_text(certificate, plan, cost.accountant)
     if (root / "README.md").read_text(encoding="utf-8") != data_card(plan, certificate):
@@ -99,6 +98,8 @@ def _check_text(certificate: Mapping[str, Any], plan: Plan, accountant: str) -> 
     claimed = math.inf if stated["epsilon"] is None else stated["epsilon"]
     if not claimed * (1 - 1e-6) <= check_number("certificate epsilon_asked", stated.get("epsilon_asked"), low=0):
         raise InvalidInput("certificate epsilon_asked", stated["epsilon_asked"], f"at least {claimed:.6g}")
+    if plan.records_noise_multiplier is not None and claimed != stated["epsilon_asked"]:
+        raise InvalidInput("certificate epsilon", claimed, "the epsilon asked for, since the record count is private")
     expected = curve_of(plan, claimed, stated["delta"])
     if len(certificate["epsilon_delta_curve"]) != len(expected):
         raise InvalidInput("certificate curve", len(certificate["epsilon_delta_curve"]), f"{len(expected)} points")

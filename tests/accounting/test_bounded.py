@@ -1,0 +1,55 @@
+"""Mechanisms of which nothing but an (epsilon, delta) is known."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from dp_accounting.pld.common import DifferentialPrivacyParameters
+from dp_accounting.pld.privacy_loss_distribution import from_gaussian_mechanism, from_privacy_parameters
+
+from privmix.accounting import Adjacency, Bounded, Composed, Gaussian, Repeated, delta, epsilon
+from privmix.accounting.base import UnsupportedEvent
+from privmix.accounting.events import event_from_dict, event_to_dict
+from privmix.errors import InvalidInput
+
+
+def test_alone_it_costs_what_it_states() -> None:
+    assert epsilon(Bounded(1.3, 1e-6), 1e-6 * (1 + 1e-9)).epsilon == pytest.approx(1.3, abs=2e-4)
+    assert epsilon(Bounded(1.3, 1e-6), 1e-6 * (1 + 1e-9)).epsilon >= 1.3 - 1e-9
+    assert epsilon(Bounded(1.3, 1e-6), 0.9e-6).epsilon == math.inf
+    assert delta(Bounded(1.3, 0.0), 1.4).delta < 1e-12
+
+
+def test_two_cost_no_more_than_their_sum_and_no_less_than_one() -> None:
+    both = epsilon(Composed((Bounded(1.0, 1e-6), Bounded(0.5, 1e-6))), 2.1e-6).epsilon
+    assert 1.0 < both <= 1.5 + 5e-4
+
+
+@pytest.mark.parametrize("count", [1, 5])
+def test_agrees_with_the_library(count: int) -> None:
+    event = Composed((Repeated(Bounded(0.3, 1e-7), count), Gaussian(5.0)))
+    theirs = from_privacy_parameters(DifferentialPrivacyParameters(0.3, 1e-7)).self_compose(count)
+    theirs = theirs.compose(from_gaussian_mechanism(5.0))
+    for at in (1e-5, 1e-4):
+        expected = theirs.get_epsilon_for_delta(at)
+        assert epsilon(event, at).epsilon == pytest.approx(expected, abs=1e-3 * count)
+
+
+def test_its_adjacency_is_its_own() -> None:
+    with pytest.raises(UnsupportedEvent):
+        epsilon(Bounded(1.0, 1e-6), 1e-5, adjacency=Adjacency.REPLACE_ONE)
+    stated = Bounded(1.0, 1e-6, Adjacency.REPLACE_ONE.value)
+    assert epsilon(stated, 1e-5, adjacency=Adjacency.REPLACE_ONE).epsilon <= 1.0 + 1e-3
+    with pytest.raises(UnsupportedEvent):
+        epsilon(Bounded(1.0, 1e-6), 1e-5, accountant="rdp")
+
+
+def test_round_trip_and_bad_values() -> None:
+    event = Bounded(1.0, 1e-6)
+    assert event_from_dict(event_to_dict(event)) == event
+    for values in ((-1.0, 0.1), (1.0, 1.0), (math.nan, 0.1), (1.0, -0.1)):
+        with pytest.raises(InvalidInput):
+            Bounded(*values)
+    with pytest.raises(InvalidInput, match="adjacency"):
+        Bounded(1.0, 0.1, "neighbours")
