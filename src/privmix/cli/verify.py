@@ -30,8 +30,8 @@ def verify(
         soft_wrap=True,
     )
     out.print(
-        "not checked: that the rows came from running this plan, that its key was kept secret, that a ledger was charged, "
-        "and the planner's predictions and picture, if there are any",
+        "not checked: that the rows came from running this plan, that its key was kept secret, that a ledger was "
+        "charged, and the planner's predictions and picture, if there are any",
         soft_wrap=True,
     )
     for warning in result.warnings:
