@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from privmix.errors import InvalidInput, StorageError
+from privmix.errors import InvalidInput, PrivmixError, StorageError
 
 
 @dataclass(frozen=True)
@@ -102,3 +102,44 @@ def sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+class PathLock:
+    """``.{name}.lock`` beside a path, held until released or until the process ends, however it ends.
+
+    Args:
+        path: what only one process may write.
+        busy: raised when another process has it.
+    """
+
+    def __init__(self, path: Path, busy: PrivmixError) -> None:
+        # Not on every system; whoever writes nothing of the kind there can still import this.
+        import fcntl
+
+        self.held = False
+        self._file = path.with_name(f".{path.name}.lock")
+        while True:
+            self._descriptor = os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+            try:
+                fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                os.close(self._descriptor)
+                raise busy from None
+            # The holder before us may have removed the file between our two steps: its lock says nothing then.
+            if self._is_current():
+                self.held = True
+                return
+            os.close(self._descriptor)
+
+    def _is_current(self) -> bool:
+        try:
+            return os.path.samestat(os.fstat(self._descriptor), os.stat(self._file))
+        except FileNotFoundError:
+            return False
+
+    def release(self) -> None:
+        """Let others in; a second call does nothing."""
+        if self.held:
+            self.held = False
+            self._file.unlink(missing_ok=True)
+            os.close(self._descriptor)

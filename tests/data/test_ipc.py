@@ -89,7 +89,7 @@ def test_truncated_and_empty_files(tmp_path: Path, stream: bool) -> None:
 
 
 def hugging_face(features: bool = True) -> Any:
-    datasets = pytest.importorskip("datasets")
+    datasets = pytest.importorskip("datasets", reason="makes the dataset that is read")
     kinds = {"text": datasets.Value("string"), "label": datasets.ClassLabel(names=["cat", "dog"])}
     columns = {"text": ["a", "b", None, "d"], "label": [0, 1, 1, 0]}
     return datasets.Dataset.from_dict(columns, features=datasets.Features(kinds) if features else None)
@@ -115,7 +115,7 @@ def test_a_selection_of_a_saved_dataset(tmp_path: Path) -> None:
 
 
 def test_saved_splits(tmp_path: Path) -> None:
-    datasets = pytest.importorskip("datasets")
+    datasets = pytest.importorskip("datasets", reason="makes the dataset that is read")
     whole = hugging_face()
     splits = {"train": whole, "validation": whole.select([1])}
     datasets.DatasetDict(splits).save_to_disk(tmp_path / "d")
@@ -127,7 +127,7 @@ def test_saved_splits(tmp_path: Path) -> None:
 
 
 def test_saved_images_and_numbers(tmp_path: Path) -> None:
-    datasets = pytest.importorskip("datasets")
+    datasets = pytest.importorskip("datasets", reason="makes the dataset that is read")
     label = datasets.ClassLabel(names=["cat", "dog"])
     kinds = datasets.Features({"image": datasets.Image(), "label": label})
     images = [Image.open(io.BytesIO(png(image))) for image in IMAGES]

@@ -23,7 +23,7 @@ from privmix.data.remote import RemoteSource, public_name
 from privmix.errors import InvalidInput, MissingExtra, StorageError
 from tests.data.helpers import png, write_mnist
 
-fsspec = pytest.importorskip("fsspec")
+fsspec = pytest.importorskip("fsspec", reason="addresses need privmix[remote]")
 CSV = "a,label\n1,0\n2,1\n"
 
 

@@ -13,7 +13,7 @@ from typing import IO, Any, Final
 
 from privmix.data.files import reading
 from privmix.errors import StorageError
-from privmix.folders import sync_folder, write_durably
+from privmix.folders import PathLock, sync_folder, write_durably
 
 # What a crash may cost, in seconds of work; each checkpoint waits for the disk.
 CHECKPOINT_SECONDS: Final = 5.0
@@ -55,7 +55,7 @@ class PartialFolder:
         self._hashes: dict[str, Any] = {}
         self._checked = time.monotonic()
         with reading(path.parent, "a folder"):
-            self._lock = _Lock(path)
+            self._lock = PathLock(path, StorageError(f"{path}: another process is writing it"))
             try:
                 if not (resume and self._resume()):
                     self._restart()
@@ -159,42 +159,6 @@ class PartialFolder:
                 file.close()
             except OSError:
                 continue
-
-
-class _Lock:
-    """``.{name}.lock`` beside a path, held until released or until the process ends, however it ends."""
-
-    def __init__(self, path: Path) -> None:
-        # Not on every system; whoever writes no store there can still import this.
-        import fcntl
-
-        self.held = False
-        self._file = path.with_name(f".{path.name}.lock")
-        while True:
-            self._descriptor = os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-            try:
-                fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                os.close(self._descriptor)
-                raise StorageError(f"{path}: another process is writing it") from None
-            # The holder before us may have removed the file between our two steps: its lock says nothing then.
-            if self._is_current():
-                self.held = True
-                return
-            os.close(self._descriptor)
-
-    def _is_current(self) -> bool:
-        try:
-            return os.path.samestat(os.fstat(self._descriptor), os.stat(self._file))
-        except FileNotFoundError:
-            return False
-
-    def release(self) -> None:
-        """Let others in; a second call does nothing."""
-        if self.held:
-            self.held = False
-            self._file.unlink(missing_ok=True)
-            os.close(self._descriptor)
 
 
 def _hash_of(file: Path, size: int) -> Any:

@@ -16,7 +16,6 @@ rename.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import shutil
@@ -27,10 +26,10 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Final
+from typing import Any, Final
 
 from privmix.errors import WITHHELD, InvalidInput, StorageError
-from privmix.folders import put_in_place, sync_folder, write_durably
+from privmix.folders import PathLock, put_in_place, sync_folder, write_durably
 from privmix.mechanisms.streams import SecretStreams, shred
 from privmix.release.card import data_card
 from privmix.release.certificate import CERTIFICATE_FILE, PICTURE_FILE, make_certificate, read_certificate
@@ -178,7 +177,7 @@ def open_run(
                 streams.destroy()
             return _go_on(path, lock, plan, facts, state)
         except BaseException:
-            _unlock(path, lock)
+            lock.release()
             raise
 
 
@@ -205,7 +204,7 @@ class Run:
     """
 
     def __init__(
-        self, out: Path, lock: IO[bytes], plan: Plan, facts: dict[str, Any], streams: SecretStreams | None
+        self, out: Path, lock: PathLock, plan: Plan, facts: dict[str, Any], streams: SecretStreams | None
     ) -> None:
         self._out, self._lock, self._plan, self._facts, self._streams = out, lock, plan, facts, streams
         self.folder, self.release_id = _draft_of(out), str(facts["release_id"])
@@ -328,12 +327,12 @@ class Run:
             if isinstance(error, Exception) and not self._published and not keep:
                 _discard(self.folder)
         finally:
-            _unlock(self._out, self._lock)
+            self._lock.release()
 
 
 def _begin(
     out: Path,
-    lock: IO[bytes],
+    lock: PathLock,
     plan: Plan,
     facts: dict[str, Any],
     streams: SecretStreams,
@@ -355,7 +354,7 @@ def _begin(
     return Run(out, lock, plan, whole, streams)
 
 
-def _go_on(out: Path, lock: IO[bytes], plan: Plan, facts: dict[str, Any], state: RunState) -> Run:
+def _go_on(out: Path, lock: PathLock, plan: Plan, facts: dict[str, Any], state: RunState) -> Run:
     draft = _draft_of(out)
     if state.complete:
         # The key is not read: all rows are there.
@@ -407,36 +406,11 @@ def _draft_of(out: Path) -> Path:
     return out.with_name(f".{out.name}.run")
 
 
-def _lock_of(out: Path) -> Path:
-    return out.with_name(f".{out.name}.lock")
-
-
-def _lock(out: Path) -> IO[bytes]:
-    """Take the lock that keeps two processes from one run folder; the operating system frees it at a kill."""
+def _lock(out: Path) -> PathLock:
+    """Keep other processes from the run folder."""
     out.parent.mkdir(parents=True, exist_ok=True)
-    path = _lock_of(out)
-    while True:
-        file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o600), "rb")
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            file.close()
-            raise InvalidInput(
-                RELEASE_FOLDER.field, str(out), "a folder that no other process is making just now"
-            ) from None
-        try:
-            # Whoever had the lock removes the file: then this is a lock on nothing, and there may be another.
-            if os.path.samestat(os.fstat(file.fileno()), path.stat()):
-                return file
-        except FileNotFoundError:
-            pass
-        file.close()
-
-
-def _unlock(out: Path, lock: IO[bytes]) -> None:
-    if not lock.closed:
-        _lock_of(out).unlink(missing_ok=True)
-        lock.close()
+    busy = InvalidInput(RELEASE_FOLDER.field, str(out), "a folder that no other process is making just now")
+    return PathLock(out, busy)
 
 
 def _write_json(path: Path, content: Mapping[str, Any]) -> None:
