@@ -1,0 +1,67 @@
+"""How flat feature vectors are images: the one place that knows the order of axes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from privmix.errors import InvalidInput, check_integer
+
+
+@dataclass(frozen=True)
+class ImageLayout:
+    """Images of ``channels`` x ``height`` x ``width`` in vectors laid out as (height, width, channels), as readers do.
+
+    Example:
+        >>> import torch
+        >>> layout = ImageLayout.of_input((2, 2, 3))
+        >>> image = layout.to_images(torch.arange(12.0))
+        >>> tuple(image.shape), image[0].tolist()
+        ((3, 2, 2), [[0.0, 3.0], [6.0, 9.0]])
+        >>> bool((layout.to_vectors(image) == torch.arange(12.0)).all())
+        True
+    """
+
+    channels: int
+    height: int
+    width: int
+
+    def __post_init__(self) -> None:
+        for name in ("channels", "height", "width"):
+            check_integer(name, getattr(self, name), low=1)
+
+    @classmethod
+    def of_input(cls, shape: Sequence[int]) -> ImageLayout:
+        """The layout of raw inputs of shape (H, W) or (H, W, C).
+
+        Raises:
+            InvalidInput: such inputs are no images.
+        """
+        if len(shape) == 2:
+            return cls(1, shape[0], shape[1])
+        if len(shape) == 3:
+            return cls(shape[2], shape[0], shape[1])
+        raise InvalidInput("input shape", tuple(shape), "images: (height, width) or (height, width, channels)")
+
+    @property
+    def dim(self) -> int:
+        """Length of a vector."""
+        return self.channels * self.height * self.width
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """(channels, height, width)."""
+        return self.channels, self.height, self.width
+
+    def to_images(self, x: Tensor) -> Tensor:
+        """(..., d) vectors -> (..., C, H, W) images."""
+        if x.shape[-1] != self.dim:
+            raise InvalidInput("features", tuple(x.shape), f"vectors of {self.dim} pixels")
+        lead = x.shape[:-1]
+        return x.reshape(*lead, self.height, self.width, self.channels).movedim(-1, -3)
+
+    def to_vectors(self, images: Tensor) -> Tensor:
+        """(..., C, H, W) images -> (..., d) vectors."""
+        return images.movedim(-3, -1).flatten(start_dim=-3)

@@ -1,0 +1,50 @@
+"""What public data tells a private step: weight perturbations, a centre, a scale, and how to combine.
+
+Nothing here depends on private records, so none of it costs privacy: whatever is done to one record's gradient before
+it is clipped may depend on public data and on the weights, which are themselves released.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class SideInformation:
+    """Public quantities of one step, over the P trainable parameters.
+
+    Attributes:
+        perturbations: (V, P) weight perturbations v_k, or None; a record's views are split evenly among them and
+            each share is differentiated at ``weights + v_k`` (003, equation 5).
+        scale: (P,) factors on a record's mean gradient before the centre is subtracted and it is clipped, or None.
+        centre: (P,) subtracted from a record's (scaled) mean gradient before it is clipped, or None.
+    """
+
+    perturbations: Tensor | None = None
+    scale: Tensor | None = None
+    centre: Tensor | None = None
+
+
+class PublicMethod(ABC):
+    """A way to use public data in the private phase ("extended", 003 section 3).
+
+    Formal guarantees:
+        * Public: it sees the weights, public data and its own seed, and never a private record.
+        * Repeatable: what it draws depends on its seed and the step only, so a resumed run repeats it.
+    """
+
+    @abstractmethod
+    def prepare(self, step: int) -> SideInformation:
+        """Public quantities for step ``step`` (from 0), at the model's current weights."""
+
+    def combine(self, mean: Tensor, step: int) -> Tensor:
+        """Turn the noisy private mean (P,) of this step into the direction that the optimiser follows."""
+        return mean
+
+    @abstractmethod
+    def fingerprint(self) -> dict[str, Any]:
+        """Settings and a digest of the public data, as JSON values: a run resumes only with the same."""
