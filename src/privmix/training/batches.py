@@ -1,0 +1,122 @@
+"""Poisson batches, and the seeds of their records' views, from secret streams."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privmix.errors import InvalidInput
+from privmix.mechanisms.membership import RECORD_TILE, ROW_TILE
+from privmix.mechanisms.streams import SecretStreams
+from privmix.training.plan import TrainingPlan
+
+_SEEDS: Final = 2**63
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """The records of one step that lie in a shard. Secret: it names them.
+
+    Attributes:
+        indices: (b,) int64 record numbers, ascending; b may be 0.
+        seeds: (b,) int64 seeds of the records' views at this step.
+        groups: (b,) int64 microbatch of each record, or None where every record is its own.
+    """
+
+    indices: NDArray[np.int64]
+    seeds: NDArray[np.int64]
+    groups: NDArray[np.int64] | None = None
+
+    def __repr__(self) -> str:
+        return "<Batch>"
+
+
+@dataclass(eq=False)
+class PoissonBatches:
+    """Batches of a plan, for all records or a contiguous shard of them.
+
+    Formal guarantees:
+        * Poisson: at each step each record joins independently with probability ``plan.sampling_rate``; empty batches
+          occur and are returned like others.
+        * Any shards, one batch: shards that cover the records split the very batch of an unsharded run.
+        * Repeatable: a step's batch depends on the key and the step, not on what was drawn before.
+        * Own draw: a record's membership, view seed and microbatch do not depend on other records.
+
+    Args:
+        plan: what is sampled.
+        streams: the run's sampling streams.
+        first: first record of the shard.
+        last: one after the last; None for all.
+
+    Example:
+        >>> plan = TrainingPlan(1000, 100, 20, 1.0, clip_norm=1.0, delta=1e-5)
+        >>> batches = PoissonBatches(plan, SecretStreams.from_seed(0))
+        >>> 50 < len(batches.draw(3).indices) < 150
+        True
+    """
+
+    plan: TrainingPlan
+    streams: SecretStreams
+    first: int = 0
+    last: int | None = None
+    _tile: tuple[int, list[NDArray[np.int64]]] | None = field(default=None, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self._end = self.plan.records if self.last is None else self.last
+        if not 0 <= self.first < self._end <= self.plan.records:
+            raise InvalidInput("shard", (self.first, self.last), f"records from 0 to {self.plan.records}")
+
+    def draw(self, step: int) -> Batch:
+        """The batch of ``step``, from 0 to ``plan.steps - 1``."""
+        indices = self._members(step)
+        seeds = np.empty(len(indices), np.int64)
+        groups = None if self.plan.microbatch_size == 1 else np.empty(len(indices), np.int64)
+        cuts = np.searchsorted(indices, np.arange(self._first_tile, self._last_tile + 2) * RECORD_TILE)
+        for tile, start, stop in zip(range(self._first_tile, self._last_tile + 1), cuts[:-1], cuts[1:], strict=True):
+            if start == stop:
+                continue
+            # Drawn for every record of the tile, so that one record's draw does not depend on who else was sampled.
+            size = min(RECORD_TILE, self.plan.records - tile * RECORD_TILE)
+            own = indices[start:stop] - tile * RECORD_TILE
+            seeds[start:stop] = self.streams.generator("view seeds", step, tile).integers(_SEEDS, size=size)[own]
+            if groups is not None:
+                dealt = self.streams.generator("microbatches", step, tile).integers(self.plan.units, size=size)
+                groups[start:stop] = dealt[own]
+        return Batch(indices, seeds, groups)
+
+    @property
+    def _first_tile(self) -> int:
+        return self.first // RECORD_TILE
+
+    @property
+    def _last_tile(self) -> int:
+        return (self._end - 1) // RECORD_TILE
+
+    def _members(self, step: int) -> NDArray[np.int64]:
+        row_tile, row = divmod(step, ROW_TILE)
+        if self._tile is None or self._tile[0] != row_tile:
+            self._tile = (row_tile, self._draw_rows(row_tile))
+        return self._tile[1][row]
+
+    def _draw_rows(self, row_tile: int) -> list[NDArray[np.int64]]:
+        rows: list[list[NDArray[np.int64]]] = []
+        for tile in range(self._first_tile, self._last_tile + 1):
+            membership = self.plan.sampler.draw(self.streams, row_tile, tile)
+            pieces = np.split(membership.indices + tile * RECORD_TILE, membership.offsets[1:-1])
+            rows.append([piece[(piece >= self.first) & (piece < self._end)] for piece in pieces])
+        return [np.concatenate(parts) for parts in zip(*rows, strict=True)]
+
+
+def refuse_foreign_loader(data: Any) -> None:
+    """Raise :class:`InvalidInput` for a loader that samples by itself: batches come from the plan alone.
+
+    Fixed or shuffled batches are not Poisson samples, and pricing them as such understates epsilon.
+    """
+    if hasattr(data, "batch_sampler") or hasattr(data, "sampler") or hasattr(data, "collate_fn"):
+        name = type(getattr(data, "sampler", data)).__name__
+        raise InvalidInput(
+            "data", f"a loader that samples by {name}", "the dataset itself; Poisson batches are drawn from the plan"
+        )

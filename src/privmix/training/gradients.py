@@ -1,0 +1,164 @@
+"""Sums of clipped per-record gradients, by several strategies that compute the same thing.
+
+For record i with views (x_k, t_k), k = 1..K, its gradient is that of the mean loss over its views, optionally at
+perturbed weights (003, equation 5), scaled and shifted by public vectors:
+
+    g_i = scale * (1/K) sum_k grad loss(w + v_k; x_k, t_k) - centre,        result = sum_i factor(|g_i|) g_i
+
+(000, equation 4). ``loop`` differentiates record by record: the K views are the batch, memory is one gradient, and
+layers run at the speed of plain training. ``vmap`` differentiates many records at once, which is faster where a record
+alone can't fill the machine. :mod:`privmix.training.closed_form` needs no gradients, for linear heads.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, grad, vmap
+from torch.nn.functional import cross_entropy
+
+from privmix.errors import InvalidInput
+from privmix.training.clipping import Clipping
+from privmix.training.parameters import FlatParameters
+from privmix.training.side_information import SideInformation
+
+
+class GradientStrategy(ABC):
+    """A way to compute the sum of clipped gradients.
+
+    Formal guarantees (of every strategy):
+        * Clipped once: a record adds one vector of norm at most ``clipping.clip_norm``, whatever its number of views.
+        * Chunks change nothing: the sum does not depend on how records are cut into calls, up to float32 rounding.
+        * No record, no gradient: an empty call adds exactly zero.
+        * Total: a record whose gradient is not finite adds zero; it raises nothing and changes no other record's share.
+
+    Args:
+        model: without layers that mix records.
+        flat: its trainable parameters.
+        clipping: the bound.
+        amp: run the forward pass in bfloat16 where PyTorch deems it safe; gradients and sums stay float32.
+    """
+
+    name: ClassVar[str]
+
+    def __init__(self, model: nn.Module, flat: FlatParameters, clipping: Clipping, *, amp: bool = False) -> None:
+        self.model, self.flat, self.clipping, self.amp = model, flat, clipping, amp
+
+    @abstractmethod
+    def clipped_sum(self, views: Tensor, targets: Tensor, side: SideInformation) -> Tensor:
+        """Sum of clipped gradients.
+
+        Args:
+            views: (b, K, *input) views of b records.
+            targets: (b, K, classes) soft targets.
+            side: public quantities of this step.
+
+        Returns:
+            (P,) float32 or float64.
+        """
+
+    def _precision(self) -> AbstractContextManager[object]:
+        return torch.autocast(self.flat.device.type, torch.bfloat16) if self.amp else nullcontext()
+
+    def _adjusted(self, gradient: Tensor, side: SideInformation) -> Tensor:
+        """Apply scale and centre to gradients (..., P); what is not finite is left for the factor to drop."""
+        if side.scale is not None:
+            gradient = gradient * side.scale
+        return gradient if side.centre is None else gradient - side.centre
+
+    def _weights(self, side: SideInformation) -> list[dict[str, Tensor]]:
+        """Parameters to differentiate at: the weights, or the weights plus each perturbation."""
+        weights = self.flat.get()
+        if side.perturbations is None:
+            return [self.flat.unflatten(weights)]
+        return [self.flat.unflatten(weights + one) for one in side.perturbations]
+
+
+def shares(views: int, perturbations: int) -> Iterator[slice]:
+    """Views of each perturbation, as even as can be.
+
+    Raises:
+        InvalidInput: there are more perturbations than views.
+
+    Example:
+        >>> [(part.start, part.stop) for part in shares(5, 2)]
+        [(0, 3), (3, 5)]
+    """
+    if perturbations > views:
+        raise InvalidInput("weight perturbations", perturbations, f"at most {views}, the views of a record")
+    size, more = divmod(views, perturbations)
+    start = 0
+    for index in range(perturbations):
+        stop = start + size + (index < more)
+        yield slice(start, stop)
+        start = stop
+
+
+class LoopGradients(GradientStrategy):
+    """One backward pass a record, over the record's views as its batch."""
+
+    name: ClassVar[str] = "loop"
+
+    def clipped_sum(self, views: Tensor, targets: Tensor, side: SideInformation) -> Tensor:
+        total = torch.zeros(self.flat.size, dtype=torch.float64, device=self.flat.device)
+        for gradient in self._gradients(views, targets, side):
+            adjusted = self._adjusted(gradient, side)
+            norm = torch.linalg.vector_norm(adjusted)
+            factor = self.clipping.factors(norm)
+            # Zero times infinity is no number: what is not finite is taken out before it is scaled.
+            total += torch.where(torch.isfinite(norm), adjusted * factor, 0.0)
+        return total
+
+    def _gradients(self, views: Tensor, targets: Tensor, side: SideInformation) -> Iterator[Tensor]:
+        if side.perturbations is None:
+            parameters = [tensor for tensor in self.model.parameters() if tensor.requires_grad]
+            for x, t in zip(views, targets, strict=True):
+                with self._precision():
+                    loss = cross_entropy(self.model(x), t)
+                yield torch.cat([part.reshape(-1) for part in torch.autograd.grad(loss, parameters)])
+            return
+        leaves = [
+            {name: tensor.clone().requires_grad_() for name, tensor in weights.items()}
+            for weights in self._weights(side)
+        ]
+        parts = list(shares(views.shape[1], len(leaves)))
+        for x, t in zip(views, targets, strict=True):
+            gradient = torch.zeros(self.flat.size, device=self.flat.device)
+            for weights, part in zip(leaves, parts, strict=True):
+                with self._precision():
+                    loss = cross_entropy(functional_call(self.model, weights, (x[part],)), t[part], reduction="sum")
+                found = torch.autograd.grad(loss / views.shape[1], list(weights.values()))
+                gradient += torch.cat([piece.reshape(-1) for piece in found])
+            yield gradient
+
+
+class VmapGradients(GradientStrategy):
+    """All records' gradients at once, by ``torch.func``: b x P numbers are held."""
+
+    name: ClassVar[str] = "vmap"
+
+    def clipped_sum(self, views: Tensor, targets: Tensor, side: SideInformation) -> Tensor:
+        if len(views) == 0:
+            return torch.zeros(self.flat.size, device=self.flat.device)
+        gradient: Tensor | None = None
+        weights = self._weights(side)
+        for at, part in zip(weights, shares(views.shape[1], len(weights)), strict=True):
+            found = vmap(grad(self._loss), in_dims=(None, 0, 0))(at, views[:, part], targets[:, part])
+            share = self.flat.flatten(found, batch_axes=1) / views.shape[1]
+            gradient = share if gradient is None else gradient + share
+        assert gradient is not None
+        adjusted = self._adjusted(gradient, side)
+        norms = torch.linalg.vector_norm(adjusted, dim=1)
+        factors = self.clipping.factors(norms)
+        if not bool(torch.isfinite(norms).all()):
+            adjusted = torch.where(torch.isfinite(norms)[:, None], adjusted, 0.0)
+        return factors @ adjusted
+
+    def _loss(self, weights: dict[str, Tensor], x: Tensor, targets: Tensor) -> Tensor:
+        with self._precision():
+            return cross_entropy(functional_call(self.model, weights, (x,)), targets, reduction="sum")

@@ -1,0 +1,188 @@
+"""The plan of a DP-SGD run: one object that says who is sampled, how much noise is added and what that costs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from typing import Any, Final
+
+from privmix.accounting import Adjacency, Event, Gaussian, calibrate, epsilon
+from privmix.errors import InvalidInput, check_integer, check_number
+from privmix.mechanisms.sampling import PoissonSampling
+
+# What a run may be stretched to when the asked epsilon can't be met, in the error's advice.
+_NOISIEST: Final = 1e6
+
+
+@dataclass(frozen=True)
+class TrainingPlan:
+    """``steps`` noisy sums of clipped gradients over Poisson batches.
+
+    Each step, every record joins the batch independently with probability ``batch_size / records``; the batch may be
+    empty. Each record's gradient, averaged over its views, is clipped to ``clip_norm``; to the sum comes Gaussian noise
+    of standard deviation ``noise_std``; the result is divided by the public ``units``.
+
+    With ``microbatch_size`` b > 1, records of the batch are dealt independently to ``batch_size / b`` groups, and a
+    group's gradient is clipped as one. A record changes the gradient of its group from one vector of norm at most
+    ``clip_norm`` to another, so the sum moves by up to twice that (000, section 3).
+
+    Formal guarantees:
+        * One plan: :attr:`sampler` draws the batches and prices them; nothing else holds a rate.
+        * Public: made of public numbers alone, before a private record is read.
+        * True sensitivity: ``noise_std`` is ``noise_multiplier`` times the most that one record can move the sum.
+        * Never miscounted: what ran is priced by the number of steps, whatever share of an epoch they are.
+
+    Attributes:
+        records: n, taken as public.
+        batch_size: B, expected, public.
+        steps: T.
+        noise_multiplier: noise standard deviation over the sensitivity.
+        clip_norm: C.
+        delta: at which :attr:`epsilon` is stated.
+        adjacency: the pairs of datasets that the figures are about.
+        microbatch_size: b.
+
+    Example:
+        >>> plan = TrainingPlan(60_000, 8192, 220, 4.0, clip_norm=0.1, delta=1e-5)
+        >>> round(plan.sampling_rate, 4), plan.noise_std, round(plan.epochs, 1)
+        (0.1365, 0.4, 30.0)
+        >>> 2.0 < plan.epsilon() < 3.0
+        True
+    """
+
+    records: int
+    batch_size: int
+    steps: int
+    noise_multiplier: float
+    clip_norm: float
+    delta: float
+    adjacency: Adjacency = Adjacency.ADD_REMOVE
+    microbatch_size: int = 1
+
+    def __post_init__(self) -> None:
+        check_integer("records", self.records, low=1)
+        check_integer("batch_size", self.batch_size, low=1, high=self.records)
+        check_integer("steps", self.steps, low=1)
+        check_number("noise_multiplier", self.noise_multiplier, low=0, low_open=True)
+        check_number("clip_norm", self.clip_norm, low=0, low_open=True)
+        check_number("delta", self.delta, low=0, high=1, low_open=True, high_open=True)
+        check_integer("microbatch_size", self.microbatch_size, low=1, high=self.batch_size)
+
+    @property
+    def sampling_rate(self) -> float:
+        """q = B / n."""
+        return self.batch_size / self.records
+
+    @property
+    def epochs(self) -> float:
+        """Expected passes over the records."""
+        return self.steps * self.sampling_rate
+
+    @property
+    def units(self) -> int:
+        """What the noisy sum is divided by: the expected batch, or the number of its microbatches. Public."""
+        return max(1, round(self.batch_size / self.microbatch_size))
+
+    @property
+    def sensitivity(self) -> float:
+        """The most that adding or removing one record moves the sum, in L2 norm."""
+        return self.clip_norm if self.microbatch_size == 1 else 2 * self.clip_norm
+
+    @property
+    def noise_std(self) -> float:
+        """Standard deviation of the noise on each coordinate of the sum."""
+        return self.noise_multiplier * self.sensitivity
+
+    @cached_property
+    def sampler(self) -> PoissonSampling:
+        """Draws the batches, row t for step t, and states what that costs."""
+        return PoissonSampling(self.records, self.steps, self.sampling_rate)
+
+    def event(self, steps: int | None = None) -> Event:
+        """What the first ``steps`` steps are to an accountant; all of them by default."""
+        done = self if steps is None else replace(self, steps=check_integer("steps", steps, low=1, high=self.steps))
+        return done.sampler.event(Gaussian(self.noise_multiplier))
+
+    def epsilon(self, steps: int | None = None) -> float:
+        """Epsilon at ``delta`` of the first ``steps`` steps, an upper bound by PLD; 0 for no step."""
+        if steps == 0:
+            return 0.0
+        return epsilon(self.event(steps), self.delta, adjacency=self.adjacency).epsilon
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values; :meth:`from_dict` is the inverse."""
+        return {**asdict(self), "adjacency": self.adjacency.value}
+
+    @classmethod
+    def from_dict(cls, fields: dict[str, Any]) -> TrainingPlan:
+        """A plan from :meth:`to_dict`."""
+        return cls(**{**fields, "adjacency": Adjacency(fields["adjacency"])})
+
+
+def steps_of(records: int, batch_size: int, epochs: float) -> int:
+    """Steps that make ``epochs`` expected passes, rounded up: a started pass is priced and run by its steps.
+
+    Example:
+        >>> steps_of(60_000, 8192, 30)
+        220
+    """
+    check_number("epochs", epochs, low=0, low_open=True)
+    return max(1, math.ceil(epochs * records / batch_size - 1e-9))
+
+
+def plan_training(
+    records: int,
+    *,
+    epsilon: float,
+    delta: float,
+    batch_size: int,
+    epochs: float,
+    clip_norm: float = 1.0,
+    microbatch_size: int = 1,
+    adjacency: Adjacency = Adjacency.ADD_REMOVE,
+) -> TrainingPlan:
+    """Find the least noise with which ``epochs`` passes cost at most ``epsilon`` at ``delta``.
+
+    Raises:
+        InvalidInput: a number is out of range, or no noise reaches the target; the message says what would.
+
+    Example:
+        >>> plan = plan_training(60_000, epsilon=3.0, delta=1e-5, batch_size=8192, epochs=30)
+        >>> plan.steps, plan.epsilon() <= 3.0
+        (220, True)
+    """
+    check_integer("batch size", batch_size, low=1, high=check_integer("records", records, low=1))
+    draft = TrainingPlan(
+        records,
+        batch_size,
+        steps_of(records, batch_size, epochs),
+        noise_multiplier=_NOISIEST,
+        clip_norm=clip_norm,
+        delta=delta,
+        adjacency=adjacency,
+        microbatch_size=microbatch_size,
+    )
+
+    def event(noise: float) -> Event:
+        return replace(draft, noise_multiplier=noise).event()
+
+    try:
+        found = calibrate(event, epsilon, delta, adjacency=adjacency)
+    except InvalidInput as error:
+        raise _unreachable(error, draft, epsilon) from None
+    if found.noise_multiplier > _NOISIEST:
+        raise _unreachable(None, draft, epsilon)
+    return replace(draft, noise_multiplier=found.noise_multiplier)
+
+
+def _unreachable(error: InvalidInput | None, draft: TrainingPlan, target: float) -> InvalidInput:
+    if error is not None and error.field != "epsilon":
+        return error
+    least = draft.epsilon()
+    allowed = (
+        f"at least {least:.3g} for {draft.epochs:.3g} epochs of batches of {draft.batch_size} from {draft.records} "
+        f"records: the accountant can state no less at delta {draft.delta:g}, whatever the noise; "
+        "fewer epochs, a smaller batch or a larger delta reach less"
+    )
+    return InvalidInput("epsilon", target, allowed)
