@@ -5,8 +5,8 @@ for the weight and sum_k e_k for the bias. Hence
 
     |g|^2 = sum over pairs of views (e_k . e_l) (f_k . f_l + 1),
 
-and the clipped sum over records is one matrix product. Where a public scale or many views make pairs dearer than
-gradients, a record's K x d gradient is formed instead, a few records at a time.
+and the clipped sum over records is one matrix product. Where a public scale or centre is asked for, or many
+views make pairs dearer than gradients, a record's classes x d gradient is formed instead, some records at a time.
 """
 
 from __future__ import annotations
@@ -69,20 +69,15 @@ class ClosedFormGradients(GradientStrategy):
         return (logits.softmax(dim=-1) * targets.sum(dim=-1, keepdim=True) - targets) / views
 
     def _norms(self, features: Tensor, errors: Tensor, side: SideInformation) -> Tensor:
-        b, views, d = features.shape
-        classes = errors.shape[-1]
-        if side.scale is not None or (views > classes and views > 1):
+        views = features.shape[1]
+        if side.scale is not None or side.centre is not None or 1 < errors.shape[-1] < views:
             return self._norms_by_forming(features, errors, side)
         if views == 1:
-            squares = errors.square().sum(dim=(1, 2)) * (features.square().sum(dim=(1, 2)) + 1)
-        else:
-            pairs = torch.bmm(features, features.mT) + 1
-            squares = (torch.bmm(errors, errors.mT) * pairs).sum(dim=(1, 2))
-        if side.centre is not None:
-            matrix, bias = side.centre[: classes * d].view(classes, d), side.centre[classes * d :]
-            across = ((features @ matrix.T + bias) * errors).sum(dim=(1, 2))
-            squares = squares - 2 * across + side.centre.square().sum()
-        return squares.clamp(min=0).sqrt()
+            return (errors.square().sum(dim=(1, 2)) * (features.square().sum(dim=(1, 2)) + 1)).sqrt()
+        # Terms of opposite signs may cancel; in float32, what rounding leaves could pass for a short gradient.
+        f, e = features.double(), errors.double()
+        squares = (torch.bmm(e, e.mT) * (torch.bmm(f, f.mT) + 1)).sum(dim=(1, 2))
+        return squares.clamp(min=0).sqrt().float()
 
     def _norms_by_forming(self, features: Tensor, errors: Tensor, side: SideInformation) -> Tensor:
         step = max(1, _SLICE // self.flat.size)

@@ -1,0 +1,122 @@
+"""DP-SGD: the loop that reads private records, and the only code below the plan that does.
+
+Each step (000, Algorithm 1): a Poisson batch is drawn; every record's K views are made; the gradient of their mean loss
+is clipped, once a record; the sum gets its noise; and the noisy mean moves the weights. All that leaves a step are the
+new weights. No loss, gradient norm or count of a batch is kept, shown or returned.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from privmix.errors import InvalidInput
+from privmix.mechanisms.streams import SecretStreams
+from privmix.training.batches import Batch, PoissonBatches
+from privmix.training.execution import Chunks
+from privmix.training.gradients import GradientStrategy
+from privmix.training.noise import noisy_mean
+from privmix.training.optimiser import Optimiser
+from privmix.training.plan import TrainingPlan
+from privmix.training.records import TrainingRecords
+from privmix.training.side_information import PublicMethod, SideInformation
+from privmix.training.views import MicrobatchMixer, ViewPipeline
+from privmix.training.world import World
+
+SAMPLING = "training sampling"
+"""Purpose of the derived streams that draw batches, views and microbatches; workers may hold them, noise they may not."""
+
+
+@dataclass(eq=False)
+class DpSgd:
+    """One private training run, step by step.
+
+    Formal guarantees:
+        * Matched: batches, noise and price come from one plan; the records must be as many as the plan says.
+        * Bounded: each record moves the sum by at most ``plan.sensitivity``.
+        * Noise once: a step's noise is added after the sum over all chunks and processes, by the head alone.
+        * Silent: nothing computed from records leaves a step but the noisy mean.
+        * Repeatable: on one machine, a step from the same weights and key gives the same bits.
+
+    Attributes:
+        plan: what is run.
+        records: private.
+        views: makes K views of a record.
+        gradients: how clipped sums are computed.
+        optimiser: moves the weights.
+        streams: the run's key on the head, None on other processes.
+        method: how public data help, or None.
+        chunks: records computed at once.
+        world: the processes of the run.
+        mixer: with microbatches, mixes the records of one (000, section 3), or None.
+    """
+
+    plan: TrainingPlan
+    records: TrainingRecords
+    views: ViewPipeline
+    gradients: GradientStrategy
+    optimiser: Optimiser
+    streams: SecretStreams | None
+    method: PublicMethod | None = None
+    chunks: Chunks | None = None
+    world: World = World()
+    mixer: MicrobatchMixer | None = None
+
+    def __post_init__(self) -> None:
+        if len(self.records) != self.plan.records:
+            # The plan's count may be a declared one: the real one is not shown.
+            raise InvalidInput("records", "another number", f"{self.plan.records}, as the plan says")
+        if self.gradients.clipping.clip_norm != self.plan.clip_norm:
+            raise InvalidInput("clip_norm", self.gradients.clipping.clip_norm, f"{self.plan.clip_norm}, as planned")
+        if self.world.size > 1 and self.plan.microbatch_size > 1:
+            raise InvalidInput("microbatch_size", self.plan.microbatch_size, "1 with several processes")
+        sampling = None if self.streams is None else self.streams.derive(SAMPLING)
+        first, last = self.world.shard(self.plan.records)
+        self._batches = PoissonBatches(self.plan, self.world.share_streams(sampling), first, last)
+        self._chunks = self.chunks or Chunks(size=256)
+
+    def step(self, step: int) -> None:
+        """Do step ``step``, from 0 to ``plan.steps - 1``."""
+        side = SideInformation() if self.method is None else self.method.prepare(step)
+        total = self.world.sum(self._clipped_sum(self._batches.draw(step), side))
+        mean = torch.empty(total.shape, dtype=torch.float32, device=total.device)
+        if self.world.is_head:
+            assert self.streams is not None
+            mean = noisy_mean(total, self.plan, self.streams, step)
+        direction = self.world.from_head(mean)
+        if self.method is not None:
+            direction = self.method.combine(direction, step)
+        self.optimiser.step(direction, step)
+
+    def _clipped_sum(self, batch: Batch, side: SideInformation) -> Tensor:
+        if batch.groups is not None:
+            return self._clipped_groups(batch, batch.groups, side)
+
+        def part_of(part: slice) -> Tensor:
+            return self.gradients.clipped_sum(*self._views(batch.indices[part], batch.seeds[part]), side)
+
+        flat = self.gradients.flat
+        return self._chunks.sum_over(len(batch.indices), part_of, flat.size, flat.device)
+
+    def _clipped_groups(self, batch: Batch, groups: NDArray[np.int64], side: SideInformation) -> Tensor:
+        """Each group of records is one unit: all views of all its records, or their mixtures, are its views."""
+        flat = self.gradients.flat
+        total = torch.zeros(flat.size, dtype=torch.float64, device=flat.device)
+        order = np.argsort(groups, kind="stable")
+        for members in np.split(order, np.flatnonzero(np.diff(groups[order])) + 1):
+            if len(members) == 0:
+                continue
+            views, targets = self._views(batch.indices[members], batch.seeds[members])
+            if self.mixer is not None:
+                views, targets = self.mixer(views, targets, torch.from_numpy(batch.seeds[members]).to(flat.device))
+            total += self.gradients.clipped_sum(views.flatten(0, 1)[None], targets.flatten(0, 1)[None], side)
+        return total
+
+    def _views(self, indices: NDArray[np.int64], seeds: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
+        device = self.gradients.flat.device
+        x, labels = self.records.take(indices, device)
+        return self.views(x, labels, torch.from_numpy(seeds).to(device))

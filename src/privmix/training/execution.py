@@ -1,0 +1,203 @@
+"""How steps are computed: which gradient strategy, in which chunks. Speed and memory only; the results are the same."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import torch
+from torch import Tensor, nn
+
+from privmix.errors import InvalidInput, PrivmixError, check_choice, check_integer
+from privmix.training.clipping import Clipping
+from privmix.training.closed_form import ClosedFormGradients, fits_closed_form
+from privmix.training.ghost import GhostGradients, supports_ghost
+from privmix.training.gradients import GradientStrategy, LoopGradients, VmapGradients
+from privmix.training.parameters import FlatParameters
+from privmix.training.side_information import SideInformation
+
+AUTO: Final = "auto"
+STRATEGIES: Final[dict[str, type[GradientStrategy]]] = {
+    strategy.name: strategy for strategy in (LoopGradients, VmapGradients, GhostGradients, ClosedFormGradients)
+}
+# Share of free memory that one chunk may take, and the most records of it.
+_SHARE: Final = 0.25
+_MOST: Final = 4096
+_TRIAL_RECORDS: Final = 16
+
+
+class OutOfMemory(PrivmixError):
+    """A chunk does not fit. Exit code 1. What was done so far is kept: the run can be resumed with smaller chunks."""
+
+
+@dataclass(frozen=True)
+class ExecutionConfig:
+    """Settings that change speed and memory, and results only in float32's last digits.
+
+    Attributes:
+        strategy: ``loop``, ``vmap``, ``ghost``, ``closed-form``, or ``auto``: closed form where it fits, else the
+            fastest on random numbers in the shape of the data.
+        chunk: records computed at once, or None for what fits in memory.
+        amp: forward passes in bfloat16 where PyTorch deems it safe.
+        compile: compile the model with ``torch.compile``.
+    """
+
+    strategy: str = AUTO
+    chunk: int | None = None
+    amp: bool = False
+    compile: bool = False
+
+    def __post_init__(self) -> None:
+        check_choice("strategy", self.strategy, [AUTO, *STRATEGIES])
+        if self.chunk is not None:
+            check_integer("chunk", self.chunk, low=1)
+
+
+def choose_strategy(
+    config: ExecutionConfig,
+    model: nn.Module,
+    flat: FlatParameters,
+    clipping: Clipping,
+    input_shape: tuple[int, ...],
+    views: int,
+    classes: int,
+) -> GradientStrategy:
+    """The strategy that ``config`` names, or the best by measurement on public random inputs.
+
+    Args:
+        config: settings.
+        model: what is trained.
+        flat: its parameters.
+        clipping: the bound.
+        input_shape: of one view, as the model takes it.
+        views: K.
+        classes: number of classes.
+    """
+    if config.strategy != AUTO:
+        return STRATEGIES[config.strategy](model, flat, clipping, amp=config.amp)
+    if fits_closed_form(model):
+        return ClosedFormGradients(model, flat, clipping, amp=config.amp)
+    candidates = [LoopGradients, VmapGradients, *([] if supports_ghost(model) else [GhostGradients])]
+    generator = torch.Generator().manual_seed(0)
+    x = torch.rand(_TRIAL_RECORDS, views, *input_shape, generator=generator).to(flat.device)
+    targets = torch.full((_TRIAL_RECORDS, views, classes), 1 / classes, device=flat.device)
+    times = {kind: _trial(kind(model, flat, clipping, amp=config.amp), x, targets) for kind in candidates}
+    best = min(times, key=lambda kind: times[kind])
+    return best(model, flat, clipping, amp=config.amp)
+
+
+def _trial(strategy: GradientStrategy, x: Tensor, targets: Tensor) -> float:
+    """Seconds a record; infinite where the strategy can't do this model."""
+    try:
+        count = 2 if strategy.name == LoopGradients.name else len(x)
+        strategy.clipped_sum(x[:1], targets[:1], SideInformation())
+        _wait(x)
+        start = time.perf_counter()
+        strategy.clipped_sum(x[:count], targets[:count], SideInformation())
+        _wait(x)
+        return (time.perf_counter() - start) / count
+    except (RuntimeError, InvalidInput):
+        return float("inf")
+
+
+def _wait(tensor: Tensor) -> None:
+    if tensor.is_cuda:
+        torch.cuda.synchronize(tensor.device)
+
+
+def fitting_chunk(strategy: GradientStrategy, input_shape: tuple[int, ...], views: int, classes: int) -> int:
+    """Records a chunk that should fit in the memory that is free now, from the size of one record's work."""
+    per_record = 4 * views * _activations(strategy, input_shape) * 3
+    if strategy.name == VmapGradients.name:
+        per_record += 3 * 4 * strategy.flat.size
+    budget = _SHARE * _free_memory(strategy.flat.device)
+    return int(max(1, min(_MOST, budget // max(1, per_record))))
+
+
+def _activations(strategy: GradientStrategy, input_shape: tuple[int, ...]) -> int:
+    """Numbers that one forward pass of one view makes, its input included."""
+    made = 0
+
+    def count(module: nn.Module, inputs: Any, output: Any) -> None:
+        nonlocal made
+        if isinstance(output, Tensor):
+            made += output.numel()
+
+    handles = [module.register_forward_hook(count) for module in strategy.model.modules()]
+    x = torch.zeros(1, *input_shape, device=strategy.flat.device)
+    try:
+        with torch.no_grad():
+            strategy.model(x)
+    finally:
+        for handle in handles:
+            handle.remove()
+    return made + x.numel()
+
+
+def _free_memory(device: torch.device) -> float:
+    if device.type == "cuda":
+        return float(torch.cuda.mem_get_info(device)[0])
+    try:
+        with open("/proc/meminfo", encoding="ascii") as lines:
+            kilobytes = next(line.split()[1] for line in lines if line.startswith("MemAvailable"))
+        return float(kilobytes) * 1024
+    except (OSError, StopIteration, ValueError):
+        return 2.0**31
+
+
+@dataclass(eq=False)
+class Chunks:
+    """Cuts a batch into chunks that fit; where memory runs out, chunks are halved and the work goes on.
+
+    Attributes:
+        size: records a chunk.
+        fixed: the caller chose the size: it is not changed, and too much is an error.
+    """
+
+    size: int
+    fixed: bool = False
+
+    def sum_over(self, count: int, work: Callable[[slice], Tensor], size: int, device: torch.device) -> Tensor:
+        """Sum of ``work(part)`` over parts of ``range(count)``: (size,) float64.
+
+        ``work`` must give the same whenever it is asked for the same part: a part that did not fit is asked again.
+
+        Raises:
+            OutOfMemory: one record does not fit, or the fixed chunk doesn't.
+        """
+        total = torch.zeros(size, dtype=torch.float64, device=device)
+        start = 0
+        while start < count:
+            part = slice(start, min(start + self.size, count))
+            try:
+                total += work(part)
+            except (MemoryError, RuntimeError) as error:
+                if not _is_out_of_memory(error):
+                    raise
+                self._shrink()
+                continue
+            start = part.stop
+        return total
+
+    def _shrink(self) -> None:
+        smaller = self.size // 2
+        if smaller == 0:
+            raise OutOfMemory("memory: not even one record fits; use fewer views or a smaller model")
+        if self.fixed:
+            raise OutOfMemory(
+                f"memory: a chunk of {self.size} records does not fit; try one of {smaller}, or let the chunk be chosen"
+            )
+        self.size = smaller
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+
+
+def _is_out_of_memory(error: BaseException) -> bool:
+    text = str(error)
+    return (
+        isinstance(error, MemoryError | torch.OutOfMemoryError)
+        or "out of memory" in text
+        or "can't allocate memory" in text
+    )

@@ -1,0 +1,129 @@
+"""What follows the private gradient: an optimiser, its schedule, and an average of the weights."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import torch
+from torch import Tensor, nn
+
+from privmix.errors import check_choice, check_integer, check_number
+from privmix.training.parameters import FlatParameters
+
+OPTIMISERS: Final = ("sgd", "adam")
+SCHEDULES: Final = ("constant", "cosine", "linear")
+
+
+@dataclass(frozen=True)
+class OptimiserConfig:
+    """Settings of the update. All of them act on what is private already, so none costs anything.
+
+    Attributes:
+        name: ``sgd`` or ``adam``.
+        learning_rate: of the first step after the warm-up.
+        momentum: of SGD; Adam's are (0.9, 0.999).
+        weight_decay: L2 penalty.
+        schedule: ``constant``, or falling to 0 as a ``cosine`` or ``linear``.
+        warm_up_steps: over which the rate rises linearly.
+        ema_decay: of the exponential average of weights that is evaluated (De et al. 2022), or None for the last
+            weights; early on it is (1 + t) / (10 + t) where that is less.
+
+    Example:
+        >>> config = OptimiserConfig(learning_rate=2.0, schedule="cosine")
+        >>> [round(config.rate(step, 100), 2) for step in (0, 50, 99)]
+        [2.0, 1.0, 0.0]
+    """
+
+    name: str = "sgd"
+    learning_rate: float = 1.0
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+    schedule: str = "constant"
+    warm_up_steps: int = 0
+    ema_decay: float | None = None
+
+    def __post_init__(self) -> None:
+        check_choice("optimiser", self.name, OPTIMISERS)
+        check_number("learning_rate", self.learning_rate, low=0, low_open=True)
+        check_number("momentum", self.momentum, low=0, high=1, high_open=True)
+        check_number("weight_decay", self.weight_decay, low=0)
+        check_choice("schedule", self.schedule, SCHEDULES)
+        check_integer("warm_up_steps", self.warm_up_steps, low=0)
+        if self.ema_decay is not None:
+            check_number("ema_decay", self.ema_decay, low=0, high=1, high_open=True)
+
+    def rate(self, step: int, steps: int) -> float:
+        """Learning rate of ``step``, from 0, of a run of ``steps``."""
+        if step < self.warm_up_steps:
+            return self.learning_rate * (step + 1) / self.warm_up_steps
+        done = (step - self.warm_up_steps) / max(1, steps - self.warm_up_steps)
+        if self.schedule == "cosine":
+            return self.learning_rate * 0.5 * (1 + math.cos(math.pi * done))
+        return self.learning_rate * (1 - done) if self.schedule == "linear" else self.learning_rate
+
+
+class Optimiser:
+    """Moves a model's weights along private directions; all of its state is tensors, so it can be kept.
+
+    Args:
+        flat: the model's parameters.
+        config: settings.
+        steps: T, for the schedule.
+    """
+
+    def __init__(self, flat: FlatParameters, config: OptimiserConfig, steps: int) -> None:
+        self._flat, self._config, self._steps = flat, config, steps
+        self._weights = nn.Parameter(flat.get())
+        self._average = None if config.ema_decay is None else self._weights.detach().clone()
+        chosen = {"lr": config.learning_rate, "weight_decay": config.weight_decay}
+        self._torch: torch.optim.Optimizer = (
+            torch.optim.SGD([self._weights], momentum=config.momentum, **chosen)
+            if config.name == "sgd"
+            else torch.optim.Adam([self._weights], **chosen)
+        )
+
+    @torch.no_grad()
+    def step(self, direction: Tensor, step: int) -> None:
+        """Take step ``step`` (from 0) along ``direction`` (P,) and put the new weights into the model."""
+        self._torch.param_groups[0]["lr"] = self._config.rate(step, self._steps)
+        self._weights.grad = direction
+        self._torch.step()
+        self._flat.set(self._weights)
+        if self._average is not None and self._config.ema_decay is not None:
+            decay = min(self._config.ema_decay, (1 + step) / (10 + step))
+            self._average.lerp_(self._weights, 1 - decay)
+
+    @property
+    def evaluated(self) -> Tensor:
+        """(P,) the weights to evaluate: their average if there is one, else the last."""
+        return self._weights.detach().clone() if self._average is None else self._average.clone()
+
+    @property
+    def finite(self) -> bool:
+        """Whether all weights are numbers. They are private outputs already, so this may be told."""
+        return bool(torch.isfinite(self._weights).all())
+
+    def state(self) -> dict[str, Tensor]:
+        """All that :meth:`load` needs to go on with the same bits."""
+        state = {"weights": self._weights.detach()}
+        if self._average is not None:
+            state["average"] = self._average
+        inner = self._torch.state_dict()["state"].get(0, {})
+        state |= {f"optimiser.{name}": torch.as_tensor(value) for name, value in inner.items() if value is not None}
+        return {name: tensor.clone() for name, tensor in state.items()}
+
+    @torch.no_grad()
+    def load(self, state: Mapping[str, Tensor]) -> None:
+        """Go on from :meth:`state`."""
+        self._weights.copy_(state["weights"])
+        self._flat.set(self._weights)
+        if self._average is not None:
+            self._average.copy_(state["average"])
+        prefix = "optimiser."
+        inner = {name.removeprefix(prefix): tensor for name, tensor in state.items() if name.startswith(prefix)}
+        if inner:
+            groups = self._torch.state_dict()["param_groups"]
+            self._torch.load_state_dict({"state": {0: inner}, "param_groups": groups})

@@ -1,0 +1,89 @@
+"""Several processes as one trainer: sums are added over all, one draws the noise, all take the same step."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from privmix.mechanisms.streams import SecretStreams
+
+_KEY_BYTES = 32
+
+
+@dataclass(frozen=True)
+class World:
+    """This process's place among the processes of a run; by default it is alone.
+
+    Attributes:
+        rank: 0 to ``size - 1``; rank 0 holds the key, draws the noise and writes files.
+        size: how many processes.
+    """
+
+    rank: int = 0
+    size: int = 1
+
+    @property
+    def is_head(self) -> bool:
+        """Whether this process draws the noise and writes."""
+        return self.rank == 0
+
+    def shard(self, records: int) -> tuple[int, int]:
+        """First record and one after the last of this process's share.
+
+        Example:
+            >>> [World(rank, 3).shard(10) for rank in range(3)]
+            [(0, 3), (3, 6), (6, 10)]
+        """
+        return records * self.rank // self.size, records * (self.rank + 1) // self.size
+
+    def sum(self, tensor: Tensor) -> Tensor:
+        """Add ``tensor`` over all processes, in place."""
+        if self.size > 1:
+            dist.all_reduce(tensor)
+        return tensor
+
+    def from_head(self, tensor: Tensor) -> Tensor:
+        """Overwrite ``tensor`` with that of rank 0."""
+        if self.size > 1:
+            dist.broadcast(tensor, src=0)
+        return tensor
+
+    def share_streams(self, streams: SecretStreams | None) -> SecretStreams:
+        """Give rank 0's derived streams to all: for sampling, which every process does; never for noise."""
+        if self.size == 1:
+            assert streams is not None
+            return streams
+        device = torch.device("cuda", torch.cuda.current_device()) if dist.get_backend() == "nccl" else None
+        key = torch.zeros(_KEY_BYTES, dtype=torch.uint8, device=device)
+        if streams is not None:
+            key.copy_(torch.tensor(list(streams.share()), dtype=torch.uint8))
+        dist.broadcast(key, src=0)
+        return streams if streams is not None else SecretStreams.of_shared(bytes(key.tolist()))
+
+
+@contextmanager
+def current_world() -> Iterator[World]:
+    """The world that torchrun describes in the environment, joined for the block; alone without it.
+
+    CUDA machines use NCCL with one device a process, others gloo.
+    """
+    size = int(os.environ.get("WORLD_SIZE", "1"))
+    if size == 1:
+        yield World()
+        return
+    if dist.is_initialized():
+        yield World(dist.get_rank(), dist.get_world_size())
+        return
+    if torch.cuda.is_available():
+        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
+    dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
+    try:
+        yield World(dist.get_rank(), dist.get_world_size())
+    finally:
+        dist.destroy_process_group()
