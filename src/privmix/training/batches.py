@@ -48,26 +48,28 @@ class PoissonBatches:
     Args:
         plan: what is sampled.
         streams: the run's sampling streams.
+        records: how many records there really are.
         first: first record of the shard.
         last: one after the last; None for all.
 
     Example:
         >>> plan = TrainingPlan(1000, 100, 20, 1.0, clip_norm=1.0, delta=1e-5)
-        >>> batches = PoissonBatches(plan, SecretStreams.from_seed(0))
+        >>> batches = PoissonBatches(plan, SecretStreams.from_seed(0), 1000)
         >>> 50 < len(batches.draw(3).indices) < 150
         True
     """
 
     plan: TrainingPlan
     streams: SecretStreams
+    records: int
     first: int = 0
     last: int | None = None
     _tile: tuple[int, list[NDArray[np.int64]]] | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self._end = self.plan.records if self.last is None else self.last
-        if not 0 <= self.first < self._end <= self.plan.records:
-            raise InvalidInput("shard", (self.first, self.last), f"records from 0 to {self.plan.records}")
+        self._sampler = self.plan.sampler_of(self.records)
+        self._end = self.records if self.last is None else self.last
+        assert 0 <= self.first <= self._end <= self.records
 
     def draw(self, step: int) -> Batch:
         """The batch of ``step``, from 0 to ``plan.steps - 1``."""
@@ -79,7 +81,7 @@ class PoissonBatches:
             if start == stop:
                 continue
             # Drawn for every record of the tile, so that one record's draw does not depend on who else was sampled.
-            size = min(RECORD_TILE, self.plan.records - tile * RECORD_TILE)
+            size = min(RECORD_TILE, self.records - tile * RECORD_TILE)
             own = indices[start:stop] - tile * RECORD_TILE
             seeds[start:stop] = self.streams.generator("view seeds", step, tile).integers(_SEEDS, size=size)[own]
             if groups is not None:
@@ -93,7 +95,7 @@ class PoissonBatches:
 
     @property
     def _last_tile(self) -> int:
-        return (self._end - 1) // RECORD_TILE
+        return max(self._end - 1, self.first) // RECORD_TILE
 
     def _members(self, step: int) -> NDArray[np.int64]:
         row_tile, row = divmod(step, ROW_TILE)
@@ -104,7 +106,7 @@ class PoissonBatches:
     def _draw_rows(self, row_tile: int) -> list[NDArray[np.int64]]:
         rows: list[list[NDArray[np.int64]]] = []
         for tile in range(self._first_tile, self._last_tile + 1):
-            membership = self.plan.sampler.draw(self.streams, row_tile, tile)
+            membership = self._sampler.draw(self.streams, row_tile, tile)
             pieces = np.split(membership.indices + tile * RECORD_TILE, membership.offsets[1:-1])
             rows.append([piece[(piece >= self.first) & (piece < self._end)] for piece in pieces])
         return [np.concatenate(parts) for parts in zip(*rows, strict=True)]

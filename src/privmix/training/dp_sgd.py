@@ -7,7 +7,7 @@ new weights. No loss, gradient norm or count of a batch is kept, shown or return
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -28,7 +28,7 @@ from privmix.training.views import MicrobatchMixer, ViewPipeline
 from privmix.training.world import World
 
 SAMPLING = "training sampling"
-"""Purpose of the derived streams that draw batches, views and microbatches; workers may hold them, noise they may not."""
+"""Purpose of the derived streams that draw batches, views and microbatches: all processes hold them, none the noise."""
 
 
 @dataclass(eq=False)
@@ -63,20 +63,17 @@ class DpSgd:
     streams: SecretStreams | None
     method: PublicMethod | None = None
     chunks: Chunks | None = None
-    world: World = World()
+    world: World = field(default_factory=World)
     mixer: MicrobatchMixer | None = None
 
     def __post_init__(self) -> None:
-        if len(self.records) != self.plan.records:
-            # The plan's count may be a declared one: the real one is not shown.
-            raise InvalidInput("records", "another number", f"{self.plan.records}, as the plan says")
         if self.gradients.clipping.clip_norm != self.plan.clip_norm:
             raise InvalidInput("clip_norm", self.gradients.clipping.clip_norm, f"{self.plan.clip_norm}, as planned")
         if self.world.size > 1 and self.plan.microbatch_size > 1:
             raise InvalidInput("microbatch_size", self.plan.microbatch_size, "1 with several processes")
         sampling = None if self.streams is None else self.streams.derive(SAMPLING)
-        first, last = self.world.shard(self.plan.records)
-        self._batches = PoissonBatches(self.plan, self.world.share_streams(sampling), first, last)
+        first, last = self.world.shard(len(self.records))
+        self._batches = PoissonBatches(self.plan, self.world.share_streams(sampling), len(self.records), first, last)
         self._chunks = self.chunks or Chunks(size=256)
 
     def step(self, step: int) -> None:

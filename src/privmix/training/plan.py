@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any, Final
 
 from privmix.accounting import Adjacency, Event, Gaussian, calibrate, epsilon
-from privmix.errors import InvalidInput, check_integer, check_number
+from privmix.errors import WITHHELD, InvalidInput, check_integer, check_number
 from privmix.mechanisms.sampling import PoissonSampling
 
 # What a run may be stretched to when the asked epsilon can't be met, in the error's advice.
@@ -42,6 +42,7 @@ class TrainingPlan:
         delta: at which :attr:`epsilon` is stated.
         adjacency: the pairs of datasets that the figures are about.
         microbatch_size: b.
+        records_declared: ``records`` is a figure that was declared in place of the real count, which stays private.
 
     Example:
         >>> plan = TrainingPlan(60_000, 8192, 220, 4.0, clip_norm=0.1, delta=1e-5)
@@ -59,6 +60,7 @@ class TrainingPlan:
     delta: float
     adjacency: Adjacency = Adjacency.ADD_REMOVE
     microbatch_size: int = 1
+    records_declared: bool = False
 
     def __post_init__(self) -> None:
         check_integer("records", self.records, low=1)
@@ -98,6 +100,16 @@ class TrainingPlan:
     def sampler(self) -> PoissonSampling:
         """Draws the batches, row t for step t, and states what that costs."""
         return PoissonSampling(self.records, self.steps, self.sampling_rate)
+
+    def sampler_of(self, records: int) -> PoissonSampling:
+        """The same sampler over the real records, which are as many as planned unless their count was declared.
+
+        Raises:
+            InvalidInput: there are more or fewer than planned; the message does not say how many.
+        """
+        if records != self.records and not self.records_declared:
+            raise InvalidInput("records", WITHHELD, f"{self.records}, as the plan says")
+        return replace(self.sampler, records=records)
 
     def event(self, steps: int | None = None) -> Event:
         """What the first ``steps`` steps are to an accountant; all of them by default."""
@@ -141,6 +153,7 @@ def plan_training(
     clip_norm: float = 1.0,
     microbatch_size: int = 1,
     adjacency: Adjacency = Adjacency.ADD_REMOVE,
+    records_declared: bool = False,
 ) -> TrainingPlan:
     """Find the least noise with which ``epochs`` passes cost at most ``epsilon`` at ``delta``.
 
@@ -162,6 +175,7 @@ def plan_training(
         delta=delta,
         adjacency=adjacency,
         microbatch_size=microbatch_size,
+        records_declared=records_declared,
     )
 
     def event(noise: float) -> Event:

@@ -1,0 +1,116 @@
+"""What is written beside a trained model: its guarantee in numbers that anyone can recompute, and in words."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, Final
+
+from privmix.accounting import Adjacency, event_to_dict
+from privmix.training.plan import TrainingPlan
+
+SCHEMA_VERSION: Final = 1
+_PACKAGES: Final = ("privmix", "dp-accounting", "numpy", "scipy", "randomgen", "torch")
+
+
+def training_certificate(
+    plan: TrainingPlan,
+    *,
+    target: float,
+    model_id: str,
+    settings: Mapping[str, Any],
+    weights_sha256: str,
+    insecure_seed: bool,
+    in_ledger: bool,
+    public_data: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Assemble the certificate from public facts only.
+
+    Args:
+        plan: what ran, all of it.
+        target: epsilon asked for.
+        model_id: names the model.
+        settings: everything else that decided the result.
+        weights_sha256: of the weights' file.
+        insecure_seed: the randomness came from a seed that others may know.
+        in_ledger: the cost was charged to a budget ledger.
+        public_data: digests of what was used as public data.
+    """
+    content: dict[str, Any] = {
+        "schema_version": SCHEMA_VERSION,
+        "model_id": model_id,
+        "guarantee": {
+            "epsilon": plan.epsilon(),
+            "delta": plan.delta,
+            "adjacency": plan.adjacency.value,
+            "accountant": "pld",
+            "is_upper_bound": True,
+            "epsilon_asked": target,
+        },
+        "plan": plan.to_dict(),
+        "event": event_to_dict(plan.event()),
+        "settings": dict(settings),
+        "public_data": dict(public_data),
+        "insecure_seed": insecure_seed,
+        "in_ledger": in_ledger,
+        "warnings": _warnings(insecure_seed),
+        "statements": _statements(plan, public_data),
+        "weights_sha256": weights_sha256,
+        "versions": {name: _version(name) for name in _PACKAGES},
+    }
+    content["content_sha256"] = content_hash(content)
+    return content
+
+
+def content_hash(certificate: Mapping[str, Any]) -> str:
+    """SHA-256 of the content without its own hash. It shows edits; it is no signature."""
+    body = {key: value for key, value in certificate.items() if key != "content_sha256"}
+    return hashlib.sha256(json.dumps(body, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def _warnings(insecure_seed: bool) -> list[str]:
+    if not insecure_seed:
+        return []
+    return [
+        "insecure_seed: the noise came from a seed, so whoever guesses it can subtract it. There is no privacy here."
+    ]
+
+
+def _statements(plan: TrainingPlan, public_data: Mapping[str, Any]) -> list[str]:
+    match plan.adjacency:
+        case Adjacency.ADD_REMOVE:
+            relation = "one record present or absent"
+        case Adjacency.REPLACE_ONE:
+            relation = "the content of one record"
+    count = (
+        f"The number of records is declared as {plan.records}; the real count was not used for sampling rates."
+        if plan.records_declared
+        else f"The number of records, {plan.records}, is taken as public: the guarantee does not hide it."
+    )
+    unit = (
+        "each record's gradient, averaged over its views, is clipped once"
+        if plan.microbatch_size == 1
+        else f"gradients of groups of about {plan.microbatch_size} records are clipped: one record moves one by twice C"
+    )
+    found = [
+        f"Guaranteed: all weights of all steps together tell little about {relation}.",
+        f"Poisson batches of expected size {plan.batch_size}, {plan.steps} steps; {unit}; noise multiplier "
+        f"{plan.noise_multiplier:.6g}; sums are divided by a public number.",
+        count,
+        "The sum and the noise are float64, rounded to a public grid: protection against attacks on floating-point "
+        "digits is not proven.",
+        "Not covered: hyper-parameters tuned on the same private records, in other runs, cost privacy of their own.",
+        "Not covered: what evaluation on private records shows.",
+    ]
+    if public_data:
+        found.append(f"Taken as public, without any protection: {', '.join(sorted(public_data))}.")
+    return found
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
