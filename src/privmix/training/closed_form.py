@@ -27,10 +27,10 @@ _SLICE: Final = 2**24
 
 
 class ClosedFormGradients(GradientStrategy):
-    """For models whose trainable part is one ``nn.Linear`` (attribute ``linear``) behind a fixed ``prepare``.
+    """For models whose trainable part is one ``nn.Linear`` (attribute ``linear``) behind a fixed ``scaled``.
 
     Args:
-        model: has ``linear`` and ``prepare(x)``, the parameter-free map from views (..., d) to what ``linear`` takes.
+        model: has ``linear`` and ``scaled(x)``, the parameter-free map from views (..., d) to what ``linear`` takes.
         flat: the parameters of ``model.linear``, weight and bias.
         clipping: the bound.
     """
@@ -45,7 +45,7 @@ class ClosedFormGradients(GradientStrategy):
     def clipped_sum(self, views: Tensor, targets: Tensor, side: SideInformation) -> Tensor:
         if len(views) == 0:
             return torch.zeros(self.flat.size, device=self.flat.device)
-        features: Tensor = self.model.prepare(views)  # type: ignore[operator]
+        features: Tensor = self.model.scaled(views)  # type: ignore[operator]
         errors = self._errors(features, targets, side)
         # The bias is the weight of a feature that is always 1, except that it is kept apart to spare a copy.
         norms = self._norms(features, errors, side)
@@ -92,7 +92,7 @@ class ClosedFormGradients(GradientStrategy):
 def fits_closed_form(model: nn.Module) -> bool:
     """Whether the model is a linear head with a bias whose two tensors are all that is trained."""
     linear = getattr(model, "linear", None)
-    if not isinstance(linear, nn.Linear) or linear.bias is None or not hasattr(model, "prepare"):
+    if not isinstance(linear, nn.Linear) or linear.bias is None or not hasattr(model, "scaled"):
         return False
     trained = [name for name, tensor in model.named_parameters() if tensor.requires_grad]
     return trained == ["linear.weight", "linear.bias"]

@@ -107,11 +107,16 @@ class DpSgd:
         for members in np.split(order, np.flatnonzero(np.diff(groups[order])) + 1):
             if len(members) == 0:
                 continue
-            views, targets = self._views(batch.indices[members], batch.seeds[members])
-            if self.mixer is not None:
-                views, targets = self.mixer(views, targets, torch.from_numpy(batch.seeds[members]).to(flat.device))
-            total += self.gradients.clipped_sum(views.flatten(0, 1)[None], targets.flatten(0, 1)[None], side)
+            views, targets = self._group_views(batch.indices[members], batch.seeds[members])
+            total += self.gradients.clipped_sum(views[None], targets[None], side)
         return total
+
+    def _group_views(self, indices: NDArray[np.int64], seeds: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
+        if self.mixer is not None:
+            x, labels = self.records.take(indices, self.gradients.flat.device)
+            return self.mixer(x, labels, int(seeds[0]))
+        views, targets = self._views(indices, seeds)
+        return views.flatten(0, 1), targets.flatten(0, 1)
 
     def _views(self, indices: NDArray[np.int64], seeds: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
         device = self.gradients.flat.device

@@ -78,11 +78,11 @@ class Optimiser:
         self._flat, self._config, self._steps = flat, config, steps
         self._weights = nn.Parameter(flat.get())
         self._average = None if config.ema_decay is None else self._weights.detach().clone()
-        chosen = {"lr": config.learning_rate, "weight_decay": config.weight_decay}
+        rate, decay = config.learning_rate, config.weight_decay
         self._torch: torch.optim.Optimizer = (
-            torch.optim.SGD([self._weights], momentum=config.momentum, **chosen)
+            torch.optim.SGD([self._weights], lr=rate, momentum=config.momentum, weight_decay=decay)
             if config.name == "sgd"
-            else torch.optim.Adam([self._weights], **chosen)
+            else torch.optim.Adam([self._weights], lr=rate, weight_decay=decay)
         )
 
     @torch.no_grad()

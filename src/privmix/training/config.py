@@ -1,0 +1,153 @@
+"""Everything that decides a training run, but for the data: one frozen object, with defaults that work."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Final
+
+from privmix.accounting import Adjacency
+from privmix.errors import InvalidInput, check_choice, check_integer, check_number
+from privmix.training.clipping import FLAT, Clipping
+from privmix.training.execution import ExecutionConfig
+from privmix.training.optimiser import OptimiserConfig
+from privmix.training.plan import TrainingPlan, plan_training
+from privmix.training.public import ExtendedConfig, WarmUpConfig
+from privmix.training.views import ViewConfig
+
+LINEAR: Final = "linear"
+# Large batches keep the noise small beside the sum (De et al. 2022; Tramer and Boneh 2021): about a seventh of the
+# records for a linear head, whose steps are cheap, and a twelfth for networks.
+_LINEAR_SHARE: Final = 8192 / 60_000
+_NETWORK_SHARE: Final = 4096 / 50_000
+
+
+@dataclass(frozen=True)
+class TrainingConfig:
+    """Settings of a run. :meth:`for_model` gives those that suit a model and a number of records.
+
+    Attributes:
+        epsilon: target; the noise is the least that meets it.
+        delta: target.
+        model: a name that :func:`privmix.training.models.build_model` knows.
+        batch_size: B, the expected batch, public.
+        epochs: expected passes over the records; may be a fraction.
+        clip_norm: C.
+        clipping: ``flat`` or ``automatic``.
+        feature_norm: linear head: each record's features are scaled to this length, or None.
+        microbatch_size: b; above 1 records are clipped in groups, at twice the sensitivity.
+        microbatch_mixes: mixed views of a microbatch; 0: its records as they are.
+        adjacency: the pairs of datasets that the guarantee is about.
+        optimiser: the update.
+        views: what views of a record are made.
+        scenario: how public data is used: ``cold``, ``warm``, ``warm-synthetic`` or ``extended``.
+        warm_up: of the warm scenarios.
+        extended: method of the extended scenario.
+        execution: strategy and chunks; no influence on what is computed.
+        model_seed: of the initial weights and of all public draws; public.
+
+    Example:
+        >>> config = TrainingConfig.for_model("linear", records=60_000, epsilon=1.2, delta=1e-5)
+        >>> config.batch_size, config.plan(60_000).steps
+        (8192, 220)
+    """
+
+    epsilon: float
+    delta: float
+    model: str = LINEAR
+    batch_size: int = 256
+    epochs: float = 30.0
+    clip_norm: float = 1.0
+    clipping: str = FLAT
+    feature_norm: float | None = None
+    microbatch_size: int = 1
+    microbatch_mixes: int = 0
+    adjacency: Adjacency = Adjacency.ADD_REMOVE
+    optimiser: OptimiserConfig = field(default_factory=OptimiserConfig)
+    views: ViewConfig = field(default_factory=ViewConfig.plain)
+    scenario: str = "cold"
+    warm_up: WarmUpConfig = field(default_factory=WarmUpConfig)
+    extended: ExtendedConfig = field(default_factory=ExtendedConfig)
+    execution: ExecutionConfig = field(default_factory=ExecutionConfig)
+    model_seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_number("epsilon", self.epsilon, low=0, low_open=True)
+        check_number("delta", self.delta, low=0, high=1, low_open=True, high_open=True)
+        check_integer("batch_size", self.batch_size, low=1)
+        check_number("epochs", self.epochs, low=0, low_open=True)
+        Clipping(self.clip_norm, self.clipping)
+        if self.feature_norm is not None:
+            check_number("feature_norm", self.feature_norm, low=0, low_open=True)
+            check_choice("model with feature_norm", self.model, [LINEAR])
+        check_integer("microbatch_size", self.microbatch_size, low=1, high=self.batch_size)
+        check_integer("microbatch_mixes", self.microbatch_mixes, low=0)
+        if self.microbatch_mixes and self.microbatch_size == 1:
+            raise InvalidInput("microbatch_mixes", self.microbatch_mixes, "0 without microbatches of 2 or more")
+        if self.microbatch_mixes and self.views != ViewConfig.plain():
+            raise InvalidInput("views", self.views.views, "one, the record: a microbatch is mixed in their place")
+        check_integer("model_seed", self.model_seed, low=0, high=2**31 - 1)
+
+    @classmethod
+    def for_model(cls, model: str, *, records: int, epsilon: float, delta: float, **changes: Any) -> TrainingConfig:
+        """Defaults for a model on ``records`` records, with ``changes``.
+
+        Args:
+            model: name of the model.
+            records: n, public.
+            epsilon: target.
+            delta: target.
+            changes: fields to set otherwise.
+        """
+        check_integer("records", records, low=1)
+        if model == LINEAR:
+            found = cls(
+                epsilon,
+                delta,
+                model,
+                batch_size=max(1, round(_LINEAR_SHARE * records)),
+                epochs=30.0,
+                clip_norm=0.1,
+                feature_norm=16.0,
+                optimiser=OptimiserConfig(learning_rate=16.0, momentum=0.9, ema_decay=0.95),
+            )
+        else:
+            found = cls(
+                epsilon,
+                delta,
+                model,
+                batch_size=max(1, round(_NETWORK_SHARE * records)),
+                epochs=50.0,
+                optimiser=OptimiserConfig(learning_rate=2.0, ema_decay=0.999),
+            )
+        return replace(found, **{name: value for name, value in changes.items() if value is not None})
+
+    def plan(self, records: int, *, records_declared: bool = False) -> TrainingPlan:
+        """The calibrated plan for ``records`` records; reads no data.
+
+        Raises:
+            InvalidInput: the target can't be met; the message says what could.
+        """
+        return plan_training(
+            records,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            batch_size=self.batch_size,
+            epochs=self.epochs,
+            clip_norm=self.clip_norm,
+            microbatch_size=self.microbatch_size,
+            adjacency=self.adjacency,
+            records_declared=records_declared,
+        )
+
+    def settings(self) -> dict[str, Any]:
+        """JSON values of all that decides the result; chunks don't."""
+        found = {name: _plain(value) for name, value in vars(self).items() if name not in ("views", "execution")}
+        execution = asdict(self.execution)
+        execution.pop("chunk")
+        return {**found, "views": self.views.fingerprint(), "execution": execution}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Adjacency):
+        return value.value
+    return asdict(value) if hasattr(value, "__dataclass_fields__") else value
