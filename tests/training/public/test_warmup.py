@@ -45,7 +45,7 @@ def test_a_step_follows_the_gradient_of_its_definition(optimiser: str) -> None:
     loss, found = step_gradient(model, FlatParameters(model), data.x, data.targets, config(optimiser))
     before.check()
     torch.testing.assert_close(found, naive_followed_gradient(mlp(), data.x, data.targets, optimiser))
-    assert loss == pytest.approx(float(nn.functional.cross_entropy(model(data.x), data.targets)))
+    assert loss == pytest.approx(float(nn.functional.cross_entropy(model(data.x), data.targets).detach()))
 
 
 @pytest.mark.parametrize("optimiser", ["sgd", "sam", "asam"])
@@ -98,7 +98,7 @@ def test_an_epoch_visits_every_record_once_with_fresh_seeds() -> None:
 
     warm_up(mlp(), data, config(), seed=0, augment=augment)
     assert [len(rows) for rows in visits] == [10, 10, 4] * 2
-    epochs = [sum(visits[:3], []), sum(visits[3:], [])]
+    epochs = [[row for rows in half for row in rows] for half in (visits[:3], visits[3:])]
     assert sorted(epochs[0]) == sorted(epochs[1]) == list(range(24))
     assert epochs[0] != epochs[1]
     assert len(set(seeds)) == 48
@@ -143,8 +143,17 @@ def test_the_cosine_starts_at_the_rate_and_ends_near_zero() -> None:
 
 @pytest.mark.parametrize(
     "settings",
-    [{"epochs": -1}, {"batch_size": 0}, {"learning_rate": 0}, {"momentum": 1}, {"weight_decay": -1}]
-    + [{"optimiser": "adam"}, {"rho": 0}, {"eta": -1}, {"schedule": "step"}],
+    [
+        {"epochs": -1},
+        {"batch_size": 0},
+        {"learning_rate": 0},
+        {"momentum": 1},
+        {"weight_decay": -1},
+        {"optimiser": "adam"},
+        {"rho": 0},
+        {"eta": -1},
+        {"schedule": "step"},
+    ],
     ids=lambda settings: next(iter(settings)),
 )
 def test_settings_out_of_range_are_refused(settings: dict[str, object]) -> None:
@@ -173,8 +182,7 @@ def test_sam_ends_in_a_flatter_minimum_than_sgd() -> None:
             epochs=400, batch_size=1, learning_rate=0.1, weight_decay=0.0, optimiser=optimiser, rho=0.2
         )
         warm_up(model, data, settings, seed=0)
-        fit = torch.softmax(model(data.x), dim=1)[0, 0]
-        found[optimiser] = float(fit.detach()), sharpness(model, data)
-    assert found["sgd"][0] == pytest.approx(0.75, abs=0.02)
-    assert found["sam"][0] == pytest.approx(0.75, abs=0.02)
+        loss = nn.functional.cross_entropy(model(data.x), data.targets)
+        found[optimiser] = float(loss.detach()), sharpness(model, data)
+    assert found["sam"][0] == pytest.approx(found["sgd"][0], abs=0.01)
     assert found["sam"][1] < 0.5 * found["sgd"][1]

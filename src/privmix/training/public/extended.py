@@ -137,7 +137,7 @@ class AdaDps(WithGradients):
         return mean
 
     def _next(self, gradient: Tensor) -> Tensor:
-        return self.decay * self._moment + (1 - self.decay) * gradient.square()
+        return self.decay * self._moment.to(gradient.device) + (1 - self.decay) * gradient.square()
 
     def _check(self, step: int) -> None:
         if step != self._steps:
