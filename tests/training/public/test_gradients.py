@@ -8,7 +8,7 @@ from torch import nn
 
 from privmix.errors import InvalidInput
 from privmix.training.parameters import FlatParameters
-from privmix.training.public import PublicData, PublicGradients, public_gradient
+from privmix.training.public import PublicGradients, public_gradient
 from privmix.training.public.gradients import adaptive_ascent, ascent
 from tests.training.public.helpers import CLASSES, Snapshot, mlp, naive_gradient, public_data, source
 
@@ -132,4 +132,3 @@ def test_the_fingerprint_names_the_augmentation() -> None:
     given = [source(model, data=data, augment=augment).fingerprint()["public_augment"] for augment in (Named(), Told())]
     assert given[0].endswith("Named")
     assert given[1] == {"views": 2}
-    assert isinstance(data, PublicData)
