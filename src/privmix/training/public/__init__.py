@@ -1,0 +1,37 @@
+"""Public data in training: warm-up, and the methods that use public gradients in private steps (003).
+
+Nothing in this package reads private records. What it computes depends on public data, on seeds that are public, and
+on weights, which are released; so it adds nothing to the privacy cost of a run.
+"""
+
+from privmix.training.public.base import ExtendedMethod
+from privmix.training.public.data import Augment, PublicData, PublicUse, Scenario, plan_public_use
+from privmix.training.public.extended import AdaDps, DopeSgd, MirrorDescent
+from privmix.training.public.gradients import PublicGradients, public_gradient
+from privmix.training.public.multiplicity import WeightMultiplicity
+from privmix.training.public.registry import METHODS, Combined, ExtendedConfig, build_method, parse_method
+from privmix.training.public.sharpness import sharpness
+from privmix.training.public.warmup import WarmUpConfig, warm_up
+
+__all__ = [
+    "METHODS",
+    "AdaDps",
+    "Augment",
+    "Combined",
+    "DopeSgd",
+    "ExtendedConfig",
+    "ExtendedMethod",
+    "MirrorDescent",
+    "PublicData",
+    "PublicGradients",
+    "PublicUse",
+    "Scenario",
+    "WarmUpConfig",
+    "WeightMultiplicity",
+    "build_method",
+    "parse_method",
+    "plan_public_use",
+    "public_gradient",
+    "sharpness",
+    "warm_up",
+]

@@ -1,0 +1,156 @@
+"""Public gradients in private steps: recentred clipping, mirror descent, and preconditioning (003, section 2.2)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from privmix.errors import check_integer, check_number
+from privmix.training.public.base import WithGradients, scaled_to_keep_norm
+from privmix.training.public.gradients import PublicGradients
+from privmix.training.side_information import SideInformation
+
+
+class DopeSgd(WithGradients):
+    """DOPE-SGD (Nasr et al. 2023): clip what a record's gradient adds to the public one.
+
+    The direction is g_pub + (1/B) (sum_i clip(g_i - g_pub, C) + noise). Where g_pub is close to the private gradients
+    the differences are short: little is lost by clipping, and C, and with it the noise, can be smaller.
+
+    * Sign: 003's equation 3 has clip(g_pub - g_pr) added to g_pub. Unclipped and without noise, that is
+      2 g_pub - g_pr, which steps against the private gradient. Here the difference has the sign of Nasr et al.:
+      unclipped, the direction is the private gradient itself.
+    * The sum over a Poisson batch of n_t records is divided by the public expected size B, so what is subtracted is
+      (n_t / B) g_pub and what is added back is g_pub: they cancel exactly only in expectation. Dividing by n_t would
+      show how many records took part.
+    * It may diverge when public gradients grow (003, section 5.1 and D.3): see ``PublicGradients.max_norm``. The
+      same cut vector is subtracted and added back.
+
+    Args:
+        source: of public gradients.
+
+    Example:
+        >>> from privmix.training.parameters import FlatParameters
+        >>> from privmix.training.public.data import PublicData
+        >>> model = torch.nn.Linear(2, 2)
+        >>> data = PublicData.of([[1.0, 0.0], [0.0, 1.0]], [0, 1], classes=2)
+        >>> method = DopeSgd(PublicGradients(model, FlatParameters(model), data, batch_size=2, seed=0))
+        >>> centre = method.prepare(0).centre
+        >>> bool((method.combine(torch.zeros(6), 0) == centre).all())
+        True
+    """
+
+    name: ClassVar[str] = "dope"
+
+    def _side_information(self, gradient: Tensor, step: int) -> SideInformation:
+        return SideInformation(centre=gradient)
+
+    def combine(self, mean: Tensor, step: int) -> Tensor:
+        return self._gradient(step) + mean
+
+
+class MirrorDescent(WithGradients):
+    """PDA-DPMD in its first-order form (Amid et al. 2022): mix the noisy private gradient with the public one.
+
+    The direction is a_t g_private + (1 - a_t) g_pub with a_t = cos(pi t / (2 T0)), which falls from 1 at the start to
+    0 at step T0 and stays there; ``floor`` keeps it from falling all the way. Records are clipped as in DP-SGD.
+
+    Args:
+        source: of public gradients.
+        steps: of the private phase, T.
+        decay_steps: T0; by default T.
+        floor: smallest a_t.
+
+    Raises:
+        InvalidInput: a number is out of range.
+    """
+
+    name: ClassVar[str] = "mirror"
+
+    def __init__(self, source: PublicGradients, steps: int, decay_steps: int | None = None, floor: float = 0.0) -> None:
+        super().__init__(source)
+        check_integer("steps", steps, low=1)
+        self.decay_steps = steps if decay_steps is None else check_integer("decay steps", decay_steps, low=1)
+        self.floor = check_number("floor of the private share", floor, low=0, high=1)
+
+    def private_share(self, step: int) -> float:
+        """a_t at ``step`` (from 0)."""
+        return max(self.floor, math.cos(math.pi / 2 * min(step / self.decay_steps, 1.0)))
+
+    def _side_information(self, gradient: Tensor, step: int) -> SideInformation:
+        return SideInformation()
+
+    def combine(self, mean: Tensor, step: int) -> Tensor:
+        share = self.private_share(step)
+        return share * mean + (1 - share) * self._gradient(step)
+
+    def _settings(self) -> dict[str, Any]:
+        return {"decay_steps": self.decay_steps, "floor": self.floor}
+
+
+class AdaDps(WithGradients):
+    """AdaDPS with RMSProp (Li et al. 2022): divide gradients by the public second moment before they are clipped.
+
+    A running average A of squared public gradients, free of the bias towards its start at zero, gives
+    D = sqrt(A) + damping * rms(sqrt(A)); a record's gradient is multiplied by c / D and clipped, and nothing is
+    undone afterwards. The constant c is public: it keeps the length of sqrt(A), so a clipping bound that suits
+    DP-SGD suits this too. (The paper has c = 1 and tunes the bound.) A damping relative to the mean size takes the
+    place of an absolute epsilon: no factor exceeds another by more than (max(sqrt(A)) / rms + damping) / damping.
+
+    The average depends on the weights of earlier steps: :meth:`state_dict` holds it, and a resumed run must load it.
+    ``combine`` is what moves it on, so ``prepare`` may be repeated; steps must come in order.
+
+    Args:
+        source: of public gradients.
+        decay: share of the old average that is kept each step, beta.
+        damping: relative; large values lead back to DP-SGD.
+
+    Raises:
+        InvalidInput: a number is out of range.
+    """
+
+    name: ClassVar[str] = "adadps"
+
+    def __init__(self, source: PublicGradients, decay: float = 0.9, damping: float = 0.1) -> None:
+        super().__init__(source)
+        self.decay = check_number("decay of the second moment", decay, low=0, high=1, high_open=True)
+        self.damping = check_number("damping", damping, low=0, low_open=True)
+        self._moment = torch.zeros(source.flat.size, device=source.flat.device)
+        self._steps = 0
+
+    def _side_information(self, gradient: Tensor, step: int) -> SideInformation:
+        self._check(step)
+        root = (self._next(gradient) / (1 - self.decay ** (step + 1))).sqrt()
+        typical = float(root.square().mean().sqrt())
+        if typical == 0:
+            return SideInformation(scale=torch.ones_like(root))
+        return SideInformation(scale=scaled_to_keep_norm(1 / (root / typical + self.damping), root))
+
+    def combine(self, mean: Tensor, step: int) -> Tensor:
+        self._check(step)
+        self._moment = self._next(self._gradient(step))
+        self._steps += 1
+        return mean
+
+    def _next(self, gradient: Tensor) -> Tensor:
+        return self.decay * self._moment.to(gradient.device) + (1 - self.decay) * gradient.square()
+
+    def _check(self, step: int) -> None:
+        if step != self._steps:
+            raise RuntimeError(f"step {step} after {self._steps} steps: AdaDPS resumes with its saved state only")
+
+    def state_dict(self) -> dict[str, Tensor]:
+        return {"moment": self._moment.clone(), "steps": torch.tensor(self._steps)}
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        super().load_state_dict(state)
+        self._moment = state["moment"].to(self._moment).clone()
+        self._steps = int(state["steps"])
+        self._held = None
+
+    def _settings(self) -> dict[str, Any]:
+        return {"decay": self.decay, "damping": self.damping}

@@ -1,0 +1,173 @@
+"""Gradients of the public loss: flat, repeatable, and without a trace in the model or in global random state."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from privmix.errors import check_integer, check_number
+from privmix.training.parameters import FlatParameters
+from privmix.training.public.data import Augment, PublicData, public_generator
+
+
+def public_gradient(model: nn.Module, flat: FlatParameters, x: Tensor, targets: Tensor, *, seed: int = 0) -> Tensor:
+    """Gradient of the mean soft-target cross entropy over a public batch, at the model's weights.
+
+    Formal guarantees:
+        * Without a trace: weights, buffers, ``grad`` fields and torch's global generators are as before.
+        * Repeatable: equal weights, batch and seed give equal gradients on one machine.
+
+    Args:
+        model: in the mode (train or eval) that it is in.
+        flat: its trainable parameters.
+        x: (b, ...) inputs.
+        targets: (b, classes).
+        seed: of what the model itself draws, such as dropout.
+
+    Returns:
+        (P,), detached.
+
+    Example:
+        >>> model = nn.Linear(2, 2)
+        >>> data = PublicData.of([[1.0, 0.0]], [0], classes=2)
+        >>> gradient = public_gradient(model, FlatParameters(model), data.x, data.targets)
+        >>> tuple(gradient.shape), float(gradient.sum().abs()) < 1e-6
+        ((6,), True)
+    """
+    return public_loss_and_gradient(model, flat, x, targets, seed=seed)[1]
+
+
+def public_loss_and_gradient(
+    model: nn.Module, flat: FlatParameters, x: Tensor, targets: Tensor, *, seed: int = 0
+) -> tuple[float, Tensor]:
+    """The mean public loss and :func:`public_gradient`."""
+    with torch.enable_grad(), own_randomness(flat.device, seed):
+        loss, leaves = public_loss(model, flat, x, targets)
+        parts = torch.autograd.grad(loss, leaves, allow_unused=True, materialize_grads=True)
+    return float(loss.detach()), flat.flatten(dict(zip(flat.names, parts, strict=True))).detach()
+
+
+def public_loss(model: nn.Module, flat: FlatParameters, x: Tensor, targets: Tensor) -> tuple[Tensor, list[Tensor]]:
+    """The mean public loss as a function of fresh leaves that share the weights' values, and these leaves."""
+    named = dict(model.named_parameters())
+    leaves = {name: named[name].detach().requires_grad_() for name in flat.names}
+    # Copies, so that a layer that counts or averages does not do so here.
+    buffers = {name: buffer.clone() for name, buffer in model.named_buffers()}
+    logits = functional_call(model, {**leaves, **buffers}, (x.to(flat.device),))
+    return nn.functional.cross_entropy(logits, targets.to(flat.device)), list(leaves.values())
+
+
+@contextmanager
+def own_randomness(device: torch.device, seed: int) -> Iterator[None]:
+    """Let what runs inside draw from ``seed``, and put torch's global generators back afterwards."""
+    on_gpu = device.type == "cuda"
+    with torch.random.fork_rng(devices=[device] if on_gpu else []):
+        torch.default_generator.manual_seed(seed)
+        if on_gpu:
+            with torch.cuda.device(device):
+                torch.cuda.manual_seed(seed)
+        yield
+
+
+def ascent(gradient: Tensor, rho: float) -> Tensor:
+    """The step of length ``rho`` along ``gradient`` (P,), or no step where it is zero (003, equations 4 and 6).
+
+    Example:
+        >>> ascent(torch.tensor([3.0, 4.0]), 0.5)
+        tensor([0.3000, 0.4000])
+    """
+    return _with_length(gradient.double(), rho, _norm(gradient)).to(gradient.dtype)
+
+
+def adaptive_ascent(gradient: Tensor, weights: Tensor, rho: float, eta: float) -> Tensor:
+    """The adaptive step rho T² g / ||T g|| with T = |w| + eta, elementwise (ASAM, Kwon et al. 2021).
+
+    Unlike :func:`ascent` it follows the scale of each weight (P,), so its natural radius is larger.
+    """
+    scale = weights.double().abs() + eta
+    scaled = scale * gradient
+    return _with_length(scale * scaled, rho, _norm(scaled)).to(gradient.dtype)
+
+
+@dataclass(frozen=True, eq=False)
+class PublicGradients:
+    """Public gradients by step: what the extended methods ask for.
+
+    A gradient that is not finite counts as zero, with a warning: as a centre it would turn every private gradient into
+    NaN. One that is merely large is what ``max_norm`` is for (003, section 5.1 and D.3: DOPE-SGD may diverge).
+
+    Attributes:
+        model: its weights are read at each call.
+        flat: its trainable parameters.
+        data: public records.
+        batch_size: of each public batch (003: 64).
+        seed: public.
+        augment: of public batches.
+        max_norm: longer gradients are cut to this length; None: never.
+
+    Raises:
+        InvalidInput: a number is out of range.
+    """
+
+    model: nn.Module
+    flat: FlatParameters
+    data: PublicData
+    batch_size: int
+    seed: int
+    augment: Augment | None = None
+    max_norm: float | None = None
+
+    def __post_init__(self) -> None:
+        check_integer("public batch size", self.batch_size, low=1, high=self.data.size)
+        check_integer("public seed", self.seed, low=0)
+        if self.max_norm is not None:
+            check_number("largest public gradient norm", self.max_norm, low=0, low_open=True)
+
+    def at(self, step: int, part: int = 0) -> Tensor:
+        """Gradient (P,) of public batch ``part`` of ``step`` at the current weights."""
+        x, targets = self.data.batch(step, self.batch_size, self.seed, part, self.augment)
+        own = int(public_generator("model", self.seed, step, part).integers(2**31))
+        gradient = public_gradient(self.model, self.flat, x, targets, seed=own)
+        if not bool(torch.isfinite(gradient).all()):
+            warnings.warn(f"step {step}: the public gradient is not finite and counts as zero", stacklevel=2)
+            return torch.zeros_like(gradient)
+        if self.max_norm is not None and (norm := _norm(gradient)) > self.max_norm:
+            gradient = gradient * (self.max_norm / norm)
+        return gradient
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Settings and a digest of the data, as JSON values."""
+        return {
+            "public_data": self.data.fingerprint(),
+            "public_batch_size": self.batch_size,
+            "public_seed": self.seed,
+            "public_augment": _describe(self.augment),
+            "public_max_norm": self.max_norm,
+        }
+
+
+def _describe(augment: Augment | None) -> Any:
+    if augment is None:
+        return None
+    own = getattr(augment, "fingerprint", None)
+    if callable(own):
+        return own()
+    kind = augment if hasattr(augment, "__qualname__") else type(augment)
+    return f"{kind.__module__}.{getattr(kind, '__qualname__', '')}"
+
+
+def _with_length(vector: Tensor, length: float, norm: float) -> Tensor:
+    # In float64: near a minimum gradients get so small that in float32 length / norm overflows.
+    return vector * (length / norm) if norm > 0 else torch.zeros_like(vector)
+
+
+def _norm(vector: Tensor) -> float:
+    # In float64: the squares of large float32 entries overflow.
+    return float(torch.linalg.vector_norm(vector, dtype=torch.float64))

@@ -1,0 +1,159 @@
+"""Names of the extended methods, their settings, and which of them go together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from torch import Tensor
+
+from privmix.errors import InvalidInput, check_choice
+from privmix.training.public.base import ExtendedMethod
+from privmix.training.public.extended import AdaDps, DopeSgd, MirrorDescent
+from privmix.training.public.gradients import PublicGradients
+from privmix.training.public.multiplicity import WeightMultiplicity
+from privmix.training.side_information import SideInformation
+
+_DIRECTING = ("dope", "mirror", "adadps")
+METHODS = ("none", "multiplicity", *_DIRECTING)
+
+
+def parse_method(name: str) -> tuple[str, ...]:
+    """Read the name of a method, or of weight multiplicity and one other joined by ``+``.
+
+    Returns:
+        Names in the order given; empty for ``none``.
+
+    Raises:
+        InvalidInput: a name is unknown, comes twice, or does not go with another.
+
+    Example:
+        >>> parse_method("multiplicity+dope")
+        ('multiplicity', 'dope')
+        >>> parse_method("none")
+        ()
+    """
+    names = tuple(part.strip() for part in name.split("+")) if isinstance(name, str) else (name,)
+    for part in names:
+        check_choice("public method", part, METHODS)
+    if names == ("none",):
+        return ()
+    if "none" in names or len(set(names)) < len(names) or sum(part in _DIRECTING for part in names) > 1:
+        raise InvalidInput("public method", name, "one method, or multiplicity and one of " + ", ".join(_DIRECTING))
+    return names
+
+
+@dataclass(frozen=True)
+class ExtendedConfig:
+    """Which extended method to use, and settings of all of them; defaults are those of 003, appendix C.
+
+    Attributes:
+        method: see :func:`parse_method`.
+        batch_size: of public batches.
+        max_norm: public gradients are cut to this length, or None.
+        rho: of weight multiplicity.
+        perturbations: V of weight multiplicity.
+        adaptive: weight multiplicity with ASAM's directions.
+        decay_steps: T0 of mirror descent; None: the number of steps.
+        floor: least private share of mirror descent.
+        moment_decay: beta of AdaDPS.
+        damping: of AdaDPS.
+
+    Raises:
+        InvalidInput: the method is unknown. Numbers are checked by the methods that use them.
+    """
+
+    method: str = "none"
+    batch_size: int = 64
+    max_norm: float | None = None
+    rho: float = 0.1
+    perturbations: int = 16
+    adaptive: bool = False
+    decay_steps: int | None = None
+    floor: float = 0.0
+    moment_decay: float = 0.9
+    damping: float = 0.1
+
+    def __post_init__(self) -> None:
+        parse_method(self.method)
+
+
+def build_method(config: ExtendedConfig, source: PublicGradients, steps: int) -> ExtendedMethod | None:
+    """The method that ``config`` names, or None for ``none``.
+
+    Args:
+        config: its ``batch_size`` and ``max_norm`` are for whoever makes ``source``.
+        source: of public gradients.
+        steps: of the private phase.
+
+    Raises:
+        InvalidInput: a setting is out of range, or ``source`` was made with others than ``config``'s.
+    """
+    names = parse_method(config.method)
+    if names and (source.batch_size, source.max_norm) != (config.batch_size, config.max_norm):
+        given = source.batch_size, source.max_norm
+        raise InvalidInput("public gradients", given, f"batch size and norm {config.batch_size, config.max_norm}")
+    methods = [_build(name, config, source, steps) for name in names]
+    if not methods:
+        return None
+    return methods[0] if len(methods) == 1 else Combined(methods)
+
+
+def _build(name: str, config: ExtendedConfig, source: PublicGradients, steps: int) -> ExtendedMethod:
+    if name == "multiplicity":
+        return WeightMultiplicity(source, config.rho, config.perturbations, adaptive=config.adaptive)
+    if name == "dope":
+        return DopeSgd(source)
+    if name == "mirror":
+        return MirrorDescent(source, steps, config.decay_steps, config.floor)
+    assert name == "adadps"
+    return AdaDps(source, config.moment_decay, config.damping)
+
+
+class Combined(ExtendedMethod):
+    """Several methods in one step: at most one that perturbs weights, and at most one that directs.
+
+    What directs (a centre, a scale, another direction) is designed for the gradients that clipping sees, and two of
+    them would each undo the other's reckoning; perturbed weights go with any of them.
+
+    Raises:
+        InvalidInput: fewer than two methods, or two of a kind.
+    """
+
+    name: ClassVar[str] = "combined"
+
+    def __init__(self, methods: Sequence[ExtendedMethod]) -> None:
+        names = [method.name for method in methods]
+        directing = sum(method.directs for method in methods)
+        if len(methods) != 2 or directing != 1:
+            raise InvalidInput("public methods", names, "weight multiplicity and one method that directs")
+        self.methods = tuple(methods)
+
+    def prepare(self, step: int) -> SideInformation:
+        found: dict[str, Tensor] = {}
+        for method in self.methods:
+            side = method.prepare(step)
+            given = {"perturbations": side.perturbations, "scale": side.scale, "centre": side.centre}
+            for field, value in given.items():
+                assert value is None or field not in found
+                if value is not None:
+                    found[field] = value
+        return SideInformation(**found)
+
+    def combine(self, mean: Tensor, step: int) -> Tensor:
+        for method in self.methods:
+            mean = method.combine(mean, step)
+        return mean
+
+    def state_dict(self) -> dict[str, Tensor]:
+        return {f"{method.name}.{key}": value for method in self.methods for key, value in method.state_dict().items()}
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        super().load_state_dict(state)
+        for method in self.methods:
+            prefix = method.name + "."
+            method.load_state_dict({key[len(prefix) :]: state[key] for key in state if key.startswith(prefix)})
+
+    def fingerprint(self) -> dict[str, Any]:
+        return {"method": self.name, "methods": [method.fingerprint() for method in self.methods]}

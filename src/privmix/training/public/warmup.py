@@ -1,0 +1,179 @@
+"""The warm-up: ordinary training on public records, by SGD or towards flat minima (003, sections 3 and 5.1)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from privmix.errors import InvalidInput, check_choice, check_integer, check_number
+from privmix.training.parameters import FlatParameters
+from privmix.training.public.data import Augment, PublicData, public_generator
+from privmix.training.public.gradients import adaptive_ascent, ascent, public_gradient, public_loss_and_gradient
+
+# (epochs done, epochs, mean public loss of the last one)
+Progress = Callable[[int, int, float], None]
+
+OPTIMISERS = ("sgd", "sam", "asam")
+SCHEDULES = ("cosine", "constant")
+
+
+@dataclass(frozen=True)
+class WarmUpConfig:
+    """Settings of the warm-up; the defaults are those of 003, Table 12, for CIFAR-10.
+
+    Attributes:
+        epochs: passes over the public records; 0: no warm-up.
+        batch_size: the last batch of an epoch may be smaller.
+        learning_rate: at the start.
+        momentum: of SGD.
+        weight_decay: L2 coefficient added to the gradient.
+        optimiser: ``sgd``, ``sam`` (Foret et al. 2020) or ``asam`` (Kwon et al. 2021).
+        rho: radius of SAM and ASAM. 0.1 suits SAM; ASAM's authors use 0.5 to 1.
+        eta: what ASAM adds to the weights' sizes.
+        schedule: of the learning rate, step by step: ``cosine`` down to 0, or ``constant``.
+
+    Raises:
+        InvalidInput: a value is out of range.
+
+    Example:
+        >>> WarmUpConfig(epochs=10, optimiser="sgd").rate(0, steps=4)
+        0.05
+    """
+
+    epochs: int = 100
+    batch_size: int = 100
+    learning_rate: float = 0.05
+    momentum: float = 0.9
+    weight_decay: float = 5e-4
+    optimiser: str = "sam"
+    rho: float = 0.1
+    eta: float = 0.01
+    schedule: str = "cosine"
+
+    def __post_init__(self) -> None:
+        check_integer("warm-up epochs", self.epochs, low=0)
+        check_integer("warm-up batch size", self.batch_size, low=1)
+        check_number("warm-up learning rate", self.learning_rate, low=0, low_open=True)
+        check_number("warm-up momentum", self.momentum, low=0, high=1, high_open=True)
+        check_number("warm-up weight decay", self.weight_decay, low=0)
+        check_choice("warm-up optimiser", self.optimiser, OPTIMISERS)
+        check_number("warm-up rho", self.rho, low=0, low_open=True)
+        check_number("warm-up eta", self.eta, low=0)
+        check_choice("warm-up schedule", self.schedule, SCHEDULES)
+
+    def rate(self, step: int, steps: int) -> float:
+        """Learning rate of ``step`` (from 0) of ``steps``."""
+        if self.schedule == "constant":
+            return self.learning_rate
+        return self.learning_rate * 0.5 * (1 + math.cos(math.pi * step / steps))
+
+
+def warm_up(
+    model: nn.Module,
+    public: PublicData,
+    config: WarmUpConfig,
+    seed: int,
+    progress: Progress | None = None,
+    augment: Augment | None = None,
+) -> None:
+    """Train ``model`` in place on public records, without privacy.
+
+    An epoch visits every record once, in an order that depends on (seed, epoch). Buffers (running averages) stay as
+    they are, as in the private phase; the model's mode and its ``grad`` fields are put back.
+
+    Formal guarantees:
+        * Repeatable: equal models, data, config and seed give equal weights on one machine.
+        * Apart: torch's and NumPy's global generators are neither read nor moved.
+
+    Args:
+        model: its trainable parameters are changed.
+        public: records without protection.
+        config: settings.
+        seed: a public integer >= 0.
+        progress: called after each epoch; the loss it is shown is that of public records.
+        augment: of each batch.
+
+    Raises:
+        InvalidInput: the public loss is no longer finite: the learning rate is too large.
+
+    Example:
+        >>> data = PublicData.of([[1.0, 0.0], [0.0, 1.0]], [0, 1], classes=2)
+        >>> model = nn.Linear(2, 2)
+        >>> warm_up(model, data, WarmUpConfig(epochs=30, batch_size=2, learning_rate=1.0), seed=0)
+        >>> model(data.x).argmax(dim=1).tolist()
+        [0, 1]
+    """
+    check_integer("public seed", seed, low=0)
+    flat = FlatParameters(model)
+    weights = [tensor for tensor in model.parameters() if tensor.requires_grad]
+    kept = [tensor.grad for tensor in weights]
+    optimiser = torch.optim.SGD(
+        weights, lr=config.learning_rate, momentum=config.momentum, weight_decay=config.weight_decay
+    )
+    was_training = model.training
+    model.train()
+    try:
+        for epoch in range(config.epochs):
+            loss = _epoch(model, flat, optimiser, public, config, seed, epoch, augment)
+            if not math.isfinite(loss):
+                raise InvalidInput("warm-up learning rate", config.learning_rate, "a smaller one: the loss diverged")
+            if progress is not None:
+                progress(epoch + 1, config.epochs, loss)
+    finally:
+        model.train(was_training)
+        for tensor, gradient in zip(weights, kept, strict=True):
+            tensor.grad = gradient
+
+
+def _epoch(
+    model: nn.Module,
+    flat: FlatParameters,
+    optimiser: torch.optim.Optimizer,
+    public: PublicData,
+    config: WarmUpConfig,
+    seed: int,
+    epoch: int,
+    augment: Augment | None,
+) -> float:
+    """One pass over the public records; returns their mean loss, each at the weights it was met with."""
+    generator = public_generator("warm-up", seed, epoch)
+    order = torch.from_numpy(generator.permutation(public.size))
+    batches = torch.split(order, config.batch_size)
+    total = 0.0
+    for index, rows in enumerate(batches):
+        x, targets = public.rows(rows, generator, augment)
+        own = int(generator.integers(2**31))
+        for group in optimiser.param_groups:
+            group["lr"] = config.rate(epoch * len(batches) + index, config.epochs * len(batches))
+        loss, gradient = step_gradient(model, flat, x, targets, config, seed=own)
+        flat.set_grad(gradient)
+        optimiser.step()
+        total += loss * len(rows)
+    return total / public.size
+
+
+def step_gradient(
+    model: nn.Module, flat: FlatParameters, x: Tensor, targets: Tensor, config: WarmUpConfig, *, seed: int = 0
+) -> tuple[float, Tensor]:
+    """The loss at the weights w, and the gradient that the optimiser follows, (P,).
+
+    SGD's is that at w; SAM's and ASAM's that at w + v, where v is the step of radius rho along which the loss of the
+    same batch rises most to first order (003, equation 4). The weights are the same bits afterwards.
+    """
+    loss, gradient = public_loss_and_gradient(model, flat, x, targets, seed=seed)
+    if config.optimiser == "sgd":
+        return loss, gradient
+    weights = flat.get()
+    if config.optimiser == "sam":
+        perturbation = ascent(gradient, config.rho)
+    else:
+        perturbation = adaptive_ascent(gradient, weights, config.rho, config.eta)
+    flat.set(weights + perturbation)
+    try:
+        return loss, public_gradient(model, flat, x, targets, seed=seed)
+    finally:
+        flat.set(weights)

@@ -1,0 +1,134 @@
+"""Public gradients: right, repeatable, without a trace, and tame when they are not finite."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from privmix.errors import InvalidInput
+from privmix.training.parameters import FlatParameters
+from privmix.training.public import PublicGradients, public_gradient
+from privmix.training.public.gradients import adaptive_ascent, ascent
+from tests.training.public.helpers import CLASSES, Snapshot, mlp, naive_gradient, public_data, source
+
+
+def test_it_is_the_gradient_of_the_mean_soft_target_cross_entropy() -> None:
+    model, data = mlp(), public_data()
+    targets = 0.7 * data.targets + 0.3 * data.targets.roll(1, dims=0)
+    found = public_gradient(model, FlatParameters(model), data.x, targets)
+    torch.testing.assert_close(found, naive_gradient(model, data.x, targets))
+    assert not found.requires_grad
+
+
+def test_without_a_trace() -> None:
+    """Guarantee: weights, running averages, gradients and generators are as before, dropout or not."""
+    model = nn.Sequential(nn.Linear(4, 5), nn.BatchNorm1d(5), nn.Dropout(0.5), nn.Linear(5, CLASSES))
+    before = Snapshot(model)
+    data = public_data()
+    public_gradient(model, FlatParameters(model), data.x, data.targets)
+    before.check()
+
+
+def test_repeatable() -> None:
+    """Guarantee: what the model draws comes from the seed, not from the global generator."""
+    model, data = mlp(dropout=0.5), public_data()
+    flat = FlatParameters(model)
+    first = public_gradient(model, flat, data.x, data.targets, seed=1)
+    torch.rand(7)
+    assert torch.equal(first, public_gradient(model, flat, data.x, data.targets, seed=1))
+    assert not torch.equal(first, public_gradient(model, flat, data.x, data.targets, seed=2))
+
+
+def test_frozen_parameters_are_left_out_and_unused_ones_have_no_slope() -> None:
+    class Partly(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.body, self.head, self.unused = nn.Linear(4, 4), nn.Linear(4, CLASSES), nn.Parameter(torch.ones(2))
+            self.body.requires_grad_(False)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.head(self.body(x))
+
+    model, data = Partly(), public_data()
+    flat = FlatParameters(model)
+    parts = flat.unflatten(public_gradient(model, flat, data.x, data.targets))
+    assert set(parts) == {"head.weight", "head.bias", "unused"}
+    assert parts["unused"].tolist() == [0.0, 0.0]
+    assert bool(parts["head.weight"].any())
+
+
+@pytest.mark.parametrize("size", [1e-42, 1e-20, 1.0, 1e38])
+def test_the_ascent_has_length_rho_whatever_the_gradients_size(size: float) -> None:
+    gradient = torch.tensor([1.0, -1.0, 1.0, 1.0]) * size
+    torch.testing.assert_close(ascent(gradient, 0.2), torch.tensor([0.1, -0.1, 0.1, 0.1]), rtol=1e-3, atol=0)
+    found = adaptive_ascent(gradient, torch.ones(4), 0.2, 0.0)
+    torch.testing.assert_close(found, torch.tensor([0.1, -0.1, 0.1, 0.1]), rtol=1e-3, atol=0)
+
+
+def test_a_zero_gradient_gives_no_ascent() -> None:
+    assert ascent(torch.zeros(3), 0.1).tolist() == [0.0] * 3
+    assert adaptive_ascent(torch.zeros(3), torch.ones(3), 0.1, 0.01).tolist() == [0.0] * 3
+
+
+def test_the_adaptive_ascent_follows_a_rescaling_of_the_weights() -> None:
+    """The reason for ASAM: with w -> a w and so g -> g / a elementwise, the step goes to a times itself."""
+    weights, gradient = torch.tensor([1.0, -2.0, 0.5]), torch.tensor([0.3, 0.1, -0.7])
+    factors = torch.tensor([10.0, 0.1, 3.0])
+    plain = adaptive_ascent(gradient, weights, 0.5, 0.0)
+    torch.testing.assert_close(adaptive_ascent(gradient / factors, factors * weights, 0.5, 0.0), factors * plain)
+    # Its length is rho in the norm ||v / T||.
+    assert float((plain / weights.abs()).norm()) == pytest.approx(0.5)
+
+
+def test_steps_and_parts_take_their_own_batches() -> None:
+    model = mlp()
+    gradients = source(model)
+    x, targets = gradients.data.batch(4, 6, 7, part=2)
+    torch.testing.assert_close(gradients.at(4, 2), naive_gradient(model, x, targets))
+    assert not torch.equal(gradients.at(4, 2), gradients.at(4, 1))
+    assert not torch.equal(gradients.at(4, 2), gradients.at(5, 2))
+
+
+def test_long_gradients_are_cut_and_short_ones_left() -> None:
+    model = mlp()
+    plain = source(model).at(0)
+    norm = float(plain.norm())
+    torch.testing.assert_close(source(model, max_norm=norm / 4).at(0), plain / 4)
+    assert torch.equal(source(model, max_norm=norm * 4).at(0), plain)
+
+
+def test_a_gradient_that_is_not_finite_counts_as_zero() -> None:
+    model = mlp()
+    with torch.no_grad():
+        next(iter(model.parameters())).mul_(float("inf"))
+    with pytest.warns(UserWarning, match="step 3"):
+        assert not bool(source(model).at(3).any())
+
+
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [({"batch_size": 25}, "public batch size"), ({"max_norm": 0.0}, "gradient norm"), ({"seed": -1}, "public seed")],
+    ids=["batch", "norm", "seed"],
+)
+def test_settings_out_of_range_are_refused(settings: dict[str, float], named: str) -> None:
+    model = mlp()
+    given = {"batch_size": 6, "seed": 0, **settings}
+    with pytest.raises(InvalidInput, match=named):
+        PublicGradients(model, FlatParameters(model), public_data(), **given)  # type: ignore[arg-type]
+
+
+def test_the_fingerprint_names_the_augmentation() -> None:
+    model, data = mlp(), public_data()
+
+    class Named:
+        def __call__(self, x: torch.Tensor, targets: torch.Tensor, seeds: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            return x, targets
+
+    class Told(Named):
+        def fingerprint(self) -> dict[str, int]:
+            return {"views": 2}
+
+    given = [source(model, data=data, augment=augment).fingerprint()["public_augment"] for augment in (Named(), Told())]
+    assert given[0].endswith("Named")
+    assert given[1] == {"views": 2}

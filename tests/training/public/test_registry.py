@@ -1,0 +1,112 @@
+"""Names, settings and combinations of the extended methods."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import pytest
+import torch
+
+from privmix.errors import InvalidInput
+from privmix.training.public import (
+    METHODS,
+    Combined,
+    DopeSgd,
+    ExtendedConfig,
+    MirrorDescent,
+    WeightMultiplicity,
+    build_method,
+    parse_method,
+)
+from tests.training.public.helpers import mlp, source
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_is_built_by_its_name(name: str) -> None:
+    method = build_method(ExtendedConfig(name, batch_size=6), source(mlp()), steps=5)
+    assert (method is None) if name == "none" else (method is not None and method.name == name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", "dopey", "none+dope", "dope+dope", "dope+mirror", "multiplicity+dope+adadps", "multiplicity+", None],
+)
+def test_names_that_make_no_method_are_refused(name: str) -> None:
+    with pytest.raises(InvalidInput, match="public method"):
+        parse_method(name)
+    with pytest.raises(InvalidInput, match="public method"):
+        ExtendedConfig(name)
+
+
+def test_a_source_with_other_settings_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="public gradients"):
+        build_method(ExtendedConfig("dope", batch_size=5), source(mlp()), steps=5)
+    with pytest.raises(InvalidInput, match="public gradients"):
+        build_method(ExtendedConfig("dope", batch_size=6, max_norm=1.0), source(mlp()), steps=5)
+    assert build_method(ExtendedConfig("none"), source(mlp()), steps=5) is None
+
+
+@pytest.mark.parametrize("name", ["multiplicity+dope", "dope+multiplicity", "mirror+multiplicity"])
+def test_a_combination_does_what_its_parts_do(name: str) -> None:
+    model = mlp()
+    config = ExtendedConfig(name, batch_size=6, perturbations=2)
+    both = build_method(config, source(model), steps=5)
+    assert isinstance(both, Combined)
+    parts = [build_method(dataclasses.replace(config, method=part), source(model), 5) for part in name.split("+")]
+    side = both.prepare(1)
+    for part in parts:
+        alone = part.prepare(1)
+        for field in ("perturbations", "scale", "centre"):
+            value = getattr(alone, field)
+            assert value is None or torch.equal(value, getattr(side, field))
+    mean = torch.linspace(-1, 1, 43)
+    expected = mean
+    for part in parts:
+        expected = part.combine(expected, 1)
+    assert torch.equal(both.combine(mean, 1), expected)
+
+
+def test_a_combination_draws_no_batch_twice() -> None:
+    model = mlp()
+    both = build_method(ExtendedConfig("multiplicity+dope", batch_size=6, perturbations=2), source(model), 5)
+    side = both.prepare(0)
+    along = side.centre / side.centre.norm()
+    for row in side.perturbations:
+        assert float(row / row.norm() @ along) < 0.999
+
+
+def test_two_methods_that_direct_do_not_go_together() -> None:
+    model = mlp()
+    with pytest.raises(InvalidInput, match="public methods"):
+        Combined([DopeSgd(source(model)), MirrorDescent(source(model), 5)])
+    with pytest.raises(InvalidInput, match="public methods"):
+        Combined([WeightMultiplicity(source(model)), WeightMultiplicity(source(model))])
+    with pytest.raises(InvalidInput, match="public methods"):
+        Combined([DopeSgd(source(model))])
+
+
+CHANGES = [
+    ("multiplicity", {"rho": 0.2}),
+    ("multiplicity", {"perturbations": 4}),
+    ("multiplicity", {"adaptive": True}),
+    ("mirror", {"decay_steps": 9}),
+    ("mirror", {"floor": 0.5}),
+    ("adadps", {"moment_decay": 0.5}),
+    ("adadps", {"damping": 0.5}),
+    ("multiplicity+dope", {"rho": 0.2}),
+]
+
+
+@pytest.mark.parametrize(("name", "change"), CHANGES, ids=[f"{name} {next(iter(change))}" for name, change in CHANGES])
+def test_the_fingerprint_is_json_and_tells_settings_apart(name: str, change: dict[str, object]) -> None:
+    config = ExtendedConfig(name, batch_size=6)
+    given = [build_method(found, source(mlp()), 5) for found in (config, config, dataclasses.replace(config, **change))]
+    first, again, other = [json.dumps(method.fingerprint(), sort_keys=True) for method in given]
+    assert first == again
+    assert first != other
+
+
+@pytest.mark.parametrize("settings", [{"batch_size": 5}, {"max_norm": 1.0}], ids=["batch", "norm"])
+def test_the_fingerprint_covers_the_source(settings: dict[str, float]) -> None:
+    assert DopeSgd(source(mlp())).fingerprint() != DopeSgd(source(mlp(), **settings)).fingerprint()

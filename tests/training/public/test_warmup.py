@@ -1,0 +1,188 @@
+"""The warm-up: one step against its definition, repeatable runs, and flat minima."""
+
+from __future__ import annotations
+
+import copy
+import math
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from privmix.errors import InvalidInput
+from privmix.training.parameters import FlatParameters
+from privmix.training.public import PublicData, WarmUpConfig, sharpness, warm_up
+from privmix.training.public.warmup import step_gradient
+from tests.training.public.helpers import Snapshot, mlp, naive_gradient, public_data
+
+RHO, ETA = 0.3, 0.02
+
+
+def config(optimiser: str = "sgd", **settings: object) -> WarmUpConfig:
+    given = {"epochs": 2, "batch_size": 10, "learning_rate": 0.1, "rho": RHO, "eta": ETA, **settings}
+    return WarmUpConfig(optimiser=optimiser, **given)  # type: ignore[arg-type]
+
+
+def naive_followed_gradient(model: nn.Module, x: Tensor, targets: Tensor, optimiser: str) -> Tensor:
+    """Perturb a copy of the model tensor by tensor, and differentiate there."""
+    moved = copy.deepcopy(model)
+    if optimiser != "sgd":
+        gradient = FlatParameters(model).unflatten(naive_gradient(model, x, targets))
+        scales = {name: tensor.detach().abs() + ETA for name, tensor in model.named_parameters()}
+        if optimiser == "sam":
+            scales = {name: torch.ones_like(scale) for name, scale in scales.items()}
+        norm = math.sqrt(sum(float(((scales[name] * gradient[name]) ** 2).sum()) for name in gradient))
+        with torch.no_grad():
+            for name, tensor in moved.named_parameters():
+                tensor += RHO * scales[name] ** 2 * gradient[name] / norm
+    return naive_gradient(moved, x, targets)
+
+
+@pytest.mark.parametrize("optimiser", ["sgd", "sam", "asam"])
+def test_a_step_follows_the_gradient_of_its_definition(optimiser: str) -> None:
+    model, data = mlp(), public_data()
+    before = Snapshot(model)
+    loss, found = step_gradient(model, FlatParameters(model), data.x, data.targets, config(optimiser))
+    before.check()
+    torch.testing.assert_close(found, naive_followed_gradient(mlp(), data.x, data.targets, optimiser))
+    assert loss == pytest.approx(float(nn.functional.cross_entropy(model(data.x), data.targets).detach()))
+
+
+@pytest.mark.parametrize("optimiser", ["sgd", "sam", "asam"])
+def test_full_batch_epochs_are_momentum_sgd_on_that_gradient(optimiser: str) -> None:
+    """With one batch an epoch the order of records does not matter: a plain loop gives the same weights."""
+    data, settings = public_data(), config(optimiser, epochs=3, batch_size=24, weight_decay=0.01)
+    model, reference = mlp(), mlp()
+    warm_up(model, data, settings, seed=0)
+    flat = FlatParameters(reference)
+    weights, velocity = flat.get(), torch.zeros(flat.size)
+    for step in range(3):
+        gradient = naive_followed_gradient(reference, data.x, data.targets, optimiser) + 0.01 * weights
+        velocity = 0.9 * velocity + gradient
+        weights = weights - 0.1 * 0.5 * (1 + math.cos(math.pi * step / 3)) * velocity
+        flat.set(weights)
+    torch.testing.assert_close(FlatParameters(model).get(), weights)
+
+
+def trained(seed: int, **settings: object) -> Tensor:
+    model = mlp(dropout=0.3)
+    warm_up(model, public_data(), config("sam", **settings), seed=seed)
+    return FlatParameters(model).get()
+
+
+def test_repeatable() -> None:
+    """Guarantee: equal seeds, equal weights, whatever the global generator holds."""
+    first = trained(1)
+    torch.rand(5)
+    assert torch.equal(first, trained(1))
+    assert not torch.equal(first, trained(2))
+
+
+def test_apart() -> None:
+    """Guarantee: global generators, the model's mode and its grad fields are as before."""
+    model = mlp(dropout=0.3).eval()
+    before = Snapshot(model)
+    warm_up(model, public_data(), config("asam"), seed=0)
+    assert any(not torch.equal(tensor, before.values[name]) for name, tensor in model.state_dict().items())
+    before.values = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    before.check()
+
+
+def test_an_epoch_visits_every_record_once_with_fresh_seeds() -> None:
+    data, visits, seeds = public_data(), [], []
+
+    def augment(x: Tensor, targets: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
+        visits.append([int((data.x == row).all(dim=1).nonzero()) for row in x])
+        seeds.extend(own.tolist())
+        return x, targets
+
+    warm_up(mlp(), data, config(), seed=0, augment=augment)
+    assert [len(rows) for rows in visits] == [10, 10, 4] * 2
+    epochs = [[row for rows in half for row in rows] for half in (visits[:3], visits[3:])]
+    assert sorted(epochs[0]) == sorted(epochs[1]) == list(range(24))
+    assert epochs[0] != epochs[1]
+    assert len(set(seeds)) == 48
+
+
+def test_progress_shows_the_mean_public_loss_falling() -> None:
+    seen: list[tuple[int, int, float]] = []
+    settings = config("sgd", epochs=20)
+    warm_up(mlp(), public_data(), settings, seed=0, progress=lambda *given: seen.append(given))
+    assert [given[:2] for given in seen] == [(epoch, 20) for epoch in range(1, 21)]
+    assert seen[-1][2] < seen[0][2]
+
+
+def test_no_epochs_leave_the_model_as_it_is() -> None:
+    model = mlp()
+    warm_up(model, public_data(), config(epochs=0), seed=0)
+    assert torch.equal(FlatParameters(model).get(), FlatParameters(mlp()).get())
+
+
+def test_frozen_parameters_stay() -> None:
+    model = mlp()
+    model[0].requires_grad_(False)
+    warm_up(model, public_data(), config("sam"), seed=0)
+    assert torch.equal(model[0].weight, mlp()[0].weight)
+    assert not torch.equal(model[3].weight, mlp()[3].weight)
+
+
+def test_divergence_is_an_error_that_names_the_learning_rate() -> None:
+    model = nn.Sequential(nn.Linear(4, 50), nn.ReLU(), nn.Linear(50, 50), nn.ReLU(), nn.Linear(50, 3))
+    with pytest.raises(InvalidInput, match="warm-up learning rate"):
+        warm_up(model, public_data(), config(learning_rate=1e25, epochs=5), seed=0)
+
+
+def test_the_cosine_starts_at_the_rate_and_ends_near_zero() -> None:
+    rates = [config().rate(step, 10) for step in range(10)]
+    assert rates[0] == 0.1
+    assert rates[5] == pytest.approx(0.05)
+    assert rates == sorted(rates, reverse=True)
+    assert config().rate(10, 10) == pytest.approx(0.0)
+    assert {config(schedule="constant").rate(step, 10) for step in range(10)} == {0.1}
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"epochs": -1},
+        {"batch_size": 0},
+        {"learning_rate": 0},
+        {"momentum": 1},
+        {"weight_decay": -1},
+        {"optimiser": "adam"},
+        {"rho": 0},
+        {"eta": -1},
+        {"schedule": "step"},
+    ],
+    ids=lambda settings: next(iter(settings)),
+)
+def test_settings_out_of_range_are_refused(settings: dict[str, object]) -> None:
+    with pytest.raises(InvalidInput, match="warm-up"):
+        WarmUpConfig(**settings)  # type: ignore[arg-type]
+
+
+class Product(nn.Module):
+    """Logits (a b x, 0): all (a, b) of one product fit equally well, and the loss is flattest where a = b."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b = nn.Parameter(torch.tensor(4.0)), nn.Parameter(torch.tensor(0.25))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.cat([self.a * self.b * x, torch.zeros_like(x)], dim=1)
+
+
+def test_sam_ends_in_a_flatter_minimum_than_sgd() -> None:
+    """003, section 5.1. Targets that no product fits exactly, so that single batches keep pulling SAM to the side."""
+    data = PublicData(torch.ones(2, 1), torch.tensor([[0.9, 0.1], [0.6, 0.4]]))
+    found = {}
+    for optimiser in ("sgd", "sam"):
+        model = Product()
+        settings = WarmUpConfig(
+            epochs=400, batch_size=1, learning_rate=0.1, weight_decay=0.0, optimiser=optimiser, rho=0.2
+        )
+        warm_up(model, data, settings, seed=0)
+        loss = nn.functional.cross_entropy(model(data.x), data.targets)
+        found[optimiser] = float(loss.detach()), sharpness(model, data)
+    assert found["sam"][0] == pytest.approx(found["sgd"][0], abs=0.01)
+    assert found["sam"][1] < 0.5 * found["sgd"][1]
