@@ -92,7 +92,7 @@ def test_other_images_are_refused(tmp_path: Path) -> None:
         Pool.open(folder, Pixels(), CLASSES, input_shape=(4, 5))
     pool = Pool.open(folder, Pixels(), CLASSES)
     # As many pixels, yet other images.
-    with pytest.raises(InvalidInput, match="5 x 4 pixels in 1 channels; allowed: 4 x 5 pixels in 1 channels"):
+    with pytest.raises(InvalidInput, match="5 x 4 pixels in 1 channels'; allowed: 4 x 5 pixels in 1 channels"):
         pool.check(classes=3, layout=ImageLayout(1, 4, 5))
     colour = Pool.open(write_images(tmp_path / "colour", {"ant": [1]}, mode="RGB"), Pixels(), CLASSES)
     with pytest.raises(InvalidInput, match="in 3 channels"):

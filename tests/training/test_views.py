@@ -116,10 +116,8 @@ def test_plain_is_the_record() -> None:
 def test_keep_first_leaves_the_first_copy_alone() -> None:
     x, labels, seeds = batch(5, LAYOUT.dim)
     config = ViewConfig(3, 0, 0, (Noise(),))
-    plain, kept = (
-        images(config)(x, labels, seeds)[0],
-        images(dataclasses.replace(config, keep_first=True))(x, labels, seeds)[0],
-    )
+    plain, _ = images(config)(x, labels, seeds)
+    kept, _ = images(dataclasses.replace(config, keep_first=True))(x, labels, seeds)
     assert torch.equal(kept[:, 0], LAYOUT.to_images(x))
     assert torch.equal(kept[:, 1:], plain[:, 1:])
     assert not torch.equal(plain[:, 0], kept[:, 0])
@@ -178,11 +176,10 @@ def test_distinct_pairs_uniform_and_weights_beta() -> None:
     assert stats.chisquare(counts.numpy()).pvalue > FALSE_ALARM
     small = mixed.amax(dim=2).neg().add(1).double().flatten()
     law = stats.beta(0.4, 0.4)
-    assert stats.kstest(small[small > 1e-6].numpy(), lambda w: (law.cdf(w) - law.cdf(1e-6)) / (0.5 - law.cdf(1e-6)))
-    assert (
-        stats.kstest(small[small > 1e-4].numpy(), lambda w: (law.cdf(w) - law.cdf(1e-4)) / (0.5 - law.cdf(1e-4))).pvalue
-        > FALSE_ALARM
-    )
+    # Float32 has no room for tiny shares of the other member: the law above 1e-4.
+    low = law.cdf(1e-4)
+    visible_law = stats.kstest(small[small > 1e-4].numpy(), lambda w: (law.cdf(w) - low) / (0.5 - low))
+    assert visible_law.pvalue > FALSE_ALARM
 
 
 def test_mixes_are_of_the_views_before_them() -> None:
