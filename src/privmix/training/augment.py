@@ -1,0 +1,333 @@
+"""Augmentations of one image: self-augmentation (De et al. 2022) and those that DP-Mix compares (000, Table 4).
+
+Each draws its parameters for every view from the view's own randomness and hands them to
+:mod:`privmix.training.image_transforms`. Where a paper gives no strength, the defaults are usual ones for small
+images.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar, Final
+
+import torch
+from torch import Tensor
+
+from privmix.errors import InvalidInput, check_choice, check_integer, check_number
+from privmix.training import image_transforms as transforms
+from privmix.training.record_random import RecordRandom
+
+
+@dataclass(frozen=True, kw_only=True)
+class Augmentation(ABC):
+    """A random change of one image that keeps its label.
+
+    Formal guarantees:
+        * Own view only: a view depends on its image, its record's seed and its number among the record's views.
+        * In range: values stay in [0, 1].
+
+    Attributes:
+        probability: with which a view is changed at all.
+    """
+
+    name: ClassVar[str]
+    probability: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_number(f"{self.name} probability", self.probability, low=0, high=1)
+
+    def __call__(self, images: Tensor, random: RecordRandom) -> Tensor:
+        """(b, K, C, H, W) images in [0, 1] and the b records' randomness -> as many changed images."""
+        return augment(images, (self,), random)
+
+    @abstractmethod
+    def change(self, images: Tensor, random: RecordRandom) -> Tensor:
+        """(n, C, H, W) images -> the same images changed, each by its own one of n generators."""
+
+    def change_some(self, images: Tensor, random: RecordRandom) -> Tensor:
+        """:meth:`change`, but for those images that chance leaves as they are."""
+        changed = self.change(images, random)
+        if self.probability == 1:
+            return changed
+        chosen = random.uniform("chosen") < self.probability
+        return torch.where(chosen[:, None, None, None], changed, images)
+
+    def spec(self) -> dict[str, Any]:
+        """Name and settings as JSON values."""
+        return {"name": self.name, **asdict(self)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Flip(Augmentation):
+    """Mirror left and right."""
+
+    name: ClassVar[str] = "flip"
+    probability: float = 0.5
+
+    def change(self, images: Tensor, random: RecordRandom) -> Tensor:
+        """Mirror every image."""
+        return images.flip(-1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Crop(Augmentation):
+    """A window of the image's size from the image padded on all sides.
+
+    Attributes:
+        padding: pixels.
+        mode: ``"reflect"`` (De et al. 2022) or ``"zeros"``.
+    """
+
+    name: ClassVar[str] = "crop"
+    padding: int = 4
+    mode: str = "reflect"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_integer("crop padding", self.padding, low=0)
+        check_choice("crop mode", self.mode, ["reflect", "zeros"])
+
+    def change(self, images: Tensor, random: RecordRandom) -> Tensor:
+        """Every place of the window is equally likely."""
+        top, left = random.integers("place", 2 * self.padding + 1, 2).unbind(dim=1)
+        return transforms.crop_padded(images, top, left, self.padding, reflect=self.mode == "reflect")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Jitter(Augmentation):
+    """Colour jitter: brightness, contrast, saturation, hue, in this order; grey images get the first two only.
+
+    Attributes:
+        brightness, contrast, saturation: s >= 0, factors are uniform on [max(0, 1 - s), 1 + s].
+        hue: up to 0.5; the hue turns by a uniform part of the circle on [-hue, hue].
+    """
+
+    name: ClassVar[str] = "jitter"
+    brightness: float = 0.4
+    contrast: float = 0.4
+    saturation: float = 0.4
+    hue: float = 0.1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("brightness", "contrast", "saturation"):
+            check_number(f"jitter {name}", getattr(self, name), low=0)
+        check_number("jitter hue", self.hue, low=0, high=0.5)
+
+    def change(self, images: Tensor, random: RecordRandom) -> Tensor:
+        """Channels are taken for red, green and blue where there are three."""
+        colour = images.shape[1] == 3
+        for name, change, everywhere in (
+            ("brightness", transforms.brightness, True),
+            ("contrast", transforms.contrast, True),
+            ("saturation", transforms.saturation, False),
+        ):
+            strength = getattr(self, name)
+            if strength > 0 and (everywhere or colour):
+                images = change(images, _between(random.uniform(name), max(0.0, 1.0 - strength), 1.0 + strength))
+        if self.hue > 0 and colour:
+            images = transforms.hue(images, _between(random.uniform("hue"), -self.hue, self.hue))
+        return images
+
+
+@dataclass(frozen=True, kw_only=True)
+class Affine(Augmentation):
+    """Rotation about the centre and translation, with zeros from outside.
+
+    Attributes:
+        degrees: rotation is uniform on [-degrees, degrees].
+        translation: shifts are uniform on [-translation, translation] times the height and the width.
+    """
+
+    name: ClassVar[str] = "affine"
+    degrees: float = 15.0
+    translation: float = 0.1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_number("affine degrees", self.degrees, low=0, high=180)
+        check_number("affine translation", self.translation, low=0, high=1)
+
+    def change(self, images: Tensor, random: RecordRandom) -> Tensor:
+        """Bilinear; non-square images are rotated, not sheared."""
+        degrees = _between(random.uniform("degrees"), -self.degrees, self.degrees)
+        down = _between(random.uniform("down"), -self.translation, self.translation) * images.shape[-2]
+        right = _between(random.uniform("right"), -self.translation, self.translation) * images.shape[-1]
+        return transforms.rotate_and_shift(images, degrees, down, right).clamp_(0.0, 1.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cutout(Augmentation):
+    """Fill a square, cut at the edge, around a pixel that is chosen uniformly.
+
+    Attributes:
+        size: the square's side as a part of the image's shorter side.
+        fill: what it is filled with; grey is what models see as 0.
+    """
+
+    name: ClassVar[str] = "cutout"
+    size: float = 0.5
+    fill: float = 0.5
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_number("cutout size", self.size, low=0, high=1, low_open=True)
+        check_number("cutout fill", self.fill, low=0, high=1)
+
+    def change(self, images: Tensor, random: RecordRandom) -> Tensor:
+        """The square's side is rounded to pixels, at least one."""
+        height, width = images.shape[-2:]
+        row, column = random.integers("row", height), random.integers("column", width)
+        side = torch.full_like(row, max(1, round(self.size * min(height, width))))
+        mask = transforms.box_mask((height, width), row, column, side, side)
+        return images.masked_fill(mask[:, None], self.fill)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Noise(Augmentation):
+    """Add Gaussian noise of standard deviation ``std``, then cut to [0, 1]. It has no part in privacy."""
+
+    name: ClassVar[str] = "noise"
+    std: float = 0.05
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_number("noise std", self.std, low=0)
+
+    def change(self, images: Tensor, random: RecordRandom) -> Tensor:
+        """Independent for each value."""
+        return (images + random.normal("noise", *images.shape[1:]) * self.std).clamp_(0.0, 1.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Blur(Augmentation):
+    """Gaussian blur; the edge is reflected.
+
+    Attributes:
+        low, high: the standard deviation, in pixels, is uniform on [low, high].
+        radius: where the filter is cut off; None: a twentieth of the shorter side (as SimCLR), at least one pixel.
+    """
+
+    name: ClassVar[str] = "blur"
+    low: float = 0.1
+    high: float = 2.0
+    radius: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_number("blur low", self.low, low=0, low_open=True)
+        check_number("blur high", self.high, low=self.low)
+        if self.radius is not None:
+            check_integer("blur radius", self.radius, low=0)
+
+    def change(self, images: Tensor, random: RecordRandom) -> Tensor:
+        """An image one pixel high or wide stays as it is under the default radius."""
+        side = min(images.shape[-2:])
+        radius = min(max(1, side // 20), side - 1) if self.radius is None else self.radius
+        return transforms.blur(images, _between(random.uniform("sigma"), self.low, self.high), radius)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sobel(Augmentation):
+    """Replace the image by the strength of its edges, channel by channel."""
+
+    name: ClassVar[str] = "sobel"
+
+    def change(self, images: Tensor, random: RecordRandom) -> Tensor:
+        """The edge pixels are repeated outwards."""
+        return transforms.sobel(images)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OneOf(Augmentation):
+    """One of several augmentations for each view, chosen uniformly ("+All" of 000, Table 4).
+
+    Attributes:
+        choices: by default jitter, affine, cutout, noise, blur and Sobel, which the paper adds to flip and crop.
+    """
+
+    name: ClassVar[str] = "all"
+    choices: tuple[Augmentation, ...] = (Jitter(), Affine(), Cutout(), Noise(), Blur(), Sobel())
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.choices:
+            raise InvalidInput("augmentations to choose from", "none", "at least one")
+
+    def change(self, images: Tensor, random: RecordRandom) -> Tensor:
+        """Each view is changed by its own choice only."""
+        choice = random.integers("choice", len(self.choices))
+        result = torch.empty_like(images)
+        for number, augmentation in enumerate(self.choices):
+            chosen = (choice == number).nonzero().squeeze(1)
+            inner = random.select(chosen).derive(f"{number}:{augmentation.name}")
+            result[chosen] = augmentation.change_some(images[chosen], inner)
+        return result
+
+    def spec(self) -> dict[str, Any]:
+        """With those of the choices."""
+        choices = [augmentation.spec() for augmentation in self.choices]
+        return {"name": self.name, "probability": self.probability, "choices": choices}
+
+
+SELF_AUGMENTATIONS: Final[tuple[Augmentation, ...]] = (Flip(), Crop())
+"""Self-Aug of De et al. (2022): random horizontal flips and crops with reflection padding of 4 pixels."""
+
+_KINDS: Final[dict[str, type[Augmentation]]] = {
+    kind.name: kind for kind in (Flip, Crop, Jitter, Affine, Cutout, Noise, Blur, Sobel, OneOf)
+}
+
+
+def augment(images: Tensor, augmentations: Sequence[Augmentation], random: RecordRandom) -> Tensor:
+    """Apply augmentations one after the other to every view of every record.
+
+    Args:
+        images: (b, K, C, H, W) in [0, 1].
+        augmentations: at most one of each kind, as each kind draws from a purpose of its own.
+        random: of the b records.
+
+    Returns:
+        (b, K, C, H, W) in [0, 1].
+
+    Example:
+        >>> images = torch.rand(2, 4, 3, 8, 8)
+        >>> random = RecordRandom(torch.tensor([1, 2]))
+        >>> tuple(augment(images, parse_augmentations("flip,crop"), random).shape)
+        (2, 4, 3, 8, 8)
+    """
+    views = random.views(images.shape[1])
+    flat = images.flatten(end_dim=1)
+    for augmentation in augmentations:
+        flat = augmentation.change_some(flat, views.derive(augmentation.name))
+    return flat.reshape(images.shape)
+
+
+def parse_augmentations(text: str) -> tuple[Augmentation, ...]:
+    """Augmentations from their names with commas between, in this order; "none" or nothing gives none.
+
+    Raises:
+        InvalidInput: a name is unknown or there twice.
+
+    Example:
+        >>> [augmentation.name for augmentation in parse_augmentations("flip, crop, all")]
+        ['flip', 'crop', 'all']
+    """
+    names = [name.strip() for name in text.split(",")]
+    if names in ([""], ["none"]):
+        return ()
+    result = tuple(_KINDS[check_choice("augmentations", name, _KINDS)]() for name in names)
+    check_augmentations(result)
+    return result
+
+
+def check_augmentations(augmentations: Sequence[Augmentation]) -> None:
+    """Raise :class:`InvalidInput` where a kind of augmentation is there twice: both would draw the same numbers."""
+    names = [augmentation.name for augmentation in augmentations]
+    if len(set(names)) != len(names):
+        raise InvalidInput("augmentations", ",".join(names), "each name at most once")
+
+
+def _between(unit: Tensor, low: float, high: float) -> Tensor:
+    return unit * (high - low) + low

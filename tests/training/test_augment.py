@@ -1,0 +1,322 @@
+"""Augmentations: against plain loops over pixels, in range, and each view on its own."""
+
+from __future__ import annotations
+
+import colorsys
+import math
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from scipy import ndimage, stats
+from torch import Tensor
+
+from privmix.errors import InvalidInput
+from privmix.training import image_transforms as transforms
+from privmix.training.augment import (
+    SELF_AUGMENTATIONS,
+    Affine,
+    Augmentation,
+    Blur,
+    Crop,
+    Cutout,
+    Flip,
+    Jitter,
+    Noise,
+    OneOf,
+    Sobel,
+    augment,
+    parse_augmentations,
+)
+from privmix.training.record_random import RecordRandom
+
+# Fixed seeds; a statistical test would fail by chance with a probability below this.
+FALSE_ALARM = 1e-7
+NAMES = ["flip", "crop", "jitter", "affine", "cutout", "noise", "blur", "sobel", "all"]
+
+
+def some_images(count: int, views: int = 3, channels: int = 3, height: int = 11, width: int = 9) -> Tensor:
+    generator = torch.Generator().manual_seed(count + channels)
+    return torch.rand(count, views, channels, height, width, generator=generator)
+
+
+def of(name: str) -> Augmentation:
+    return parse_augmentations(name)[0]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("channels", [1, 2, 3])
+def test_own_view_only(name: str, channels: int) -> None:
+    images, seeds = some_images(13, 4, channels), torch.arange(100, 113)
+    whole = augment(images, (of(name),), RecordRandom(seeds))
+    for index in ([4], [12, 0], list(range(3, 10))):
+        part = augment(images[index], (of(name),), RecordRandom(seeds[index]))
+        assert torch.equal(part, whole[index])
+    # Fewer views of a record leave those there are.
+    assert torch.equal(augment(images[:, :2], (of(name),), RecordRandom(seeds)), whole[:, :2])
+    assert augment(images[:0], (of(name),), RecordRandom(seeds[:0])).shape == (0, *images.shape[1:])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_change_of_one_view_changes_no_other(name: str) -> None:
+    images, random = some_images(5), RecordRandom(torch.arange(5))
+    before = augment(images, (of(name),), random)
+    other = images.clone()
+    other[2, 1] = other[2, 1] ** 2
+    after = augment(other, (of(name),), random)
+    kept = torch.ones(5, 3, dtype=torch.bool)
+    kept[2, 1] = False
+    assert torch.equal(after[kept], before[kept])
+    assert not torch.equal(after[2, 1], before[2, 1])
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("channels", [1, 3])
+def test_in_range_and_not_in_place(name: str, channels: int) -> None:
+    images = some_images(40, 4, channels)
+    images[:20] = (images[:20] > 0.5).float()
+    before = images.clone()
+    changed = of(name)(images, RecordRandom(torch.arange(40)))
+    assert torch.equal(images, before)
+    assert changed.shape == images.shape
+    assert changed.dtype == images.dtype
+    assert changed.min() >= 0
+    assert changed.max() <= 1
+    assert not torch.equal(changed, images)
+    # The views of a record differ, though they start from one image.
+    alike = of(name)(images[:, :1].expand(-1, 8, -1, -1, -1), RecordRandom(torch.arange(40)))
+    if name != "sobel":
+        assert not torch.equal(alike[:, :1].expand_as(alike), alike)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_adding_one_does_not_shift_the_draws_of_another(name: str) -> None:
+    if name == "flip":
+        return
+    images, random = some_images(30), RecordRandom(torch.arange(30))
+    mirrored = Flip()(images, random)
+    both = augment(images, (Flip(), of(name)), random)
+    assert torch.equal(both, augment(mirrored, (of(name),), random))
+
+
+def test_probability_leaves_images_as_they_are() -> None:
+    images, random = some_images(2000, 2), RecordRandom(torch.arange(2000))
+    for chance in (0.0, 0.25, 1.0):
+        changed = (Sobel(probability=chance)(images, random) != images).flatten(2).any(dim=2)
+        assert stats.binomtest(int(changed.sum()), changed.numel(), chance).pvalue > FALSE_ALARM
+
+
+def test_flip_mirrors_half_of_the_views() -> None:
+    images = some_images(2000, 2, 1, 3, 4)
+    changed = Flip()(images, RecordRandom(torch.arange(2000))).numpy()
+    flipped = 0
+    for old, new in zip(images.flatten(end_dim=1).numpy(), changed.reshape(-1, 1, 3, 4), strict=True):
+        mirror = np.fliplr(old[0])[None]
+        assert (new == old).all() or (new == mirror).all()
+        flipped += bool((new == mirror).all())
+    assert stats.binomtest(flipped, 4000, 0.5).pvalue > FALSE_ALARM
+
+
+@pytest.mark.parametrize(("mode", "padding_mode"), [("reflect", "reflect"), ("zeros", "constant")])
+def test_crop_is_a_window_of_the_padded_image(mode: str, padding_mode: str) -> None:
+    images = some_images(1, 81, 3, 7, 6).flatten(end_dim=1)
+    places = torch.cartesian_prod(torch.arange(9), torch.arange(9))
+    result = transforms.crop_padded(images, places[:, 0], places[:, 1], 4, reflect=mode == "reflect").numpy()
+    for image, (top, left), found in zip(images.numpy(), places.tolist(), result, strict=True):
+        padded = np.pad(image, ((0, 0), (4, 4), (4, 4)), mode=padding_mode)  # type: ignore[call-overload]
+        assert (found == padded[:, top : top + 7, left : left + 6]).all()
+
+
+def test_crop_windows_are_uniform() -> None:
+    ramp = torch.arange(64.0).view(1, 1, 1, 8, 8) / 64
+    crops = Crop(padding=1)(ramp.expand(3000, 3, -1, -1, -1), RecordRandom(torch.arange(3000)))
+    _, counts = (crops[:, :, 0, 3, 3] * 64).round().long().unique(return_counts=True)
+    assert len(counts) == 9
+    assert stats.chisquare(counts.numpy()).pvalue > FALSE_ALARM
+
+
+def test_crop_refuses_more_padding_than_can_be_reflected() -> None:
+    images, random = some_images(2, 1, 1, 4, 9), RecordRandom(torch.arange(2))
+    with pytest.raises(InvalidInput, match="crop padding: got 4; allowed: less than the images' shorter side, 4"):
+        Crop()(images, random)
+    assert Crop(mode="zeros")(images, random).shape == images.shape
+
+
+def naive_affine(image: NDArray[np.float32], degrees: float, down: float, right: float) -> NDArray[np.float64]:
+    """One pixel after the other, bilinear by hand."""
+    height, width = image.shape[1:]
+    result = np.zeros(image.shape)
+    cosine, sine = math.cos(math.radians(degrees)), math.sin(math.radians(degrees))
+    for row in range(height):
+        for column in range(width):
+            # Up is positive here, as in a text book: the target point, turned back clockwise.
+            u, v = column - (width - 1) / 2 - right, -(row - (height - 1) / 2 - down)
+            u, v = cosine * u + sine * v, -sine * u + cosine * v
+            y, x = -v + (height - 1) / 2, u + (width - 1) / 2
+            for near_y in (math.floor(y), math.floor(y) + 1):
+                for near_x in (math.floor(x), math.floor(x) + 1):
+                    if 0 <= near_y < height and 0 <= near_x < width:
+                        share = (1 - abs(y - near_y)) * (1 - abs(x - near_x))
+                        result[:, row, column] += share * image[:, near_y, near_x]
+    return result
+
+
+def test_affine_against_loops() -> None:
+    images = some_images(1, 6, 2, 8, 5).flatten(end_dim=1)
+    degrees = torch.tensor([0.0, 90.0, 30.0, -45.0, 10.0, 180.0])
+    down = torch.tensor([0.0, 0.0, 1.5, -2.0, 0.25, 0.0])
+    right = torch.tensor([0.0, 0.0, -0.5, 1.0, 2.0, 3.0])
+    result = transforms.rotate_and_shift(images, degrees, down, right).numpy()
+    for image, *parameters, found in zip(images.numpy(), degrees, down, right, result, strict=True):
+        expected = naive_affine(image, *(float(number) for number in parameters))
+        np.testing.assert_allclose(found, expected, atol=2e-6)
+
+
+def test_affine_turns_counter_clockwise() -> None:
+    image = some_images(1, 1, 1, 5, 5)[0]
+    turned = transforms.rotate_and_shift(image, torch.tensor([90.0]), torch.zeros(1), torch.zeros(1))
+    np.testing.assert_allclose(turned[0, 0].numpy(), np.rot90(image[0, 0].numpy()), atol=1e-6)
+
+
+def test_cutout_squares() -> None:
+    images = some_images(300, 1, 3, 8, 6) * 0.4
+    changed = Cutout(size=0.5, fill=1.0)(images, RecordRandom(torch.arange(300)))[:, 0].numpy()
+    areas, ends = set(), set()
+    for old, new in zip(images[:, 0].numpy(), changed, strict=True):
+        filled = (new == 1.0).all(axis=0)
+        assert (new[:, ~filled] == old[:, ~filled]).all()
+        rows, columns = np.flatnonzero(filled.any(axis=1)), np.flatnonzero(filled.any(axis=0))
+        assert filled[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1].all()
+        areas.add((len(rows), len(columns)))
+        ends.add((rows[-1], columns[-1]))
+    # A side of 3 = 0.5 * 6 where it fits, 2 at the edge; every centre occurs, and of 8 x 6 those in the last two rows
+    # or columns have their squares' ends in common.
+    assert areas == {(height, width) for height in (2, 3) for width in (2, 3)}
+    assert len(ends) == 7 * 5
+
+
+def test_noise_is_gaussian() -> None:
+    images = torch.full((50, 2, 1, 20, 20), 0.5)
+    noise = (Noise(std=0.05)(images, RecordRandom(torch.arange(50))) - 0.5) / 0.05
+    assert stats.kstest(noise.double().numpy().ravel(), "norm").pvalue > FALSE_ALARM
+
+
+@pytest.mark.parametrize("radius", [0, 1, 3])
+def test_blur_against_scipy(radius: int) -> None:
+    images = some_images(1, 4, 2, 7, 5).flatten(end_dim=1)
+    sigma = torch.tensor([0.1, 0.7, 1.3, 2.0])
+    result = transforms.blur(images, sigma, radius).numpy()
+    for image, spread, found in zip(images.numpy(), sigma.tolist(), result, strict=True):
+        # SciPy calls "mirror" what others call "reflect": the edge pixel is not repeated.
+        expected = ndimage.gaussian_filter(image.astype(np.float64), spread, axes=(1, 2), radius=radius, mode="mirror")
+        np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
+def test_blur_of_thin_images() -> None:
+    images, random = some_images(3, 1, 1, 1, 5), RecordRandom(torch.arange(3))
+    assert torch.equal(Blur()(images, random), images)
+    with pytest.raises(InvalidInput, match="blur radius: got 2"):
+        Blur(radius=2)(images, random)
+
+
+def test_sobel_against_scipy() -> None:
+    images = some_images(1, 3, 2).flatten(end_dim=1)
+    plane = images.double().numpy()
+    # SciPy smooths along every other axis, so it must see one channel at a time.
+    expected = np.stack(
+        [
+            [np.hypot(ndimage.sobel(c, 0, mode="nearest"), ndimage.sobel(c, 1, mode="nearest")) for c in image]
+            for image in plane
+        ]
+    )
+    np.testing.assert_allclose(transforms.sobel(images).numpy(), np.minimum(expected / 4, 1), atol=1e-6)
+
+
+def test_hue_against_colorsys() -> None:
+    images = some_images(1, 5, 3, 4, 4).flatten(end_dim=1)
+    images[0, :, 0, 0] = 0.3  # grey has no hue
+    images[0, :, 0, 1] = torch.tensor([0.0, 1.0, 1.0])
+    turns = torch.tensor([0.0, 0.1, -0.3, 0.5, 0.05])
+    result = transforms.hue(images, turns).numpy()
+    for image, turn, found in zip(images.numpy(), turns.tolist(), result, strict=True):
+        for row, column in np.ndindex(4, 4):
+            h, s, v = colorsys.rgb_to_hsv(*image[:, row, column].tolist())
+            expected = colorsys.hsv_to_rgb((h + turn) % 1.0, s, v)
+            np.testing.assert_allclose(found[:, row, column], expected, atol=2e-6)
+
+
+def test_brightness_contrast_saturation_against_loops() -> None:
+    images = some_images(1, 3, 3).flatten(end_dim=1)
+    factors = torch.tensor([0.0, 0.6, 1.4])
+    results = [change(images, factors).numpy() for change in (transforms.brightness, transforms.contrast)]
+    saturated = transforms.saturation(images, factors).numpy()
+    for number, (image, factor) in enumerate(zip(images.double().numpy(), factors.tolist(), strict=True)):
+        luminance = 0.299 * image[0] + 0.587 * image[1] + 0.114 * image[2]
+        np.testing.assert_allclose(results[0][number], np.clip(image * factor, 0, 1), atol=1e-6)
+        spread = np.clip(luminance.mean() + factor * (image - luminance.mean()), 0, 1)
+        np.testing.assert_allclose(results[1][number], spread, atol=2e-6)
+        np.testing.assert_allclose(
+            saturated[number], np.clip(luminance + factor * (image - luminance), 0, 1), atol=2e-6
+        )
+
+
+def test_jitter_leaves_grey_images_grey() -> None:
+    random = RecordRandom(torch.arange(20))
+    grey = some_images(20, 2, 1)
+    colour = Jitter(saturation=0, hue=0)(grey.expand(-1, -1, 3, -1, -1), random)
+    assert (colour - colour[:, :, :1]).abs().max() < 1e-6
+    np.testing.assert_allclose(Jitter()(grey, random), colour[:, :, :1], atol=2e-6)
+
+
+def test_all_takes_each_choice_as_often() -> None:
+    images = some_images(1, 1, 1, 5, 5).expand(1500, 2, -1, -1, -1)
+    marks = tuple(Cutout(size=1.0, fill=fill, probability=1.0) for fill in (0.25, 0.5, 0.75))
+    found = OneOf(choices=marks)(images, RecordRandom(torch.arange(1500)))[:, :, 0, 2, 2]
+    _, counts = found.flatten().unique(return_counts=True)
+    # A square of side 5 always covers the middle pixel: its centre is at most two pixels away.
+    assert len(counts) == 3
+    assert stats.chisquare(counts.numpy()).pvalue > FALSE_ALARM
+
+
+def test_parse() -> None:
+    assert parse_augmentations("flip, crop") == SELF_AUGMENTATIONS == (Flip(probability=0.5), Crop(padding=4))
+    assert parse_augmentations("") == parse_augmentations("none") == ()
+    assert [augmentation.name for augmentation in parse_augmentations(",".join(NAMES))] == NAMES
+    assert {choice.name for choice in OneOf().choices} == set(NAMES) - {"flip", "crop", "all"}
+    with pytest.raises(InvalidInput, match="augmentations: got 'mirror'; allowed: one of flip, crop"):
+        parse_augmentations("flip,mirror")
+    with pytest.raises(InvalidInput, match="at most once"):
+        parse_augmentations("flip,crop,flip")
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "field"),
+    [
+        (Flip, {"probability": 1.5}, "flip probability"),
+        (Crop, {"padding": -1}, "crop padding"),
+        (Crop, {"mode": "wrap"}, "crop mode"),
+        (Jitter, {"hue": 0.6}, "jitter hue"),
+        (Jitter, {"contrast": -0.1}, "jitter contrast"),
+        (Affine, {"degrees": 200}, "affine degrees"),
+        (Affine, {"translation": -0.1}, "affine translation"),
+        (Cutout, {"size": 0}, "cutout size"),
+        (Cutout, {"fill": 2}, "cutout fill"),
+        (Noise, {"std": -1}, "noise std"),
+        (Blur, {"low": 0}, "blur low"),
+        (Blur, {"low": 1, "high": 0.5}, "blur high"),
+        (Blur, {"radius": -1}, "blur radius"),
+        (OneOf, {"choices": ()}, "augmentations to choose from"),
+    ],
+    ids=lambda part: part.name if isinstance(part, type) else None,
+)
+def test_settings_are_checked(kind: type[Augmentation], settings: dict[str, object], field: str) -> None:
+    with pytest.raises(InvalidInput, match=field):
+        kind(**settings)  # type: ignore[arg-type]
+
+
+def test_specs_tell_settings_apart() -> None:
+    import json
+
+    kinds = [*map(of, NAMES), Crop(padding=2), Crop(mode="zeros"), OneOf(choices=(Flip(),)), Flip(probability=0.1)]
+    assert len({json.dumps(kind.spec()) for kind in kinds}) == len(kinds)

@@ -1,0 +1,351 @@
+"""Views of a record: the set of Algorithm 1, the laws of its mixes, and that a record's views are its own."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+from torch import Tensor
+
+from privmix.errors import InvalidInput
+from privmix.training.augment import Flip, Noise, parse_augmentations
+from privmix.training.layout import ImageLayout
+from privmix.training.mixup import Mixing
+from privmix.training.pool import Pool
+from privmix.training.record_random import RecordRandom
+from privmix.training.views import MicrobatchMixer, ViewConfig, ViewPipeline
+
+# Fixed seeds; a statistical test would fail by chance with a probability below this.
+FALSE_ALARM = 1e-7
+CLASSES = 4
+LAYOUT = ImageLayout(3, 8, 8)
+
+
+def batch(count: int, *shape: int) -> tuple[Tensor, Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(count)
+    x = torch.rand(count, *shape, generator=generator)
+    labels = torch.randint(CLASSES, (count,), generator=generator)
+    return x, labels, torch.randint(2**62, (count,), generator=generator)
+
+
+def pool_of(examples: int, dim: int) -> Pool:
+    generator = np.random.default_rng(examples)
+    return Pool.of(generator.random((examples, dim)), generator.integers(0, CLASSES, examples), CLASSES)
+
+
+def images(config: ViewConfig) -> ViewPipeline:
+    pool = pool_of(7, LAYOUT.dim) if config.k_diff else None
+    return ViewPipeline(config, LAYOUT, classes=CLASSES, pool=pool)
+
+
+def vectors(config: ViewConfig, dim: int = 6) -> ViewPipeline:
+    return ViewPipeline(config, classes=CLASSES, pool=pool_of(7, dim) if config.k_diff else None)
+
+
+EVERYTHING = ViewConfig(5, 6, 2, parse_augmentations("crop,all,noise,flip"))
+CASES: dict[str, tuple[Callable[[ViewConfig], ViewPipeline], ViewConfig, tuple[int, ...]]] = {
+    "plain": (images, ViewConfig.plain(), (192,)),
+    "self aug": (images, ViewConfig.self_aug(4), (192,)),
+    "mix self": (images, ViewConfig.dp_mix_self(4, 5), (192,)),
+    "mix diff": (images, ViewConfig.dp_mix_diff(4, 5, 2), (192,)),
+    "pure diff": (images, ViewConfig.pure_diff(4, 5), (192,)),
+    "everything": (images, EVERYTHING, (192,)),
+    "cutmix": (images, dataclasses.replace(EVERYTHING, mixing="cutmix", keep_first=True), (192,)),
+    "image bank": (images, EVERYTHING, (6, 192)),
+    "vectors": (vectors, ViewConfig(2, 5, 2), (6,)),
+    "vector bank": (vectors, ViewConfig(3, 5, 0), (5, 6)),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_own_record_only(name: str) -> None:
+    make, config, shape = CASES[name]
+    pipeline = make(config)
+    x, labels, seeds = batch(9, *shape)
+    views, targets = pipeline(x, labels, seeds)
+    assert views.shape[:2] == (9, config.views)
+    assert targets.shape == (9, config.views, CLASSES)
+    other_x, other_labels, other_seeds = 1 - x, (labels + 1) % CLASSES, seeds + 1
+    other_x[4], other_labels[4], other_seeds[4] = x[4], labels[4], seeds[4]
+    changed, changed_targets = pipeline(other_x, other_labels, other_seeds)
+    assert torch.equal(changed[4], views[4])
+    assert torch.equal(changed_targets[4], targets[4])
+    if name != "pure diff":
+        assert not torch.equal(changed[3], views[3])
+    for index in ([4], [8, 4, 0], []):
+        part, part_targets = pipeline(x[index], labels[index], seeds[index])
+        assert torch.equal(part, views[index])
+        assert torch.equal(part_targets, targets[index])
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_chunks_change_nothing(name: str) -> None:
+    make, config, shape = CASES[name]
+    pipeline, data = make(config), batch(17, *shape)
+    whole = pipeline(*data)
+    for size in (1, 5, 16):
+        parts = [pipeline(*chunk) for chunk in zip(*(part.split(size) for part in data), strict=True)]
+        assert torch.equal(torch.cat([views for views, _ in parts]), whole[0])
+        assert torch.equal(torch.cat([targets for _, targets in parts]), whole[1])
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_views_stay_in_range_and_targets_are_distributions(name: str) -> None:
+    make, config, shape = CASES[name]
+    views, targets = make(config)(*batch(30, *shape))
+    assert views.min() >= 0
+    assert views.max() <= 1
+    assert targets.min() >= 0
+    assert (targets.sum(dim=2) - 1).abs().max() < 1e-6
+
+
+def test_plain_is_the_record() -> None:
+    x, labels, seeds = batch(5, LAYOUT.dim)
+    views, targets = images(ViewConfig.plain())(x, labels, seeds)
+    assert torch.equal(views[:, 0], LAYOUT.to_images(x))
+    assert torch.equal(targets[:, 0].argmax(dim=1), labels)
+    copies, _ = vectors(ViewConfig(k_base=3), LAYOUT.dim)(x, labels, seeds)
+    assert torch.equal(copies, x[:, None].expand(-1, 3, -1))
+
+
+def test_keep_first_leaves_the_first_copy_alone() -> None:
+    x, labels, seeds = batch(5, LAYOUT.dim)
+    config = ViewConfig(3, 0, 0, (Noise(),))
+    plain, _ = images(config)(x, labels, seeds)
+    kept, _ = images(dataclasses.replace(config, keep_first=True))(x, labels, seeds)
+    assert torch.equal(kept[:, 0], LAYOUT.to_images(x))
+    assert torch.equal(kept[:, 1:], plain[:, 1:])
+    assert not torch.equal(plain[:, 0], kept[:, 0])
+
+
+def test_bank_views_are_drawn_without_replacement() -> None:
+    bank = torch.arange(4.0)[None, :, None].expand(4000, -1, 1)
+    labels, seeds = torch.zeros(4000, dtype=torch.int64), torch.arange(4000)
+    drawn = vectors(ViewConfig(k_base=2), 1)(bank, labels, seeds)[0][..., 0].sort(dim=1).values
+    kinds, counts = drawn.unique(dim=0, return_counts=True)
+    assert len(kinds) == 6
+    assert (kinds[:, 0] < kinds[:, 1]).all()
+    assert stats.chisquare(counts.numpy()).pvalue > FALSE_ALARM
+    with pytest.raises(InvalidInput, match="views in the bank: got 4; allowed: at least k_base = 5"):
+        vectors(ViewConfig(k_base=5), 1)(bank, labels, seeds)
+
+
+def test_pool_examples_are_uniform_and_carry_their_labels() -> None:
+    pool = Pool.of(np.arange(5.0)[:, None], np.array([3, 1, 0, 2, 1]), CLASSES)
+    x, labels, seeds = torch.full((6000, 1), 9.0), torch.zeros(6000, dtype=torch.int64), torch.arange(6000)
+    views, targets = ViewPipeline(ViewConfig(1, 0, 2), classes=CLASSES, pool=pool)(x, labels, seeds)
+    assert (views[:, 0] == 9).all()
+    drawn = views[:, 1:, 0].long()
+    assert torch.equal(targets[:, 1:], pool.targets[drawn])
+    kinds, counts = drawn.sort(dim=1).values.unique(dim=0, return_counts=True)
+    assert len(kinds) == 10
+    assert stats.chisquare(counts.numpy()).pvalue > FALSE_ALARM
+
+
+def coded(sets: int, members: int) -> tuple[Tensor, Tensor]:
+    """Members that are unit vectors, so that a mix shows its pair and weight; targets likewise."""
+    eye = torch.eye(members)
+    return eye.expand(sets, -1, -1), eye.expand(sets, -1, -1)
+
+
+def test_distinct_pairs_uniform_and_weights_beta() -> None:
+    random = RecordRandom(torch.arange(8000))
+    mixed, targets = Mixing(alpha=0.4)(*coded(8000, 4), 3, random)
+    assert torch.equal(mixed, targets)
+    assert (mixed.sum(dim=2) - 1).abs().max() < 1e-6
+    first, second = random.pairs("pair", 4, 3)
+    weight = random.beta("weight", 0.4, 3)
+    # A naive loop, one mix after the other.
+    for place in range(0, 8000, 400):
+        for mix in range(3):
+            expected = torch.zeros(4)
+            expected[first[place, mix]] += weight[place, mix]
+            expected[second[place, mix]] += 1 - weight[place, mix]
+            assert torch.equal(mixed[place, mix], expected)
+    # What is seen of a mix: its two members (never one), and its weights.
+    visible = mixed[(mixed > 1e-6).sum(dim=2) == 2]
+    assert ((mixed > 1e-6).sum(dim=2) <= 2).all()
+    places = visible.nonzero()[:, 1].view(-1, 2)
+    _, counts = places.unique(dim=0, return_counts=True)
+    assert len(counts) == 6
+    assert stats.chisquare(counts.numpy()).pvalue > FALSE_ALARM
+    small = mixed.amax(dim=2).neg().add(1).double().flatten()
+    law = stats.beta(0.4, 0.4)
+    # Float32 has no room for tiny shares of the other member: the law above 1e-4.
+    low = law.cdf(1e-4)
+    visible_law = stats.kstest(small[small > 1e-4].numpy(), lambda w: (law.cdf(w) - low) / (0.5 - low))
+    assert visible_law.pvalue > FALSE_ALARM
+
+
+def test_mixes_are_of_the_views_before_them() -> None:
+    x, labels, seeds = batch(6, LAYOUT.dim)
+    config = dataclasses.replace(EVERYTHING, k_base=2, k_diff=1, k_self=8)
+    views, targets = images(config)(x, labels, seeds)
+    flat = views.flatten(start_dim=2).double()
+    for record in range(6):
+        members, own = flat[record, :3], targets[record, :3].double()
+        for mix, target in zip(flat[record, 3:], targets[record, 3:].double(), strict=True):
+            shares = np.linalg.lstsq(members.T.numpy(), mix.numpy(), rcond=None)[0]
+            np.testing.assert_allclose(members.T.numpy() @ shares, mix, atol=1e-5)
+            assert abs(shares.sum() - 1) < 1e-4
+            assert np.sort(np.abs(shares))[0] < 1e-4  # one of three takes no part
+            np.testing.assert_allclose(shares @ own.numpy(), target, atol=1e-4)
+
+
+def test_self_mixes_keep_the_label() -> None:
+    _, targets = images(ViewConfig.dp_mix_self(3, 4))(*(data := batch(8, LAYOUT.dim)))
+    assert (targets - torch.nn.functional.one_hot(data[1], CLASSES)[:, None]).abs().max() < 1e-6
+
+
+def test_cutmix_boxes_and_labels_by_area() -> None:
+    height, width, sets = 6, 9, 3000
+    members = torch.tensor([0.0, 1.0])[None, :, None, None, None].expand(sets, -1, 2, height, width)
+    targets = torch.eye(2).expand(sets, -1, -1)
+    random = RecordRandom(torch.arange(sets))
+    mixed, mixed_targets = Mixing("cutmix", 1.0)(members, targets, 1, random)
+    first, _ = random.pairs("pair", 2, 1)
+    weight = random.beta("weight", 1.0, 1)
+    clipped = 0
+    for place in range(sets):
+        box = (mixed[place, 0, 0] != float(first[place, 0])).numpy()
+        assert torch.equal(mixed[place, 0, 0], mixed[place, 0, 1])
+        area = box.mean()
+        np.testing.assert_allclose(mixed_targets[place, 0, first[place, 0]], 1 - area, atol=1e-6)
+        if area == 0:
+            continue
+        rows, columns = np.flatnonzero(box.any(axis=1)), np.flatnonzero(box.any(axis=0))
+        assert box[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1].all()
+        side = (1 - float(weight[place, 0])) ** 0.5
+        full = round(side * height), round(side * width)
+        assert len(rows) <= full[0]
+        assert len(columns) <= full[1]
+        if rows[0] > 0 and rows[-1] < height - 1 and columns[0] > 0 and columns[-1] < width - 1:
+            assert (len(rows), len(columns)) == full
+        clipped += (len(rows), len(columns)) != full
+    assert clipped > 0
+
+
+def test_pure_diff_knows_nothing_of_the_record() -> None:
+    pipeline = images(ViewConfig.pure_diff(3, 4))
+    x, labels, seeds = batch(5, LAYOUT.dim)
+    views, targets = pipeline(x, labels, seeds)
+    other, other_targets = pipeline(torch.rand_like(x), (labels + 1) % CLASSES, seeds)
+    assert torch.equal(views, other)
+    assert torch.equal(targets, other_targets)
+    assert not torch.equal(views, pipeline(x, labels, seeds + 1)[0])
+
+
+def test_presets_have_the_papers_numbers() -> None:
+    def counts(config: ViewConfig) -> tuple[int, int, int, int]:
+        return config.k_base, config.k_self, config.k_diff, config.views
+
+    assert counts(ViewConfig.plain()) == (1, 0, 0, 1)
+    assert counts(ViewConfig.self_aug()) == (16, 0, 0, 16)
+    assert counts(ViewConfig.dp_mix_self()) == (16, 16, 0, 32)
+    assert counts(ViewConfig.dp_mix_diff()) == (16, 18, 2, 36)
+    assert ViewConfig.pure_diff().k_base == 0
+    assert [part.name for part in ViewConfig.self_aug().augmentations] == ["flip", "crop"]
+    prints = [config.fingerprint() for _, config, _ in CASES.values()]
+    assert len({json.dumps(each) for each in prints}) == len({str(config) for _, config, _ in CASES.values()})
+
+
+@pytest.mark.parametrize(
+    ("settings", "field"),
+    [
+        ({"k_base": -1}, "k_base"),
+        ({"k_base": 0}, "k_base \\+ k_diff"),
+        ({"k_base": 1, "k_self": 1}, "k_self"),
+        ({"k_base": 0, "k_diff": 1, "k_self": 1}, "k_self"),
+        ({"alpha": 0}, "alpha"),
+        ({"mixing": "cutout"}, "mixing"),
+        ({"augmentations": (Flip(), Flip())}, "augmentations"),
+    ],
+)
+def test_configs_are_checked(settings: dict[str, object], field: str) -> None:
+    with pytest.raises(InvalidInput, match=field):
+        ViewConfig(**settings)  # type: ignore[arg-type]
+
+
+def test_parts_must_fit_together() -> None:
+    with pytest.raises(InvalidInput, match="augmentations: got 'flip,crop'; allowed: none"):
+        ViewPipeline(ViewConfig.self_aug(), classes=2)
+    with pytest.raises(InvalidInput, match="mixing"):
+        ViewPipeline(ViewConfig(2, 1, mixing="cutmix"), classes=2)
+    with pytest.raises(InvalidInput, match="a pool to draw k_diff = 2 from"):
+        ViewPipeline(ViewConfig(1, 0, 2), classes=CLASSES)
+    with pytest.raises(InvalidInput, match="pool: got 'a pool'; allowed: none"):
+        ViewPipeline(ViewConfig(), classes=CLASSES, pool=pool_of(3, 2))
+    with pytest.raises(InvalidInput, match="k_diff: got 4; allowed: at most 3"):
+        ViewPipeline(ViewConfig(1, 0, 4), classes=CLASSES, pool=pool_of(3, 2))
+    with pytest.raises(InvalidInput, match="classes of the pool"):
+        ViewPipeline(ViewConfig(1, 0, 1), classes=9, pool=pool_of(3, 2))
+    with pytest.raises(InvalidInput, match="features of the pool"):
+        ViewPipeline(ViewConfig(1, 0, 1), LAYOUT, classes=CLASSES, pool=pool_of(3, 2))
+    with pytest.raises(InvalidInput, match="features of the pool"):
+        vectors(ViewConfig(1, 0, 1), 6)(*batch(3, 5))
+
+
+@pytest.mark.parametrize("make", [images, vectors])
+def test_equal_copies_are_not_mixed(make: Callable[[ViewConfig], ViewPipeline]) -> None:
+    pipeline = make(ViewConfig(2, 1))
+    with pytest.raises(InvalidInput, match="equal copies"):
+        pipeline.check_records((LAYOUT.dim,))
+    pipeline.check_records((4, LAYOUT.dim))
+
+
+def test_no_message_holds_the_size_of_a_batch() -> None:
+    x, labels, seeds = batch(7321, LAYOUT.dim)
+    pipeline = images(ViewConfig.plain())
+    for arguments in (
+        (x[:, :-1], labels, seeds),
+        (x[:, 0], labels, seeds),
+        (x, labels[:-1], seeds),
+        (x, labels, seeds[:-1]),
+        (x, labels.int(), seeds),
+        (x, labels, seeds.int()),
+        (x.to(torch.uint8), labels, seeds),
+    ):
+        with pytest.raises(InvalidInput) as caught:
+            pipeline(*arguments)
+        assert "732" not in str(caught.value)
+
+
+def test_microbatch_mixes_distinct_records() -> None:
+    x, labels = torch.eye(4), torch.arange(4)
+    mixer = MicrobatchMixer(CLASSES, mixes=3)
+    views, targets = mixer(x, labels, seed=5)
+    assert torch.equal(views[:4], x)
+    assert torch.equal(views, targets)
+    assert ((views[4:] > 0).sum(dim=1) <= 2).all()
+    assert torch.equal(views, mixer(x, labels, seed=5)[0])
+    assert not torch.equal(views, mixer(x, labels, seed=6)[0])
+    only, only_targets = dataclasses.replace(mixer, keep=False)(x, labels, seed=5)
+    assert torch.equal(only, views[4:])
+    assert torch.equal(only_targets, targets[4:])
+    pairs = torch.stack([mixer(x, labels, seed)[0][4] for seed in range(200)])
+    assert ((pairs > 0).sum(dim=1) == 2).float().mean() > 0.8
+    assert (pairs.amax(dim=1) < 0.99).any()
+
+
+def test_microbatch_of_one_stays_itself() -> None:
+    image = torch.rand(1, LAYOUT.dim)
+    for keep in (True, False):
+        views, targets = MicrobatchMixer(CLASSES, LAYOUT, keep=keep)(image, torch.tensor([2]), seed=1)
+        assert torch.equal(views, LAYOUT.to_images(image))
+        assert targets.tolist() == [[0, 0, 1, 0]]
+
+
+def test_microbatch_settings_are_checked() -> None:
+    with pytest.raises(InvalidInput, match="mixes"):
+        MicrobatchMixer(2, mixes=0)
+    with pytest.raises(InvalidInput, match="mixing"):
+        MicrobatchMixer(2, mixing=Mixing("cutmix"))
+    with pytest.raises(InvalidInput, match="microbatch"):
+        MicrobatchMixer(2)(torch.zeros(0, 3), torch.zeros(0, dtype=torch.int64), seed=0)
+    views, _ = MicrobatchMixer(CLASSES, LAYOUT, mixing=Mixing("cutmix"))(*batch(3, LAYOUT.dim)[:2], seed=0)
+    assert views.shape == (4, 3, 8, 8)
