@@ -14,12 +14,11 @@ then gives the sum.
 from __future__ import annotations
 
 import copy
-import math
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, cast
 from weakref import WeakKeyDictionary
 
 import torch
@@ -27,16 +26,12 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from privmix.errors import InvalidInput, check_integer
+from privmix.training.ghost_norms import RULES
 from privmix.training.layers_check import check_model
-from privmix.training.models.wide_resnet import StandardisedConv2d
 from privmix.training.parameters import FlatParameters
 
-# Numbers that the gradients and unfolded inputs of one chunk of records may take: 64 MiB of float32.
-_CHUNK: Final = 2**24
-_TRIAL_RECORDS, _TRIAL_VIEWS, _TRIAL_TOLERANCE = 3, 2, 1e-3
-
-# (layer, inputs (b, K, ...), output gradients (b, K, ...), parameters wanted) -> squared norms (b,) float64.
-_Rule = Callable[[Any, Tensor, Tensor, frozenset[str]], Tensor]
+_TRIAL_RECORDS, _TRIAL_VIEWS = 3, 2
+_TRIAL_TOLERANCES: Final = {torch.float64: 1e-6, torch.float32: 1e-3}
 
 
 def ghost_clipped_sum(
@@ -83,10 +78,12 @@ def ghost_clipped_sum(
     reason = _known_reason(model, tuple(x.shape[2:]))
     if reason is not None:
         raise InvalidInput("model", type(model).__name__, f"one that ghost clipping supports: {reason}")
-    losses, norms, parameters = _losses_and_norms(model, x, targets)
-    weights = factors(norms).detach()
-    assert weights.shape == norms.shape
-    gradients = torch.autograd.grad((weights.to(losses.dtype) * losses).sum(), parameters.values(), allow_unused=True)
+    with _full_precision(x.device):
+        losses, norms, parameters = _losses_and_norms(model, x, targets)
+        weights = factors(norms).detach()
+        assert weights.shape == norms.shape
+        total = (weights.to(losses.dtype) * losses).sum()
+        gradients = torch.autograd.grad(total, list(parameters.values()), allow_unused=True)
     found = {
         name: torch.zeros_like(parameters[name]) if gradient is None else gradient
         for name, gradient in zip(parameters, gradients, strict=True)
@@ -138,13 +135,13 @@ def _known_reason(model: nn.Module, shape: tuple[int, ...]) -> str | None:
 
 def _structure_reason(model: nn.Module) -> str | None:
     owners: dict[nn.Parameter, str] = {}
-    names = ", ".join(kind.__name__ for kind in list(_RULES)[:-1]) + f" or {list(_RULES)[-1].__name__}"
+    names = ", ".join(kind.__name__ for kind in list(RULES)[:-1]) + f" or {list(RULES)[-1].__name__}"
     for prefix, module in model.named_modules():
         for name, parameter in module.named_parameters(recurse=False, remove_duplicate=False):
             full = f"{prefix}.{name}" if prefix else name
             if not parameter.requires_grad:
                 continue
-            if type(module) not in _RULES:
+            if type(module) not in RULES:
                 return f"parameter {full} is of a {type(module).__name__}, not of a {names}"
             if name not in ("weight", "bias"):
                 return f"parameter {full} is not the weight or bias of its {type(module).__name__}"
@@ -156,28 +153,53 @@ def _structure_reason(model: nn.Module) -> str | None:
 
 def _trial_reason(model: nn.Module, shape: tuple[int, ...]) -> str | None:
     """Whether norms are right for random inputs, a jittered copy (zero weights hide layers) and every record."""
-    with torch.random.fork_rng(devices=[]):
+    with torch.random.fork_rng(devices=[]), _full_precision(next(model.parameters()).device):
         torch.default_generator.manual_seed(0)
-        trial = copy.deepcopy(model)
-        device = next(trial.parameters()).device
-        with torch.no_grad():
-            for parameter in trial.parameters():
-                parameter.add_(0.05 * torch.randn(parameter.shape).to(parameter))
-        x = torch.rand(_TRIAL_RECORDS, _TRIAL_VIEWS, *shape).to(device)
-        with torch.no_grad():
-            classes = trial(x[0]).shape[-1]
-        targets = torch.softmax(4 * torch.randn(_TRIAL_RECORDS, _TRIAL_VIEWS, classes), -1).to(device)
-    try:
-        losses, norms, parameters = _losses_and_norms(trial, x, targets)
-    except InvalidInput as error:
-        return str(error)
-    for i in range(len(x)):
-        gradients = torch.autograd.grad(losses[i], parameters.values(), retain_graph=True, allow_unused=True)
-        squares = [gradient.double().square().sum() for gradient in gradients if gradient is not None]
-        exact = torch.stack(squares).sum().sqrt() if squares else torch.zeros(())
-        if not torch.isclose(norms[i].cpu(), exact.cpu().double(), rtol=_TRIAL_TOLERANCE, atol=1e-12):
-            return "the norms it finds on random inputs are wrong: a layer's first axis must be the batch"
+        trial, x, targets = _trial(model, shape)
+        try:
+            losses, norms, parameters = _losses_and_norms(trial, x, targets)
+        except InvalidInput as error:
+            return str(error)
+        for i in range(len(x)):
+            tensors = list(parameters.values())
+            gradients = torch.autograd.grad(losses[i], tensors, retain_graph=True, allow_unused=True)
+            squares = [gradient.double().square().sum() for gradient in gradients if gradient is not None]
+            exact = torch.stack(squares).sum().sqrt() if squares else torch.zeros_like(norms[i])
+            if not torch.isclose(norms[i], exact, rtol=_TRIAL_TOLERANCES[x.dtype], atol=1e-12):
+                return "the norms it finds on random inputs are wrong: the first axis of every layer must be the batch"
     return None
+
+
+def _trial(model: nn.Module, shape: tuple[int, ...]) -> tuple[nn.Module, Tensor, Tensor]:
+    """A jittered copy, in float64 where it can be, with views and targets."""
+    trial = copy.deepcopy(model)
+    device = next(trial.parameters()).device
+    with torch.no_grad():
+        for parameter in trial.parameters():
+            parameter.add_(0.05 * torch.randn(parameter.shape).to(parameter))
+        x = torch.rand(_TRIAL_RECORDS, _TRIAL_VIEWS, *shape, dtype=torch.float64).to(device)
+        try:
+            logits = trial.double()(x[0])
+        except (RuntimeError, TypeError):
+            # Some models create float32 tensors of their own.
+            x = x.float()
+            logits = trial.float()(x[0])
+        targets = torch.softmax(4 * torch.randn(*x.shape[:2], logits.shape[-1], dtype=x.dtype), -1).to(device)
+    return trial, x, targets
+
+
+@contextmanager
+def _full_precision(device: torch.device) -> Iterator[None]:
+    """Without TF32 and autocast, whose rounding would part the sum's gradients from those whose norms were taken."""
+    before = torch.get_float32_matmul_precision()
+    cudnn = torch.backends.cudnn
+    flags = {"enabled": cudnn.enabled, "benchmark": cudnn.benchmark, "deterministic": cudnn.deterministic}
+    with torch.autocast(device.type, enabled=False), cudnn.flags(**flags, allow_tf32=False):
+        torch.set_float32_matmul_precision("highest")
+        try:
+            yield
+        finally:
+            torch.set_float32_matmul_precision(before)
 
 
 def _check_shapes(x: Tensor, targets: Tensor) -> None:
@@ -208,7 +230,7 @@ class _Pass:
     active: bool = False
 
 
-def _losses_and_norms(model: nn.Module, x: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+def _losses_and_norms(model: nn.Module, x: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Mapping[str, Tensor]]:
     """Record losses (b,) with their graph, gradient norms (b,) float64, and the trainable parameters by name."""
     parameters = {name: tensor for name, tensor in model.named_parameters() if tensor.requires_grad}
     run = _Pass(*x.shape[:2])
@@ -219,14 +241,15 @@ def _losses_and_norms(model: nn.Module, x: Tensor, targets: Tensor) -> tuple[Ten
             raise InvalidInput("the model's output", tuple(logits.shape), expected)
         losses = functional.cross_entropy(logits, targets.flatten(0, 1), reduction="none")
         losses = losses.view(run.records, run.views).mean(1)
-    _check_uses(losses, run.visits, parameters)
+    uses = _uses(losses)
+    _check_uses(uses, run.visits, parameters)
     anchors = [visit.anchor for visit in run.visits if visit.anchor is not None]
     run.active = True
     if anchors and losses.requires_grad:
         # Gradients of the anchors, which are nobody's weights: this reaches every layer and forms no weight's gradient.
         torch.autograd.grad(losses.sum(), anchors, retain_graph=True, allow_unused=True)
     run.active = False
-    _check_reached(losses, run.visits)
+    _check_reached(uses, run.visits)
     total = torch.zeros(run.records, dtype=torch.float64, device=x.device)
     for visit in run.visits:
         if visit.squares is not None:
@@ -267,20 +290,18 @@ def _forward_hook(visit: _Visit, run: _Pass) -> Callable[[nn.Module, Any, dict[s
 
         def backward(gradient: Tensor) -> None:
             if run.active:
-                lead = (run.records, run.views)
-                inputs, outputs = given.unflatten(0, lead), gradient.detach().unflatten(0, lead)
+                inputs, outputs = (x.reshape(run.records, run.views, *x.shape[1:]) for x in (given, gradient.detach()))
                 with torch.no_grad():
-                    visit.squares = _RULES[type(layer)](layer, inputs, outputs, visit.wanted)
+                    visit.squares = RULES[type(layer)](layer, inputs, outputs, visit.wanted)
 
-        anchored.register_hook(backward)
+        cast(Any, anchored).register_hook(backward)
         return anchored
 
     return forward
 
 
-def _check_uses(losses: Tensor, visits: list[_Visit], parameters: dict[str, Tensor]) -> None:
+def _check_uses(uses: Counter[int], visits: list[_Visit], parameters: Mapping[str, Tensor]) -> None:
     """Every parameter in the graph must be there once, and its layer must have been called."""
-    uses = _uses(losses)
     called = {id(getattr(visit.layer, key)) for visit in visits if visit.calls for key in visit.wanted}
     for name, parameter in parameters.items():
         count = uses[id(parameter)]
@@ -290,9 +311,8 @@ def _check_uses(losses: Tensor, visits: list[_Visit], parameters: dict[str, Tens
             raise _unsupported(f"parameter {name} is used outside its layer's forward call")
 
 
-def _check_reached(losses: Tensor, visits: list[_Visit]) -> None:
-    # A layer whose output is dropped while its weights are used elsewhere would have no norm.
-    uses = _uses(losses)
+def _check_reached(uses: Counter[int], visits: list[_Visit]) -> None:
+    """A layer whose output is dropped while its weights are used elsewhere would have no norm."""
     for visit in visits:
         if visit.squares is None and any(uses[id(getattr(visit.layer, key))] for key in visit.wanted):
             raise _unsupported(f"the weights of layer {visit.name} are used outside its forward call")
@@ -318,120 +338,3 @@ def _uses(losses: Tensor) -> Counter[int]:
 
 def _unsupported(reason: str) -> InvalidInput:
     return InvalidInput("model", reason, "a model that ghost clipping supports: each parameter used once, by its layer")
-
-
-def _linear(layer: nn.Linear, inputs: Tensor, outputs: Tensor, wanted: frozenset[str]) -> Tensor:
-    a = inputs.reshape(len(inputs), 1, -1, inputs.shape[-1])
-    g = outputs.reshape(len(outputs), 1, -1, outputs.shape[-1])
-    total = _squares(g.sum(2)) if "bias" in wanted else _nothing(g)
-    return total + _outer_product_squares(a, g) if "weight" in wanted else total
-
-
-def _convolution(layer: nn.Conv2d, inputs: Tensor, outputs: Tensor, wanted: frozenset[str]) -> Tensor:
-    total = _squares(outputs.sum((1, 3, 4))) if "bias" in wanted else _nothing(outputs)
-    if "weight" not in wanted:
-        return total
-    positions = outputs.shape[1] * outputs.shape[3] * outputs.shape[4]
-    fan_in = layer.weight[0].numel()
-    size = max(1, _CHUNK // (layer.groups * fan_in * positions + layer.weight.numel()))
-    parts = []
-    for a, g in zip(inputs.split(size), outputs.split(size), strict=True):
-        patches = _patches(layer, a)
-        # (c, K, O, H, W) -> (c, groups, positions, O / groups)
-        rows = g.movedim(2, -1).reshape(len(g), positions, layer.groups, -1).transpose(1, 2)
-        if isinstance(layer, StandardisedConv2d):
-            parts.append(_standardised_squares(layer, rows.mT @ patches))
-        else:
-            parts.append(_outer_product_squares(patches, rows))
-    return total + torch.cat(parts)
-
-
-def _patches(layer: nn.Conv2d, inputs: Tensor) -> Tensor:
-    """(c, K, C, H, W) -> (c, groups, positions, fan-in): what each output position sees."""
-    kernel = (layer.kernel_size[0], layer.kernel_size[1])
-    dilation = (layer.dilation[0], layer.dilation[1])
-    stride = (layer.stride[0], layer.stride[1])
-    flat = inputs.flatten(0, 1)
-    padding = _padding(layer)
-    if any(padding):
-        mode = "constant" if layer.padding_mode == "zeros" else layer.padding_mode
-        flat = functional.pad(flat, padding, mode=mode)
-    unfolded = functional.unfold(flat, kernel, dilation=dilation, stride=stride)
-    places = unfolded.shape[-1]
-    split = unfolded.view(*inputs.shape[:2], layer.groups, -1, places)
-    return split.permute(0, 2, 1, 4, 3).reshape(len(inputs), layer.groups, inputs.shape[1] * places, -1)
-
-
-def _padding(layer: nn.Conv2d) -> list[int]:
-    """Left, right, top, bottom."""
-    if layer.padding == "valid":
-        return [0, 0, 0, 0]
-    if layer.padding == "same":
-        totals = [layer.dilation[axis] * (layer.kernel_size[axis] - 1) for axis in (1, 0)]
-        return [part for total in totals for part in (total // 2, total - total // 2)]
-    return [int(layer.padding[axis]) for axis in (1, 1, 0, 0)]
-
-
-def _standardised_squares(layer: StandardisedConv2d, gradients: Tensor) -> Tensor:
-    """Squared norms by the raw weight, from gradients (c, groups, O / groups, fan-in) by the standardised one."""
-    _, pull = torch.func.vjp(layer.standardise, layer.weight.detach())
-    (raw,) = torch.func.vmap(pull)(gradients.reshape(len(gradients), *layer.weight.shape))
-    return _squares(raw)
-
-
-def _group_norm(layer: nn.GroupNorm, inputs: Tensor, outputs: Tensor, wanted: frozenset[str]) -> Tensor:
-    total = _squares(_per_channel(outputs)) if "bias" in wanted else _nothing(outputs)
-    if "weight" not in wanted:
-        return total
-    normalised = functional.group_norm(inputs.flatten(0, 1), layer.num_groups, eps=layer.eps).view_as(inputs)
-    return total + _squares(_per_channel(normalised * outputs))
-
-
-def _per_channel(x: Tensor) -> Tensor:
-    """(b, K, C, ...) -> (b, C)."""
-    return x.flatten(3).sum((1, 3)) if x.dim() > 3 else x.sum(1)
-
-
-def _layer_norm(layer: nn.LayerNorm, inputs: Tensor, outputs: Tensor, wanted: frozenset[str]) -> Tensor:
-    axes = len(layer.normalized_shape)
-
-    def summed(x: Tensor) -> Tensor:
-        """(b, K, ..., *normalised) -> (b, normalised)."""
-        return x.reshape(len(x), -1, math.prod(layer.normalized_shape)).sum(1)
-
-    assert tuple(inputs.shape[-axes:]) == tuple(layer.normalized_shape)
-    total = _squares(summed(outputs)) if "bias" in wanted else _nothing(outputs)
-    if "weight" not in wanted:
-        return total
-    normalised = functional.layer_norm(inputs, layer.normalized_shape, eps=layer.eps)
-    return total + _squares(summed(normalised * outputs))
-
-
-def _outer_product_squares(a: Tensor, g: Tensor) -> Tensor:
-    """Squared norms (b,) of sum over t of g_t (outer) a_t, for a (b, groups, T, in) and g (b, groups, T, out)."""
-    positions, fan_in, fan_out = a.shape[2], a.shape[3], g.shape[3]
-    if 2 * positions**2 <= fan_in * fan_out:
-        # In float64: terms of both signs cancel here, and a norm found too small would let a record through unclipped.
-        a, g = a.double(), g.double()
-        return ((a @ a.mT) * (g @ g.mT)).sum((1, 2, 3))
-    size = max(1, _CHUNK // (a.shape[1] * fan_in * fan_out))
-    parts = [_squares(part_g.mT @ part_a) for part_a, part_g in zip(a.split(size), g.split(size), strict=True)]
-    return torch.cat(parts)
-
-
-def _squares(x: Tensor) -> Tensor:
-    """(b, ...) -> (b,) float64 sums of squares."""
-    return torch.linalg.vector_norm(x.flatten(1), dim=1, dtype=torch.float64).square()
-
-
-def _nothing(x: Tensor) -> Tensor:
-    return torch.zeros(len(x), dtype=torch.float64, device=x.device)
-
-
-_RULES: Final[dict[type[nn.Module], _Rule]] = {
-    nn.Linear: _linear,
-    nn.Conv2d: _convolution,
-    StandardisedConv2d: _convolution,
-    nn.GroupNorm: _group_norm,
-    nn.LayerNorm: _layer_norm,
-}

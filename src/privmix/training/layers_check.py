@@ -152,10 +152,14 @@ def _check_batch_against_single(model: nn.Module, x: Tensor) -> frozenset[str]:
     whole = _outputs(model, x)
     if "" not in whole or whole[""].shape[0] != len(x):
         raise _refused("", model, "a model whose output is a tensor with one row a record")
-    try:
-        singles = [_outputs(model, x[i : i + 1]) for i in range(len(x))]
-    except (RuntimeError, ValueError):
-        raise _refused("", model, _alone("it does not take a batch of one")) from None
+    singles: list[dict[str, Tensor]] = [{} for _ in x]
+    for i, outputs in enumerate(singles):
+        try:
+            _outputs(model, x[i : i + 1], into=outputs)
+        except (RuntimeError, ValueError):
+            # Batch normalisation does so, for one. The first layer that did not finish is the one that failed.
+            name = next(name for name in whole if name not in outputs)
+            raise _refused(name, model.get_submodule(name), _alone("it does not take a batch of one")) from None
     rowwise = set()
     for name, together in whole.items():
         parts = [outputs[name] for outputs in singles if name in outputs and outputs[name].shape[0] == 1]
@@ -177,9 +181,8 @@ def _check_gradients(model: nn.Module, x: Tensor, rowwise: frozenset[str]) -> No
             continue
         weights = torch.rand(output.shape[1:], dtype=output.dtype) + 0.5
         for i in range(len(x)):
-            (found,) = torch.autograd.grad((output[i] * weights).sum(), leaf, retain_graph=True, allow_unused=True)
-            if found is None:
-                continue
+            total = (output[i] * weights).sum()
+            (found,) = torch.autograd.grad(total, leaf, retain_graph=True, allow_unused=True, materialize_grads=True)
             others = torch.cat([found[:i], found[i + 1 :]]).abs().max()
             if not others <= _TOLERANCES[x.dtype] * found.abs().max():
                 advice = _alone("the gradient of its output for a record reaches other records")
@@ -209,9 +212,11 @@ def _close(first: Tensor, second: Tensor) -> bool:
     return torch.allclose(first, second, rtol=0, atol=tolerance * largest, equal_nan=True)
 
 
-def _outputs(model: nn.Module, x: Tensor, *, detach: bool = True) -> dict[str, Tensor]:
+def _outputs(
+    model: nn.Module, x: Tensor, *, detach: bool = True, into: dict[str, Tensor] | None = None
+) -> dict[str, Tensor]:
     """Every submodule's (last) output that is a tensor, innermost first; the model's own has the name ''."""
-    found: dict[str, Tensor] = {}
+    found = {} if into is None else into
 
     def keep(name: str) -> Callable[[nn.Module, Any, Any], None]:
         def hook(module: nn.Module, args: Any, output: Any) -> None:
