@@ -1,0 +1,340 @@
+"""Ghost clipping: the sum of clipped gradients without any record's own gradient being held.
+
+A record's gradient for a layer that is linear in its weights is a sum over positions t (views, pixels, tokens) of
+outer products of the layer's input A_t and the gradient G_t of its output. Its squared norm is
+
+    sum over s, t of (A_s . A_t) (G_s . G_t),
+
+which needs no array of the weights' size (Goodfellow 2015; Li et al. 2021). Where there are many positions, as in the
+first convolutions, forming the layer's gradient for a few records at a time is cheaper; each layer takes the cheaper
+way ("mixed" ghost clipping, Bu et al. 2022). A second backward pass, with each record's loss weighted by its factor,
+then gives the sum.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final, cast
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from privmix.errors import InvalidInput, check_integer
+from privmix.training.ghost_norms import RULES
+from privmix.training.layers_check import check_model
+from privmix.training.parameters import FlatParameters
+
+_TRIAL_RECORDS, _TRIAL_VIEWS = 3, 2
+_TRIAL_TOLERANCES: Final = {torch.float64: 1e-6, torch.float32: 1e-3}
+
+
+def ghost_clipped_sum(
+    model: nn.Module,
+    flat: FlatParameters,
+    x: Tensor,
+    targets: Tensor,
+    factors: Callable[[Tensor], Tensor],
+) -> Tensor:
+    """Return the sum over records of factors(norm of g_i) g_i, g_i the gradient of the mean loss of record i's views.
+
+    Formal guarantees:
+        * Equal to the definition: the result is what a loop over records gives, up to rounding in float32. That
+          rounding is relative to the gradients of single views: a record whose views' gradients are long and cancel
+          leaves more of it than a loop would, which clips after the cancellation.
+        * Complete norms: every trainable parameter is counted. A parameter that is used other than once, in the
+          forward call of its own supported layer, is refused before anything is returned.
+        * Factors see norms only, and each record is weighted by its own.
+
+    Args:
+        model: of supported layers, see :func:`supports_ghost`.
+        flat: its trainable parameters.
+        x: (b, K, ...) K views of b records.
+        targets: (b, K, classes) soft targets.
+        factors: from the gradients' norms (b,), float64, to factors (b,), such as min(1, C / norm).
+
+    Returns:
+        (P,) float32.
+
+    Raises:
+        InvalidInput: shapes do not fit, or the model is not supported; the error names the parameter or layer.
+
+    Example:
+        >>> model = nn.Linear(4, 3)
+        >>> x, targets = torch.rand(5, 2, 4), torch.softmax(torch.rand(5, 2, 3), -1)
+        >>> bound = 0.1
+        >>> total = ghost_clipped_sum(model, FlatParameters(model), x, targets, lambda norms: bound / norms)
+        >>> total.shape, bool(total.norm() <= 5 * bound)
+        (torch.Size([15]), True)
+    """
+    _check_shapes(x, targets)
+    if len(x) == 0:
+        return torch.zeros(flat.size, device=flat.device)
+    reason = _known_reason(model, tuple(x.shape[2:]))
+    if reason is not None:
+        raise InvalidInput("model", type(model).__name__, f"one that ghost clipping supports: {reason}")
+    with _full_precision(x.device):
+        losses, norms, parameters = _losses_and_norms(model, x, targets)
+        weights = factors(norms).detach()
+        assert weights.shape == norms.shape
+        total = (weights.to(losses.dtype) * losses).sum()
+        gradients = torch.autograd.grad(total, list(parameters.values()), allow_unused=True)
+    found = {
+        name: torch.zeros_like(parameters[name]) if gradient is None else gradient
+        for name, gradient in zip(parameters, gradients, strict=True)
+    }
+    return flat.flatten(found).float()
+
+
+def supports_ghost(model: nn.Module, example_shape: tuple[int, ...] | None = None) -> str | None:
+    """Why ghost clipping cannot train this model, or None if it can.
+
+    Supported are nn.Linear, nn.Conv2d, StandardisedConv2d, nn.GroupNorm and nn.LayerNorm (not their subclasses), for
+    parameters that belong to one layer. With ``example_shape``, norms are also compared with those of single
+    gradients, for random public inputs to a jittered copy of the model: this finds layers whose first axis is not the
+    batch, hooks that change gradients, and whatever else the structure does not show. ``ghost_clipped_sum`` makes both
+    checks once for each model and shape.
+
+    Args:
+        model: a model.
+        example_shape: of one view.
+
+    Example:
+        >>> supports_ghost(nn.Sequential(nn.Linear(2, 2), nn.GroupNorm(1, 2)), (2,)) is None
+        True
+        >>> supports_ghost(nn.Sequential(nn.PReLU()))
+        'parameter 0.weight is of a PReLU, not of a Linear, Conv2d, StandardisedConv2d, GroupNorm or LayerNorm'
+    """
+    try:
+        check_model(model)
+    except InvalidInput as error:
+        return str(error)
+    reason = _structure_reason(model)
+    if reason is None and example_shape is not None:
+        reason = _trial_reason(model, tuple(check_integer("example shape", side, low=1) for side in example_shape))
+    return reason
+
+
+# Models found supported, with shapes of views and the parameters that were then trainable.
+_SUPPORTED: WeakKeyDictionary[nn.Module, set[tuple[tuple[int, ...], tuple[str, ...]]]] = WeakKeyDictionary()
+
+
+def _known_reason(model: nn.Module, shape: tuple[int, ...]) -> str | None:
+    key = (shape, tuple(name for name, parameter in model.named_parameters() if parameter.requires_grad))
+    known = _SUPPORTED.setdefault(model, set())
+    reason = supports_ghost(model, None if key in known else shape)
+    if reason is None:
+        known.add(key)
+    return reason
+
+
+def _structure_reason(model: nn.Module) -> str | None:
+    owners: dict[nn.Parameter, str] = {}
+    names = ", ".join(kind.__name__ for kind in list(RULES)[:-1]) + f" or {list(RULES)[-1].__name__}"
+    for prefix, module in model.named_modules():
+        for name, parameter in module.named_parameters(recurse=False, remove_duplicate=False):
+            full = f"{prefix}.{name}" if prefix else name
+            if not parameter.requires_grad:
+                continue
+            if type(module) not in RULES:
+                return f"parameter {full} is of a {type(module).__name__}, not of a {names}"
+            if name not in ("weight", "bias"):
+                return f"parameter {full} is not the weight or bias of its {type(module).__name__}"
+            if parameter in owners:
+                return f"parameters {owners[parameter]} and {full} are tied"
+            owners[parameter] = full
+    return None
+
+
+def _trial_reason(model: nn.Module, shape: tuple[int, ...]) -> str | None:
+    """Whether norms are right for random inputs, a jittered copy (zero weights hide layers) and every record."""
+    with torch.random.fork_rng(devices=[]), _full_precision(next(model.parameters()).device):
+        torch.default_generator.manual_seed(0)
+        trial, x, targets = _trial(model, shape)
+        try:
+            losses, norms, parameters = _losses_and_norms(trial, x, targets)
+        except InvalidInput as error:
+            return str(error)
+        for i in range(len(x)):
+            tensors = list(parameters.values())
+            gradients = torch.autograd.grad(losses[i], tensors, retain_graph=True, allow_unused=True)
+            squares = [gradient.double().square().sum() for gradient in gradients if gradient is not None]
+            exact = torch.stack(squares).sum().sqrt() if squares else torch.zeros_like(norms[i])
+            if not torch.isclose(norms[i], exact, rtol=_TRIAL_TOLERANCES[x.dtype], atol=1e-12):
+                return "the norms it finds on random inputs are wrong: the first axis of every layer must be the batch"
+    return None
+
+
+def _trial(model: nn.Module, shape: tuple[int, ...]) -> tuple[nn.Module, Tensor, Tensor]:
+    """A jittered copy, in float64 where it can be, with views and targets."""
+    trial = copy.deepcopy(model)
+    device = next(trial.parameters()).device
+    with torch.no_grad():
+        for parameter in trial.parameters():
+            parameter.add_(0.05 * torch.randn(parameter.shape).to(parameter))
+        x = torch.rand(_TRIAL_RECORDS, _TRIAL_VIEWS, *shape, dtype=torch.float64).to(device)
+        try:
+            logits = trial.double()(x[0])
+        except (RuntimeError, TypeError):
+            # Some models create float32 tensors of their own.
+            x = x.float()
+            logits = trial.float()(x[0])
+        targets = torch.softmax(4 * torch.randn(*x.shape[:2], logits.shape[-1], dtype=x.dtype), -1).to(device)
+    return trial, x, targets
+
+
+@contextmanager
+def _full_precision(device: torch.device) -> Iterator[None]:
+    """Without TF32 and autocast, whose rounding would part the sum's gradients from those whose norms were taken."""
+    before = torch.get_float32_matmul_precision()
+    cudnn = torch.backends.cudnn
+    flags = {"enabled": cudnn.enabled, "benchmark": cudnn.benchmark, "deterministic": cudnn.deterministic}
+    with torch.autocast(device.type, enabled=False), cudnn.flags(**flags, allow_tf32=False):
+        torch.set_float32_matmul_precision("highest")
+        try:
+            yield
+        finally:
+            torch.set_float32_matmul_precision(before)
+
+
+def _check_shapes(x: Tensor, targets: Tensor) -> None:
+    if x.dim() < 3 or targets.dim() != 3 or x.shape[:2] != targets.shape[:2] or x.shape[1] == 0:
+        shapes = (tuple(x.shape), tuple(targets.shape))
+        raise InvalidInput("views and targets", shapes, "shapes (b, K, ...) and (b, K, classes) with K >= 1")
+
+
+@dataclass(eq=False)
+class _Visit:
+    """A supported layer in one forward pass, and what its record norms turned out to be."""
+
+    name: str
+    layer: nn.Module
+    wanted: frozenset[str]
+    calls: int = 0
+    anchor: Tensor | None = None
+    squares: Tensor | None = None
+
+
+@dataclass(eq=False)
+class _Pass:
+    """The first backward pass: hooks take the norms while ``active``."""
+
+    records: int
+    views: int
+    visits: list[_Visit] = field(default_factory=list)
+    active: bool = False
+
+
+def _losses_and_norms(model: nn.Module, x: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Mapping[str, Tensor]]:
+    """Record losses (b,) with their graph, gradient norms (b,) float64, and the trainable parameters by name."""
+    parameters = {name: tensor for name, tensor in model.named_parameters() if tensor.requires_grad}
+    run = _Pass(*x.shape[:2])
+    with torch.enable_grad(), _layer_hooks(model, run):
+        logits = model(x.flatten(0, 1))
+        if logits.shape != (run.records * run.views, targets.shape[-1]):
+            expected = f"one row a view and {targets.shape[-1]} columns"
+            raise InvalidInput("the model's output", tuple(logits.shape), expected)
+        losses = functional.cross_entropy(logits, targets.flatten(0, 1), reduction="none")
+        losses = losses.view(run.records, run.views).mean(1)
+    uses = _uses(losses)
+    _check_uses(uses, run.visits, parameters)
+    anchors = [visit.anchor for visit in run.visits if visit.anchor is not None]
+    run.active = True
+    if anchors and losses.requires_grad:
+        # Gradients of the anchors, which are nobody's weights: this reaches every layer and forms no weight's gradient.
+        torch.autograd.grad(losses.sum(), anchors, retain_graph=True, allow_unused=True)
+    run.active = False
+    _check_reached(uses, run.visits)
+    total = torch.zeros(run.records, dtype=torch.float64, device=x.device)
+    for visit in run.visits:
+        if visit.squares is not None:
+            total += visit.squares
+    return losses, total.clamp(min=0).sqrt(), parameters
+
+
+@contextmanager
+def _layer_hooks(model: nn.Module, run: _Pass) -> Iterator[None]:
+    handles = []
+    for name, layer in model.named_modules():
+        owned = layer.named_parameters(recurse=False)
+        wanted = frozenset(key for key, parameter in owned if parameter.requires_grad)
+        if wanted:
+            visit = _Visit(name, layer, wanted)
+            run.visits.append(visit)
+            # First of all hooks: others may change the output, and it is the layer's own that counts.
+            hook = _forward_hook(visit, run)
+            handles.append(layer.register_forward_hook(hook, with_kwargs=True, prepend=True))
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _forward_hook(visit: _Visit, run: _Pass) -> Callable[[nn.Module, Any, dict[str, Any], Tensor], Tensor]:
+    def forward(layer: nn.Module, args: Any, kwargs: dict[str, Any], output: Tensor) -> Tensor:
+        visit.calls += 1
+        if visit.calls > 1:
+            raise _unsupported(f"layer {visit.name} is used more than once")
+        given = (args[0] if args else kwargs["input"]).detach()
+        rows = run.records * run.views
+        if given.shape[0] != rows or output.shape[0] != rows:
+            raise _unsupported(f"the first axis of layer {visit.name} is not the batch")
+        visit.anchor = torch.zeros((), dtype=output.dtype, device=output.device, requires_grad=True)
+        anchored = output + visit.anchor
+
+        def backward(gradient: Tensor) -> None:
+            if run.active:
+                inputs, outputs = (x.reshape(run.records, run.views, *x.shape[1:]) for x in (given, gradient.detach()))
+                with torch.no_grad():
+                    visit.squares = RULES[type(layer)](layer, inputs, outputs, visit.wanted)
+
+        cast(Any, anchored).register_hook(backward)
+        return anchored
+
+    return forward
+
+
+def _check_uses(uses: Counter[int], visits: list[_Visit], parameters: Mapping[str, Tensor]) -> None:
+    """Every parameter in the graph must be there once, and its layer must have been called."""
+    called = {id(getattr(visit.layer, key)) for visit in visits if visit.calls for key in visit.wanted}
+    for name, parameter in parameters.items():
+        count = uses[id(parameter)]
+        if count > 1:
+            raise _unsupported(f"parameter {name} is used {count} times")
+        if count == 1 and id(parameter) not in called:
+            raise _unsupported(f"parameter {name} is used outside its layer's forward call")
+
+
+def _check_reached(uses: Counter[int], visits: list[_Visit]) -> None:
+    """A layer whose output is dropped while its weights are used elsewhere would have no norm."""
+    for visit in visits:
+        if visit.squares is None and any(uses[id(getattr(visit.layer, key))] for key in visit.wanted):
+            raise _unsupported(f"the weights of layer {visit.name} are used outside its forward call")
+
+
+def _uses(losses: Tensor) -> Counter[int]:
+    """How many operations of the graph take each leaf, by the leaf's identity."""
+    counts: Counter[int] = Counter()
+    pending = [losses.grad_fn] if losses.grad_fn is not None else []
+    seen = set(pending)
+    while pending:
+        node: Any = pending.pop()
+        for following, _ in node.next_functions:
+            if following is None:
+                continue
+            if hasattr(following, "variable"):
+                counts[id(following.variable)] += 1
+            elif following not in seen:
+                seen.add(following)
+                pending.append(following)
+    return counts
+
+
+def _unsupported(reason: str) -> InvalidInput:
+    return InvalidInput("model", reason, "a model that ghost clipping supports: each parameter used once, by its layer")

@@ -1,0 +1,143 @@
+"""Squared norms of one layer's per-record gradients, from its inputs and the gradients of its outputs.
+
+Shapes here: b records (c in a chunk of them), K views each; a *position* is one place of one view where the layer's
+weights are used: a pixel of a convolution's output, a token, or the view itself.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, Final
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from privmix.training.models.wide_resnet import StandardisedConv2d
+
+# Numbers that the gradients and unfolded inputs of one chunk of records may take: 64 MiB of float32.
+_CHUNK: Final = 2**24
+
+# (layer, inputs (b, K, ...), output gradients (b, K, ...), parameters wanted) -> squared norms (b,) float64.
+Rule = Callable[[Any, Tensor, Tensor, frozenset[str]], Tensor]
+
+
+def _linear(layer: nn.Linear, inputs: Tensor, outputs: Tensor, wanted: frozenset[str]) -> Tensor:
+    a = inputs.reshape(len(inputs), 1, -1, inputs.shape[-1])
+    g = outputs.reshape(len(outputs), 1, -1, outputs.shape[-1])
+    total = _squares(g.sum(2)) if "bias" in wanted else _nothing(g)
+    return total + _outer_product_squares(a, g) if "weight" in wanted else total
+
+
+def _convolution(layer: nn.Conv2d, inputs: Tensor, outputs: Tensor, wanted: frozenset[str]) -> Tensor:
+    total = _squares(outputs.sum((1, 3, 4))) if "bias" in wanted else _nothing(outputs)
+    if "weight" not in wanted:
+        return total
+    positions = outputs.shape[1] * outputs.shape[3] * outputs.shape[4]
+    fan_in = layer.weight[0].numel()
+    size = max(1, _CHUNK // (layer.groups * fan_in * positions + layer.weight.numel()))
+    parts = []
+    for a, g in zip(torch.split(inputs, size), torch.split(outputs, size), strict=True):
+        patches = _patches(layer, a)
+        # (c, K, O, H, W) -> (c, groups, positions, O / groups)
+        rows = g.movedim(2, -1).reshape(len(g), positions, layer.groups, -1).transpose(1, 2)
+        if isinstance(layer, StandardisedConv2d):
+            parts.append(_standardised_squares(layer, rows.mT @ patches))
+        else:
+            parts.append(_outer_product_squares(patches, rows))
+    return total + torch.cat(parts)
+
+
+def _patches(layer: nn.Conv2d, inputs: Tensor) -> Tensor:
+    """(c, K, C, H, W) -> (c, groups, positions, fan-in): what each output position sees."""
+    kernel = (layer.kernel_size[0], layer.kernel_size[1])
+    dilation = (layer.dilation[0], layer.dilation[1])
+    stride = (layer.stride[0], layer.stride[1])
+    flat = inputs.flatten(0, 1)
+    padding = _padding(layer)
+    if any(padding):
+        mode = "constant" if layer.padding_mode == "zeros" else layer.padding_mode
+        flat = functional.pad(flat, padding, mode=mode)
+    unfolded = functional.unfold(flat, kernel, dilation=dilation, stride=stride)
+    places = unfolded.shape[-1]
+    split = unfolded.view(*inputs.shape[:2], layer.groups, -1, places)
+    return split.permute(0, 2, 1, 4, 3).reshape(len(inputs), layer.groups, inputs.shape[1] * places, -1)
+
+
+def _padding(layer: nn.Conv2d) -> list[int]:
+    """Left, right, top, bottom."""
+    if layer.padding == "valid":
+        return [0, 0, 0, 0]
+    if layer.padding == "same":
+        totals = [layer.dilation[axis] * (layer.kernel_size[axis] - 1) for axis in (1, 0)]
+        return [part for total in totals for part in (total // 2, total - total // 2)]
+    return [int(layer.padding[axis]) for axis in (1, 1, 0, 0)]
+
+
+def _standardised_squares(layer: StandardisedConv2d, gradients: Tensor) -> Tensor:
+    """Squared norms by the raw weight, from gradients (c, groups, O / groups, fan-in) by the standardised one."""
+    pull = torch.func.vjp(layer.standardise, layer.weight.detach())[1]
+    (raw,) = torch.func.vmap(pull)(gradients.reshape(len(gradients), *layer.weight.shape))
+    return _squares(raw)
+
+
+def _group_norm(layer: nn.GroupNorm, inputs: Tensor, outputs: Tensor, wanted: frozenset[str]) -> Tensor:
+    total = _squares(_per_channel(outputs)) if "bias" in wanted else _nothing(outputs)
+    if "weight" not in wanted:
+        return total
+    normalised = functional.group_norm(inputs.flatten(0, 1), layer.num_groups, eps=layer.eps).view_as(inputs)
+    return total + _squares(_per_channel(normalised * outputs))
+
+
+def _per_channel(x: Tensor) -> Tensor:
+    """(b, K, C, ...) -> (b, C)."""
+    return x.flatten(3).sum((1, 3)) if x.dim() > 3 else x.sum(1)
+
+
+def _layer_norm(layer: nn.LayerNorm, inputs: Tensor, outputs: Tensor, wanted: frozenset[str]) -> Tensor:
+    axes = len(layer.normalized_shape)
+
+    def summed(x: Tensor) -> Tensor:
+        """(b, K, ..., *normalised) -> (b, normalised)."""
+        return x.reshape(len(x), -1, math.prod(layer.normalized_shape)).sum(1)
+
+    assert tuple(inputs.shape[-axes:]) == tuple(layer.normalized_shape)
+    total = _squares(summed(outputs)) if "bias" in wanted else _nothing(outputs)
+    if "weight" not in wanted:
+        return total
+    normalised = functional.layer_norm(inputs, layer.normalized_shape, eps=layer.eps)
+    return total + _squares(summed(normalised * outputs))
+
+
+def _outer_product_squares(a: Tensor, g: Tensor) -> Tensor:
+    """Squared norms (b,) of sum over t of g_t (outer) a_t, for a (b, groups, T, in) and g (b, groups, T, out)."""
+    positions, fan_in, fan_out = a.shape[2], a.shape[3], g.shape[3]
+    if 2 * positions**2 <= fan_in * fan_out:
+        # In float64: terms of both signs cancel here, and a norm found too small would let a record through unclipped.
+        a, g = a.double(), g.double()
+        return ((a @ a.mT) * (g @ g.mT)).sum((1, 2, 3))
+    size = max(1, _CHUNK // (a.shape[1] * fan_in * fan_out))
+    parts = [
+        _squares(part_g.mT @ part_a) for part_a, part_g in zip(torch.split(a, size), torch.split(g, size), strict=True)
+    ]
+    return torch.cat(parts)
+
+
+def _squares(x: Tensor) -> Tensor:
+    """(b, ...) -> (b,) float64 sums of squares."""
+    norms: Tensor = torch.linalg.vector_norm(x.flatten(1), dim=1, dtype=torch.float64)
+    return norms.square()
+
+
+def _nothing(x: Tensor) -> Tensor:
+    return torch.zeros(len(x), dtype=torch.float64, device=x.device)
+
+
+RULES: Final[dict[type[nn.Module], Rule]] = {
+    nn.Linear: _linear,
+    nn.Conv2d: _convolution,
+    StandardisedConv2d: _convolution,
+    nn.GroupNorm: _group_norm,
+    nn.LayerNorm: _layer_norm,
+}

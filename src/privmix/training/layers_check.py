@@ -1,0 +1,242 @@
+"""No layer may mix the records of a batch: checked by what layers are, and by what they do.
+
+DP-SGD bounds one record's share of a step by clipping that record's gradient. Where a layer lets a record's activations
+depend on other records of the batch, a record acts through the others' gradients too, and the bound is void.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.dropout import _DropoutNd
+from torch.nn.modules.instancenorm import _InstanceNorm
+from torch.nn.modules.lazy import LazyModuleMixin
+
+from privmix.errors import InvalidInput, check_integer
+
+_BATCH: Final = 3
+_RANDOM: Final = "set its rate to 0: masks differ between a record's views, and a run could not be repeated"
+_BATCH_NORM: Final = (
+    "GroupNorm or LayerNorm: batch statistics mix records (of a pretrained model: extract features with it, and train "
+    "a linear head on them)"
+)
+_TOLERANCES: Final = {torch.float64: 1e-9, torch.float32: 1e-4}
+
+
+def check_model(model: nn.Module) -> None:
+    """Refuse every layer that is known to mix the records of a batch, to keep statistics of them, or to be random.
+
+    Refused are all kinds of batch normalisation (in evaluation mode too: one call of ``train()`` would wake it),
+    InstanceNorm with running statistics, dropout with a rate above 0 (also inside attention and recurrent layers),
+    RReLU, and lazy layers that have no shape yet.
+
+    Formal guarantees:
+        * By type: a model with one of these layers, at any depth, is refused, and the error names the layer.
+        * Structure only: no parameter, buffer or mode of the model is changed, and no record is needed.
+
+    Raises:
+        InvalidInput: names the layer, and what to use in its place.
+
+    Example:
+        >>> check_model(nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2)))  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        ...
+        privmix.errors.InvalidInput: layer 1 of the model: got 'BatchNorm1d'; allowed: GroupNorm or LayerNorm...
+    """
+    for name, module in model.named_modules():
+        advice = _advice(module)
+        if advice is not None:
+            raise _refused(name, module, advice)
+
+
+def _advice(module: nn.Module) -> str | None:
+    """What to do about a layer that may not stay, or None."""
+    if isinstance(module, _BatchNorm):
+        return _BATCH_NORM
+    if isinstance(module, _InstanceNorm) and module.track_running_stats:
+        return "InstanceNorm with track_running_stats=False: running statistics are of private records"
+    if isinstance(module, _DropoutNd) and module.p > 0:
+        return _RANDOM
+    if isinstance(module, nn.MultiheadAttention | nn.RNNBase) and module.dropout > 0:
+        return _RANDOM
+    if isinstance(module, nn.RReLU) and module.lower != module.upper:
+        return "LeakyReLU: random slopes differ between a record's views, and a run could not be repeated"
+    if isinstance(module, LazyModuleMixin) and module.has_uninitialized_params():
+        return "a layer with its sizes given: this one has no parameters yet"
+    return None
+
+
+def check_independence(model: nn.Module, example_shape: tuple[int, ...], *, seed: int = 0) -> None:
+    """Refuse a model whose output for one record depends on the other records of its batch, found by trying.
+
+    A copy of the model, in train mode and on the CPU (in float64 where the model can), is run on random PUBLIC inputs.
+    Its parameters are jittered, so that a layer behind zero weights is seen. What is tested, in this order:
+
+    * the same batch twice gives the same outputs (no random layers);
+    * no parameter and no buffer changes (no running statistics);
+    * a batch gives what its records give one by one;
+    * the gradient of a record's output by the input of another is zero.
+
+    The error names the innermost submodule at which the difference first shows; the whole model goes by its class.
+    A test on a few inputs finds what layers usually do; it is no proof for a layer that would mix rarely.
+
+    Formal guarantees:
+        * Untouched: parameters, buffers, modes, hooks and the global random generators stay as they were.
+        * Public: inputs are random numbers from ``seed``; no record is needed.
+
+    Args:
+        model: takes (b, *example_shape) and gives a tensor whose first axis is b.
+        example_shape: of one input: (C, H, W), or (d,).
+        seed: of the inputs and the jitter.
+
+    Raises:
+        InvalidInput: names the submodule and what it does.
+
+    Example:
+        >>> check_independence(nn.Sequential(nn.Linear(4, 2)), (4,))
+        >>> class Centre(nn.Module):
+        ...     def forward(self, x):
+        ...         return x - x.mean(0)
+        >>> check_independence(nn.Sequential(Centre(), nn.Linear(4, 2)), (4,))  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        ...
+        privmix.errors.InvalidInput: layer 0 of the model: got 'Centre'; allowed: a layer that treats each record...
+    """
+    shape = tuple(check_integer("example shape", length, low=1) for length in example_shape)
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(check_integer("seed", seed, low=0))
+        trial = _jittered_copy(model)
+        x = torch.rand(_BATCH, *shape)
+        try:
+            trial.double()(x.double())
+            x = x.double()
+        except (RuntimeError, TypeError):
+            # Some models create float32 tensors of their own.
+            trial.float()
+        _check_repeatable(trial, x)
+        _check_gradients(trial, x, _check_batch_against_single(trial, x))
+
+
+def _jittered_copy(model: nn.Module) -> nn.Module:
+    trial = copy.deepcopy(model).cpu().float().train()
+    with torch.no_grad():
+        for parameter in trial.parameters():
+            if parameter.is_floating_point():
+                parameter.add_(0.05 * torch.randn_like(parameter))
+    return trial
+
+
+def _check_repeatable(model: nn.Module, x: Tensor) -> None:
+    state = {name: tensor.clone() for name, tensor in _state(model)}
+    first = _outputs(model, x)
+    for name, tensor in _state(model):
+        # NaN equals NaN here: what was not touched is no change.
+        if tensor.shape != state[name].shape or not torch.equal(tensor.nan_to_num(), state[name].nan_to_num()):
+            owner = name.rpartition(".")[0]
+            advice = f"a layer that keeps nothing of its inputs: this one changes {name} in its forward pass"
+            raise _refused(owner, model.get_submodule(owner), advice)
+    second = _outputs(model, x)
+    for name in first:
+        if not _close(first[name], second[name]):
+            raise _refused(name, model.get_submodule(name), f"a layer that is not random in train mode; {_RANDOM}")
+
+
+def _check_batch_against_single(model: nn.Module, x: Tensor) -> frozenset[str]:
+    """Names of the submodules whose output has one row a record."""
+    whole = _outputs(model, x)
+    if "" not in whole or whole[""].shape[0] != len(x):
+        raise _refused("", model, "a model whose output is a tensor with one row a record")
+    singles: list[dict[str, Tensor]] = [{} for _ in x]
+    for i, outputs in enumerate(singles):
+        try:
+            _outputs(model, x[i : i + 1], into=outputs)
+        except (RuntimeError, ValueError):
+            # Batch normalisation does so, for one. The first layer that did not finish is the one that failed.
+            name = next(name for name in whole if name not in outputs)
+            raise _refused(name, model.get_submodule(name), _alone("it does not take a batch of one")) from None
+    rowwise = set()
+    for name, together in whole.items():
+        parts = [outputs[name] for outputs in singles if name in outputs and outputs[name].shape[0] == 1]
+        if together.shape[0] != len(x) or len(parts) != len(x):
+            # Not a row a record: what comes of it shows further on, at last in the model's own output.
+            continue
+        if not _close(together, torch.cat(parts)):
+            raise _refused(name, model.get_submodule(name), _alone("its output for a record changes with the others"))
+        rowwise.add(name)
+    if "" not in rowwise:
+        raise _refused("", model, "a model whose output is a tensor with one row a record")
+    return frozenset(rowwise)
+
+
+def _check_gradients(model: nn.Module, x: Tensor, rowwise: frozenset[str]) -> None:
+    leaf = x.clone().requires_grad_()
+    for name, output in _outputs(model, leaf, detach=False).items():
+        if name not in rowwise or not output.requires_grad:
+            continue
+        weights = torch.rand(output.shape[1:], dtype=output.dtype) + 0.5
+        for i in range(len(x)):
+            total = (output[i] * weights).sum()
+            (found,) = torch.autograd.grad(total, leaf, retain_graph=True, allow_unused=True, materialize_grads=True)
+            others = torch.cat([found[:i], found[i + 1 :]]).abs().max()
+            if not others <= _TOLERANCES[x.dtype] * found.abs().max():
+                advice = _alone("the gradient of its output for a record reaches other records")
+                raise _refused(name, model.get_submodule(name), advice)
+
+
+def _alone(reason: str) -> str:
+    return f"a layer that treats each record alone: {reason}"
+
+
+def _refused(name: str, module: nn.Module, advice: str) -> InvalidInput:
+    return InvalidInput(f"layer {name} of the model" if name else "model", type(module).__name__, advice)
+
+
+def _state(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    yield from model.named_parameters()
+    yield from model.named_buffers()
+
+
+def _close(first: Tensor, second: Tensor) -> bool:
+    if first.shape != second.shape:
+        return False
+    if not first.is_floating_point():
+        return torch.equal(first, second)
+    largest = float(first.detach().nan_to_num().abs().max()) if first.numel() else 0.0
+    tolerance = _TOLERANCES.get(first.dtype, _TOLERANCES[torch.float32])
+    return torch.allclose(first, second, rtol=0, atol=tolerance * largest, equal_nan=True)
+
+
+def _outputs(
+    model: nn.Module, x: Tensor, *, detach: bool = True, into: dict[str, Tensor] | None = None
+) -> dict[str, Tensor]:
+    """Every submodule's (last) output that is a tensor, innermost first; the model's own has the name ''."""
+    found = {} if into is None else into
+
+    def keep(name: str) -> Callable[[nn.Module, Any, Any], None]:
+        def hook(module: nn.Module, args: Any, output: Any) -> None:
+            if isinstance(output, Tensor) and output.dim() > 0:
+                # A copy: the next layer may work in place.
+                found.pop(name, None)
+                found[name] = output.detach().clone() if detach else output
+
+        return hook
+
+    with _hooks(model, keep), torch.set_grad_enabled(not detach):
+        model(x)
+    return found
+
+
+@contextmanager
+def _hooks(model: nn.Module, make: Callable[[str], Callable[[nn.Module, Any, Any], None]]) -> Iterator[None]:
+    handles = [module.register_forward_hook(make(name)) for name, module in model.named_modules()]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()

@@ -1,0 +1,20 @@
+"""Models for DP-SGD: none mixes the records of a batch, all are rebuilt from a JSON spec."""
+
+from privmix.training.models.base import Classifier
+from privmix.training.models.hf import PretrainedClassifier
+from privmix.training.models.registry import build_model, model_from_spec
+from privmix.training.models.small import LinearHead, ReluCNN, ResNet9, TanhCNN
+from privmix.training.models.wide_resnet import StandardisedConv2d, WideResNet
+
+__all__ = [
+    "Classifier",
+    "LinearHead",
+    "PretrainedClassifier",
+    "ReluCNN",
+    "ResNet9",
+    "StandardisedConv2d",
+    "TanhCNN",
+    "WideResNet",
+    "build_model",
+    "model_from_spec",
+]

@@ -1,0 +1,78 @@
+"""What all classifiers share: what they take, and a spec from which the architecture is built again."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from privmix.errors import check_integer
+
+
+class Classifier(nn.Module, ABC):
+    """A network from one input to ``classes`` logits, without any layer that mixes the records of a batch.
+
+    Attributes:
+        architecture: what its spec calls it.
+        takes_images: whether ``forward`` takes images (b, C, H, W) in [0, 1], or vectors (b, d) otherwise.
+        classes: number of logits.
+    """
+
+    architecture: ClassVar[str]
+    takes_images: ClassVar[bool]
+
+    def __init__(self, classes: int) -> None:
+        super().__init__()
+        self.classes = check_integer("classes", classes, low=1)
+
+    @abstractmethod
+    def forward(self, x: Tensor) -> Tensor:
+        """(b, C, H, W) in [0, 1], or (b, d) -> (b, classes) logits."""
+
+    @abstractmethod
+    def options(self) -> dict[str, Any]:
+        """Arguments of the constructor that rebuild the architecture, as JSON values."""
+
+    def spec(self) -> dict[str, Any]:
+        """The architecture, without its weights: what :func:`~privmix.training.models.model_from_spec` takes."""
+        return {"architecture": self.architecture, **self.options()}
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Initialise from ``seed`` alone, and leave torch's global generators as they were.
+
+    Example:
+        >>> before = torch.get_rng_state()
+        >>> with seeded(0):
+        ...     first = torch.rand(1)
+        >>> with seeded(0):
+        ...     second = torch.rand(1)
+        >>> bool(first == second), torch.equal(before, torch.get_rng_state())
+        (True, True)
+    """
+    number = check_integer("seed", seed, low=0, high=2**63 - 1)
+    # Weights are drawn on the CPU: the generators of GPUs need be neither saved nor seeded.
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(number)
+        yield
+
+
+def centred(images: Tensor) -> Tensor:
+    """[0, 1] -> [-1, 1]."""
+    return 2 * images - 1
+
+
+def group_norm(channels: int, groups: int) -> nn.GroupNorm:
+    """GroupNorm with ``groups`` groups, or as many below that as divide the channels.
+
+    Example:
+        >>> group_norm(64, 16).num_groups, group_norm(24, 16).num_groups
+        (16, 12)
+    """
+    fitting = next(count for count in range(min(groups, channels), 0, -1) if channels % count == 0)
+    return nn.GroupNorm(fitting, channels)

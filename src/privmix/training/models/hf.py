@@ -1,0 +1,262 @@
+"""Pretrained image classifiers of the transformers library, with a new head for the classes at hand."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Final, Self
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from privmix.errors import InvalidInput, MissingExtra, check_integer
+from privmix.features.models import locate, public_name, quiet
+from privmix.training.models.base import Classifier
+
+_EXTRA: Final = "vision"
+_IMAGENET: Final = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+_CLIP: Final = ((0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711))
+_DEFAULT_SIDE: Final = 224
+# Where configurations came from, and names of other classes: not of the architecture, and the first may be a path.
+_DROPPED: Final = frozenset({"_name_or_path", "id2label", "label2id", "transformers_version", "architectures", "dtype"})
+_ALLOWED: Final = "a folder or hub name of an image model of transformers with its weights in safetensors"
+
+
+class PretrainedClassifier(Classifier):
+    """An image model of the transformers library whose last layer is a new one, from zero weights.
+
+    Make one with :meth:`load`. Images of one or three channels are stretched to the model's size (bicubic with
+    anti-aliasing; no cropping; grey ones get three equal channels) and normalised by the model's own, public, mean and
+    standard deviation. Every dropout rate of the configuration is set to 0: masks would differ between a record's
+    views, and a run could not be repeated. Parameters on which the logits do not depend are frozen. Code that comes
+    with a model is never run.
+
+    Batch normalisation stays where a model has it, and :func:`~privmix.training.layers_check.check_model` refuses it.
+
+    Args:
+        config: the library's configuration of the model.
+        channels_in, height, width: of the images.
+        classes: number of logits.
+        side: of the square that the model sees.
+        mean, std: three numbers each.
+        frozen: train the head alone.
+
+    Raises:
+        InvalidInput: no such architecture, or not for such images.
+        MissingExtra: the transformers library is not installed.
+    """
+
+    architecture: ClassVar[str] = "transformers"
+    takes_images: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        *,
+        config: Mapping[str, Any],
+        channels_in: int,
+        height: int,
+        width: int,
+        classes: int,
+        side: int,
+        mean: Sequence[float],
+        std: Sequence[float],
+        frozen: bool = False,
+        model: nn.Module | None = None,
+    ) -> None:
+        super().__init__(classes)
+        if channels_in not in (1, 3):
+            raise InvalidInput("channels", channels_in, "1 or 3 for a pretrained image model")
+        self.channels_in, self.frozen = channels_in, bool(frozen)
+        self.height, self.width = check_integer("height", height, low=1), check_integer("width", width, low=1)
+        self.side = check_integer("side", side, low=8, high=4096)
+        self.mean, self.std = tuple(map(float, mean)), tuple(map(float, std))
+        self._config = json.loads(json.dumps(dict(config)))
+        self.model = _from_config(self._config, self.classes) if model is None else model
+        self.register_buffer("_rows", _stretch(self.height, self.side), persistent=False)
+        self.register_buffer("_columns", _stretch(self.width, self.side), persistent=False)
+        self.register_buffer("_mean", torch.tensor(self.mean).view(3, 1, 1), persistent=False)
+        self.register_buffer("_std", torch.tensor(self.std).view(3, 1, 1), persistent=False)
+        head = _head(self.model, self.classes)
+        nn.init.zeros_(head.weight)
+        nn.init.zeros_(head.bias)
+        self._freeze(head)
+
+    @classmethod
+    def load(
+        cls,
+        name: str,
+        *,
+        channels_in: int,
+        height: int,
+        width: int,
+        classes: int,
+        frozen: bool = False,
+        revision: str | None = None,
+    ) -> Self:
+        """Load the model in the folder ``name``, or the one the Hugging Face hub knows as OWNER/NAME.
+
+        Raises:
+            InvalidInput: no such model, weights are missing, or it is no image model.
+            StorageError: the hub cannot be reached and the model is not in the local cache.
+            MissingExtra: the transformers library is not installed.
+        """
+        auto = _library()
+        folder, shown = locate(name, revision, None, _EXTRA).folder, public_name(name)
+        try:
+            with quiet():
+                found = auto.AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+                config = _clean(found.to_dict())
+                model, report = auto.AutoModelForImageClassification.from_pretrained(
+                    folder,
+                    config=_built_config(config, classes),
+                    output_loading_info=True,
+                    ignore_mismatched_sizes=True,
+                    use_safetensors=True,
+                    local_files_only=True,
+                    trust_remote_code=False,
+                    dtype=torch.float32,
+                )
+        except Exception:
+            raise InvalidInput("model", shown, _ALLOWED) from None
+        names = [*report["missing_keys"], *(entry[0] for entry in report["mismatched_keys"])]
+        missing = [key for key in names if not key.startswith("classifier.")]
+        if missing:
+            raise InvalidInput("model", shown, f"a model with all its weights; {len(missing)} are missing")
+        side, mean, std = _preprocessing(folder, config)
+        return cls(
+            config=config,
+            channels_in=channels_in,
+            height=height,
+            width=width,
+            classes=classes,
+            side=side,
+            mean=mean,
+            std=std,
+            frozen=frozen,
+            model=model,
+        )
+
+    def options(self) -> dict[str, Any]:
+        """Arguments of the constructor; the configuration is in them, so that no folder is needed to rebuild."""
+        plain = ("channels_in", "height", "width", "classes", "side", "frozen")
+        numbers = {"mean": list(self.mean), "std": list(self.std)}
+        return {"config": self._config, **{name: getattr(self, name) for name in plain}, **numbers}
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(b, C, H, W) in [0, 1] -> (b, classes) logits."""
+        rows, columns, mean, std = (self.get_buffer(name) for name in ("_rows", "_columns", "_mean", "_std"))
+        # Two products in place of an interpolation: the same numbers, and vmap knows them.
+        stretched = (rows @ x @ columns.mT).clamp(0, 1)
+        colours = stretched.expand(*x.shape[:-3], 3, self.side, self.side)
+        logits: Tensor = self.model(pixel_values=(colours - mean) / std).logits
+        return logits
+
+    def _freeze(self, head: nn.Linear) -> None:
+        if self.frozen:
+            self.model.requires_grad_(False)
+            head.requires_grad_(True)
+            return
+        self.model.requires_grad_(True)
+        named = [(name, parameter) for name, parameter in self.model.named_parameters() if parameter.requires_grad]
+        # Batch normalisation must neither see the black image nor refuse it.
+        self.model.eval()
+        try:
+            logits = self(torch.zeros(1, self.channels_in, self.height, self.width))
+        except (RuntimeError, ValueError, TypeError, IndexError, AttributeError):
+            raise InvalidInput("model", self._config.get("model_type"), _ALLOWED) from None
+        used = torch.autograd.grad(logits.sum(), [parameter for _, parameter in named], allow_unused=True)
+        for (_, parameter), gradient in zip(named, used, strict=True):
+            parameter.requires_grad_(gradient is not None)
+        self.train()
+
+
+def _library() -> Any:
+    try:
+        import transformers
+    except ImportError:
+        raise MissingExtra("transformers", _EXTRA) from None
+    return transformers
+
+
+def _clean(config: Mapping[str, Any]) -> dict[str, Any]:
+    """A configuration without names and paths, and without dropout, through all its levels; JSON values."""
+    kept: dict[str, Any] = {}
+    for key, value in config.items():
+        if key in _DROPPED:
+            continue
+        drops = ("dropout" in key or key.startswith("drop_path")) and isinstance(value, int | float)
+        kept[key] = 0.0 if drops else _clean(value) if isinstance(value, Mapping) else value
+    cleaned: dict[str, Any] = json.loads(json.dumps(kept, default=str))
+    return cleaned
+
+
+def _built_config(config: Mapping[str, Any], classes: int) -> Any:
+    return _library().AutoConfig.for_model(**{**config, "num_labels": classes})
+
+
+def _from_config(config: Mapping[str, Any], classes: int) -> nn.Module:
+    library = _library()
+    try:
+        with quiet():
+            model: nn.Module = library.AutoModelForImageClassification.from_config(
+                _built_config(config, classes), trust_remote_code=False
+            )
+    except Exception:
+        raise InvalidInput("model", config.get("model_type"), "an image model that transformers knows") from None
+    return model.float()
+
+
+def _head(model: nn.Module, classes: int) -> nn.Linear:
+    inner = getattr(model, "classifier", None)
+    linear = [module for module in inner.modules() if isinstance(module, nn.Linear)] if inner is not None else []
+    if not linear or linear[-1].out_features != classes:
+        raise InvalidInput("model", type(model).__name__, "an image model that ends in a linear layer 'classifier'")
+    return linear[-1]
+
+
+def _stretch(length: int, side: int) -> Tensor:
+    """(side, length): bicubic resizing with anti-aliasing of one axis, as a matrix."""
+    identity = torch.eye(length)[None, None]
+    return functional.interpolate(identity, size=(side, length), mode="bicubic", antialias=True, align_corners=False)[
+        0, 0
+    ]
+
+
+def _preprocessing(folder: Path, config: Mapping[str, Any]) -> tuple[int, tuple[float, ...], tuple[float, ...]]:
+    """Side, mean and standard deviation as the model's files say, or CLIP's or ImageNet's constants."""
+    file = folder / "preprocessor_config.json"
+    found: Any = {}
+    if file.is_file():
+        try:
+            found = json.loads(file.read_text(encoding="utf-8"))
+        except ValueError:
+            found = None
+        if not isinstance(found, dict):
+            raise InvalidInput("preprocessor_config.json of the model", "damaged", "a JSON object")
+    # Models crop to crop_size where they have one, after a resize to something larger.
+    sizes = [found.get("crop_size")] if found.get("do_center_crop", True) else []
+    vision = config.get("vision_config", {})
+    sizes += [found.get("size"), config.get("image_size"), vision.get("image_size")]
+    side = next((side for side in map(_side_of, sizes) if side is not None), _DEFAULT_SIDE)
+    if found.get("do_normalize") is False:
+        return side, (0.0,) * 3, (1.0,) * 3
+    fallback = _CLIP if "clip" in str(config.get("model_type")) else _IMAGENET
+    mean, std = (found.get(key, given) for key, given in zip(("image_mean", "image_std"), fallback, strict=True))
+    try:
+        constants = tuple(map(float, mean)), tuple(map(float, std))
+        if [len(values) for values in constants] != [3, 3] or min(constants[1]) <= 0:
+            raise ValueError("not three")
+    except (TypeError, ValueError):
+        raise InvalidInput("image_mean and image_std of the model", (mean, std), "three numbers each") from None
+    return side, *constants
+
+
+def _side_of(size: Any) -> int | None:
+    """The side, from a form that configurations use: 224, [224, 224], {"height": 224} or {"shortest_edge": 224}."""
+    if isinstance(size, Mapping):
+        size = next((size[key] for key in ("height", "shortest_edge") if key in size), None)
+    if isinstance(size, list | tuple) and size:
+        size = size[0]
+    return size if isinstance(size, int) and size > 0 else None

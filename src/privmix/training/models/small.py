@@ -1,0 +1,228 @@
+"""Small networks: a linear head on features, the papers' CNNs, and ResNet-9."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from privmix.errors import InvalidInput, check_integer, check_number
+from privmix.training.models.base import Classifier, centred, group_norm
+
+
+class LinearHead(Classifier):
+    """A linear layer on feature vectors, from zero weights.
+
+    Args:
+        dim: length d of the vectors.
+        classes: number of logits.
+        norm: a public constant; each vector is first scaled to this L2 norm, record by record, and a vector of zeros
+            stays one. None leaves vectors as they are.
+
+    Raises:
+        InvalidInput: an argument is out of range.
+
+    Example:
+        >>> head = LinearHead(dim=2, classes=3, norm=1.0)
+        >>> head(torch.tensor([[3.0, 4.0]])).tolist()
+        [[0.0, 0.0, 0.0]]
+        >>> head.scaled(torch.tensor([[3.0, 4.0], [0.0, 0.0]])).tolist()
+        [[0.6000000238418579, 0.800000011920929], [0.0, 0.0]]
+    """
+
+    architecture: ClassVar[str] = "linear"
+    takes_images: ClassVar[bool] = False
+
+    def __init__(self, *, dim: int, classes: int, norm: float | None = None) -> None:
+        super().__init__(classes)
+        self.dim = check_integer("dim", dim, low=1)
+        self.norm = None if norm is None else check_number("norm", norm, low=0, low_open=True)
+        self.head = nn.Linear(self.dim, self.classes)
+        nn.init.zeros_(self.head.weight)
+        nn.init.zeros_(self.head.bias)
+
+    def options(self) -> dict[str, Any]:
+        """Arguments of the constructor."""
+        return {"dim": self.dim, "classes": self.classes, "norm": self.norm}
+
+    def scaled(self, x: Tensor) -> Tensor:
+        """(b, d) vectors at the wanted norm."""
+        if self.norm is None:
+            return x
+        # By the largest entry first: squares of very small or large entries would leave float32's range.
+        largest = x.abs().amax(-1, keepdim=True)
+        x = x / torch.where(largest > 0, largest, torch.ones_like(largest))
+        length = x.square().sum(-1, keepdim=True).sqrt()
+        return x * (self.norm / torch.where(length > 0, length, torch.ones_like(length)))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(b, d) -> (b, classes) logits."""
+        logits: Tensor = self.head(self.scaled(x))
+        return logits
+
+
+class _ShapedCNN(Classifier):
+    """A CNN that ends in layers on the flattened image, so that its size depends on the image's."""
+
+    takes_images: ClassVar[bool] = True
+
+    def __init__(self, *, channels_in: int, height: int, width: int, classes: int) -> None:
+        super().__init__(classes)
+        self.channels_in = check_integer("channels", channels_in, low=1)
+        self.height = check_integer("height", height, low=1)
+        self.width = check_integer("width", width, low=1)
+        self.convolutions = self._convolutions()
+        try:
+            with torch.no_grad():
+                flat = self.convolutions(torch.zeros(1, self.channels_in, self.height, self.width)).numel()
+        except RuntimeError:
+            flat = 0
+        if flat == 0:
+            raise InvalidInput("input shape", (self.height, self.width), f"larger images for the model {self._called}")
+        self.fully_connected = self._fully_connected(flat)
+
+    _called: ClassVar[str]
+
+    def _convolutions(self) -> nn.Sequential:
+        raise NotImplementedError
+
+    def _fully_connected(self, flat: int) -> nn.Sequential:
+        raise NotImplementedError
+
+    def options(self) -> dict[str, Any]:
+        """Arguments of the constructor."""
+        return {name: getattr(self, name) for name in ("channels_in", "height", "width", "classes")}
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(b, C, H, W) in [0, 1] -> (b, classes) logits."""
+        logits: Tensor = self.fully_connected(self.convolutions(centred(x)).flatten(1))
+        return logits
+
+
+class TanhCNN(_ShapedCNN):
+    """The tanh networks of Papernot et al. (2021), used as a baseline by 003 (Table 5).
+
+    Images with a side below 32 get two convolutions (26,010 parameters for ten classes of 28 x 28), others six
+    (550,570 for ten classes of 32 x 32 in colour). Tanh bounds activations, which keeps gradients small to clip.
+
+    Args:
+        channels_in, height, width: of the images.
+        classes: number of logits.
+
+    Raises:
+        InvalidInput: an argument is out of range, or images are too small.
+
+    Example:
+        >>> model = TanhCNN(channels_in=1, height=28, width=28, classes=10)
+        >>> sum(parameter.numel() for parameter in model.parameters())
+        26010
+    """
+
+    architecture: ClassVar[str] = "tanh-cnn"
+    _called: ClassVar[str] = "cnn"
+
+    def _convolutions(self) -> nn.Sequential:
+        if min(self.height, self.width) < 32:
+            return nn.Sequential(
+                nn.Conv2d(self.channels_in, 16, 8, stride=2, padding=2),
+                nn.Tanh(),
+                nn.MaxPool2d(2, stride=1),
+                nn.Conv2d(16, 32, 4, stride=2),
+                nn.Tanh(),
+                nn.MaxPool2d(2, stride=1),
+            )
+        layers: list[nn.Module] = []
+        before = self.channels_in
+        for after in (32, 64, 128):
+            layers += [nn.Conv2d(before, after, 3, padding=1), nn.Tanh()]
+            layers += [nn.Conv2d(after, after, 3, padding=1), nn.Tanh(), nn.MaxPool2d(2)]
+            before = after
+        return nn.Sequential(*layers)
+
+    def _fully_connected(self, flat: int) -> nn.Sequential:
+        hidden = 32 if min(self.height, self.width) < 32 else 128
+        return nn.Sequential(nn.Linear(flat, hidden), nn.Tanh(), nn.Linear(hidden, self.classes))
+
+
+class ReluCNN(_ShapedCNN):
+    """The five-layer ReLU network of Lee et al. (2019), used for DPMix in 004 (Table 5).
+
+    Args:
+        channels_in, height, width: of the images.
+        classes: number of logits.
+
+    Raises:
+        InvalidInput: an argument is out of range, or images are too small.
+
+    Example:
+        >>> model = ReluCNN(channels_in=1, height=32, width=32, classes=10)
+        >>> sum(parameter.numel() for parameter in model.parameters())
+        357690
+    """
+
+    architecture: ClassVar[str] = "relu-cnn"
+    _called: ClassVar[str] = "cnn-relu"
+
+    def _convolutions(self) -> nn.Sequential:
+        first, second = nn.Conv2d(self.channels_in, 32, 5, padding=2), nn.Conv2d(32, 48, 5, padding=2)
+        return nn.Sequential(first, nn.ReLU(), nn.MaxPool2d(2), second, nn.ReLU(), nn.MaxPool2d(2))
+
+    def _fully_connected(self, flat: int) -> nn.Sequential:
+        first, second, third = nn.Linear(flat, 100), nn.Linear(100, 100), nn.Linear(100, self.classes)
+        return nn.Sequential(first, nn.ReLU(), second, nn.ReLU(), third)
+
+
+class ResNet9(Classifier):
+    """ResNet-9 with GroupNorm (003, Table 6, after Klause et al. 2022): 6.62M parameters for 100 classes.
+
+    Args:
+        channels_in: channels of the images, which are at least 8 x 8.
+        classes: number of logits.
+        width: channels of the first layer; the last has eight times as many.
+        groups: of GroupNorm; where a layer's channels do not divide by it, the largest number below it that does.
+
+    Raises:
+        InvalidInput: an argument is out of range.
+
+    Example:
+        >>> model = ResNet9(channels_in=3, classes=10, width=8)
+        >>> tuple(model(torch.zeros(2, 3, 32, 32)).shape)
+        (2, 10)
+    """
+
+    architecture: ClassVar[str] = "resnet-9"
+    takes_images: ClassVar[bool] = True
+
+    def __init__(self, *, channels_in: int, classes: int, width: int = 64, groups: int = 32) -> None:
+        super().__init__(classes)
+        self.channels_in = check_integer("channels", channels_in, low=1)
+        self.width = check_integer("width", width, low=1)
+        self.groups = check_integer("groups", groups, low=1)
+        first, second, third, fourth = (self.width * factor for factor in (1, 2, 4, 8))
+        self.layer0 = self._layer(self.channels_in, first)
+        self.layer1 = self._layer(first, second, pool=True)
+        self.residual1 = nn.Sequential(self._layer(second, second), self._layer(second, second))
+        self.layer2 = self._layer(second, third, pool=True)
+        self.layer3 = self._layer(third, fourth, pool=True)
+        self.residual3 = nn.Sequential(self._layer(fourth, fourth), self._layer(fourth, fourth))
+        self.head = nn.Linear(fourth, self.classes)
+
+    def _layer(self, before: int, after: int, *, pool: bool = False) -> nn.Sequential:
+        conv = nn.Conv2d(before, after, 3, padding=1, bias=False)
+        nn.init.kaiming_normal_(conv.weight, nonlinearity="relu")
+        layers: list[nn.Module] = [conv, group_norm(after, self.groups), nn.ReLU()]
+        return nn.Sequential(*layers, nn.MaxPool2d(2)) if pool else nn.Sequential(*layers)
+
+    def options(self) -> dict[str, Any]:
+        """Arguments of the constructor."""
+        return {name: getattr(self, name) for name in ("channels_in", "classes", "width", "groups")}
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(b, C, H, W) in [0, 1] -> (b, classes) logits."""
+        hidden = self.layer1(self.layer0(centred(x)))
+        hidden = self.layer2(hidden + self.residual1(hidden))
+        hidden = self.layer3(hidden)
+        hidden = hidden + self.residual3(hidden)
+        logits: Tensor = self.head(hidden.amax((-2, -1)))
+        return logits

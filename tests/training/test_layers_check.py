@@ -1,0 +1,225 @@
+"""Layers that mix the records of a batch are found, by type and by what they do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from privmix.errors import InvalidInput
+from privmix.training.layers_check import check_independence, check_model
+from privmix.training.models import build_model
+
+BY_TYPE: dict[str, tuple[Callable[[], nn.Module], str]] = {
+    "BatchNorm1d": (lambda: nn.BatchNorm1d(4), "GroupNorm"),
+    "BatchNorm2d": (lambda: nn.BatchNorm2d(4), "GroupNorm"),
+    "BatchNorm3d": (lambda: nn.BatchNorm3d(4, affine=False, track_running_stats=False), "GroupNorm"),
+    "SyncBatchNorm": (lambda: nn.SyncBatchNorm(4), "GroupNorm"),
+    "LazyBatchNorm2d": (nn.LazyBatchNorm2d, "GroupNorm"),
+    "InstanceNorm2d": (lambda: nn.InstanceNorm2d(4, track_running_stats=True), "track_running_stats=False"),
+    "Dropout": (lambda: nn.Dropout(0.1), "set its rate to 0"),
+    "Dropout2d": (lambda: nn.Dropout2d(0.1), "set its rate to 0"),
+    "AlphaDropout": (lambda: nn.AlphaDropout(0.1), "set its rate to 0"),
+    "MultiheadAttention": (lambda: nn.MultiheadAttention(4, 1, dropout=0.1), "set its rate to 0"),
+    "LSTM": (lambda: nn.LSTM(4, 4, num_layers=2, dropout=0.1), "set its rate to 0"),
+    "RReLU": (nn.RReLU, "LeakyReLU"),
+    "LazyLinear": (lambda: nn.LazyLinear(4), "sizes given"),
+}
+ALLOWED: dict[str, Callable[[], nn.Module]] = {
+    "group": lambda: nn.GroupNorm(2, 4),
+    "layer": lambda: nn.LayerNorm(4),
+    "instance": lambda: nn.InstanceNorm2d(4),
+    "no-dropout": lambda: nn.Dropout(0.0),
+    "attention": lambda: nn.MultiheadAttention(4, 1),
+}
+
+
+@pytest.mark.parametrize("train", [True, False], ids=["train", "eval"])
+@pytest.mark.parametrize("kind", list(BY_TYPE))
+def test_refused_by_type_with_name_and_advice(kind: str, train: bool) -> None:
+    make, advice = BY_TYPE[kind]
+    model = nn.Sequential(nn.Identity(), nn.ModuleDict({"inner": nn.Sequential(nn.ReLU(), make())})).train(train)
+    with pytest.raises(InvalidInput) as error:
+        check_model(model)
+    assert "layer 1.inner.1 of the model" in str(error.value)
+    assert kind in str(error.value)
+    assert advice in str(error.value)
+
+
+@pytest.mark.parametrize("kind", list(ALLOWED))
+def test_layers_of_one_record_pass(kind: str) -> None:
+    check_model(nn.Sequential(nn.Identity(), ALLOWED[kind]()))
+
+
+class Centre(nn.Module):
+    def __init__(self, weight: float = 1e-5) -> None:
+        super().__init__()
+        self.weight = weight
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x - self.weight * x.mean(0)
+
+
+class Counts(nn.Module):
+    """Statistics of what was seen, used nowhere."""
+
+    seen: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("seen", torch.zeros(()))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.seen += x.detach().sum()
+        return x
+
+
+class Remembers(nn.Module):
+    """Keeps the last batch in an attribute that is no buffer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.last = 0.0
+
+    def forward(self, x: Tensor) -> Tensor:
+        out = x + self.last
+        self.last = float(x.detach().mean())
+        return out
+
+
+class Rewrites(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(()))
+
+    def forward(self, x: Tensor) -> Tensor:
+        with torch.no_grad():
+            self.weight += 1e-3
+        return x * self.weight.detach()
+
+
+class Noisy(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x + 1e-3 * torch.randn_like(x)
+
+
+class Mixing(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: object, x: Tensor) -> Tensor:
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: object, gradient: Tensor) -> Tensor:
+        return gradient + gradient.mean(0)
+
+
+class MixesGradients(nn.Module):
+    """Its outputs are each record's own, its gradients are not."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return Mixing.apply(x)
+
+
+class OnlyPairs(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        if len(x) < 2:
+            raise ValueError("one record")
+        return x
+
+
+class AttendsAcross(nn.Module):
+    """Attention that takes the batch for the sequence: the common slip of batch_first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.attention = nn.MultiheadAttention(4, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.attention(x[:, None], x[:, None], x[:, None])[0][:, 0]
+
+
+BY_BEHAVIOUR: dict[str, tuple[type[nn.Module], str, str]] = {
+    "centre": (Centre, "layer 1.0 of the model", "changes with the others"),
+    "counts": (Counts, "layer 1.0 of the model", "changes 1.0.seen"),
+    "remembers": (Remembers, "layer 1.0 of the model", ""),
+    "rewrites": (Rewrites, "layer 1.0 of the model", "changes 1.0.weight"),
+    "noisy": (Noisy, "layer 1.0 of the model", "not random"),
+    "gradients": (MixesGradients, "layer 1.0 of the model", "reaches other records"),
+    "pairs": (OnlyPairs, "layer 1.0 of the model", "a batch of one"),
+    "attention": (AttendsAcross, "layer 1.0 of the model", "changes with the others"),
+}
+
+
+@pytest.mark.parametrize("kind", list(BY_BEHAVIOUR))
+def test_refused_by_behaviour(kind: str) -> None:
+    make, where, what = BY_BEHAVIOUR[kind]
+    model = nn.Sequential(nn.Linear(6, 4), nn.Sequential(make(), nn.ReLU()), nn.Linear(4, 2))
+    check_model(model)
+    nn.init.zeros_(model[2].weight)
+    with pytest.raises(InvalidInput) as error:
+        check_independence(model, (6,))
+    assert str(error.value).startswith(where)
+    assert what in str(error.value)
+
+
+def test_batch_norm_and_dropout_show_by_behaviour_too() -> None:
+    for layer in (nn.BatchNorm1d(4), nn.BatchNorm1d(4, track_running_stats=False), nn.Dropout(0.5)):
+        with pytest.raises(InvalidInput, match="layer 1 of the model"):
+            check_independence(nn.Sequential(nn.Linear(6, 4), layer, nn.Linear(4, 2)).eval(), (6,))
+
+
+class Tokens(nn.Module):
+    """Three tokens, as many as the trial has records, first: layers whose rows are not the records'."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.encoder = nn.TransformerEncoderLayer(4, 1, 8, dropout=0.0)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.encoder(x.unflatten(1, (3, 4)).transpose(0, 1)).mean(0)
+
+
+def test_tokens_may_come_first() -> None:
+    check_independence(Tokens(), (12,))
+
+
+class Float32(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Linear(6, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.fc(x @ torch.eye(6))
+
+
+def test_models_that_need_float32_are_tried_in_it() -> None:
+    check_independence(Float32(), (6,))
+    model = nn.Sequential(Float32(), Centre(weight=0.1))
+    with pytest.raises(InvalidInput, match="layer 1 of the model"):
+        check_independence(model, (6,))
+
+
+@pytest.mark.parametrize("name", ["linear", "cnn", "cnn-relu", "resnet-9", "wrn-10-1"])
+def test_models_of_this_package_pass(name: str) -> None:
+    model = build_model(name, input_shape=(16, 16), dim=256, classes=3, seed=0)
+    check_model(model)
+    check_independence(model, (1, 16, 16) if model.takes_images else (256,))
+
+
+def test_the_model_is_left_as_it_was() -> None:
+    model = nn.Sequential(nn.Linear(6, 4), Counts()).eval()
+    before = {key: value.clone() for key, value in model.state_dict().items()}
+    random = torch.get_rng_state()
+    with pytest.raises(InvalidInput):
+        check_independence(model, (6,))
+    assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items())
+    assert torch.equal(random, torch.get_rng_state())
+    assert not any(module.training or module._forward_hooks for module in model.modules())
+    assert all(parameter.grad is None and parameter.dtype == torch.float32 for parameter in model.parameters())
+
+
+def test_outputs_need_a_row_a_record() -> None:
+    with pytest.raises(InvalidInput, match="one row a record"):
+        check_independence(nn.Sequential(nn.Linear(6, 4), nn.Flatten(0)), (6,))

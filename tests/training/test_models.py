@@ -1,0 +1,342 @@
+"""Models: sizes as in the papers, weights from a seed alone, specs that rebuild, records apart."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from privmix.errors import InvalidInput
+from privmix.training.ghost import supports_ghost
+from privmix.training.layers_check import check_independence, check_model
+from privmix.training.layout import ImageLayout
+from privmix.training.models import (
+    Classifier,
+    LinearHead,
+    PretrainedClassifier,
+    ReluCNN,
+    ResNet9,
+    StandardisedConv2d,
+    TanhCNN,
+    WideResNet,
+    build_model,
+    model_from_spec,
+)
+from privmix.training.models.base import group_norm
+from tests.features.models import save_vision
+
+NAMES = ["linear", "cnn", "cnn-relu", "resnet-9", "wrn-10-1"]
+# ResNet's batch normalisation is refused later, by the check.
+PRETRAINED = ["vit", "convnext", "dinov2", "clip", "resnet"]
+
+
+def make(name: str, *, shape: tuple[int, ...] = (16, 16, 3), seed: int = 0, classes: int = 4) -> Classifier:
+    return build_model(name, input_shape=shape, dim=ImageLayout.of_input(shape).dim, classes=classes, seed=seed)
+
+
+def inputs(model: Classifier, records: int = 3, shape: tuple[int, ...] = (16, 16, 3)) -> Tensor:
+    layout = ImageLayout.of_input(shape)
+    x = torch.rand(records, layout.dim, generator=torch.Generator().manual_seed(7))
+    return layout.to_images(x) if model.takes_images else x
+
+
+def size(model: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+@pytest.mark.parametrize(
+    ("model", "expected"),
+    [
+        pytest.param(lambda: WideResNet(channels_in=3, classes=10), 2_748_890, id="wrn-16-4"),
+        pytest.param(lambda: WideResNet(channels_in=3, classes=10, depth=40), 8_949_210, id="wrn-40-4"),
+        pytest.param(lambda: ResNet9(channels_in=3, classes=100), 6_619_300, id="resnet-9"),
+        pytest.param(lambda: TanhCNN(channels_in=1, height=28, width=28, classes=10), 26_010, id="cnn-mnist"),
+        pytest.param(lambda: TanhCNN(channels_in=3, height=32, width=32, classes=10), 550_570, id="cnn-cifar"),
+        pytest.param(lambda: ReluCNN(channels_in=1, height=32, width=32, classes=10), 357_690, id="cnn-relu"),
+        pytest.param(lambda: LinearHead(dim=512, classes=10), 5_130, id="linear"),
+    ],
+)
+def test_sizes_are_those_of_the_papers(model: Any, expected: int) -> None:
+    """003, Tables 5 and 6 (2.74M, 8.94M, 6.62M, 0.55M, cut or rounded); 004, Table 5."""
+    assert size(model()) == expected
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_weights_come_from_the_seed_alone(name: str) -> None:
+    torch.manual_seed(1)
+    first, state = make(name, seed=5).state_dict(), torch.get_rng_state()
+    torch.manual_seed(2)
+    before = torch.get_rng_state()
+    second = make(name, seed=5).state_dict()
+    assert torch.equal(torch.get_rng_state(), before)
+    torch.manual_seed(1)
+    assert torch.equal(torch.get_rng_state(), state)
+    assert all(torch.equal(first[key], second[key]) for key in first)
+    other = make(name, seed=6).state_dict()
+    assert all(torch.equal(first[key], other[key]) for key in first) == (name == "linear")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_specs_rebuild_the_architecture(name: str) -> None:
+    model = make(name)
+    spec = json.loads(json.dumps(model.spec()))
+    before = torch.get_rng_state()
+    again = model_from_spec(spec)
+    assert torch.equal(torch.get_rng_state(), before)
+    again.load_state_dict(model.state_dict())
+    assert type(again) is type(model)
+    assert again.spec() == spec
+    assert torch.equal(again(inputs(again)), model(inputs(model)))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_shapes_and_records_apart(name: str) -> None:
+    for shape in [(16, 16, 3), (20, 18)]:
+        model = make(name, shape=shape)
+        x = inputs(model, 5, shape)
+        nn.init.normal_(list(model.modules())[-1].weight if name == "linear" else next(model.parameters()))
+        assert model(x).shape == (5, 4)
+        assert torch.allclose(model(x)[2:3], model(x[2:3]), atol=1e-5)
+    check_model(model)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_gradients_by_vmap_are_those_of_a_loop(name: str) -> None:
+    model = make(name)
+    x, wanted = inputs(model), torch.eye(4)[:3]
+    weights = {key: value.detach() for key, value in model.named_parameters()}
+
+    def loss(weights: dict[str, Tensor], x: Tensor, wanted: Tensor) -> Tensor:
+        return functional.cross_entropy(torch.func.functional_call(model, weights, (x[None],)), wanted[None])
+
+    together = torch.func.vmap(torch.func.grad(loss), in_dims=(None, 0, 0))(weights, x, wanted)
+    for i in range(3):
+        alone = torch.autograd.grad(
+            functional.cross_entropy(model(x[i : i + 1]), wanted[i : i + 1]), list(model.parameters())
+        )
+        for key, gradient in zip(weights, alone, strict=True):
+            assert torch.allclose(together[key][i], gradient, atol=1e-5 + 1e-4 * float(gradient.abs().max()))
+
+
+def test_images_are_centred() -> None:
+    """A constant image of 1/2 is zero inside: the first convolution, which has no bias, gives zero."""
+    for name, layer in [("wrn-10-1", "stem"), ("resnet-9", "layer0.0")]:
+        model = make(name)
+        seen: list[Tensor] = []
+        model.get_submodule(layer).register_forward_hook(lambda module, args, out, seen=seen: seen.append(args[0]))
+        model(torch.full((1, 3, 16, 16), 0.5))
+        model(torch.ones(1, 3, 16, 16))
+        model(torch.zeros(1, 3, 16, 16))
+        assert [float(x.min()) for x in seen] == [float(x.max()) for x in seen] == [0.0, 1.0, -1.0]
+
+
+def test_standardised_filters() -> None:
+    """Mean 0 and norm 1 whatever the weights' shift and scale; the naive formula agrees."""
+    torch.manual_seed(0)
+    conv = StandardisedConv2d(6, 4, 3, groups=2)
+    filters = conv.standardise(conv.weight)
+    rows = conv.weight.flatten(1)
+    naive = (rows - rows.mean(1, keepdim=True)) / (rows.var(1, unbiased=False, keepdim=True) * rows.shape[1]).sqrt()
+    assert torch.allclose(filters.flatten(1), naive, atol=1e-5)
+    assert torch.allclose(conv.standardise(3 * conv.weight + 1), filters, atol=1e-5)
+    x = torch.rand(2, 6, 5, 5)
+    assert torch.allclose(conv(x), functional.conv2d(x, filters, conv.bias, groups=2))
+    assert all(isinstance(m, StandardisedConv2d) for m in make("wrn-16-1").modules() if isinstance(m, nn.Conv2d))
+
+
+def test_groups_divide_the_channels() -> None:
+    assert [group_norm(channels, 16).num_groups for channels in (16, 40, 24, 7)] == [16, 10, 12, 7]
+    norms = [m for m in make("wrn-16-4").modules() if isinstance(m, nn.GroupNorm)]
+    assert len(norms) == 13
+    assert {norm.num_groups for norm in norms} == {16}
+
+
+@pytest.mark.parametrize("length", [1e-30, 1e-3, 1.0, 1e30])
+def test_linear_scales_each_record_to_the_norm(length: float) -> None:
+    head = LinearHead(dim=8, classes=2, norm=3.0)
+    x = torch.randn(4, 8) * length
+    x[1] = 0
+    scaled = head.scaled(x)
+    assert torch.allclose(scaled.norm(dim=1), torch.tensor([3.0, 0.0, 3.0, 3.0]), rtol=1e-5)
+    assert not head.head.weight.any()
+    assert not head.head.bias.any()
+    assert torch.equal(LinearHead(dim=8, classes=2).scaled(x), x)
+
+
+@pytest.mark.parametrize("name", ["vgg", "wrn-", "wrn-16-4x", "hf:", "HF:x", "", None, 3], ids=str)
+def test_unknown_names_list_the_known(name: Any) -> None:
+    with pytest.raises(InvalidInput, match=r"linear, cnn, cnn-relu, resnet-9, wrn-DEPTH-WIDTH"):
+        make(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "norm", "field"),
+    [
+        ("wrn-17-4", (32, 32, 3), None, "depth"),
+        ("wrn-4-4", (32, 32, 3), None, "depth"),
+        ("wrn-16-0", (32, 32, 3), None, "width"),
+        ("wrn-16-1", (784,), None, "input shape"),
+        ("cnn", (6, 6), None, "input shape"),
+        ("cnn-relu", (3, 32), None, "input shape"),
+        ("resnet-9", (7, 32), None, "input shape"),
+        ("cnn", (28, 28), 1.0, "norm"),
+        ("linear", (28, 28), 0.0, "norm"),
+    ],
+)
+def test_what_does_not_fit_is_refused(name: str, shape: tuple[int, ...], norm: float | None, field: str) -> None:
+    with pytest.raises(InvalidInput, match=f"^{field}: "):
+        build_model(name, input_shape=shape, dim=784, classes=2, seed=0, norm=norm)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {},
+        {"architecture": "vgg"},
+        {"architecture": ["linear"]},
+        {"architecture": "linear", "dim": 3},
+        {"architecture": "linear", "dim": 3, "classes": 2, "more": 1},
+        {"architecture": "linear", "dim": -3, "classes": 2},
+    ],
+    ids=str,
+)
+def test_wrong_specs(spec: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInput):
+        model_from_spec(spec)
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    pytest.importorskip("transformers")
+    root = tmp_path_factory.mktemp("models")
+    return {kind: save_vision(kind, root / f"tiny-{kind}") for kind in PRETRAINED}
+
+
+def pretrained(folders: dict[str, Path], kind: str, prefix: str = "hf", **options: Any) -> PretrainedClassifier:
+    if kind == "convnext":
+        # The configuration has no size; the file that has it comes with the model.
+        (folders[kind] / "preprocessor_config.json").write_text(json.dumps({"size": {"shortest_edge": 32}}))
+    model = make(f"{prefix}:{folders[kind]}", **options)
+    assert isinstance(model, PretrainedClassifier)
+    return model
+
+
+@pytest.mark.parametrize("kind", PRETRAINED)
+def test_pretrained_models(folders: dict[str, Path], kind: str) -> None:
+    """Zero logits at first, a spec without paths that rebuilds it all, and a trainable backbone."""
+    model = pretrained(folders, kind)
+    x = inputs(model, 2)
+    assert model(x).tolist() == [[0.0] * 4] * 2
+    assert str(folders[kind]) not in json.dumps(model.spec())
+    jitter(model)
+    again = model_from_spec(json.loads(json.dumps(model.spec())))
+    again.load_state_dict(model.state_dict())
+    assert torch.equal(again.eval()(x), model.eval()(x))
+    assert again.spec() == model.spec()
+    names = [name for name, parameter in model.named_parameters() if parameter.requires_grad]
+    assert [name for name, parameter in again.named_parameters() if parameter.requires_grad] == names
+    gradients = torch.autograd.grad(model(x).square().sum(), [model.get_parameter(name) for name in names])
+    assert len(gradients) > 2
+
+
+def jitter(model: nn.Module) -> None:
+    generator = torch.Generator().manual_seed(3)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter += 0.05 * torch.randn(parameter.shape, generator=generator)
+
+
+@pytest.mark.parametrize("kind", PRETRAINED)
+def test_pretrained_weights_are_the_folders(folders: dict[str, Path], kind: str) -> None:
+    from safetensors.torch import load_file
+
+    saved = load_file(folders[kind] / "model.safetensors")
+    # Libraries rename weights between file and memory: random tensors are known by what they hold.
+    held = pretrained(folders, kind).model.state_dict()
+    backbone = {name: tensor for name, tensor in held.items() if not name.startswith("classifier.")}
+    assert len(backbone) > 5
+    for name, tensor in backbone.items():
+        assert any(torch.equal(candidate, tensor) for candidate in saved.values()), name
+
+
+def test_pretrained_preprocessing_is_the_librarys(folders: dict[str, Path]) -> None:
+    """Stretched as torch does, and normalised by the constants of the model's file; grey gets three channels."""
+    (folders["vit"] / "preprocessor_config.json").write_text(
+        json.dumps({"size": 32, "image_mean": [0.1, 0.2, 0.3], "image_std": [0.5, 0.6, 0.7]})
+    )
+    model = pretrained(folders, "vit")
+    seen: list[Tensor] = []
+    model.model.register_forward_hook(
+        lambda module, args, kwargs, out: seen.append(kwargs["pixel_values"]), with_kwargs=True
+    )
+    x = inputs(model, 2)
+    model(x)
+    big = functional.interpolate(x, size=(32, 32), mode="bicubic", antialias=True, align_corners=False).clamp(0, 1)
+    mean, std = (torch.tensor(v).view(3, 1, 1) for v in ([0.1, 0.2, 0.3], [0.5, 0.6, 0.7]))
+    assert torch.allclose(seen[0], (big - mean) / std, atol=1e-5)
+    (folders["vit"] / "preprocessor_config.json").unlink()
+    grey = pretrained(folders, "vit", shape=(40, 36))
+    assert grey(inputs(grey, 2, (40, 36))).shape == (2, 4)
+
+
+def test_frozen_backbones_train_the_head(folders: dict[str, Path]) -> None:
+    model = pretrained(folders, "vit", "hf-head")
+    assert [name for name, p in model.named_parameters() if p.requires_grad] == [
+        "model.classifier.weight",
+        "model.classifier.bias",
+    ]
+    assert supports_ghost(model, (3, 16, 16)) is None
+    assert "cls_token" in str(supports_ghost(pretrained(folders, "vit")))
+
+
+@pytest.mark.parametrize("kind", ["vit", "convnext", "dinov2", "clip"])
+def test_pretrained_records_apart(folders: dict[str, Path], kind: str) -> None:
+    model = pretrained(folders, kind)
+    check_model(model)
+    check_independence(model, (3, 16, 16))
+
+
+def test_pretrained_batch_norm_is_found(folders: dict[str, Path]) -> None:
+    with pytest.raises(InvalidInput, match="BatchNorm2d"):
+        check_model(pretrained(folders, "resnet"))
+
+
+def test_pretrained_dropout_is_off(tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    config = transformers.ViTConfig(
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=1,
+        intermediate_size=16,
+        image_size=16,
+        patch_size=8,
+        hidden_dropout_prob=0.5,
+        attention_probs_dropout_prob=0.5,
+    )
+    transformers.ViTModel(config).save_pretrained(tmp_path)
+    model = make(f"hf:{tmp_path}")
+    check_model(model)
+    check_independence(model, (3, 16, 16))
+
+
+def test_pretrained_refusals(folders: dict[str, Path], tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="folder"):
+        make(f"hf:{tmp_path / 'none'}")
+    with pytest.raises(InvalidInput, match="image model"):
+        make(f"hf:{tmp_path}")
+    with pytest.raises(InvalidInput, match="channels"):
+        pretrained(folders, "vit", shape=(16, 16, 2))
+    (tmp_path / "config.json").write_text((folders["vit"] / "config.json").read_text())
+    from safetensors.torch import load_file, save_file
+
+    weights = load_file(folders["vit"] / "model.safetensors")
+    weights.pop("vit.embeddings.cls_token")
+    save_file(weights, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(InvalidInput, match="all its weights; 1 are missing") as error:
+        make(f"hf:{tmp_path}")
+    assert str(tmp_path.parent) not in str(error.value)
