@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from privmix.errors import InvalidInput, PrivmixError, check_choice, check_integer
 from privmix.training.clipping import Clipping
 from privmix.training.closed_form import ClosedFormGradients, fits_closed_form
-from privmix.training.ghost import GhostGradients, supports_ghost
-from privmix.training.gradients import GradientStrategy, LoopGradients, VmapGradients
+from privmix.training.ghost import supports_ghost
+from privmix.training.gradients import GhostGradients, GradientStrategy, LoopGradients, VmapGradients
 from privmix.training.parameters import FlatParameters
 from privmix.training.side_information import SideInformation
 
@@ -63,6 +63,8 @@ def choose_strategy(
     input_shape: tuple[int, ...],
     views: int,
     classes: int,
+    *,
+    with_side_information: bool = False,
 ) -> GradientStrategy:
     """The strategy that ``config`` names, or the best by measurement on public random inputs.
 
@@ -74,17 +76,20 @@ def choose_strategy(
         input_shape: of one view, as the model takes it.
         views: K.
         classes: number of classes.
+        with_side_information: gradients or weights are changed by public quantities, which not all can do.
     """
     if config.strategy != AUTO:
         return STRATEGIES[config.strategy](model, flat, clipping, amp=config.amp)
     if fits_closed_form(model):
         return ClosedFormGradients(model, flat, clipping, amp=config.amp)
-    candidates = [LoopGradients, VmapGradients, *([] if supports_ghost(model) else [GhostGradients])]
+    candidates: list[type[GradientStrategy]] = [LoopGradients, VmapGradients]
+    if not with_side_information and supports_ghost(model, input_shape) is None:
+        candidates.append(GhostGradients)
     generator = torch.Generator().manual_seed(0)
     x = torch.rand(_TRIAL_RECORDS, views, *input_shape, generator=generator).to(flat.device)
     targets = torch.full((_TRIAL_RECORDS, views, classes), 1 / classes, device=flat.device)
     times = {kind: _trial(kind(model, flat, clipping, amp=config.amp), x, targets) for kind in candidates}
-    best = min(times, key=lambda kind: times[kind])
+    best = min(candidates, key=lambda kind: times[kind])
     return best(model, flat, clipping, amp=config.amp)
 
 

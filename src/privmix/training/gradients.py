@@ -24,6 +24,7 @@ from torch.nn.functional import cross_entropy
 
 from privmix.errors import InvalidInput
 from privmix.training.clipping import Clipping
+from privmix.training.ghost import ghost_clipped_sum
 from privmix.training.parameters import FlatParameters
 from privmix.training.side_information import SideInformation
 
@@ -162,3 +163,25 @@ class VmapGradients(GradientStrategy):
     def _loss(self, weights: dict[str, Tensor], x: Tensor, targets: Tensor) -> Tensor:
         with self._precision():
             return cross_entropy(functional_call(self.model, weights, (x,)), targets, reduction="sum")
+
+
+class GhostGradients(GradientStrategy):
+    """Norms layer by layer without gradients, then one weighted backward pass; see :mod:`privmix.training.ghost`."""
+
+    name: ClassVar[str] = "ghost"
+
+    def clipped_sum(self, views: Tensor, targets: Tensor, side: SideInformation) -> Tensor:
+        if side != SideInformation():
+            raise InvalidInput("strategy", self.name, "loop or vmap with methods that change gradients or weights")
+        finite: list[Tensor] = []
+
+        def factors(norms: Tensor) -> Tensor:
+            finite.append(torch.isfinite(norms))
+            return self.clipping.factors(norms)
+
+        with self._precision():
+            total = ghost_clipped_sum(self.model, self.flat, views, targets, factors)
+        if finite and not bool(finite[0].all()):
+            # Zero times infinity is no number: records without a finite gradient are left out.
+            return self.clipped_sum(views[finite[0]], targets[finite[0]], side)
+        return total

@@ -58,7 +58,7 @@ class ImageLayout:
     def to_images(self, x: Tensor) -> Tensor:
         """(..., d) vectors -> (..., C, H, W) images."""
         if x.shape[-1] != self.dim:
-            raise InvalidInput("features", tuple(x.shape), f"vectors of {self.dim} pixels")
+            raise InvalidInput("features", x.shape[-1], f"vectors of {self.dim} pixels")
         lead = x.shape[:-1]
         return x.reshape(*lead, self.height, self.width, self.channels).movedim(-1, -3)
 

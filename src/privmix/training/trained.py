@@ -93,7 +93,7 @@ class TrainedModel:
 
     def predict(self, features: Any) -> NDArray[np.int64]:
         """(n, d) extractor output -> (n,) class indices."""
-        return self.predict_proba(features).argmax(axis=1).astype(np.int64)
+        return np.asarray(self.predict_proba(features).argmax(axis=1), dtype=np.int64)
 
     def write(self, folder: Path) -> None:
         """Write the model's files into an existing folder."""
@@ -129,7 +129,8 @@ def shaped(x: torch.Tensor, network: Classifier, facts: ModelFacts) -> torch.Ten
 
 def weights_bytes(network: Classifier) -> bytes:
     """All weights as a safetensors file."""
-    return dump_tensors({name: tensor.detach().cpu().contiguous() for name, tensor in network.state_dict().items()})
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in network.state_dict().items()}
+    return bytes(dump_tensors(tensors))
 
 
 def weights_digest(network: Classifier) -> str:

@@ -1,0 +1,327 @@
+"""A whole training job: from settings and public facts to a trained model with its certificate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import cached_property
+from typing import Any, Final
+
+import torch
+from torch import Tensor
+
+from privmix.errors import InvalidInput
+from privmix.mechanisms.streams import SecretStreams
+from privmix.training.certificate import training_certificate
+from privmix.training.clipping import Clipping
+from privmix.training.config import TrainingConfig
+from privmix.training.dp_sgd import DpSgd
+from privmix.training.execution import Chunks, choose_strategy, fitting_chunk
+from privmix.training.layers_check import check_independence, check_model
+from privmix.training.models import Classifier, build_model
+from privmix.training.optimiser import Optimiser
+from privmix.training.parameters import FlatParameters
+from privmix.training.plan import TrainingPlan
+from privmix.training.pool import Pool
+from privmix.training.public import PublicData, PublicGradients, build_method, plan_public_use, warm_up
+from privmix.training.public.base import ExtendedMethod
+from privmix.training.records import TrainingRecords
+from privmix.training.run import TrainingRun
+from privmix.training.trained import ModelFacts, TrainedModel, shaped, weights_digest
+from privmix.training.views import MicrobatchMixer, ViewPipeline
+from privmix.training.world import World
+
+Progress = Callable[[str, int, int], None]
+"""Called with (stage, steps done, steps in all); stages of the private phase carry epsilon so far."""
+
+# Epsilon so far is worked out anew so many times a run: a price takes a fraction of a second.
+_PRICES: Final = 20
+
+
+class TrainingJob:
+    """Settings, public facts and public data, checked together before a private record is read.
+
+    Formal guarantees:
+        * Public until :meth:`run`: everything before it is made of settings and public data.
+        * Refused early: a model that mixes records, a pool of other classes, data that don't fit and targets that
+          can't be met are errors before budget is charged.
+        * No loss: neither private loss nor accuracy is computed.
+
+    Args:
+        config: settings.
+        facts: public facts of the data.
+        records: n, public or declared.
+        public: real public records, as features of the same extractor.
+        synthetic: synthetic public records.
+        pool: public examples for mixing (k_diff > 0).
+        network: a model of one's own in place of ``config.model``; its layers are checked.
+        records_declared: ``records`` was declared in place of the real count.
+        device: where to train; CUDA if there is any by default.
+
+    Raises:
+        InvalidInput: any of these does not fit; the message says what would.
+    """
+
+    def __init__(
+        self,
+        config: TrainingConfig,
+        facts: ModelFacts,
+        records: int,
+        *,
+        public: PublicData | None = None,
+        synthetic: PublicData | None = None,
+        pool: Pool | None = None,
+        network: Classifier | None = None,
+        records_declared: bool = False,
+        device: str | torch.device | None = None,
+    ) -> None:
+        self.config, self.facts, self.pool = config, facts, pool
+        self._given = {"public": public, "synthetic": synthetic, "pool": pool}
+        self.plan: TrainingPlan = config.plan(records, records_declared=records_declared)
+        classes = len(facts.classes)
+        self.network = network or build_model(
+            config.model,
+            input_shape=facts.input_shape,
+            dim=facts.dim,
+            classes=classes,
+            seed=config.model_seed,
+            norm=config.feature_norm,
+        )
+        if self.network.classes != classes:
+            raise InvalidInput("model classes", self.network.classes, f"{classes}, the declared classes")
+        layout = facts.layout if self.network.takes_images else None
+        self._input = tuple(shaped(torch.zeros(1, facts.dim), self.network, facts).shape[1:])
+        check_model(self.network)
+        check_independence(self.network, self._input)
+        self.views = ViewPipeline(config.views, layout, classes=classes, pool=pool)
+        self._use = plan_public_use(config.scenario, public, synthetic, config.extended.method)
+        self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        self.network.to(self.device)
+
+    def settings(self) -> dict[str, Any]:
+        """JSON values of all that decides the result but the private records."""
+        return {
+            **self.config.settings(),
+            "records": self.plan.records,
+            "records_declared": self.plan.records_declared,
+            "network": self.network.spec(),
+            "extractor": dict(self.facts.extractor),
+            "classes": list(self.facts.classes),
+            "public_data": self.public_digests(),
+            "device": self.device.type,
+        }
+
+    def public_digests(self) -> dict[str, str]:
+        """What is used as public data, with digests."""
+        return {name: data.fingerprint() for name, data in self._given.items() if data is not None}
+
+    @cached_property
+    def _flat(self) -> FlatParameters:
+        return FlatParameters(self.network)
+
+    def run(
+        self,
+        records: TrainingRecords,
+        *,
+        run: TrainingRun | None = None,
+        streams: SecretStreams | None = None,
+        in_ledger: bool = False,
+        progress: Progress | None = None,
+        world: World | None = None,
+    ) -> TrainedModel:
+        """Warm up, train privately, and return the model; with ``run``, also keep checkpoints and publish it.
+
+        Args:
+            records: private.
+            run: the run's folder; goes on where it stopped.
+            streams: secret streams where there is no run folder; None takes a fresh key.
+            in_ledger: the cost was charged to a budget ledger.
+            progress: see :data:`Progress`.
+            world: the processes of the run.
+
+        Raises:
+            InvalidInput: the records don't fit the plan, or the weights are no numbers any more.
+            OutOfMemory: a chunk doesn't fit.
+        """
+        world = world or World()
+        self._check_records(records)
+        own = streams if run is None else run.streams
+        if own is None and world.is_head:
+            own = SecretStreams.from_entropy()
+        if own is not None:
+            own.claim()
+        if run is not None and world.is_head:
+            run.bind(records)
+        insecure = own is not None and own.insecure_seed
+        weights = self._train(records, run, own, world, progress or (lambda stage, done, total: None))
+        self._flat.set(weights)
+        model = self._finished(insecure, in_ledger, None if run is None else run.id)
+        if own is not None:
+            own.destroy() if run is None else None
+        if run is not None and world.is_head:
+            run.publish(model.write)
+        return model
+
+    def _train(
+        self,
+        records: TrainingRecords,
+        run: TrainingRun | None,
+        streams: SecretStreams | None,
+        world: World,
+        progress: Progress,
+    ) -> Tensor:
+        """The private phase, from the last checkpoint on; returns the weights to evaluate."""
+        start, state = (0, {}) if run is None else run.load()
+        if start == 0:
+            self._warm_up(progress)
+        optimiser = Optimiser(self._flat, self.config.optimiser, self.plan.steps)
+        method = self._method()
+        if state:
+            _restore(optimiser, method, state, self.device)
+        trainer = self._trainer(records, optimiser, method, streams, world)
+        every = max(1, self.plan.steps // _PRICES)
+        for step in range(start, self.plan.steps):
+            trainer.step(step)
+            done = step + 1
+            if not optimiser.finite:
+                raise InvalidInput(
+                    "learning_rate",
+                    self.config.optimiser.learning_rate,
+                    f"a smaller one: after {done} steps the weights are no finite numbers",
+                )
+            if world.is_head and (done % every == 0 or done == 1):
+                progress(f"private steps (ε {self.plan.epsilon(done):.2f} so far)", done, self.plan.steps)
+            elif world.is_head:
+                progress("", done, self.plan.steps)
+            if run is not None and world.is_head:
+                run.save(done, lambda: _state(optimiser, method), now=done == self.plan.steps)
+        return optimiser.evaluated
+
+    def _warm_up(self, progress: Progress) -> None:
+        data = self._use.warm_up
+        if data is None or self.config.warm_up.epochs == 0:
+            return
+
+        def show(done: int, total: int, loss: float) -> None:
+            progress(f"warm-up (public loss {loss:.3f})", done, total)
+
+        warm_up(
+            self.network,
+            self._as_inputs(data),
+            self.config.warm_up,
+            self.config.model_seed,
+            show,
+            self._augmentation,
+        )
+
+    def _augmentation(self, x: Tensor, targets: Tensor, seeds: Tensor) -> tuple[Tensor, Tensor]:
+        """Public batches are augmented like private records, one view each."""
+        config = self.config.views
+        if not config.augmentations or self.views.layout is None:
+            return x, targets
+        pipeline = ViewPipeline(
+            replace(config, k_base=1, k_self=0, k_diff=0), self.views.layout, classes=targets.shape[1]
+        )
+        vectors = self.views.layout.to_vectors(x)
+        views, _ = pipeline(vectors, torch.zeros(len(x), dtype=torch.int64, device=x.device), seeds.to(x.device))
+        return views[:, 0], targets
+
+    def _method(self) -> ExtendedMethod | None:
+        data, extended = self._use.private_phase, self.config.extended
+        if data is None:
+            return None
+        source = PublicGradients(
+            self.network,
+            self._flat,
+            self._as_inputs(data),
+            extended.batch_size,
+            self.config.model_seed,
+            self._augmentation,
+            extended.max_norm,
+        )
+        return build_method(extended, source, self.plan.steps)
+
+    def _as_inputs(self, data: PublicData) -> PublicData:
+        """Public features as the network takes them, on its device."""
+        if data.x.dim() != 2 or data.x.shape[1] != self.facts.dim or data.classes != len(self.facts.classes):
+            found = (*data.x.shape[1:], data.classes)
+            raise InvalidInput("public data", found, f"{self.facts.dim} features and {len(self.facts.classes)} classes")
+        return PublicData(
+            shaped(data.x, self.network, self.facts).to(self.device).contiguous(), data.targets.to(self.device)
+        )
+
+    def _trainer(
+        self,
+        records: TrainingRecords,
+        optimiser: Optimiser,
+        method: ExtendedMethod | None,
+        streams: SecretStreams | None,
+        world: World,
+    ) -> DpSgd:
+        config = self.config
+        clipping = Clipping(config.clip_norm, config.clipping)
+        shape, classes, views = self._input, len(self.facts.classes), self.views.views
+        gradients = choose_strategy(
+            config.execution,
+            self.network,
+            self._flat,
+            clipping,
+            shape,
+            views,
+            classes,
+            with_side_information=method is not None,
+        )
+        if config.execution.compile:
+            gradients.model = torch.compile(self.network)  # type: ignore[assignment]
+        size = config.execution.chunk or fitting_chunk(gradients, shape, views, classes)
+        mixer = None
+        if config.microbatch_mixes:
+            mixer = MicrobatchMixer(classes, self.views.layout, config.microbatch_mixes)
+        return DpSgd(
+            self.plan,
+            records,
+            self.views,
+            gradients,
+            optimiser,
+            streams,
+            method,
+            Chunks(size, fixed=config.execution.chunk is not None),
+            world,
+            mixer,
+        )
+
+    def _check_records(self, records: TrainingRecords) -> None:
+        if records.dim != self.facts.dim or records.classes != len(self.facts.classes):
+            found = (records.dim, records.classes)
+            raise InvalidInput("records", found, f"{self.facts.dim} features and {len(self.facts.classes)} classes")
+        self.views.check_records(records.x.shape[1:])
+        self.plan.sampler_of(len(records))
+
+    def _finished(self, insecure: bool, in_ledger: bool, model_id: str | None) -> TrainedModel:
+        settings = self.settings()
+        certificate = training_certificate(
+            self.plan,
+            target=self.config.epsilon,
+            model_id=model_id or weights_digest(self.network)[:32],
+            settings={name: value for name, value in settings.items() if name not in ("network", "public_data")},
+            weights_sha256=weights_digest(self.network),
+            insecure_seed=insecure,
+            in_ledger=in_ledger,
+            public_data=self.public_digests(),
+        )
+        return TrainedModel(self.network, self.facts, certificate)
+
+
+def _state(optimiser: Optimiser, method: ExtendedMethod | None) -> dict[str, Tensor]:
+    inner = {} if method is None else method.state_dict()
+    return {**optimiser.state(), **{f"method.{name}": tensor for name, tensor in inner.items()}}
+
+
+def _restore(
+    optimiser: Optimiser, method: ExtendedMethod | None, state: Mapping[str, Tensor], device: torch.device
+) -> None:
+    here = {name: tensor.to(device) for name, tensor in state.items()}
+    optimiser.load({name: tensor for name, tensor in here.items() if not name.startswith("method.")})
+    if method is not None:
+        prefix = "method."
+        method.load_state_dict({k.removeprefix(prefix): v for k, v in here.items() if k.startswith(prefix)})
