@@ -26,11 +26,12 @@ from privmix.errors import InvalidInput
 from privmix.features import from_spec
 from privmix.learning import load_model
 from privmix.reports.confusion import draw_confusion
+from privmix.training import is_trained_model, load_trained
 
 
 @app.command()
 def evaluate(
-    model: Annotated[Path, typer.Argument(help="Folder that privmix fit wrote.")],
+    model: Annotated[Path, typer.Argument(help="Folder that privmix fit or privmix train wrote.")],
     data: Annotated[str, typer.Option(help="Dataset with labels: file, folder, pattern or address.")],
     split: Annotated[str, typer.Option(help="Which part of it.")] = "test",
     classes: Classes = None,
@@ -49,12 +50,12 @@ def evaluate(
 ) -> None:
     """Measure a model on your own labelled data: raw inputs in, accuracy out.
 
-    The figures are about the data you pass and are not covered by the release's guarantee.
+    The figures are about the data you pass and are not covered by any guarantee.
 
     Example: privmix evaluate MODEL --data mnist --split test --json
     """
     check_figure(figure)
-    classifier = load_model(model)
+    classifier = load_trained(model) if is_trained_model(model) else load_model(model)
     facts = classifier.facts_
     extractor = from_spec(facts.extractor, features_model)
     columns = Columns(label_column, image_column, feature_column, text_column, image_size)

@@ -1,1 +1,49 @@
-"""DP-SGD: per-example clipped gradients, mixup and augmentation, weight multiplicity, and public data."""
+"""DP-SGD: per-example clipped gradients, mixup and augmentation, weight multiplicity, and public data.
+
+Example:
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> x, y = rng.normal(size=(600, 8)), rng.integers(0, 2, 600)
+    >>> facts = ModelFacts(("no", "yes"), {"name": "identity"}, (8,), dim=8)
+    >>> config = TrainingConfig.for_model("linear", records=600, epsilon=2.0, delta=1e-4, epochs=5)
+    >>> model = TrainingJob(config, facts, records=600).run(TrainingRecords.of(x, y, classes=2))
+    >>> model.certificate["guarantee"]["epsilon"] <= 2.0
+    True
+"""
+
+from privmix.training.augment import parse_augmentations
+from privmix.training.config import TrainingConfig
+from privmix.training.execution import ExecutionConfig
+from privmix.training.job import TrainingJob
+from privmix.training.optimiser import OptimiserConfig
+from privmix.training.plan import TrainingPlan, plan_training
+from privmix.training.pool import Pool
+from privmix.training.public import ExtendedConfig, PublicData, WarmUpConfig
+from privmix.training.records import TrainingRecords
+from privmix.training.run import TrainingRun, read_run
+from privmix.training.trained import ModelFacts, TrainedModel, is_trained_model, load_trained
+from privmix.training.views import ViewConfig
+from privmix.training.world import current_world
+
+__all__ = [
+    "ExecutionConfig",
+    "ExtendedConfig",
+    "ModelFacts",
+    "OptimiserConfig",
+    "Pool",
+    "PublicData",
+    "TrainedModel",
+    "TrainingConfig",
+    "TrainingJob",
+    "TrainingPlan",
+    "TrainingRecords",
+    "TrainingRun",
+    "ViewConfig",
+    "WarmUpConfig",
+    "current_world",
+    "is_trained_model",
+    "load_trained",
+    "parse_augmentations",
+    "plan_training",
+    "read_run",
+]

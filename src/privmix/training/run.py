@@ -109,7 +109,7 @@ class TrainingRun:
                 raise InvalidInput("--resume", str(self.out), "the --out of an interrupted run; there is none here")
             found = read_run(self.out)
             assert found is not None
-            _check_same(found["settings"], settings)
+            self.check_settings(found, settings)
             self.id, self.extra = str(found["id"]), dict(found["extra"])
             self.streams = SecretStreams.load(self._folder / _KEY)
             return
@@ -133,6 +133,11 @@ class TrainingRun:
             return
         if made == run["id"]:
             self.discard()
+
+    @staticmethod
+    def check_settings(run: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
+        """Raise :class:`InvalidInput` unless an interrupted run (see :func:`read_run`) has these settings."""
+        _check_same(run["settings"], json.loads(json.dumps(dict(settings))))
 
     def bind(self, records: TrainingRecords) -> None:
         """Note which records the key serves; call it before the first batch.
