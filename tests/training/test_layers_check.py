@@ -62,6 +62,17 @@ class Centre(nn.Module):
         return x - self.weight * x.mean(0)
 
 
+class HiddenCentre(nn.Module):
+    """Mixes with a weight that starts at zero."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(()))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x - self.weight * x.mean(0)
+
+
 class Counts(nn.Module):
     """Statistics of what was seen, used nowhere."""
 
@@ -142,6 +153,7 @@ class AttendsAcross(nn.Module):
 
 BY_BEHAVIOUR: dict[str, tuple[type[nn.Module], str, str]] = {
     "centre": (Centre, "layer 1.0 of the model", "changes with the others"),
+    "hidden": (HiddenCentre, "layer 1.0 of the model", "changes with the others"),
     "counts": (Counts, "layer 1.0 of the model", "changes 1.0.seen"),
     "remembers": (Remembers, "layer 1.0 of the model", ""),
     "rewrites": (Rewrites, "layer 1.0 of the model", "changes 1.0.weight"),
