@@ -145,9 +145,10 @@ def test_a_norm_survives_views_that_cancel() -> None:
     assert torch.isclose(found[0], exact, rtol=1e-6)
 
 
-def test_every_parameter_is_counted() -> None:
+@pytest.mark.parametrize("name", ["wrn", "cnn", "tokens", "grouped"])
+def test_every_parameter_is_counted(name: str) -> None:
     """Of each layer's weight and bias alone, by freezing all others."""
-    model, shape = build("wrn")
+    model, shape = build(name)
     x, targets = views(shape, 2, 2)
     for chosen, _ in list(model.named_parameters()):
         for name, parameter in model.named_parameters():
@@ -318,5 +319,15 @@ def test_zero_weights_hide_no_layer() -> None:
 @pytest.mark.parametrize("shapes", [((3, 6), (3, 5)), ((3, 2, 6), (3, 1, 5)), ((3, 0, 6), (3, 0, 5))], ids=str)
 def test_shapes_that_do_not_fit(shapes: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
     model = nn.Linear(6, CLASSES)
-    with pytest.raises(InvalidInput, match="views and targets"):
+    with pytest.raises(InvalidInput, match="views and targets") as error:
         ghost_clipped_sum(model, FlatParameters(model), *map(torch.zeros, shapes), torch.ones_like)
+    assert "3" not in str(error.value)
+
+
+def test_errors_do_not_tell_the_number_of_records() -> None:
+    """With Poisson batches that number is private."""
+    model = nn.Linear(6, 4)
+    x, targets = views((6,), 77, 1)
+    with pytest.raises(InvalidInput, match="the model's output") as error:
+        ghost_clipped_sum(model, FlatParameters(model), x, targets, torch.ones_like)
+    assert "77" not in str(error.value)
