@@ -62,6 +62,17 @@ class Centre(nn.Module):
         return x - self.weight * x.mean(0)
 
 
+class HiddenCentre(nn.Module):
+    """Mixes with a weight that starts at zero."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(()))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x - self.weight * x.mean(0)
+
+
 class Counts(nn.Module):
     """Statistics of what was seen, used nowhere."""
 
@@ -142,6 +153,7 @@ class AttendsAcross(nn.Module):
 
 BY_BEHAVIOUR: dict[str, tuple[type[nn.Module], str, str]] = {
     "centre": (Centre, "layer 1.0 of the model", "changes with the others"),
+    "hidden": (HiddenCentre, "layer 1.0 of the model", "changes with the others"),
     "counts": (Counts, "layer 1.0 of the model", "changes 1.0.seen"),
     "remembers": (Remembers, "layer 1.0 of the model", ""),
     "rewrites": (Rewrites, "layer 1.0 of the model", "changes 1.0.weight"),
@@ -223,3 +235,31 @@ def test_the_model_is_left_as_it_was() -> None:
 def test_outputs_need_a_row_a_record() -> None:
     with pytest.raises(InvalidInput, match="one row a record"):
         check_independence(nn.Sequential(nn.Linear(6, 4), nn.Flatten(0)), (6,))
+
+
+def test_the_check_by_type_changes_nothing() -> None:
+    model = nn.Sequential(nn.Linear(6, 4), nn.Dropout(0.5)).train()
+    before = {key: value.clone() for key, value in model.state_dict().items()}
+    with pytest.raises(InvalidInput):
+        check_model(model)
+    assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items())
+    assert all(module.training and not module._forward_hooks for module in model.modules())
+
+
+def test_inputs_of_the_trial_come_from_the_seed() -> None:
+    seen: list[Tensor] = []
+
+    class Watches(nn.Linear):
+        def forward(self, input: Tensor) -> Tensor:
+            seen.append(input.detach().clone())
+            return super().forward(input)
+
+    model = Watches(6, 2)
+    first: list[Tensor] = []
+    for seed in (0, 0, 1):
+        torch.manual_seed(len(first))
+        seen.clear()
+        check_independence(model, (6,), seed=seed)
+        first.append(seen[0])
+    assert torch.equal(first[0], first[1])
+    assert not torch.equal(first[0], first[2])

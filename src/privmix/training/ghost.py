@@ -25,7 +25,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from privmix.errors import InvalidInput, check_integer
+from privmix.errors import WITHHELD, InvalidInput, check_integer
 from privmix.training.ghost_norms import RULES
 from privmix.training.layers_check import check_model
 from privmix.training.parameters import FlatParameters
@@ -49,7 +49,8 @@ def ghost_clipped_sum(
           leaves more of it than a loop would, which clips after the cancellation.
         * Complete norms: every trainable parameter is counted. A parameter that is used other than once, in the
           forward call of its own supported layer, is refused before anything is returned.
-        * Factors see norms only, and each record is weighted by its own.
+        * Own factors: factors see norms only, and each record is weighted by its own.
+        * Silent: errors tell nothing of the records, not even how many there are.
 
     Args:
         model: of supported layers, see :func:`supports_ghost`.
@@ -204,8 +205,8 @@ def _full_precision(device: torch.device) -> Iterator[None]:
 
 def _check_shapes(x: Tensor, targets: Tensor) -> None:
     if x.dim() < 3 or targets.dim() != 3 or x.shape[:2] != targets.shape[:2] or x.shape[1] == 0:
-        shapes = (tuple(x.shape), tuple(targets.shape))
-        raise InvalidInput("views and targets", shapes, "shapes (b, K, ...) and (b, K, classes) with K >= 1")
+        # How many records a batch drew is private: shapes are not shown.
+        raise InvalidInput("views and targets", WITHHELD, "shapes (b, K, ...) and (b, K, classes) with K >= 1")
 
 
 @dataclass(eq=False)
@@ -238,7 +239,7 @@ def _losses_and_norms(model: nn.Module, x: Tensor, targets: Tensor) -> tuple[Ten
         logits = model(x.flatten(0, 1))
         if logits.shape != (run.records * run.views, targets.shape[-1]):
             expected = f"one row a view and {targets.shape[-1]} columns"
-            raise InvalidInput("the model's output", tuple(logits.shape), expected)
+            raise InvalidInput("the model's output", tuple(logits.shape[1:]), expected)
         losses = functional.cross_entropy(logits, targets.flatten(0, 1), reduction="none")
         losses = losses.view(run.records, run.views).mean(1)
     uses = _uses(losses)

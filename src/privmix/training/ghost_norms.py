@@ -34,19 +34,42 @@ def _convolution(layer: nn.Conv2d, inputs: Tensor, outputs: Tensor, wanted: froz
     total = _squares(outputs.sum((1, 3, 4))) if "bias" in wanted else _nothing(outputs)
     if "weight" not in wanted:
         return total
-    positions = outputs.shape[1] * outputs.shape[3] * outputs.shape[4]
+    views, channels = outputs.shape[1:3]
+    positions = views * outputs.shape[3] * outputs.shape[4]
     fan_in = layer.weight[0].numel()
-    size = max(1, _CHUNK // (layer.groups * fan_in * positions + layer.weight.numel()))
-    parts = []
-    for a, g in zip(torch.split(inputs, size), torch.split(outputs, size), strict=True):
-        patches = _patches(layer, a)
-        # (c, K, O, H, W) -> (c, groups, positions, O / groups)
-        rows = g.movedim(2, -1).reshape(len(g), positions, layer.groups, -1).transpose(1, 2)
-        if isinstance(layer, StandardisedConv2d):
-            parts.append(_standardised_squares(layer, rows.mT @ patches))
-        else:
-            parts.append(_outer_product_squares(patches, rows))
-    return total + torch.cat(parts)
+    # Pairs of positions know nothing of how a standardised filter depends on its weight.
+    by_pairs = not isinstance(layer, StandardisedConv2d) and _pairs_are_cheaper(
+        positions, fan_in, channels // layer.groups
+    )
+    rule = _convolution_by_pairs if by_pairs else _convolution_by_gradients
+    largest = layer.groups * positions * max(fan_in, positions) if by_pairs else layer.weight.numel()
+    size = max(1, _CHUNK // largest)
+    parts = zip(torch.split(inputs, size), torch.split(outputs, size), strict=True)
+    return total + torch.cat([rule(layer, a, g) for a, g in parts])
+
+
+def _convolution_by_pairs(layer: nn.Conv2d, inputs: Tensor, outputs: Tensor) -> Tensor:
+    patches = _patches(layer, inputs)
+    # (c, K, O, H, W) -> (c, groups, positions, O / groups)
+    rows = outputs.movedim(2, -1).reshape(len(outputs), patches.shape[2], layer.groups, -1).transpose(1, 2)
+    return _by_pairs(patches, rows)
+
+
+def _convolution_by_gradients(layer: nn.Conv2d, inputs: Tensor, outputs: Tensor) -> Tensor:
+    padded = _padded(layer, inputs)
+
+    def of_record(a: Tensor, g: Tensor) -> Tensor:
+        """(K, C, H, W) and (K, O, H', W') -> the gradient by the filters that are used."""
+        arguments = (list(layer.stride), [0, 0], list(layer.dilation), False, [0, 0], layer.groups)
+        mask = [False, True, False]
+        gradient: Tensor = torch.ops.aten.convolution_backward(g, a, layer.weight.detach(), None, *arguments, mask)[1]
+        return gradient
+
+    gradients = torch.func.vmap(of_record)(padded, outputs)
+    if isinstance(layer, StandardisedConv2d):
+        pull = torch.func.vjp(layer.standardise, layer.weight.detach())[1]
+        (gradients,) = torch.func.vmap(pull)(gradients)
+    return _squares(gradients)
 
 
 def _patches(layer: nn.Conv2d, inputs: Tensor) -> Tensor:
@@ -54,15 +77,20 @@ def _patches(layer: nn.Conv2d, inputs: Tensor) -> Tensor:
     kernel = (layer.kernel_size[0], layer.kernel_size[1])
     dilation = (layer.dilation[0], layer.dilation[1])
     stride = (layer.stride[0], layer.stride[1])
-    flat = inputs.flatten(0, 1)
-    padding = _padding(layer)
-    if any(padding):
-        mode = "constant" if layer.padding_mode == "zeros" else layer.padding_mode
-        flat = functional.pad(flat, padding, mode=mode)
-    unfolded = functional.unfold(flat, kernel, dilation=dilation, stride=stride)
+    unfolded = functional.unfold(_padded(layer, inputs).flatten(0, 1), kernel, dilation=dilation, stride=stride)
     places = unfolded.shape[-1]
     split = unfolded.view(*inputs.shape[:2], layer.groups, -1, places)
     return split.permute(0, 2, 1, 4, 3).reshape(len(inputs), layer.groups, inputs.shape[1] * places, -1)
+
+
+def _padded(layer: nn.Conv2d, inputs: Tensor) -> Tensor:
+    """(c, K, C, H, W) with the layer's padding added, in its mode."""
+    padding = _padding(layer)
+    if not any(padding):
+        return inputs
+    mode = "constant" if layer.padding_mode == "zeros" else layer.padding_mode
+    padded = functional.pad(inputs.flatten(0, 1), padding, mode=mode)
+    return padded.view(*inputs.shape[:2], *padded.shape[1:])
 
 
 def _padding(layer: nn.Conv2d) -> list[int]:
@@ -73,13 +101,6 @@ def _padding(layer: nn.Conv2d) -> list[int]:
         totals = [layer.dilation[axis] * (layer.kernel_size[axis] - 1) for axis in (1, 0)]
         return [part for total in totals for part in (total // 2, total - total // 2)]
     return [int(layer.padding[axis]) for axis in (1, 1, 0, 0)]
-
-
-def _standardised_squares(layer: StandardisedConv2d, gradients: Tensor) -> Tensor:
-    """Squared norms by the raw weight, from gradients (c, groups, O / groups, fan-in) by the standardised one."""
-    pull = torch.func.vjp(layer.standardise, layer.weight.detach())[1]
-    (raw,) = torch.func.vmap(pull)(gradients.reshape(len(gradients), *layer.weight.shape))
-    return _squares(raw)
 
 
 def _group_norm(layer: nn.GroupNorm, inputs: Tensor, outputs: Tensor, wanted: frozenset[str]) -> Tensor:
@@ -113,15 +134,25 @@ def _layer_norm(layer: nn.LayerNorm, inputs: Tensor, outputs: Tensor, wanted: fr
 def _outer_product_squares(a: Tensor, g: Tensor) -> Tensor:
     """Squared norms (b,) of sum over t of g_t (outer) a_t, for a (b, groups, T, in) and g (b, groups, T, out)."""
     positions, fan_in, fan_out = a.shape[2], a.shape[3], g.shape[3]
-    if 2 * positions**2 <= fan_in * fan_out:
-        # In float64: terms of both signs cancel here, and a norm found too small would let a record through unclipped.
-        a, g = a.double(), g.double()
-        return ((a @ a.mT) * (g @ g.mT)).sum((1, 2, 3))
-    size = max(1, _CHUNK // (a.shape[1] * fan_in * fan_out))
-    parts = [
-        _squares(part_g.mT @ part_a) for part_a, part_g in zip(torch.split(a, size), torch.split(g, size), strict=True)
-    ]
-    return torch.cat(parts)
+    by_pairs = _pairs_are_cheaper(positions, fan_in, fan_out)
+    size = max(1, _CHUNK // (a.shape[1] * (positions**2 if by_pairs else fan_in * fan_out)))
+    rule = _by_pairs if by_pairs else _by_gradients
+    return torch.cat([rule(x, y) for x, y in zip(torch.split(a, size), torch.split(g, size), strict=True)])
+
+
+def _pairs_are_cheaper(positions: int, fan_in: int, fan_out: int) -> bool:
+    """The mixed rule of Bu et al. (2022)."""
+    return 2 * positions**2 <= fan_in * fan_out
+
+
+def _by_pairs(a: Tensor, g: Tensor) -> Tensor:
+    # In float64: terms of both signs cancel here, and a norm found too small would let a record through unclipped.
+    a, g = a.double(), g.double()
+    return ((a @ a.mT) * (g @ g.mT)).sum((1, 2, 3))
+
+
+def _by_gradients(a: Tensor, g: Tensor) -> Tensor:
+    return _squares(g.mT @ a)
 
 
 def _squares(x: Tensor) -> Tensor:
