@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from privmix.errors import InvalidInput
 from privmix.training.clipping import Clipping
 from privmix.training.gradients import GradientStrategy, shares
+from privmix.training.models import LinearHead
 from privmix.training.parameters import FlatParameters
 from privmix.training.side_information import SideInformation
 
@@ -27,31 +28,31 @@ _SLICE: Final = 2**24
 
 
 class ClosedFormGradients(GradientStrategy):
-    """For models whose trainable part is one ``nn.Linear`` (attribute ``linear``) behind a fixed ``scaled``.
-
-    Args:
-        model: has ``linear`` and ``scaled(x)``, the parameter-free map from views (..., d) to what ``linear`` takes.
-        flat: the parameters of ``model.linear``, weight and bias.
-        clipping: the bound.
-    """
+    """For a :class:`LinearHead`, and nothing else."""
 
     name: ClassVar[str] = "closed-form"
 
     def __init__(self, model: nn.Module, flat: FlatParameters, clipping: Clipping, *, amp: bool = False) -> None:
         super().__init__(model, flat, clipping, amp=amp)
-        if not fits_closed_form(model):
+        if not isinstance(model, LinearHead) or not fits_closed_form(model):
             raise InvalidInput("strategy", self.name, "loop, vmap or ghost for a model that is no linear head")
+        self._head = model
 
     def clipped_sum(self, views: Tensor, targets: Tensor, side: SideInformation) -> Tensor:
         if len(views) == 0:
             return torch.zeros(self.flat.size, device=self.flat.device)
-        features: Tensor = self.model.scaled(views)  # type: ignore[operator]
+        features = self._head.scaled(views)
         errors = self._errors(features, targets, side)
         # The bias is the weight of a feature that is always 1, except that it is kept apart to spare a copy.
         norms = self._norms(features, errors, side)
         factors = self.clipping.factors(norms)
-        weighted = torch.where(torch.isfinite(norms)[:, None, None], errors, 0.0) * factors[:, None, None]
-        matrix = weighted.flatten(0, 1).T @ torch.nan_to_num(features.flatten(0, 1), 0.0, 0.0, 0.0)
+        weighted = errors * factors[:, None, None]
+        finite = torch.isfinite(norms)
+        if not bool(finite.all()):
+            # Zero times infinity is no number: what is not finite is taken out before it is multiplied.
+            weighted = torch.where(finite[:, None, None], weighted, 0.0)
+            features = torch.where(finite[:, None, None], features, 0.0)
+        matrix = weighted.flatten(0, 1).T @ features.flatten(0, 1)
         total = torch.cat([matrix.reshape(-1), weighted.sum(dim=(0, 1))])
         if side.scale is not None:
             total = total * side.scale
@@ -73,7 +74,9 @@ class ClosedFormGradients(GradientStrategy):
         if side.scale is not None or side.centre is not None or 1 < errors.shape[-1] < views:
             return self._norms_by_forming(features, errors, side)
         if views == 1:
-            return (errors.square().sum(dim=(1, 2)) * (features.square().sum(dim=(1, 2)) + 1)).sqrt()
+            lengths = torch.linalg.vector_norm(features[:, 0], dim=1)
+            norms: Tensor = torch.linalg.vector_norm(errors[:, 0], dim=1) * (lengths.square() + 1).sqrt()
+            return norms
         # Terms of opposite signs may cancel; in float32, what rounding leaves could pass for a short gradient.
         f, e = features.double(), errors.double()
         squares = (torch.bmm(e, e.mT) * (torch.bmm(f, f.mT) + 1)).sum(dim=(1, 2))
@@ -90,9 +93,5 @@ class ClosedFormGradients(GradientStrategy):
 
 
 def fits_closed_form(model: nn.Module) -> bool:
-    """Whether the model is a linear head with a bias whose two tensors are all that is trained."""
-    linear = getattr(model, "linear", None)
-    if not isinstance(linear, nn.Linear) or linear.bias is None or not hasattr(model, "scaled"):
-        return False
-    trained = [name for name, tensor in model.named_parameters() if tensor.requires_grad]
-    return trained == ["linear.weight", "linear.bias"]
+    """Whether the model is a :class:`LinearHead` of which all is trained."""
+    return isinstance(model, LinearHead) and all(tensor.requires_grad for tensor in model.parameters())

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import torch
 from torch import Tensor, nn
 
 from privmix.errors import InvalidInput, check_integer, check_number
 from privmix.training.models.base import Classifier, centred, group_norm
+
+# Lengths of vectors whose squares float32 holds with all their digits.
+_SHORT: Final = 1e-15
+_LONG: Final = 1e15
 
 
 class LinearHead(Classifier):
@@ -50,11 +54,16 @@ class LinearHead(Classifier):
         """(b, d) vectors at the wanted norm."""
         if self.norm is None:
             return x
-        # By the largest entry first: squares of very small or large entries would leave float32's range.
+        length = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
+        ordinary = (length > _SHORT) & (length < _LONG)
+        found = x * (self.norm / torch.where(ordinary, length, torch.ones_like(length)))
+        if bool(ordinary.all()):
+            return found
+        # Squares of very small or large entries leave float32's range: by the largest entry first.
         largest = x.abs().amax(-1, keepdim=True)
         x = x / torch.where(largest > 0, largest, torch.ones_like(largest))
-        length = x.square().sum(-1, keepdim=True).sqrt()
-        return x * (self.norm / torch.where(length > 0, length, torch.ones_like(length)))
+        length = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
+        return torch.where(ordinary, found, x * (self.norm / torch.where(length > 0, length, torch.ones_like(length))))
 
     def forward(self, x: Tensor) -> Tensor:
         """(b, d) -> (b, classes) logits."""
