@@ -27,11 +27,11 @@ _SLICE: Final = 2**24
 
 
 class ClosedFormGradients(GradientStrategy):
-    """For models whose trainable part is one ``nn.Linear`` (attribute ``linear``) behind a fixed ``scaled``.
+    """For models whose trainable part is one ``nn.Linear`` (attribute ``head``) behind a fixed ``scaled``.
 
     Args:
-        model: has ``linear`` and ``scaled(x)``, the parameter-free map from views (..., d) to what ``linear`` takes.
-        flat: the parameters of ``model.linear``, weight and bias.
+        model: has ``head`` and ``scaled(x)``, the parameter-free map from views (..., d) to what ``head`` takes.
+        flat: the parameters of ``model.head``, weight and bias.
         clipping: the bound.
     """
 
@@ -91,8 +91,8 @@ class ClosedFormGradients(GradientStrategy):
 
 def fits_closed_form(model: nn.Module) -> bool:
     """Whether the model is a linear head with a bias whose two tensors are all that is trained."""
-    linear = getattr(model, "linear", None)
-    if not isinstance(linear, nn.Linear) or linear.bias is None or not hasattr(model, "scaled"):
+    head = getattr(model, "head", None)
+    if not isinstance(head, nn.Linear) or head.bias is None or not hasattr(model, "scaled"):
         return False
     trained = [name for name, tensor in model.named_parameters() if tensor.requires_grad]
-    return trained == ["linear.weight", "linear.bias"]
+    return trained == ["head.weight", "head.bias"]
