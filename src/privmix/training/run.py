@@ -120,6 +120,9 @@ class TrainingRun:
         overwrite: bool,
         resume: bool,
     ) -> None:
+        if not (self._folder / _RUN).exists():
+            # Killed before its notes were made or after they were removed: nothing here can go on.
+            self.discard()
         fresh = overwrite and not resume
         if self._end_if_published(damaged_too=fresh) and resume:
             raise InvalidInput("--resume", str(self.out), "an interrupted run; this one was done")
