@@ -55,6 +55,26 @@ class ExecutionConfig:
             check_integer("chunk", self.chunk, low=1)
 
 
+def check_strategy(
+    config: ExecutionConfig,
+    model: nn.Module,
+    flat: FlatParameters,
+    clipping: Clipping,
+    input_shape: tuple[int, ...],
+    *,
+    with_side_information: bool = False,
+) -> None:
+    """Raise :class:`InvalidInput` if the strategy that ``config`` names can't train this model; see below."""
+    if config.strategy == AUTO:
+        return
+    found = STRATEGIES[config.strategy](model, flat, clipping, amp=config.amp)
+    if found.name != GhostGradients.name:
+        return
+    reason = "public data change gradients or weights" if with_side_information else supports_ghost(model, input_shape)
+    if reason is not None:
+        raise InvalidInput("strategy", config.strategy, f"loop or vmap: {reason}")
+
+
 def choose_strategy(
     config: ExecutionConfig,
     model: nn.Module,
@@ -103,7 +123,7 @@ def _trial(strategy: GradientStrategy, x: Tensor, targets: Tensor) -> float:
         strategy.clipped_sum(x[:count], targets[:count], SideInformation())
         _wait(x)
         return (time.perf_counter() - start) / count
-    except (RuntimeError, InvalidInput):
+    except (MemoryError, RuntimeError, InvalidInput):
         return float("inf")
 
 
@@ -156,6 +176,10 @@ def _free_memory(device: torch.device) -> float:
 class Chunks:
     """Cuts a batch into chunks that fit; where memory runs out, chunks are halved and the work goes on.
 
+    Formal guarantees:
+        * Each once: a part that did not fit is asked for again, in smaller parts, and adds nothing before it is done.
+        * Silent: no error tells how many records a batch has.
+
     Attributes:
         size: records a chunk.
         fixed: the caller chose the size: it is not changed, and too much is an error.
@@ -176,13 +200,11 @@ class Chunks:
         start = 0
         while start < count:
             part = slice(start, min(start + self.size, count))
-            try:
-                total += work(part)
-            except (MemoryError, RuntimeError) as error:
-                if not _is_out_of_memory(error):
-                    raise
+            found = _unless_too_large(work, part)
+            if found is None:
                 self._shrink()
                 continue
+            total += found
             start = part.stop
         return total
 
@@ -197,6 +219,16 @@ class Chunks:
         self.size = smaller
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
+
+
+def _unless_too_large(work: Callable[[slice], Tensor], part: slice) -> Tensor | None:
+    # A function of its own: the error, which may hold sizes of the batch and keeps its memory in use, ends here.
+    try:
+        return work(part)
+    except (MemoryError, RuntimeError) as error:
+        if not _is_out_of_memory(error):
+            raise
+    return None
 
 
 def _is_out_of_memory(error: BaseException) -> bool:

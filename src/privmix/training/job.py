@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+import copy
+import json
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import cached_property
 from typing import Any, Final
 
 import torch
 from torch import Tensor
 
-from privmix.errors import InvalidInput
+from privmix.errors import InvalidInput, check_choice
 from privmix.mechanisms.streams import SecretStreams
 from privmix.training.certificate import training_certificate
 from privmix.training.clipping import Clipping
 from privmix.training.config import TrainingConfig
 from privmix.training.dp_sgd import DpSgd
-from privmix.training.execution import Chunks, choose_strategy, fitting_chunk
+from privmix.training.execution import (
+    STRATEGIES,
+    Chunks,
+    ExecutionConfig,
+    check_strategy,
+    choose_strategy,
+    fitting_chunk,
+)
+from privmix.training.gradients import GradientStrategy
 from privmix.training.layers_check import check_independence, check_model
 from privmix.training.models import Classifier, build_model
 from privmix.training.optimiser import Optimiser
@@ -25,15 +35,18 @@ from privmix.training.plan import TrainingPlan
 from privmix.training.pool import Pool
 from privmix.training.public import PublicData, PublicGradients, build_method, plan_public_use, warm_up
 from privmix.training.public.base import ExtendedMethod
+from privmix.training.public.registry import parse_method
 from privmix.training.records import TrainingRecords
-from privmix.training.run import TrainingRun
+from privmix.training.run import TrainingRun, pack_state, unpack_state
 from privmix.training.trained import ModelFacts, TrainedModel, shaped, weights_digest
 from privmix.training.views import MicrobatchMixer, ViewPipeline
 from privmix.training.world import World
 
 Progress = Callable[[str, int, int], None]
-"""Called with (stage, steps done, steps in all); stages of the private phase carry epsilon so far."""
+"""Called with (stage, steps done, steps in all). What is in brackets after a stage's name changes as it goes on:
+epsilon of the steps done so far, rounded up, or the public loss of the warm-up."""
 
+_CHUNK, _METHOD = "chunk", "method."
 # Epsilon so far is worked out anew so many times a run: a price takes a fraction of a second.
 _PRICES: Final = 20
 
@@ -45,7 +58,10 @@ class TrainingJob:
         * Public until :meth:`run`: everything before it is made of settings and public data.
         * Refused early: a model that mixes records, a pool of other classes, data that don't fit and targets that
           can't be met are errors before budget is charged.
-        * No loss: neither private loss nor accuracy is computed.
+        * No loss: neither private loss nor accuracy is computed, and progress shows public figures only.
+        * Same bits: on the CPU, with as many threads, a run that was killed anywhere and resumed ends with the weights
+          of one that was not.
+        * No trace: torch's and NumPy's global generators are neither read nor moved.
 
     Args:
         config: settings.
@@ -54,12 +70,22 @@ class TrainingJob:
         public: real public records, as features of the same extractor.
         synthetic: synthetic public records.
         pool: public examples for mixing (k_diff > 0).
-        network: a model of one's own in place of ``config.model``; its layers are checked.
+        network: a model of one's own in place of ``config.model``; its layers are checked. Its architecture must be one
+            of :mod:`privmix.training.models` to be loaded again.
         records_declared: ``records`` was declared in place of the real count.
         device: where to train; CUDA if there is any by default.
 
     Raises:
         InvalidInput: any of these does not fit; the message says what would.
+
+    Example:
+        >>> import numpy as np
+        >>> config = TrainingConfig.for_model("linear", records=300, epsilon=4.0, delta=1e-4, epochs=3)
+        >>> job = TrainingJob(config, ModelFacts(("no", "yes"), {"name": "identity"}, (4,), dim=4), records=300)
+        >>> x = np.random.default_rng(0).normal(size=(300, 4))
+        >>> model = job.run(TrainingRecords.of(x, x[:, 0] > 0, classes=2))
+        >>> model.predict_proba(x).shape
+        (300, 2)
     """
 
     def __init__(
@@ -97,6 +123,33 @@ class TrainingJob:
         self._use = plan_public_use(config.scenario, public, synthetic, config.extended.method)
         self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         self.network.to(self.device)
+        self._flat = FlatParameters(self.network)
+        self._initial = self._flat.get()
+        self._check_private_phase()
+
+    def _check_private_phase(self) -> None:
+        """Find now what the first step would find."""
+        if self._use.warm_up is not None:
+            self._as_inputs(self._use.warm_up)
+        method = self._method()
+        if method is not None:
+            # A microbatch of one record that is to be mixed has a single view.
+            least = 1 if self.config.microbatch_mixes else self.views.views
+            wanted = self.config.extended.perturbations
+            if "multiplicity" in parse_method(self.config.extended.method) and wanted > least:
+                raise InvalidInput("weight perturbations", wanted, f"at most {least}, the views of a record")
+        check_strategy(
+            self.config.execution,
+            self.network,
+            self._flat,
+            self._clipping,
+            self._input,
+            with_side_information=method is not None,
+        )
+
+    @property
+    def _clipping(self) -> Clipping:
+        return Clipping(self.config.clip_norm, self.config.clipping)
 
     def settings(self) -> dict[str, Any]:
         """JSON values of all that decides the result but the private records."""
@@ -115,9 +168,13 @@ class TrainingJob:
         """What is used as public data, with digests."""
         return {name: data.fingerprint() for name, data in self._given.items() if data is not None}
 
-    @cached_property
-    def _flat(self) -> FlatParameters:
-        return FlatParameters(self.network)
+    def check(self, records: TrainingRecords) -> None:
+        """Raise :class:`InvalidInput` unless the records fit the facts and the plan; ``run`` checks it too."""
+        if records.dim != self.facts.dim or records.classes != len(self.facts.classes):
+            found = (records.dim, records.classes)
+            raise InvalidInput("records", found, f"{self.facts.dim} features and {len(self.facts.classes)} classes")
+        self.views.check_records(records.x.shape[1:])
+        self.plan.sampler_of(len(records))
 
     def run(
         self,
@@ -133,7 +190,7 @@ class TrainingJob:
 
         Args:
             records: private.
-            run: the run's folder; goes on where it stopped.
+            run: the run's folder, on rank 0 only; goes on where it stopped.
             streams: secret streams where there is no run folder; None takes a fresh key.
             in_ledger: the cost was charged to a budget ledger.
             progress: see :data:`Progress`.
@@ -144,23 +201,27 @@ class TrainingJob:
             OutOfMemory: a chunk doesn't fit.
         """
         world = world or World()
-        self._check_records(records)
+        self.check(records)
         own = streams if run is None else run.streams
         if own is None and world.is_head:
             own = SecretStreams.from_entropy()
-        if own is not None:
-            own.claim()
-        if run is not None and world.is_head:
-            run.bind(records)
-        insecure = own is not None and own.insecure_seed
-        weights = self._train(records, run, own, world, progress or (lambda stage, done, total: None))
-        self._flat.set(weights)
-        model = self._finished(insecure, in_ledger, None if run is None else run.id)
-        if own is not None:
-            own.destroy() if run is None else None
-        if run is not None and world.is_head:
-            run.publish(model.write)
-        return model
+        try:
+            if own is not None:
+                own.claim()
+            if run is not None:
+                run.bind(records)
+            known = None if own is None else {"insecure": own.insecure_seed, "id": None if run is None else run.id}
+            told = json.loads(world.share(json.dumps(known).encode()))
+            weights = self._train(records, run, own, world, progress or (lambda stage, done, total: None))
+            self._flat.set(weights)
+            model = self._finished(told["insecure"], in_ledger, told["id"])
+            if run is not None:
+                run.publish(model.write)
+            return model
+        finally:
+            # A run's own streams end with the run.
+            if own is not None and run is None:
+                own.destroy()
 
     def _train(
         self,
@@ -172,14 +233,23 @@ class TrainingJob:
     ) -> Tensor:
         """The private phase, from the last checkpoint on; returns the weights to evaluate."""
         start, state = (0, {}) if run is None else run.load()
-        if start == 0:
+        if world.size > 1:
+            start, state = unpack_state(world.share(pack_state(start, state)))
+        # Whatever an earlier run of this job left in the network.
+        self._flat.set(self._initial)
+        if not state:
             self._warm_up(progress)
+            self._flat.set(world.from_head(self._flat.get()))
         optimiser = Optimiser(self._flat, self.config.optimiser, self.plan.steps)
         method = self._method()
         if state:
-            _restore(optimiser, method, state, self.device)
-        trainer = self._trainer(records, optimiser, method, streams, world)
+            _restore(optimiser, method, state)
+        elif run is not None and self._use.warm_up is not None:
+            run.save(0, lambda: _state(optimiser, method, None), now=True)
+        chunks, gradients = self._execution(run, world, method, state.get(_CHUNK))
+        trainer = self._trainer(records, optimiser, method, streams, world, chunks, gradients)
         every = max(1, self.plan.steps // _PRICES)
+        stage = ""
         for step in range(start, self.plan.steps):
             trainer.step(step)
             done = step + 1
@@ -189,13 +259,17 @@ class TrainingJob:
                     self.config.optimiser.learning_rate,
                     f"a smaller one: after {done} steps the weights are no finite numbers",
                 )
-            if world.is_head and (done % every == 0 or done == 1):
-                progress(f"private steps (ε {self.plan.epsilon(done):.2f} so far)", done, self.plan.steps)
-            elif world.is_head:
-                progress("", done, self.plan.steps)
-            if run is not None and world.is_head:
-                run.save(done, lambda: _state(optimiser, method), now=done == self.plan.steps)
+            if world.is_head:
+                if not stage or done % every == 0 or done == self.plan.steps:
+                    stage = f"private steps (ε {self._epsilon_shown(done)} after {done})"
+                progress(stage, done, self.plan.steps)
+            if run is not None:
+                run.save(done, lambda: _state(optimiser, method, chunks), now=done == self.plan.steps)
         return optimiser.evaluated
+
+    def _epsilon_shown(self, steps: int) -> str:
+        # Up: what is shown must not be less than what was spent.
+        return f"{math.ceil(self.plan.epsilon(steps) * 100) / 100:.2f}"
 
     def _warm_up(self, progress: Progress) -> None:
         data = self._use.warm_up
@@ -220,7 +294,7 @@ class TrainingJob:
         if not config.augmentations or self.views.layout is None:
             return x, targets
         pipeline = ViewPipeline(
-            replace(config, k_base=1, k_self=0, k_diff=0), self.views.layout, classes=targets.shape[1]
+            replace(config, k_base=1, k_self=0, k_diff=0, keep_first=False), self.views.layout, classes=targets.shape[1]
         )
         vectors = self.views.layout.to_vectors(x)
         views, _ = pipeline(vectors, torch.zeros(len(x), dtype=torch.int64, device=x.device), seeds.to(x.device))
@@ -257,23 +331,10 @@ class TrainingJob:
         method: ExtendedMethod | None,
         streams: SecretStreams | None,
         world: World,
+        chunks: Chunks,
+        gradients: GradientStrategy,
     ) -> DpSgd:
-        config = self.config
-        clipping = Clipping(config.clip_norm, config.clipping)
-        shape, classes, views = self._input, len(self.facts.classes), self.views.views
-        gradients = choose_strategy(
-            config.execution,
-            self.network,
-            self._flat,
-            clipping,
-            shape,
-            views,
-            classes,
-            with_side_information=method is not None,
-        )
-        if config.execution.compile:
-            gradients.model = torch.compile(self.network)  # type: ignore[assignment]
-        size = config.execution.chunk or fitting_chunk(gradients, shape, views, classes)
+        config, classes = self.config, len(self.facts.classes)
         mixer = None
         if config.microbatch_mixes:
             mixer = MicrobatchMixer(classes, self.views.layout, config.microbatch_mixes)
@@ -285,17 +346,42 @@ class TrainingJob:
             optimiser,
             streams,
             method,
-            Chunks(size, fixed=config.execution.chunk is not None),
+            chunks,
             world,
             mixer,
         )
 
-    def _check_records(self, records: TrainingRecords) -> None:
-        if records.dim != self.facts.dim or records.classes != len(self.facts.classes):
-            found = (records.dim, records.classes)
-            raise InvalidInput("records", found, f"{self.facts.dim} features and {len(self.facts.classes)} classes")
-        self.views.check_records(records.x.shape[1:])
-        self.plan.sampler_of(len(records))
+    def _execution(
+        self, run: TrainingRun | None, world: World, method: ExtendedMethod | None, kept: Tensor | None
+    ) -> tuple[Chunks, GradientStrategy]:
+        """Chunks and strategy: what is measured or left to free memory is chosen once a run, by the head for all.
+
+        Sums in other chunks or by another strategy differ in their last bits, and so would a resumed run's weights.
+        A chunk that the user gives goes before the one that the run had.
+        """
+        config = self.config.execution
+
+        def strategy(named: ExecutionConfig) -> GradientStrategy:
+            shape, classes, views = self._input, len(self.facts.classes), self.views.views
+            side = method is not None
+            return choose_strategy(
+                named, self.network, self._flat, self._clipping, shape, views, classes, with_side_information=side
+            )
+
+        def choose() -> dict[str, Any]:
+            found = strategy(config)
+            fitting = fitting_chunk(found, self._input, self.views.views, len(self.facts.classes))
+            return {"strategy": found.name, "chunk": config.chunk or fitting}
+
+        own: dict[str, Any] = {}
+        if world.is_head:
+            own = choose() if run is None else run.once(choose)
+        chosen = json.loads(world.share(json.dumps(own).encode()))
+        gradients = strategy(replace(config, strategy=check_choice("strategy", chosen.get("strategy"), STRATEGIES)))
+        if config.compile:
+            gradients.model = torch.compile(self.network)  # type: ignore[assignment]
+        size = config.chunk or int(chosen["chunk"] if kept is None else kept)
+        return Chunks(size, fixed=config.chunk is not None), gradients
 
     def _finished(self, insecure: bool, in_ledger: bool, model_id: str | None) -> TrainedModel:
         settings = self.settings()
@@ -309,19 +395,19 @@ class TrainingJob:
             in_ledger=in_ledger,
             public_data=self.public_digests(),
         )
-        return TrainedModel(self.network, self.facts, certificate)
+        # A copy: another run of this job would change the network.
+        return TrainedModel(copy.deepcopy(self.network), self.facts, certificate)
 
 
-def _state(optimiser: Optimiser, method: ExtendedMethod | None) -> dict[str, Tensor]:
+def _state(optimiser: Optimiser, method: ExtendedMethod | None, chunks: Chunks | None) -> dict[str, Tensor]:
+    """All that the next step needs; the chunk, because it may have been halved since the run began."""
     inner = {} if method is None else method.state_dict()
-    return {**optimiser.state(), **{f"method.{name}": tensor for name, tensor in inner.items()}}
+    size = {} if chunks is None else {_CHUNK: torch.tensor(chunks.size)}
+    return {**optimiser.state(), **size, **{_METHOD + name: tensor for name, tensor in inner.items()}}
 
 
-def _restore(
-    optimiser: Optimiser, method: ExtendedMethod | None, state: Mapping[str, Tensor], device: torch.device
-) -> None:
-    here = {name: tensor.to(device) for name, tensor in state.items()}
-    optimiser.load({name: tensor for name, tensor in here.items() if not name.startswith("method.")})
+def _restore(optimiser: Optimiser, method: ExtendedMethod | None, state: Mapping[str, Tensor]) -> None:
+    # Whoever loads a tensor moves it where it belongs: Adam, for one, counts its steps on the CPU.
+    optimiser.load({name: tensor for name, tensor in state.items() if not name.startswith(_METHOD)})
     if method is not None:
-        prefix = "method."
-        method.load_state_dict({k.removeprefix(prefix): v for k, v in here.items() if k.startswith(prefix)})
+        method.load_state_dict({k.removeprefix(_METHOD): v for k, v in state.items() if k.startswith(_METHOD)})

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from privmix.errors import WITHHELD, InvalidInput
+from privmix.errors import WITHHELD, InvalidInput, check_integer
 from privmix.training.batches import refuse_foreign_loader
 
 # Rows hashed at once, and rows checked at once.
@@ -23,7 +23,7 @@ class TrainingRecords:
     """Features and labels of n records. Private.
 
     Formal guarantees:
-        * Silent: no message or ``repr`` holds a value, a label or the number of a record.
+        * Silent: no message or ``repr`` holds a value, a label, the number of a record or how many there are.
         * Closed class list: a label outside the declared classes is refused, never added.
 
     Attributes:
@@ -51,13 +51,16 @@ class TrainingRecords:
             InvalidInput: shapes don't fit, values are not finite, a label is outside the classes, or ``x`` is a loader.
         """
         refuse_foreign_loader(x)
+        check_integer("classes", classes, low=2)
         features = np.asarray(x)
         if features.ndim not in (2, 3) or features.dtype.kind not in "biuf" or 0 in features.shape:
-            raise InvalidInput("x", (features.shape, str(features.dtype)), "numbers of shape (n, d) or (n, views, d)")
-        features = features.astype(np.float32, copy=False)
+            raise InvalidInput("x", str(features.dtype), "numbers of shape (n, d) or (n, views, d), none of them 0")
+        with np.errstate(over="ignore"):
+            # What is too large for float32 becomes infinite, and is refused below.
+            features = features.astype(np.float32, copy=False)
         y = np.asarray(labels)
         if y.shape != (len(features),):
-            raise InvalidInput("labels", y.shape, f"({len(features)},), one label a record")
+            raise InvalidInput("labels", WITHHELD, "a vector of one label a record")
         if y.dtype.kind not in "biuf" or not np.logical_and(y >= 0, y < classes).all() or (y != np.trunc(y)).any():
             raise InvalidInput("labels", WITHHELD, f"integers from 0 to {classes - 1}: one of the declared classes")
         for start in range(0, len(features), _BLOCK):

@@ -5,25 +5,28 @@
 * ``run.key``: the secret key, on disk before the first batch is drawn;
 * ``run.json``: the settings, and what the caller must find again, such as a reservation;
 * ``run.data``: a keyed digest of the records, so that one key never serves two datasets;
+* ``run.execution``: the gradient strategy and the chunk, where they were chosen by measurement;
 * ``state.safetensors``: weights, optimiser and step, replaced as a whole.
 
 Batches, views and noise are functions of the key and the step. Steps after the last checkpoint are therefore done
-again with the very noise they had: nothing is drawn twice, and the final weights are those of a run without the kill.
+again with the very noise they had: nothing is drawn twice, and the final weights are those of a run without the kill
+(on the CPU, bit for bit, with as many threads; on GPUs up to the order in which they add).
 """
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 import json
 import shutil
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
 
-import numpy as np
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load as load_tensors
@@ -37,7 +40,12 @@ from privmix.training.records import TrainingRecords
 
 MODEL_FOLDER: Final = FolderKind("--out", "a trained model", frozenset({"model.json", "certificate.json"}))
 _KEY, _RUN, _DATA, _STATE = "run.key", "run.json", "run.data", "state.safetensors"
-_STEP: Final = "step"
+_EXECUTION: Final = "run.execution"
+_STEP, _HASH = "step", "sha256"
+# Under another version of these, the same key may give other draws.
+_PACKAGES: Final = ("privmix", "numpy", "randomgen", "torch")
+_NOTES: Final = {"id": str, "settings": dict, "extra": dict, "made_with": dict}
+# Seconds between checkpoints.
 _EVERY: Final = 30.0
 
 
@@ -46,13 +54,16 @@ class TrainingRun:
 
     Formal guarantees:
         * One key, one dataset: a run goes on only with the records that it began with.
-        * One key, one setting: it goes on only with the settings that it began with.
+        * One key, one setting: it goes on only with the settings that it began with, in the versions it began with.
+        * Same bits: killed anywhere, it ends with the weights that it would have had without the kill.
+        * For the owner: the folder and the key can be read by nobody else, and the key is in no published file.
         * The key is gone once the model is in place, and not before.
 
     Args:
         out: the model's folder; nothing is there before the run is done.
         settings: JSON values; everything that decides the result.
-        streams: secret streams, destroyed at the end; None takes a fresh key. A resumed run has its own.
+        streams: secret streams, destroyed at the end; None takes a fresh key. A resumed run has its own, and those
+            given are destroyed.
         extra: what the caller wants to find again with :func:`read_run`.
         overwrite: a model at ``out`` is replaced; an interrupted run is discarded unless ``resume``.
         resume: go on with the interrupted run.
@@ -60,7 +71,17 @@ class TrainingRun:
     Raises:
         InvalidInput: ``out`` exists; there is an interrupted run and neither flag is given; there is none to resume, or
             it has other settings; another process works on it.
-        StorageError: the folder can't be written.
+        StorageError: the folder can't be written, or what it holds is damaged.
+
+    Example:
+        >>> import tempfile
+        >>> out = Path(tempfile.mkdtemp()) / "model"
+        >>> with TrainingRun(out, {"epochs": 3}) as run:
+        ...     run.save(1, lambda: {"weights": torch.ones(2)}, now=True)
+        >>> with TrainingRun(out, {"epochs": 3}, resume=True) as run:
+        ...     step, state = run.load()
+        >>> step, state["weights"].tolist()
+        (1, [1.0, 1.0])
     """
 
     def __init__(
@@ -99,7 +120,12 @@ class TrainingRun:
         overwrite: bool,
         resume: bool,
     ) -> None:
-        self._end_if_published()
+        if not (self._folder / _RUN).exists():
+            # Killed before its notes were made or after they were removed: nothing here can go on.
+            self.discard()
+        fresh = overwrite and not resume
+        if self._end_if_published(damaged_too=fresh) and resume:
+            raise InvalidInput("--resume", str(self.out), "an interrupted run; this one was done")
         MODEL_FOLDER.check_target(self.out, overwrite=overwrite)
         exists = (self._folder / _RUN).is_file()
         if exists and not resume and not overwrite:
@@ -111,33 +137,48 @@ class TrainingRun:
             assert found is not None
             self.check_settings(found, settings)
             self.id, self.extra = str(found["id"]), dict(found["extra"])
-            self.streams = SecretStreams.load(self._folder / _KEY)
+            self.streams = self._kept_streams()
+            if streams is not None:
+                streams.destroy()
             return
         self.discard()
         self._folder.mkdir(mode=0o700)
         self.id, self.extra = uuid.uuid4().hex, extra
         self.streams = SecretStreams.from_entropy() if streams is None else streams
         self.streams.save(self._folder / _KEY)
-        content = {"id": self.id, "settings": settings, "extra": extra}
+        content = {"id": self.id, "settings": settings, "extra": extra, "made_with": _versions()}
         write_durably(self._folder / _RUN, json.dumps(content, indent=1).encode())
         sync_folder(self._folder.parent)
 
-    def _end_if_published(self) -> None:
-        """End a run that was killed after its model was in place and before its key was gone."""
-        run = read_run(self.out)
-        if run is None:
-            return
+    def _end_if_published(self, *, damaged_too: bool) -> bool:
+        """End a run that was killed after its model was in place and before its key was gone; say whether it was."""
+        try:
+            run = read_run(self.out)
+        except StorageError:
+            if not damaged_too:
+                raise
+            return False
         try:
             made = json.loads((self.out / "certificate.json").read_text(encoding="utf-8"))["model_id"]
         except (OSError, ValueError, KeyError, TypeError):
-            return
-        if made == run["id"]:
-            self.discard()
+            return False
+        if run is None or made != run["id"]:
+            return False
+        self.discard()
+        return True
+
+    def _kept_streams(self) -> SecretStreams:
+        try:
+            return SecretStreams.load(self._folder / _KEY)
+        except (FileNotFoundError, InvalidInput):
+            # Killed while it was being discarded: the key is the first thing to go.
+            raise StorageError(f"{self._folder.name}: the key is gone; start again with --overwrite") from None
 
     @staticmethod
     def check_settings(run: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
         """Raise :class:`InvalidInput` unless an interrupted run (see :func:`read_run`) has these settings."""
         _check_same(run["settings"], json.loads(json.dumps(dict(settings))))
+        _check_same({"made_with": run["made_with"]}, {"made_with": _versions()})
 
     def bind(self, records: TrainingRecords) -> None:
         """Note which records the key serves; call it before the first batch.
@@ -148,47 +189,69 @@ class TrainingRun:
         digest = records.digest(self.streams.derive("record digest").share())
         path = self._folder / _DATA
         if path.exists():
-            if not hmac.compare_digest(path.read_text(encoding="ascii"), digest):
+            if not hmac.compare_digest(path.read_bytes(), digest.encode()):
                 raise InvalidInput("--data", WITHHELD, "the records that the interrupted run began with, unchanged")
             return
-        write_durably(path, digest.encode())
+        self._write(_DATA, digest.encode())
+
+    def once(self, choose: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """What ``choose`` gave when the run first asked, as JSON values: choices by measurement are made once a run."""
+        path = self._folder / _EXECUTION
+        if path.exists():
+            found = _read_object(path)
+            if found is None:
+                raise StorageError(f"{path}: damaged; start again with --overwrite")
+            return found
+        chosen = choose()
+        self._write(_EXECUTION, json.dumps(chosen).encode())
+        return chosen
 
     def load(self) -> tuple[int, dict[str, Tensor]]:
-        """Steps that are done, and the state after them; (0, {}) for a run that has no checkpoint."""
+        """Steps that are done, and the state after them; (0, {}) for a run that has no checkpoint.
+
+        Raises:
+            StorageError: the checkpoint can't be read, or is not as it was written.
+        """
         path = self._folder / _STATE
         if not path.exists():
             return 0, {}
         try:
-            state = load_tensors(path.read_bytes())
-            return int(state.pop(_STEP)), state
-        except (SafetensorError, KeyError, ValueError):
-            raise StorageError(
-                f"{self._folder.name}: the checkpoint is damaged; start again with --overwrite"
-            ) from None
+            return unpack_state(path.read_bytes())
+        except OSError as error:
+            raise StorageError(f"{path}: {error.strerror}") from None
+        except ValueError:
+            raise StorageError(f"{path}: the checkpoint is damaged; start again with --overwrite") from None
 
     def save(self, step: int, state: Callable[[], Mapping[str, Tensor]], *, now: bool = False) -> None:
         """Keep the state after ``step`` steps, if the last time was long enough ago or ``now``."""
         if not now and time.monotonic() - self._saved_at < _EVERY:
             return
-        tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in state().items()}
-        tensors[_STEP] = torch.tensor(step)
-        try:
-            write_durably(self._folder / _STATE, dump_tensors(tensors))
-        except OSError as error:
-            raise StorageError(f"checkpoint: can't write it beside {self.out}: {error.strerror}") from None
+        self._write(_STATE, pack_state(step, state()))
         self._saved_at = time.monotonic()
+
+    def _write(self, name: str, content: bytes) -> None:
+        try:
+            write_durably(self._folder / name, content)
+        except OSError as error:
+            raise StorageError(f"{name}: can't write it beside {self.out}: {error.strerror}") from None
 
     def publish(self, write: Callable[[Path], None]) -> None:
         """Put the model that ``write`` writes into a folder in its place, whole, and end the run and its key."""
         with MODEL_FOLDER.new(self.out, overwrite=self._overwrite) as draft:
             write(draft)
-        self.discard()
+        try:
+            sync_folder(self.out.parent)
+            self.discard()
+        except OSError as error:
+            raise StorageError(f"{self._folder}: the model is in place, but its key is not gone: {error}") from None
 
     def discard(self) -> None:
         """Overwrite the key, and remove what is kept of the run."""
         if not self._folder.exists():
             return
         shred(self._folder / _KEY)
+        # First of the rest: without it nothing takes the folder for a run that could go on.
+        (self._folder / _RUN).unlink(missing_ok=True)
         shutil.rmtree(self._folder)
 
     def __enter__(self) -> TrainingRun:
@@ -210,13 +273,18 @@ def read_run(out: str | Path) -> dict[str, Any] | None:
     path = _run_folder(Path(out)) / _RUN
     if not path.is_file():
         return None
+    found = _read_object(path)
+    if found is None or any(not isinstance(found.get(name), kind) for name, kind in _NOTES.items()):
+        raise StorageError(f"{path}: damaged; start again with --overwrite")
+    return found
+
+
+def _read_object(path: Path) -> dict[str, Any] | None:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        found = None
-    if not isinstance(found, dict) or not {"id", "settings", "extra"} <= set(found):
-        raise StorageError(f"{path}: damaged; start again with --overwrite")
-    return found
+        return None
+    return found if isinstance(found, dict) else None
 
 
 def _run_folder(out: Path) -> Path:
@@ -224,17 +292,51 @@ def _run_folder(out: Path) -> Path:
 
 
 def _check_same(kept: Mapping[str, Any], given: Mapping[str, Any]) -> None:
-    differing = sorted(name for name in {*kept, *given} if kept.get(name) != given.get(name))
+    before, now = dict(_leaves(kept)), dict(_leaves(given))
+    differing = sorted(name for name in {*before, *now} if before.get(name) != now.get(name))
     if differing:
         name = differing[0]
-        allowed = f"{kept.get(name)!r}, as in the interrupted run"
+        allowed = f"{before.get(name)!r}, as in the interrupted run"
         more = "" if len(differing) == 1 else f"; also different: {', '.join(differing[1:])}"
-        raise InvalidInput(f"--resume with {name}", given.get(name), allowed + more)
+        raise InvalidInput(f"--resume with {name}", now.get(name), allowed + more)
 
 
-def as_arrays(state: Mapping[str, Any]) -> dict[str, Tensor]:
-    """Numbers and arrays of a method's state as tensors, so that they can be kept with the weights."""
-    return {
-        name: value if isinstance(value, Tensor) else torch.as_tensor(np.asarray(value))
-        for name, value in state.items()
-    }
+def _leaves(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Settings by their full names, such as ``optimiser.momentum``."""
+    for name, value in settings.items():
+        if isinstance(value, dict) and value:
+            yield from _leaves(value, f"{prefix}{name}.")
+        else:
+            yield prefix + name, value
+
+
+def _versions() -> dict[str, str]:
+    return {name: version(name) for name in _PACKAGES}
+
+
+def pack_state(step: int, state: Mapping[str, Tensor]) -> bytes:
+    """A checkpoint as bytes, with its own hash."""
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in state.items()}
+    tensors[_STEP] = torch.tensor(step)
+    return bytes(dump_tensors({**tensors, _HASH: _digest(tensors)}))
+
+
+def unpack_state(content: bytes) -> tuple[int, dict[str, Tensor]]:
+    """Inverse of :func:`pack_state`; ValueError if the bytes are not as they were made.
+
+    Example:
+        >>> unpack_state(pack_state(3, {"weights": torch.zeros(1)}))
+        (3, {'weights': tensor([0.])})
+    """
+    try:
+        tensors = load_tensors(content)
+    except SafetensorError as error:
+        raise ValueError("no safetensors") from error
+    found = tensors.pop(_HASH, None)
+    if found is None or _STEP not in tensors or not torch.equal(found, _digest(tensors)):
+        raise ValueError("other bytes")
+    return int(tensors.pop(_STEP)), tensors
+
+
+def _digest(tensors: Mapping[str, Tensor]) -> Tensor:
+    return torch.tensor(list(hashlib.sha256(dump_tensors(dict(tensors))).digest()), dtype=torch.uint8)

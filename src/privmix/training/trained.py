@@ -17,6 +17,7 @@ from safetensors.torch import load as load_tensors
 from safetensors.torch import save as dump_tensors
 
 from privmix.errors import InvalidInput, StorageError, check_integer
+from privmix.folders import write_durably
 from privmix.training.certificate import content_hash
 from privmix.training.layout import ImageLayout
 from privmix.training.models import Classifier, model_from_spec
@@ -107,10 +108,10 @@ class TrainedModel:
             "extractor": dict(facts.extractor),
             "input_shape": list(facts.input_shape),
         }
-        (folder / WEIGHTS_FILE).write_bytes(weights_bytes(self.network))
-        (folder / MODEL_FILE).write_text(json.dumps(content, indent=2, allow_nan=False) + "\n", encoding="utf-8")
-        text = json.dumps(dict(self.certificate), indent=2) + "\n"
-        (folder / CERTIFICATE_FILE).write_text(text, encoding="utf-8")
+        # On disk before anyone ends the key of the run that made them.
+        write_durably(folder / WEIGHTS_FILE, weights_bytes(self.network))
+        write_durably(folder / MODEL_FILE, (json.dumps(content, indent=2, allow_nan=False) + "\n").encode())
+        write_durably(folder / CERTIFICATE_FILE, (json.dumps(dict(self.certificate), indent=2) + "\n").encode())
 
 
 def shaped(x: torch.Tensor, network: Classifier, facts: ModelFacts) -> torch.Tensor:
@@ -175,6 +176,7 @@ def load_trained(folder: str | Path) -> TrainedModel:
         tuple(_field(found, "input_shape", list)),
         _field(found, "dim", int),
     )
+    _check_facts(facts, _field_of(certificate, "settings"))
     try:
         network.load_state_dict(weights)
     except RuntimeError:
@@ -186,6 +188,18 @@ def _field(found: Mapping[str, Any], name: str, kind: type) -> Any:
     if not isinstance(found.get(name), kind):
         raise InvalidInput(f"{MODEL_FILE}: {name}", found.get(name), f"a JSON {kind.__name__}")
     return found[name]
+
+
+def _field_of(certificate: Mapping[str, Any], name: str) -> dict[str, Any]:
+    found = certificate.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def _check_facts(facts: ModelFacts, settings: Mapping[str, Any]) -> None:
+    """Classes in another order would be other predictions."""
+    for name, own in (("classes", list(facts.classes)), ("extractor", dict(facts.extractor))):
+        if name in settings and settings[name] != own:
+            raise InvalidInput(f"{MODEL_FILE}: {name}", own, "as in the certificate")
 
 
 def _read_json(path: Path) -> dict[str, Any]:

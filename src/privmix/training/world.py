@@ -13,12 +13,14 @@ from torch import Tensor
 
 from privmix.mechanisms.streams import SecretStreams
 
-_KEY_BYTES = 32
-
 
 @dataclass(frozen=True)
 class World:
     """This process's place among the processes of a run; by default it is alone.
+
+    Formal guarantees:
+        * The key stays on rank 0: other processes get derived streams, from which no noise can be made.
+        * Once each: shards of all ranks cover every record once.
 
     Attributes:
         rank: 0 to ``size - 1``; rank 0 holds the key, draws the noise and writes files.
@@ -54,17 +56,30 @@ class World:
             dist.broadcast(tensor, src=0)
         return tensor
 
+    def share(self, content: bytes) -> bytes:
+        """The bytes that rank 0 gives, on every process; what others give is not looked at."""
+        if self.size == 1:
+            return content
+        length = torch.tensor([len(content)], dtype=torch.int64, device=_device())
+        dist.broadcast(length, src=0)
+        held = torch.zeros(int(length), dtype=torch.uint8, device=_device())
+        if self.is_head and content:
+            held.copy_(torch.frombuffer(bytearray(content), dtype=torch.uint8))
+        dist.broadcast(held, src=0)
+        return held.cpu().numpy().tobytes()
+
     def share_streams(self, streams: SecretStreams | None) -> SecretStreams:
         """Give rank 0's derived streams to all: for sampling, which every process does; never for noise."""
         if self.size == 1:
             assert streams is not None
             return streams
-        device = torch.device("cuda", torch.cuda.current_device()) if dist.get_backend() == "nccl" else None
-        key = torch.zeros(_KEY_BYTES, dtype=torch.uint8, device=device)
-        if streams is not None:
-            key.copy_(torch.tensor(list(streams.share()), dtype=torch.uint8))
-        dist.broadcast(key, src=0)
-        return streams if streams is not None else SecretStreams.of_shared(bytes(key.tolist()))
+        key = self.share(b"" if streams is None else streams.share())
+        return streams if streams is not None else SecretStreams.of_shared(key)
+
+
+def _device() -> torch.device | None:
+    """Where a backend takes its tensors from."""
+    return torch.device("cuda", torch.cuda.current_device()) if dist.get_backend() == "nccl" else None
 
 
 @contextmanager

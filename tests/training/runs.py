@@ -1,0 +1,67 @@
+"""Small training jobs on 8 x 8 digits, for the tests of whole runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.datasets import load_digits
+
+from privmix.mechanisms.streams import SecretStreams
+from privmix.training.config import TrainingConfig
+from privmix.training.job import TrainingJob
+from privmix.training.pool import Pool
+from privmix.training.public import PublicData
+from privmix.training.records import TrainingRecords
+from privmix.training.run import TrainingRun
+from privmix.training.trained import ModelFacts, TrainedModel
+
+RECORDS, CLASSES = 200, 10
+FACTS = ModelFacts(tuple("0123456789"), {"name": "pixels"}, (8, 8), 64)
+
+
+def digits(start: int = 0, count: int = RECORDS) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    x, y = load_digits(return_X_y=True)
+    rows = slice(start, start + count)
+    return (x[rows] / 16).astype(np.float32), y[rows].astype(np.int64)
+
+
+def private(start: int = 0, count: int = RECORDS) -> TrainingRecords:
+    return TrainingRecords.of(*digits(start, count), classes=CLASSES)
+
+
+def public(start: int = 1000, count: int = 40) -> PublicData:
+    return PublicData.of(*digits(start, count), classes=CLASSES)
+
+
+def public_pool() -> Pool:
+    x, y = digits(1200, 30)
+    return Pool.of(x.reshape(-1, 8, 8), y, CLASSES)
+
+
+def config_of(model: str = "linear", **changes: Any) -> TrainingConfig:
+    """Six steps of batches of 20."""
+    given = {"batch_size": 20, "epochs": 0.6, **changes}
+    return TrainingConfig.for_model(model, records=RECORDS, epsilon=8.0, delta=1e-3, **given)
+
+
+def job_of(config: TrainingConfig | None = None, **given: Any) -> TrainingJob:
+    return TrainingJob(config or config_of(), FACTS, RECORDS, device="cpu", **given)
+
+
+def run_to(out: Path, job: TrainingJob, *, seed: int = 1, resume: bool = False, **given: Any) -> TrainedModel:
+    """The job in its run folder."""
+    streams = None if resume else SecretStreams.from_seed(seed)
+    with TrainingRun(out, job.settings(), streams=streams, resume=resume) as run:
+        return job.run(given.pop("records", None) or private(), run=run, **given)
+
+
+def weights_of(model: TrainedModel) -> torch.Tensor:
+    return torch.cat([tensor.detach().reshape(-1) for tensor in model.network.parameters()])
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}

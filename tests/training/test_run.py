@@ -1,0 +1,595 @@
+"""Runs that are interrupted: resumed to the same bits, never under other data, and never by two at a time."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from privmix import folders
+from privmix.errors import InvalidInput, StorageError
+from privmix.mechanisms.streams import SecretStreams
+from privmix.training import dp_sgd
+from privmix.training import run as run_module
+from privmix.training.execution import ExecutionConfig
+from privmix.training.optimiser import OptimiserConfig
+from privmix.training.public import ExtendedConfig, WarmUpConfig
+from privmix.training.records import TrainingRecords
+from privmix.training.run import TrainingRun, pack_state, read_run, unpack_state
+from privmix.training.trained import load_trained
+from privmix.training.views import ViewConfig
+from tests.training.runs import config_of, digits, files, job_of, private, public, run_to, weights_of
+
+STEPS = 6
+SETTINGS: dict[str, Any] = {"epochs": 3, "optimiser": {"name": "sgd", "momentum": 0.9}}
+
+
+class Killed(BaseException):
+    """What no code catches."""
+
+
+@pytest.fixture(autouse=True)
+def same_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_module.uuid, "uuid4", lambda: uuid.UUID(int=7))
+
+
+def checkpoint_at(monkeypatch: pytest.MonkeyPatch, steps: set[int]) -> None:
+    """Checkpoints after these steps alone (and at the end, as the job asks for)."""
+    save = TrainingRun.save
+
+    def chosen(self: TrainingRun, step: int, state: Callable[[], Any], *, now: bool = False) -> None:
+        save(self, step, state, now=now or step in steps)
+
+    monkeypatch.setattr(run_module, "_EVERY", 1e9)
+    monkeypatch.setattr(TrainingRun, "save", chosen)
+
+
+def killed_after(steps: int) -> Callable[[str, int, int], None]:
+    """A progress callback that kills once so many private steps are done: before their checkpoint."""
+
+    def progress(stage: str, done: int, total: int) -> None:
+        if stage.startswith("private") and done == steps:
+            raise Killed
+
+    return progress
+
+
+def begin(out: Path, **given: Any) -> TrainingRun:
+    return TrainingRun(out, SETTINGS, **given)
+
+
+def left_by_a_kill(out: Path, step: int = 2) -> Path:
+    with begin(out, streams=SecretStreams.from_seed(1)) as run:
+        run.bind(private())
+        run.save(step, lambda: {"weights": torch.arange(4.0)}, now=True)
+    return out.with_name(f".{out.name}.run")
+
+
+def write_model(folder: Path) -> None:
+    for name in ("model.json", "certificate.json"):
+        (folder / name).write_text(json.dumps({"model_id": uuid.UUID(int=7).hex}))
+
+
+SCENARIOS: dict[str, Any] = {
+    "sgd with momentum": {"optimiser": OptimiserConfig(learning_rate=2.0, momentum=0.9, weight_decay=0.01)},
+    "adam": {"optimiser": OptimiserConfig("adam", 0.01, schedule="cosine", warm_up_steps=2)},
+    "average": {"optimiser": OptimiserConfig(learning_rate=2.0, ema_decay=0.9)},
+    "adadps": {"scenario": "extended", "extended": ExtendedConfig("adadps", batch_size=8)},
+    "multiplicity": {
+        "scenario": "extended",
+        "extended": ExtendedConfig("multiplicity+adadps", batch_size=8, perturbations=1),
+    },
+    "microbatches": {"microbatch_size": 4, "microbatch_mixes": 2},
+}
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_same_bits_wherever_it_was_killed(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    changes = dict(SCENARIOS[name])
+    given = {"public": public()} if "scenario" in changes else {}
+    config = config_of(warm_up=WarmUpConfig(epochs=1), **changes)
+    run_to(tmp_path / "whole", job_of(config, **given))
+    expected = files(tmp_path / "whole")
+    checkpoint_at(monkeypatch, {2, 3})
+    # In a fresh checkpoint's place, between checkpoints, before the first and after the last.
+    for step in range(1, STEPS + 1):
+        out = tmp_path / f"killed{step}"
+        with pytest.raises(Killed):
+            run_to(out, job_of(config, **given), progress=killed_after(step))
+        assert not out.exists()
+        run_to(out, job_of(config, **given), resume=True)
+        assert files(out) == expected, step
+        assert not out.with_name(f".{out.name}.run").exists()
+
+
+def test_same_bits_after_many_kills_and_from_one_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_to(tmp_path / "whole", job_of())
+    checkpoint_at(monkeypatch, {3})
+    job = job_of()
+    for number, step in enumerate((1, 2, 5, 4, 6)):
+        with pytest.raises(Killed):
+            run_to(tmp_path / "out", job, resume=number > 0, progress=killed_after(step))
+    run_to(tmp_path / "out", job, resume=True)
+    assert files(tmp_path / "out") == files(tmp_path / "whole")
+
+
+def test_same_bits_after_a_kill_in_the_warm_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = config_of(scenario="warm", warm_up=WarmUpConfig(epochs=3, batch_size=10))
+    run_to(tmp_path / "whole", job_of(config, public=public()))
+
+    def progress(stage: str, done: int, total: int) -> None:
+        if stage.startswith("warm-up") and done == 2:
+            raise Killed
+
+    job, stages = job_of(config, public=public()), []
+    with pytest.raises(Killed):
+        run_to(tmp_path / "out", job, progress=progress)
+    with pytest.raises(Killed):
+        run_to(tmp_path / "out", job, resume=True, progress=killed_after(1))
+    run_to(tmp_path / "out", job, resume=True, progress=lambda stage, done, total: stages.append(stage))
+    assert not any(stage.startswith("warm-up") for stage in stages), "a finished warm-up is kept"
+    assert files(tmp_path / "out") == files(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("place", ["draft", "before publish", "in publish", "after publish", "key gone"])
+def test_same_bits_after_a_kill_between_files(place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_to(tmp_path / "whole", job_of())
+    out, folder = tmp_path / "out", tmp_path / ".out.run"
+    with monkeypatch.context() as patch:
+        patch.setattr(run_module, "_EVERY", 0.0)
+        kill_at(place, patch)
+        with pytest.raises(Killed):
+            run_to(out, job_of())
+    assert folder.exists()
+    if out.exists():
+        # All that is left to do is to end the key.
+        assert files(out) == files(tmp_path / "whole")
+        with pytest.raises(InvalidInput, match="--out"):
+            run_to(out, job_of())
+    else:
+        run_to(out, job_of(), resume=True)
+    assert files(out) == files(tmp_path / "whole")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "whole"]
+
+
+def kill_at(place: str, patch: pytest.MonkeyPatch) -> None:
+    def kill(*args: Any, **kwargs: Any) -> None:
+        raise Killed
+
+    if place == "draft":
+        counted: list[Path] = []
+
+        def torn(path: Path, content: bytes) -> None:
+            counted.append(path)
+            if path.name == "state.safetensors" and len(counted) > 5:
+                path.with_name(f".{path.name}.draft").write_bytes(content[: len(content) // 2])
+                raise Killed
+            folders.write_durably(path, content)
+
+        patch.setattr(run_module, "write_durably", torn)
+    elif place == "before publish":
+        patch.setattr(TrainingRun, "publish", kill)
+    elif place == "in publish":
+        patch.setattr(folders, "put_in_place", kill)
+    elif place == "after publish":
+        patch.setattr(run_module, "shred", kill)
+    else:
+        patch.setattr(run_module.shutil, "rmtree", kill)
+
+
+SCRIPT = """
+import functools, os, signal, sys, uuid
+from pathlib import Path
+import torch
+torch.set_num_threads(1)
+from privmix.errors import InvalidInput
+from privmix.training import run as run_module
+from privmix.training.plan import TrainingPlan
+from privmix.training.run import read_run
+from tests.training.runs import config_of, files, job_of, run_to
+uuid.uuid4 = lambda: uuid.UUID(int=7)
+run_module._EVERY = 0.0
+root, stride = Path(sys.argv[1]), int(sys.argv[2])
+# Pricing takes most of the time and is the same each time.
+TrainingPlan.epsilon = functools.cache(TrainingPlan.epsilon)
+job = job_of(config_of(epochs=0.4))
+
+def child(work):
+    pid = os.fork()
+    if pid == 0:
+        try:
+            work()
+            os._exit(0)
+        except BaseException as error:
+            print(repr(error), flush=True)
+            os._exit(1)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+def hooked(work, at, count=None):
+    state = [0]
+    def wrap(function):
+        def counted(*args, **kwargs):
+            state[0] += 1
+            if state[0] == at:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return function(*args, **kwargs)
+        return counted
+    for name in ("open", "write", "fsync", "replace", "unlink", "mkdir", "rmdir", "chmod", "close"):
+        setattr(os, name, wrap(getattr(os, name)))
+    work()
+    if count is not None:
+        count.write_text(str(state[0]))
+
+run_to(root / "first", job)
+assert child(lambda: hooked(lambda: run_to(root / "whole", job), 0, root / "count")) == 0
+expected, steps = files(root / "whole"), int((root / "count").read_text())
+kills = resumed = 0
+for at in range(1, steps + 1, stride):
+    out = root / f"run{at}"
+    code = child(lambda: hooked(lambda: run_to(out, job), at))
+    assert code == -signal.SIGKILL, (at, code)
+    kills += 1
+    if out.exists():
+        assert files(out) == expected, at
+        try:
+            run_to(out, job)
+        except InvalidInput as error:
+            assert error.field == "--out", error
+    else:
+        again = read_run(out) is not None
+        resumed += again
+        run_to(out, job, resume=again)
+    assert files(out) == expected, at
+    assert not [path for path in root.iterdir() if path.name.startswith(".")], at
+print("kills", kills, "resumed", resumed)
+"""
+
+
+def test_same_bits_after_sigkill_at_file_operations(tmp_path: Path) -> None:
+    process = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(SCRIPT), str(tmp_path), "3"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)},
+        check=False,
+    )
+    assert process.returncode == 0, process.stdout + process.stderr
+    words = process.stdout.split()
+    assert int(words[1]) >= 15
+    assert int(words[3]) >= 8
+
+
+def test_noise_is_never_drawn_for_two_different_sums(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[int, bytes, bytes]] = []
+    draw = dp_sgd.noisy_mean
+
+    def recorded(total: torch.Tensor, plan: Any, streams: SecretStreams, step: int) -> torch.Tensor:
+        mean = draw(total, plan, streams, step)
+        seen.append((step, total.numpy().tobytes(), mean.numpy().tobytes()))
+        return mean
+
+    monkeypatch.setattr(dp_sgd, "noisy_mean", recorded)
+    checkpoint_at(monkeypatch, {2})
+    with pytest.raises(Killed):
+        run_to(tmp_path / "out", job_of(), progress=killed_after(5))
+    run_to(tmp_path / "out", job_of(), resume=True)
+    assert [step for step, *_ in seen] == [0, 1, 2, 3, 4, 2, 3, 4, 5]
+    assert len({(step, total, mean) for step, total, mean in seen}) == STEPS
+    # And under no key twice: the next run's noise is another.
+    run_to(tmp_path / "next", job_of(), seed=2)
+    assert len({(step, mean) for step, _, mean in seen}) == 2 * STEPS
+
+
+# One key, one setting.
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"optimiser": OptimiserConfig(learning_rate=15.0, momentum=0.9, ema_decay=0.95)}, "optimiser.learning_rate"),
+        ({"epochs": 0.7}, "epochs"),
+        ({"clip_norm": 0.2}, "clip_norm"),
+        ({"model_seed": 3}, "model_seed"),
+        ({"execution": ExecutionConfig("loop")}, "execution.strategy"),
+        ({"views": ViewConfig(k_base=2)}, "views.k_base"),
+    ],
+    ids=["rate", "epochs", "clip", "seed", "strategy", "views"],
+)
+def test_one_key_one_setting(changes: dict[str, Any], named: str, tmp_path: Path) -> None:
+    with pytest.raises(Killed):
+        run_to(tmp_path / "out", job_of(), progress=killed_after(2))
+    before = files(tmp_path / ".out.run")
+    with pytest.raises(InvalidInput, match=f"--resume with {named}: got .* as in the interrupted run"):
+        run_to(tmp_path / "out", job_of(config_of(**changes)), resume=True)
+    assert files(tmp_path / ".out.run") == before
+    run_to(tmp_path / "out", job_of(), resume=True)
+
+
+def test_a_run_goes_on_in_the_versions_that_it_began_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    left_by_a_kill(tmp_path / "out")
+    monkeypatch.setattr(run_module, "version", lambda name: "0.0.1" if name == "randomgen" else "1")
+    with pytest.raises(InvalidInput, match="made_with"):
+        begin(tmp_path / "out", resume=True)
+
+
+def test_another_chunk_is_no_other_setting(tmp_path: Path) -> None:
+    whole = run_to(tmp_path / "whole", job_of())
+    with pytest.raises(Killed):
+        run_to(tmp_path / "out", job_of(), progress=killed_after(3))
+    other = job_of(config_of(execution=ExecutionConfig(chunk=3)))
+    resumed = run_to(tmp_path / "out", other, resume=True)
+    torch.testing.assert_close(weights_of(resumed), weights_of(whole), rtol=1e-4, atol=1e-5)
+
+
+# One key, one dataset.
+
+
+def test_one_key_one_dataset(tmp_path: Path) -> None:
+    with pytest.raises(Killed):
+        run_to(tmp_path / "out", job_of(), progress=killed_after(2))
+    before = files(tmp_path / ".out.run")
+    x, y = digits()
+    moved, relabelled = x.copy(), y.copy()
+    moved[17, 3] = np.nextafter(moved[17, 3], np.float32(9))
+    relabelled[3] = (relabelled[3] + 1) % 10
+    for features, labels in ((moved, y), (x, relabelled), (x[::-1], y[::-1])):
+        with pytest.raises(InvalidInput, match="a value that is private and not shown") as caught:
+            run_to(tmp_path / "out", job_of(), resume=True, records=TrainingRecords.of(features, labels, classes=10))
+        assert not any(character.isdigit() for character in str(caught.value))
+    assert files(tmp_path / ".out.run") == before
+    run_to(tmp_path / "out", job_of(), resume=True)
+
+
+def test_the_note_of_the_records_confirms_no_guess(tmp_path: Path) -> None:
+    notes = []
+    for name in ("one", "two"):
+        with begin(tmp_path / name) as run:
+            run.bind(private())
+        notes.append((tmp_path / f".{name}.run" / "run.data").read_bytes())
+    assert notes[0] != notes[1], "the digest depends on the key"
+
+
+# Flags, and others.
+
+
+def test_nothing_to_resume(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="--resume.*there is none"):
+        begin(tmp_path / "out", resume=True)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_interrupted_run_is_not_discarded_unasked(tmp_path: Path) -> None:
+    folder = left_by_a_kill(tmp_path / "out")
+    before = files(folder)
+    with pytest.raises(InvalidInput, match="--resume to go on"):
+        begin(tmp_path / "out")
+    assert files(folder) == before
+    os.link(folder / "run.key", tmp_path / "same file")
+    with begin(tmp_path / "out", overwrite=True) as run:
+        assert run.load() == (0, {})
+    assert (tmp_path / "same file").read_bytes() == bytes(33), "the discarded run's key is overwritten"
+    assert (folder / "run.key").read_bytes() != before["run.key"]
+
+
+def test_two_processes_at_once_are_refused(tmp_path: Path) -> None:
+    with begin(tmp_path / "out"):
+        for given in ({}, {"resume": True}, {"overwrite": True}):
+            with pytest.raises(InvalidInput, match="no other run"):
+                begin(tmp_path / "out", **given)
+    with begin(tmp_path / "out", resume=True):
+        pass
+
+
+def test_what_is_at_out_is_not_replaced_unasked(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "thesis.txt").write_text("mine")
+    for overwrite in (False, True):
+        with pytest.raises(InvalidInput, match="--out"):
+            begin(out, overwrite=overwrite)
+    assert files(out) == {"thesis.txt": b"mine"}
+    assert [path.name for path in tmp_path.iterdir()] == ["out"], "no key was made"
+    (out / "thesis.txt").unlink()
+    write_model(out)
+    with pytest.raises(InvalidInput, match="--overwrite"):
+        begin(out)
+    with begin(out, overwrite=True) as run:
+        run.publish(lambda draft: (write_model(draft), (draft / "new").touch())[0])
+    assert (out / "new").exists()
+
+
+def test_a_run_has_its_own_streams(tmp_path: Path) -> None:
+    left_by_a_kill(tmp_path / "out")
+    other = SecretStreams.from_seed(9)
+    with begin(tmp_path / "out", resume=True, streams=other) as run:
+        own = run.streams
+        assert own.generator("a").random() == SecretStreams.from_seed(1).generator("a").random()
+    for streams in (other, own):
+        with pytest.raises(RuntimeError, match="destroyed"):
+            streams.generator("a")
+
+
+def test_read_run_finds_what_the_caller_left(tmp_path: Path) -> None:
+    assert read_run(tmp_path / "out") is None
+    with begin(tmp_path / "out", extra={"reservation": "r1"}):
+        pass
+    found = read_run(tmp_path / "out")
+    assert found is not None
+    assert found["extra"] == {"reservation": "r1"}
+    with begin(tmp_path / "out", resume=True) as run:
+        assert (run.extra, run.id) == (found["extra"], found["id"])
+
+
+# Damage.
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"id": "1"}', b"\xff\xfe", b'{"id":1,"settings":2,"extra":3}'])
+def test_damaged_notes_say_so_and_can_be_overwritten(content: bytes, tmp_path: Path) -> None:
+    folder = left_by_a_kill(tmp_path / "out")
+    (folder / "run.json").write_bytes(content)
+    for given in ({}, {"resume": True}, {"resume": True, "overwrite": True}):
+        with pytest.raises(StorageError, match=r"run\.json: damaged; start again with --overwrite"):
+            begin(tmp_path / "out", **given)
+    with begin(tmp_path / "out", overwrite=True) as run:
+        assert run.load() == (0, {})
+
+
+@pytest.mark.parametrize("damage", ["cut", "empty", "flipped", "other file"])
+def test_a_damaged_checkpoint_says_so(damage: str, tmp_path: Path) -> None:
+    state = left_by_a_kill(tmp_path / "out") / "state.safetensors"
+    content = state.read_bytes()
+    flipped = bytearray(content)
+    flipped[-2] ^= 1
+    state.write_bytes({"cut": content[:-3], "empty": b"", "flipped": bytes(flipped), "other file": b"{}" * 40}[damage])
+    with (
+        begin(tmp_path / "out", resume=True) as run,
+        pytest.raises(StorageError, match=r"checkpoint is damaged.*--overwrite"),
+    ):
+        run.load()
+
+
+def test_a_lost_key_says_so(tmp_path: Path) -> None:
+    folder = left_by_a_kill(tmp_path / "out")
+    for content in (bytes(33), None):
+        (folder / "run.key").unlink() if content is None else (folder / "run.key").write_bytes(content)
+        with pytest.raises(StorageError, match=r"the key is gone.*--overwrite"):
+            begin(tmp_path / "out", resume=True)
+    with begin(tmp_path / "out", overwrite=True):
+        pass
+
+
+def test_damaged_choices_say_so(tmp_path: Path) -> None:
+    folder = left_by_a_kill(tmp_path / "out")
+    (folder / "run.execution").write_bytes(b"{")
+    with begin(tmp_path / "out", resume=True) as run, pytest.raises(StorageError, match="run.execution: damaged"):
+        run.once(dict)
+
+
+def test_a_state_comes_back_as_it_was() -> None:
+    state = {"a": torch.randn(3, dtype=torch.float64), "step": torch.tensor(2), "steps": torch.arange(3)}
+    del state["step"]
+    step, found = unpack_state(pack_state(5, state))
+    assert step == 5
+    assert {name: (tensor.dtype, tensor.tolist()) for name, tensor in found.items()} == {
+        name: (tensor.dtype, tensor.tolist()) for name, tensor in state.items()
+    }
+
+
+# For the owner, and the key's end.
+
+
+def test_for_the_owner(tmp_path: Path) -> None:
+    key = bytes(range(100, 132))
+    out, folder = tmp_path / "out", tmp_path / ".out.run"
+    before = os.umask(0)
+    try:
+        with TrainingRun(out, job_of().settings(), streams=SecretStreams(bytearray(key), insecure_seed=False)) as run:
+            job_of().run(private(), run=_Unpublished(run))  # type: ignore[arg-type]
+    finally:
+        os.umask(before)
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert (folder / "run.key").stat().st_mode & 0o777 == 0o600
+    assert [name for name, content in files(folder).items() if key in content] == ["run.key"]
+    run_to(out, job_of(), resume=True)
+    assert not any(key in content for content in files(out).values())
+    assert set(files(out)) == {"model.json", "certificate.json", "weights.safetensors"}
+
+
+class _Unpublished:
+    """A run whose publishing does nothing, as if it was killed there."""
+
+    def __init__(self, run: TrainingRun) -> None:
+        self._run = run
+
+    def __getattr__(self, name: str) -> Any:
+        return (lambda write: None) if name == "publish" else getattr(self._run, name)
+
+
+def test_the_key_is_gone_once_the_model_is_in_place_and_not_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order = []
+    shred, put = run_module.shred, folders.put_in_place
+    monkeypatch.setattr(run_module, "shred", lambda path: (order.append("shred"), shred(path)))
+    monkeypatch.setattr(folders, "put_in_place", lambda draft, path: (order.append("in place"), put(draft, path)))
+    with begin(tmp_path / "out") as run:
+        os.link(tmp_path / ".out.run" / "run.key", tmp_path / "same file")
+        run.publish(write_model)
+    assert order == ["in place", "shred"]
+    assert (tmp_path / "same file").read_bytes() == bytes(33)
+    assert not (tmp_path / ".out.run").exists()
+
+
+def test_a_resume_of_what_was_done_says_so_and_ends_the_key(tmp_path: Path) -> None:
+    folder = left_by_a_kill(tmp_path / "out")
+    (tmp_path / "out").mkdir()
+    write_model(tmp_path / "out")
+    with pytest.raises(InvalidInput, match="this one was done"):
+        begin(tmp_path / "out", resume=True)
+    assert not folder.exists()
+
+
+def test_a_failed_publish_keeps_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_to(tmp_path / "whole", job_of())
+
+    def full(draft: Path, path: Path) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch, pytest.raises(StorageError, match="No space left"):
+        patch.setattr(folders, "put_in_place", full)
+        run_to(tmp_path / "out", job_of())
+    assert not (tmp_path / "out").exists()
+    steps: list[int] = []
+    run_to(tmp_path / "out", job_of(), resume=True, progress=lambda stage, done, total: steps.append(done))
+    assert steps == [], "no step is done again"
+    assert files(tmp_path / "out") == files(tmp_path / "whole")
+
+
+def test_a_disk_that_is_full_at_a_checkpoint_keeps_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_to(tmp_path / "whole", job_of())
+    checkpoint_at(monkeypatch, {2, 4})
+
+    def full(path: Path, content: bytes) -> None:
+        if path.name == "state.safetensors" and path.exists():
+            raise OSError(28, "No space left on device")
+        folders.write_durably(path, content)
+
+    with monkeypatch.context() as patch, pytest.raises(StorageError, match="No space left"):
+        patch.setattr(run_module, "write_durably", full)
+        run_to(tmp_path / "out", job_of())
+    with begin_again(tmp_path / "out") as run:
+        assert run.load()[0] == 2
+    run_to(tmp_path / "out", job_of(), resume=True)
+    assert files(tmp_path / "out") == files(tmp_path / "whole")
+    load_trained(tmp_path / "out")
+
+
+def begin_again(out: Path) -> TrainingRun:
+    return TrainingRun(out, job_of().settings(), resume=True)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_an_unwritable_place_says_so(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    try:
+        with pytest.raises(StorageError, match="--out"):
+            begin(tmp_path / "out")
+    finally:
+        tmp_path.chmod(0o700)
+
+
+def test_a_place_below_a_file_says_so(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(StorageError, match="--out: can't write"):
+        begin(tmp_path / "file" / "out")
