@@ -18,7 +18,8 @@ from torch import Tensor, nn
 
 from privmix.errors import InvalidInput
 from privmix.training.clipping import Clipping
-from privmix.training.gradients import GradientStrategy, shares
+from privmix.training.ghost import full_precision
+from privmix.training.gradients import CANCELLING, GradientStrategy, shares
 from privmix.training.parameters import FlatParameters
 from privmix.training.side_information import SideInformation
 
@@ -27,11 +28,11 @@ _SLICE: Final = 2**24
 
 
 class ClosedFormGradients(GradientStrategy):
-    """For models whose trainable part is one ``nn.Linear`` (attribute ``linear``) behind a fixed ``scaled``.
+    """For models whose trainable part is one ``nn.Linear`` (attribute ``head``) behind a fixed ``scaled``.
 
     Args:
-        model: has ``linear`` and ``scaled(x)``, the parameter-free map from views (..., d) to what ``linear`` takes.
-        flat: the parameters of ``model.linear``, weight and bias.
+        model: has ``head`` and ``scaled(x)``, the parameter-free map from views (..., d) to what ``head`` takes.
+        flat: the parameters of ``model.head``, weight and bias.
         clipping: the bound.
     """
 
@@ -46,16 +47,34 @@ class ClosedFormGradients(GradientStrategy):
         if len(views) == 0:
             return torch.zeros(self.flat.size, device=self.flat.device)
         features: Tensor = self.model.scaled(views)  # type: ignore[operator]
-        errors = self._errors(features, targets, side)
-        # The bias is the weight of a feature that is always 1, except that it is kept apart to spare a copy.
-        norms = self._norms(features, errors, side)
+        # TF32 would round by more than the clipping leaves room for.
+        with full_precision(features.device):
+            errors = self._errors(features, targets, side)
+            if not (side.scale is None and side.centre is None) or 1 < errors.shape[-1] < views.shape[1]:
+                return self._sum_by_forming(features, errors, side)
+            return self._sum_by_pairs(features, errors)
+
+    def _sum_by_pairs(self, features: Tensor, errors: Tensor) -> Tensor:
+        norms, reach = _norms(features, errors)
         factors = self.clipping.factors(norms)
-        weighted = torch.where(torch.isfinite(norms)[:, None, None], errors, 0.0) * factors[:, None, None]
+        # The product below rounds each view's share. Where long shares cancel, what rounding leaves of them could
+        # be longer than the bound: such records are clipped after the cancellation.
+        cancels = factors * reach > CANCELLING * self.clipping.clip_norm
+        factors = torch.where(cancels, 0.0, factors).to(errors.dtype)
+        weighted = torch.where(factors[:, None, None] > 0, errors, 0.0) * factors[:, None, None]
         matrix = weighted.flatten(0, 1).T @ torch.nan_to_num(features.flatten(0, 1), 0.0, 0.0, 0.0)
         total = torch.cat([matrix.reshape(-1), weighted.sum(dim=(0, 1))])
-        if side.scale is not None:
-            total = total * side.scale
-        return total if side.centre is None else total - factors.sum() * side.centre
+        if not bool(cancels.any()):
+            return total
+        return total + self._sum_by_forming(features[cancels], errors[cancels], SideInformation())
+
+    def _sum_by_forming(self, features: Tensor, errors: Tensor, side: SideInformation) -> Tensor:
+        size = max(1, _SLICE // self.flat.size)
+        total = torch.zeros(self.flat.size, dtype=torch.float64, device=features.device)
+        for part, wrong in zip(torch.split(features, size), torch.split(errors, size), strict=True):
+            formed = torch.cat([torch.bmm(wrong.mT, part).flatten(1), wrong.sum(dim=1)], dim=1)
+            total += self._clipped_and_summed(formed, side)
+        return total
 
     def _errors(self, features: Tensor, targets: Tensor, side: SideInformation) -> Tensor:
         """(b, K, d), (b, K, c) -> (b, K, c): softmax minus target, over K."""
@@ -68,31 +87,22 @@ class ClosedFormGradients(GradientStrategy):
         # The soft targets may not sum to one: the gradient of cross entropy then carries their sum.
         return (logits.softmax(dim=-1) * targets.sum(dim=-1, keepdim=True) - targets) / views
 
-    def _norms(self, features: Tensor, errors: Tensor, side: SideInformation) -> Tensor:
-        views = features.shape[1]
-        if side.scale is not None or side.centre is not None or 1 < errors.shape[-1] < views:
-            return self._norms_by_forming(features, errors, side)
-        if views == 1:
-            return (errors.square().sum(dim=(1, 2)) * (features.square().sum(dim=(1, 2)) + 1)).sqrt()
-        # Terms of opposite signs may cancel; in float32, what rounding leaves could pass for a short gradient.
-        f, e = features.double(), errors.double()
-        squares = (torch.bmm(e, e.mT) * (torch.bmm(f, f.mT) + 1)).sum(dim=(1, 2))
-        return squares.clamp(min=0).sqrt().float()
 
-    def _norms_by_forming(self, features: Tensor, errors: Tensor, side: SideInformation) -> Tensor:
-        step = max(1, _SLICE // self.flat.size)
-        norms = []
-        for start in range(0, len(features), step):
-            part, wrong = features[start : start + step], errors[start : start + step]
-            formed = torch.cat([torch.bmm(wrong.mT, part).flatten(1), wrong.sum(dim=1)], dim=1)
-            norms.append(torch.linalg.vector_norm(self._adjusted(formed, side), dim=1))
-        return torch.cat(norms)
+def _norms(features: Tensor, errors: Tensor) -> tuple[Tensor, Tensor]:
+    """(b, K, d), (b, K, c) -> norms of records' gradients and sums of their views' norms, (b,) float64."""
+    # Terms of opposite signs may cancel; in float32, what rounding leaves could pass for a short gradient.
+    f, e = features.double(), errors.double()
+    reach = (e.square().sum(dim=2) * (f.square().sum(dim=2) + 1)).sqrt().sum(dim=1)
+    if features.shape[1] == 1:
+        return reach, reach
+    squares = (torch.bmm(e, e.mT) * (torch.bmm(f, f.mT) + 1)).sum(dim=(1, 2))
+    return squares.clamp(min=0).sqrt(), reach
 
 
 def fits_closed_form(model: nn.Module) -> bool:
     """Whether the model is a linear head with a bias whose two tensors are all that is trained."""
-    linear = getattr(model, "linear", None)
-    if not isinstance(linear, nn.Linear) or linear.bias is None or not hasattr(model, "scaled"):
+    head = getattr(model, "head", None)
+    if not isinstance(head, nn.Linear) or head.bias is None or not hasattr(model, "scaled"):
         return False
     trained = [name for name, tensor in model.named_parameters() if tensor.requires_grad]
-    return trained == ["linear.weight", "linear.bias"]
+    return trained == ["head.weight", "head.bias"]
