@@ -73,6 +73,10 @@ class PoissonBatches:
 
     def draw(self, step: int) -> Batch:
         """The batch of ``step``, from 0 to ``plan.steps - 1``."""
+        assert 0 <= step < self.plan.steps
+        if self.first == self._end:
+            nobody = np.zeros(0, np.int64)
+            return Batch(nobody, nobody, None if self.plan.microbatch_size == 1 else nobody)
         indices = self._members(step)
         seeds = np.empty(len(indices), np.int64)
         groups = None if self.plan.microbatch_size == 1 else np.empty(len(indices), np.int64)
@@ -95,7 +99,7 @@ class PoissonBatches:
 
     @property
     def _last_tile(self) -> int:
-        return max(self._end - 1, self.first) // RECORD_TILE
+        return (self._end - 1) // RECORD_TILE
 
     def _members(self, step: int) -> NDArray[np.int64]:
         row_tile, row = divmod(step, ROW_TILE)

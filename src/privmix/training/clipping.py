@@ -15,6 +15,10 @@ AUTOMATIC: Final = "automatic"
 CLIPPINGS: Final = (FLAT, AUTOMATIC)
 # Norms and products are rounded in float32: without this, a clipped gradient could be longer than the bound by 1e-6.
 _SAFE: Final = 1 - 2.0**-18
+# Below this, factors near float32's smallest numbers, where rounding may double them.
+_LEAST_FACTOR: Final = 1e-36
+# Numbers whose norms are taken at once: in float64, a copy of them may be made.
+_BLOCK: Final = 2**24
 
 
 @dataclass(frozen=True)
@@ -26,7 +30,8 @@ class Clipping:
 
     Formal guarantees:
         * Bounded: factor times norm is at most ``clip_norm``, also after rounding to float32.
-        * Total: a norm that is infinite or not a number has factor 0, such a record counts as absent.
+        * Total: a norm that is infinite, not a number, or so long that its factor would leave float32's range has
+          factor 0: such a record counts as absent.
         * Own record only: a factor depends on that record's norm.
 
     Example:
@@ -47,4 +52,17 @@ class Clipping:
         """(b,) norms -> (b,) factors."""
         bound = self.clip_norm * _SAFE
         factors = bound / (norms + self.gamma) if self.kind == AUTOMATIC else (bound / norms).clamp(max=1.0)
-        return torch.where(torch.isfinite(norms), factors, torch.zeros_like(norms))
+        return torch.where(torch.isfinite(norms) & (factors >= _LEAST_FACTOR), factors, torch.zeros_like(norms))
+
+
+def lengths(vectors: Tensor) -> Tensor:
+    """L2 norms (b,), in float64, of vectors (b, P).
+
+    A float32 norm of millions of numbers may be too short by more than 1e-3, and the clipped vector too long by that.
+
+    Example:
+        >>> lengths(torch.tensor([[3.0, 4.0], [0.0, 1e30]])).tolist()
+        [5.0, 1.0000000150474662e+30]
+    """
+    blocks = torch.split(vectors, max(1, _BLOCK // max(1, vectors.shape[1])))
+    return torch.cat([torch.linalg.vector_norm(block, dim=1, dtype=torch.float64) for block in blocks])

@@ -18,7 +18,8 @@ from torch import Tensor, nn
 
 from privmix.errors import InvalidInput
 from privmix.training.clipping import Clipping
-from privmix.training.gradients import GradientStrategy, shares
+from privmix.training.ghost import full_precision
+from privmix.training.gradients import CANCELLING, GradientStrategy, shares
 from privmix.training.models import LinearHead
 from privmix.training.parameters import FlatParameters
 from privmix.training.side_information import SideInformation
@@ -42,21 +43,38 @@ class ClosedFormGradients(GradientStrategy):
         if len(views) == 0:
             return torch.zeros(self.flat.size, device=self.flat.device)
         features = self._head.scaled(views)
-        errors = self._errors(features, targets, side)
-        # The bias is the weight of a feature that is always 1, except that it is kept apart to spare a copy.
-        norms = self._norms(features, errors, side)
+        # TF32 would round by more than the clipping leaves room for.
+        with full_precision(features.device):
+            errors = self._errors(features, targets, side)
+            if not (side.scale is None and side.centre is None) or 1 < errors.shape[-1] < views.shape[1]:
+                return self._sum_by_forming(features, errors, side)
+            return self._sum_by_pairs(features, errors)
+
+    def _sum_by_pairs(self, features: Tensor, errors: Tensor) -> Tensor:
+        norms, reach = _norms(features, errors)
         factors = self.clipping.factors(norms)
+        # The product below rounds each view's share. Where long shares cancel, what rounding leaves of them could
+        # be longer than the bound: such records are clipped after the cancellation.
+        cancels = factors * reach > CANCELLING * self.clipping.clip_norm
+        factors = torch.where(cancels, 0.0, factors).to(errors.dtype)
         weighted = errors * factors[:, None, None]
-        finite = torch.isfinite(norms)
-        if not bool(finite.all()):
-            # Zero times infinity is no number: what is not finite is taken out before it is multiplied.
-            weighted = torch.where(finite[:, None, None], weighted, 0.0)
-            features = torch.where(finite[:, None, None], features, 0.0)
+        if not bool(torch.isfinite(norms).all()):
+            # Zero times infinity is no number: what has no share is taken out before it is multiplied.
+            kept = (factors > 0)[:, None, None]
+            weighted, features = torch.where(kept, weighted, 0.0), torch.where(kept, features, 0.0)
         matrix = weighted.flatten(0, 1).T @ features.flatten(0, 1)
         total = torch.cat([matrix.reshape(-1), weighted.sum(dim=(0, 1))])
-        if side.scale is not None:
-            total = total * side.scale
-        return total if side.centre is None else total - factors.sum() * side.centre
+        if not bool(cancels.any()):
+            return total
+        return total + self._sum_by_forming(features[cancels], errors[cancels], SideInformation())
+
+    def _sum_by_forming(self, features: Tensor, errors: Tensor, side: SideInformation) -> Tensor:
+        size = max(1, _SLICE // self.flat.size)
+        total = torch.zeros(self.flat.size, dtype=torch.float64, device=features.device)
+        for part, wrong in zip(torch.split(features, size), torch.split(errors, size), strict=True):
+            formed = torch.cat([torch.bmm(wrong.mT, part).flatten(1), wrong.sum(dim=1)], dim=1)
+            total += self._clipped_and_summed(formed, side)
+        return total
 
     def _errors(self, features: Tensor, targets: Tensor, side: SideInformation) -> Tensor:
         """(b, K, d), (b, K, c) -> (b, K, c): softmax minus target, over K."""
@@ -69,27 +87,17 @@ class ClosedFormGradients(GradientStrategy):
         # The soft targets may not sum to one: the gradient of cross entropy then carries their sum.
         return (logits.softmax(dim=-1) * targets.sum(dim=-1, keepdim=True) - targets) / views
 
-    def _norms(self, features: Tensor, errors: Tensor, side: SideInformation) -> Tensor:
-        views = features.shape[1]
-        if side.scale is not None or side.centre is not None or 1 < errors.shape[-1] < views:
-            return self._norms_by_forming(features, errors, side)
-        if views == 1:
-            lengths = torch.linalg.vector_norm(features[:, 0], dim=1)
-            norms: Tensor = torch.linalg.vector_norm(errors[:, 0], dim=1) * (lengths.square() + 1).sqrt()
-            return norms
-        # Terms of opposite signs may cancel; in float32, what rounding leaves could pass for a short gradient.
-        f, e = features.double(), errors.double()
-        squares = (torch.bmm(e, e.mT) * (torch.bmm(f, f.mT) + 1)).sum(dim=(1, 2))
-        return squares.clamp(min=0).sqrt().float()
 
-    def _norms_by_forming(self, features: Tensor, errors: Tensor, side: SideInformation) -> Tensor:
-        step = max(1, _SLICE // self.flat.size)
-        norms = []
-        for start in range(0, len(features), step):
-            part, wrong = features[start : start + step], errors[start : start + step]
-            formed = torch.cat([torch.bmm(wrong.mT, part).flatten(1), wrong.sum(dim=1)], dim=1)
-            norms.append(torch.linalg.vector_norm(self._adjusted(formed, side), dim=1))
-        return torch.cat(norms)
+def _norms(features: Tensor, errors: Tensor) -> tuple[Tensor, Tensor]:
+    """(b, K, d), (b, K, c) -> norms of records' gradients and sums of their views' norms, (b,) float64."""
+    lengths = torch.linalg.vector_norm(features, dim=2, dtype=torch.float64).square() + 1
+    reach = (torch.linalg.vector_norm(errors, dim=2, dtype=torch.float64) * lengths.sqrt()).sum(dim=1)
+    if features.shape[1] == 1:
+        return reach, reach
+    # Terms of opposite signs may cancel; in float32, what rounding leaves could pass for a short gradient.
+    f, e = features.double(), errors.double()
+    squares = (torch.bmm(e, e.mT) * (torch.bmm(f, f.mT) + 1)).sum(dim=(1, 2))
+    return squares.clamp(min=0).sqrt(), reach
 
 
 def fits_closed_form(model: nn.Module) -> bool:

@@ -39,14 +39,16 @@ def ghost_clipped_sum(
     flat: FlatParameters,
     x: Tensor,
     targets: Tensor,
-    factors: Callable[[Tensor], Tensor],
+    factors: Callable[..., Tensor],
+    *,
+    with_reach: bool = False,
 ) -> Tensor:
     """Return the sum over records of factors(norm of g_i) g_i, g_i the gradient of the mean loss of record i's views.
 
     Formal guarantees:
         * Equal to the definition: the result is what a loop over records gives, up to rounding in float32. That
           rounding is relative to the gradients of single views: a record whose views' gradients are long and cancel
-          leaves more of it than a loop would, which clips after the cancellation.
+          leaves more of it than a loop would, which clips after the cancellation. Ask for the reach to find these.
         * Complete norms: every trainable parameter is counted. A parameter that is used other than once, in the
           forward call of its own supported layer, is refused before anything is returned.
         * Own factors: factors see norms only, and each record is weighted by its own.
@@ -58,6 +60,8 @@ def ghost_clipped_sum(
         x: (b, K, ...) K views of b records.
         targets: (b, K, classes) soft targets.
         factors: from the gradients' norms (b,), float64, to factors (b,), such as min(1, C / norm).
+        with_reach: call ``factors(norms, reach)``, where a record's reach is the sum of the norms of its views' shares:
+            at least the record's norm, and far more where views cancel.
 
     Returns:
         (P,) float32.
@@ -79,9 +83,9 @@ def ghost_clipped_sum(
     reason = _known_reason(model, tuple(x.shape[2:]))
     if reason is not None:
         raise InvalidInput("model", type(model).__name__, f"one that ghost clipping supports: {reason}")
-    with _full_precision(x.device):
-        losses, norms, parameters = _losses_and_norms(model, x, targets)
-        weights = factors(norms).detach()
+    with full_precision(x.device):
+        losses, norms, reach, parameters = _losses_and_norms(model, x, targets, with_reach=with_reach)
+        weights = (factors(norms, reach) if with_reach else factors(norms)).detach()
         assert weights.shape == norms.shape
         total = (weights.to(losses.dtype) * losses).sum()
         gradients = torch.autograd.grad(total, list(parameters.values()), allow_unused=True)
@@ -154,11 +158,11 @@ def _structure_reason(model: nn.Module) -> str | None:
 
 def _trial_reason(model: nn.Module, shape: tuple[int, ...]) -> str | None:
     """Whether norms are right for random inputs, a jittered copy (zero weights hide layers) and every record."""
-    with torch.random.fork_rng(devices=[]), _full_precision(next(model.parameters()).device):
+    with torch.random.fork_rng(devices=[]), full_precision(next(model.parameters()).device):
         torch.default_generator.manual_seed(0)
         trial, x, targets = _trial(model, shape)
         try:
-            losses, norms, parameters = _losses_and_norms(trial, x, targets)
+            losses, norms, _, parameters = _losses_and_norms(trial, x, targets)
         except InvalidInput as error:
             return str(error)
         for i in range(len(x)):
@@ -190,7 +194,7 @@ def _trial(model: nn.Module, shape: tuple[int, ...]) -> tuple[nn.Module, Tensor,
 
 
 @contextmanager
-def _full_precision(device: torch.device) -> Iterator[None]:
+def full_precision(device: torch.device) -> Iterator[None]:
     """Without TF32 and autocast, whose rounding would part the sum's gradients from those whose norms were taken."""
     before = torch.get_float32_matmul_precision()
     cudnn = torch.backends.cudnn
@@ -219,6 +223,7 @@ class _Visit:
     calls: int = 0
     anchor: Tensor | None = None
     squares: Tensor | None = None
+    view_squares: Tensor | None = None
 
 
 @dataclass(eq=False)
@@ -227,14 +232,17 @@ class _Pass:
 
     records: int
     views: int
+    with_reach: bool
     visits: list[_Visit] = field(default_factory=list)
     active: bool = False
 
 
-def _losses_and_norms(model: nn.Module, x: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Mapping[str, Tensor]]:
-    """Record losses (b,) with their graph, gradient norms (b,) float64, and the trainable parameters by name."""
+def _losses_and_norms(
+    model: nn.Module, x: Tensor, targets: Tensor, *, with_reach: bool = False
+) -> tuple[Tensor, Tensor, Tensor, Mapping[str, Tensor]]:
+    """Record losses (b,) with their graph, norms and reach (b,) float64, and the trainable parameters by name."""
     parameters = {name: tensor for name, tensor in model.named_parameters() if tensor.requires_grad}
-    run = _Pass(*x.shape[:2])
+    run = _Pass(x.shape[0], x.shape[1], with_reach and x.shape[1] > 1)
     with torch.enable_grad(), _layer_hooks(model, run):
         logits = model(x.flatten(0, 1))
         if logits.shape != (run.records * run.views, targets.shape[-1]):
@@ -251,11 +259,19 @@ def _losses_and_norms(model: nn.Module, x: Tensor, targets: Tensor) -> tuple[Ten
         torch.autograd.grad(losses.sum(), anchors, retain_graph=True, allow_unused=True)
     run.active = False
     _check_reached(uses, run.visits)
-    total = torch.zeros(run.records, dtype=torch.float64, device=x.device)
-    for visit in run.visits:
-        if visit.squares is not None:
-            total += visit.squares
-    return losses, total.clamp(min=0).sqrt(), parameters
+    norms = _root_of_sum([visit.squares for visit in run.visits], losses)
+    if not run.with_reach:
+        return losses, norms, norms, parameters
+    by_view = _root_of_sum([visit.view_squares for visit in run.visits], logits[:, 0])
+    return losses, norms, by_view.view(run.records, run.views).sum(1), parameters
+
+
+def _root_of_sum(squares: list[Tensor | None], like: Tensor) -> Tensor:
+    total = torch.zeros(len(like), dtype=torch.float64, device=like.device)
+    for one in squares:
+        if one is not None:
+            total += one
+    return total.clamp(min=0).sqrt()
 
 
 @contextmanager
@@ -292,8 +308,13 @@ def _forward_hook(visit: _Visit, run: _Pass) -> Callable[[nn.Module, Any, dict[s
         def backward(gradient: Tensor) -> None:
             if run.active:
                 inputs, outputs = (x.reshape(run.records, run.views, *x.shape[1:]) for x in (given, gradient.detach()))
+                rule = RULES[type(layer)]
                 with torch.no_grad():
-                    visit.squares = RULES[type(layer)](layer, inputs, outputs, visit.wanted)
+                    visit.squares = rule(layer, inputs, outputs, visit.wanted)
+                    if run.with_reach:
+                        # Each view as a record of its own.
+                        given_alone, alone = (x.flatten(0, 1).unsqueeze(1) for x in (inputs, outputs))
+                        visit.view_squares = rule(layer, given_alone, alone, visit.wanted)
 
         cast(Any, anchored).register_hook(backward)
         return anchored

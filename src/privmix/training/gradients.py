@@ -15,7 +15,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
-from typing import ClassVar
+from typing import ClassVar, Final
 
 import torch
 from torch import Tensor, nn
@@ -23,10 +23,13 @@ from torch.func import functional_call, grad, vmap
 from torch.nn.functional import cross_entropy
 
 from privmix.errors import InvalidInput
-from privmix.training.clipping import Clipping
-from privmix.training.ghost import ghost_clipped_sum
+from privmix.training.clipping import Clipping, lengths
+from privmix.training.ghost import full_precision, ghost_clipped_sum
 from privmix.training.parameters import FlatParameters
 from privmix.training.side_information import SideInformation
+
+# Sums of views' clipped shares, in clipping bounds, up to which rounding is below what the clipping leaves room for.
+CANCELLING: Final = 16.0
 
 
 class GradientStrategy(ABC):
@@ -72,6 +75,17 @@ class GradientStrategy(ABC):
             gradient = gradient * side.scale
         return gradient if side.centre is None else gradient - side.centre
 
+    def _clipped_and_summed(self, gradients: Tensor, side: SideInformation) -> Tensor:
+        """Adjust gradients (b, P), clip what comes out and add it up: (P,)."""
+        adjusted = self._adjusted(gradients, side)
+        norms = lengths(adjusted)
+        if not bool(torch.isfinite(norms).all()):
+            # Zero times infinity is no number: what is not finite is taken out before it is scaled.
+            adjusted = torch.where(torch.isfinite(norms)[:, None], adjusted, 0.0)
+        # TF32 would round by more than the clipping leaves room for.
+        with full_precision(adjusted.device):
+            return self.clipping.factors(norms).to(adjusted.dtype) @ adjusted
+
     def _weights(self, side: SideInformation) -> list[dict[str, Tensor]]:
         """Parameters to differentiate at: the weights, or the weights plus each perturbation."""
         weights = self.flat.get()
@@ -108,11 +122,7 @@ class LoopGradients(GradientStrategy):
     def clipped_sum(self, views: Tensor, targets: Tensor, side: SideInformation) -> Tensor:
         total = torch.zeros(self.flat.size, dtype=torch.float64, device=self.flat.device)
         for gradient in self._gradients(views, targets, side):
-            adjusted = self._adjusted(gradient, side)
-            norm = torch.linalg.vector_norm(adjusted)
-            factor = self.clipping.factors(norm)
-            # Zero times infinity is no number: what is not finite is taken out before it is scaled.
-            total += torch.where(torch.isfinite(norm), adjusted * factor, 0.0)
+            total += self._clipped_and_summed(gradient[None], side)
         return total
 
     def _gradients(self, views: Tensor, targets: Tensor, side: SideInformation) -> Iterator[Tensor]:
@@ -153,12 +163,7 @@ class VmapGradients(GradientStrategy):
             share = self.flat.flatten(found, batch_axes=1) / views.shape[1]
             gradient = share if gradient is None else gradient + share
         assert gradient is not None
-        adjusted = self._adjusted(gradient, side)
-        norms = torch.linalg.vector_norm(adjusted, dim=1)
-        factors = self.clipping.factors(norms)
-        if not bool(torch.isfinite(norms).all()):
-            adjusted = torch.where(torch.isfinite(norms)[:, None], adjusted, 0.0)
-        return factors @ adjusted
+        return self._clipped_and_summed(gradient, side)
 
     def _loss(self, weights: dict[str, Tensor], x: Tensor, targets: Tensor) -> Tensor:
         with self._precision():
@@ -171,17 +176,23 @@ class GhostGradients(GradientStrategy):
     name: ClassVar[str] = "ghost"
 
     def clipped_sum(self, views: Tensor, targets: Tensor, side: SideInformation) -> Tensor:
-        if any(part is not None for part in (side.perturbations, side.scale, side.centre)):
+        if not side.is_empty:
             raise InvalidInput("strategy", self.name, "loop or vmap with methods that change gradients or weights")
-        finite: list[Tensor] = []
+        finite = cancels = torch.zeros(len(views), dtype=torch.bool, device=views.device)
 
-        def factors(norms: Tensor) -> Tensor:
-            finite.append(torch.isfinite(norms))
-            return self.clipping.factors(norms)
+        def factors(norms: Tensor, reach: Tensor) -> Tensor:
+            nonlocal finite, cancels
+            found, finite = self.clipping.factors(norms), torch.isfinite(norms)
+            cancels = finite & (found * reach > CANCELLING * self.clipping.clip_norm)
+            return torch.where(cancels, 0.0, found)
 
-        with self._precision():
-            total = ghost_clipped_sum(self.model, self.flat, views, targets, factors)
-        if finite and not bool(finite[0].all()):
+        total = ghost_clipped_sum(self.model, self.flat, views, targets, factors, with_reach=True)
+        if not bool(finite.all()):
             # Zero times infinity is no number: records without a finite gradient are left out.
-            return self.clipped_sum(views[finite[0]], targets[finite[0]], side)
-        return total
+            return self.clipped_sum(views[finite], targets[finite], side)
+        if not bool(cancels.any()):
+            return total
+        # Where long gradients of views cancel, what rounding leaves of them could be longer than the bound: such
+        # records are clipped after the cancellation.
+        loop = LoopGradients(self.model, self.flat, self.clipping)
+        return total + loop.clipped_sum(views[cancels], targets[cancels], side)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any, Final
@@ -13,6 +14,8 @@ from privmix.mechanisms.sampling import PoissonSampling
 
 # What a run may be stretched to when the asked epsilon can't be met, in the error's advice.
 _NOISIEST: Final = 1e6
+# Beyond this a number of steps is not exact in float64.
+_MOST_STEPS: Final = 2**53
 
 
 @dataclass(frozen=True)
@@ -140,7 +143,10 @@ def steps_of(records: int, batch_size: int, epochs: float) -> int:
         220
     """
     check_number("epochs", epochs, low=0, low_open=True)
-    return max(1, math.ceil(epochs * records / batch_size - 1e-9))
+    steps = epochs * records / batch_size
+    if steps > _MOST_STEPS:
+        raise InvalidInput("epochs", epochs, f"at most {_MOST_STEPS * batch_size / records:.3g}, which are 2^53 steps")
+    return max(1, math.ceil(steps - 1e-9))
 
 
 def plan_training(
@@ -165,6 +171,7 @@ def plan_training(
         >>> plan.steps, plan.epsilon() <= 3.0
         (220, True)
     """
+    check_number("epsilon", epsilon, low=0, low_open=True)
     check_integer("batch size", batch_size, low=1, high=check_integer("records", records, low=1))
     draft = TrainingPlan(
         records,
@@ -194,9 +201,19 @@ def _unreachable(error: InvalidInput | None, draft: TrainingPlan, target: float)
     if error is not None and error.field != "epsilon":
         return error
     least = draft.epsilon()
+    if least == math.inf:
+        delta = next(delta for delta in _larger(draft.delta) if replace(draft, delta=delta).epsilon() < math.inf)
+        allowed = f"about {delta:.0e} or more: the accountant can state no epsilon below that, whatever the noise"
+        return InvalidInput("delta", draft.delta, allowed)
     allowed = (
         f"at least {least:.3g} for {draft.epochs:.3g} epochs of batches of {draft.batch_size} from {draft.records} "
         f"records: the accountant can state no less at delta {draft.delta:g}, whatever the noise; "
         "fewer epochs, a smaller batch or a larger delta reach less"
     )
     return InvalidInput("epsilon", target, allowed)
+
+
+def _larger(delta: float) -> Iterator[float]:
+    """Powers of ten above ``delta``, and last a delta at which every mechanism has a finite epsilon."""
+    yield from (10.0**power for power in range(math.floor(math.log10(delta)) + 1, 0))
+    yield 1 - 2.0**-53

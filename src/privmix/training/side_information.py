@@ -28,6 +28,11 @@ class SideInformation:
     scale: Tensor | None = None
     centre: Tensor | None = None
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is asked for."""
+        return self.perturbations is None and self.scale is None and self.centre is None
+
 
 class PublicMethod(ABC):
     """A way to use public data in the private phase ("extended", 003 section 3).

@@ -1,0 +1,396 @@
+"""All strategies sum what the definition says, and none lets a record through that is longer than the bound."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from privmix.errors import InvalidInput
+from privmix.training.clipping import AUTOMATIC, FLAT, Clipping
+from privmix.training.closed_form import ClosedFormGradients, fits_closed_form
+from privmix.training.gradients import (
+    GhostGradients,
+    GradientStrategy,
+    LoopGradients,
+    VmapGradients,
+    shares,
+)
+from privmix.training.models import LinearHead, PretrainedClassifier, ReluCNN, ResNet9, TanhCNN, WideResNet
+from privmix.training.parameters import FlatParameters
+from privmix.training.side_information import SideInformation
+
+from .naive import naive_clipped, naive_gradient, naive_sum
+
+CLASSES = 4
+TINY_VIT = {
+    "model_type": "vit",
+    "image_size": 8,
+    "patch_size": 4,
+    "hidden_size": 8,
+    "intermediate_size": 12,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+}
+
+
+def tiny_vit() -> nn.Module:
+    pytest.importorskip("transformers")
+    return PretrainedClassifier(
+        config=TINY_VIT, channels_in=1, height=8, width=8, classes=CLASSES, side=8, mean=(0.5,) * 3, std=(0.5,) * 3
+    )
+
+
+MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
+    "linear": (lambda: LinearHead(dim=7, classes=CLASSES), (7,)),
+    "linear-scaled": (lambda: LinearHead(dim=7, classes=CLASSES, norm=2.0), (7,)),
+    "cnn": (lambda: TanhCNN(channels_in=1, height=16, width=16, classes=CLASSES), (1, 16, 16)),
+    "cnn-relu": (lambda: ReluCNN(channels_in=1, height=8, width=8, classes=CLASSES), (1, 8, 8)),
+    "resnet-9": (lambda: ResNet9(channels_in=3, classes=CLASSES, width=4, groups=4), (3, 8, 8)),
+    "wrn-10-1": (lambda: WideResNet(channels_in=3, classes=CLASSES, depth=10, width=1), (3, 8, 8)),
+    "vit": (tiny_vit, (1, 8, 8)),
+}
+ANY = (LoopGradients, VmapGradients)
+STRATEGIES: dict[str, tuple[type[GradientStrategy], ...]] = {
+    name: (*ANY, GhostGradients, ClosedFormGradients)
+    if name.startswith("linear")
+    else ANY
+    if name == "vit"
+    else (*ANY, GhostGradients)
+    for name in MODELS
+}
+PAIRS = [(name, strategy) for name, strategies in STRATEGIES.items() for strategy in strategies]
+EVERY_PAIR = pytest.mark.parametrize(
+    ("name", "strategy"), PAIRS, ids=[f"{name}-{strategy.name}" for name, strategy in PAIRS]
+)
+ALL_OF_LINEAR = pytest.mark.parametrize("strategy", STRATEGIES["linear"], ids=lambda strategy: strategy.name)
+
+
+@cache
+def build(name: str) -> nn.Module:
+    make, _ = MODELS[name]
+    with torch.random.fork_rng():
+        torch.manual_seed(1)
+        model = make()
+        for parameter in model.parameters():
+            # No zero weights, and no norm layer at its start.
+            parameter.data += 0.1 * torch.randn_like(parameter)
+    return model
+
+
+def strategy_of(
+    name: str, strategy: type[GradientStrategy], clipping: Clipping, model: nn.Module | None = None
+) -> GradientStrategy:
+    model = build(name) if model is None else model
+    return strategy(model, FlatParameters(model), clipping)
+
+
+def inputs(name: str, records: int, k: int, seed: int = 0) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.rand(records, k, *MODELS[name][1], generator=generator)
+    return x, torch.softmax(2 * torch.randn(records, k, CLASSES, generator=generator), -1)
+
+
+def side_of(name: str, what: str, k: int) -> SideInformation:
+    generator = torch.Generator().manual_seed(5)
+    size = FlatParameters(build(name)).size
+
+    def random(*shape: int) -> Tensor:
+        return torch.randn(*shape, size, generator=generator)
+
+    sides = {
+        "none": SideInformation(),
+        "perturbations": SideInformation(perturbations=0.05 * random(min(2, k))),
+        "scale": SideInformation(scale=random().abs() + 0.5),
+        "centre": SideInformation(centre=random() / size**0.5),
+        "all": SideInformation(0.05 * random(k), random().abs() + 0.5, random() / size**0.5),
+    }
+    return sides[what]
+
+
+def middle(name: str, x: Tensor, targets: Tensor, side: SideInformation) -> float:
+    """A bound that clips some of the records and not others."""
+    norms = [float(naive_gradient(build(name), *record, side).norm()) for record in zip(x, targets, strict=True)]
+    return float(torch.tensor(norms).median())
+
+
+def assert_close(found: Tensor, expected: Tensor, tolerance: float = 1e-5) -> None:
+    assert float((found.double() - expected).norm()) <= tolerance * float(expected.norm())
+
+
+@pytest.mark.parametrize("k", [1, 3])
+@EVERY_PAIR
+def test_equal_to_the_definition(name: str, strategy: type[GradientStrategy], k: int) -> None:
+    x, targets = inputs(name, 4, k)
+    for kind in (FLAT, AUTOMATIC):
+        clipping = Clipping(middle(name, x, targets, SideInformation()), kind)
+        found = strategy_of(name, strategy, clipping).clipped_sum(x, targets, SideInformation())
+        assert_close(found, naive_sum(build(name), x, targets, clipping))
+
+
+@pytest.mark.parametrize("k", [1, 3])
+@pytest.mark.parametrize("what", ["perturbations", "scale", "centre", "all"])
+@EVERY_PAIR
+def test_side_information(name: str, strategy: type[GradientStrategy], what: str, k: int) -> None:
+    x, targets = inputs(name, 3, k)
+    side = side_of(name, what, k)
+    clipping = Clipping(middle(name, x, targets, side))
+    gradients = strategy_of(name, strategy, clipping)
+    if strategy is GhostGradients:
+        with pytest.raises(InvalidInput, match="loop or vmap"):
+            gradients.clipped_sum(x, targets, side)
+        return
+    assert_close(gradients.clipped_sum(x, targets, side), naive_sum(build(name), x, targets, clipping, side))
+
+
+@pytest.mark.parametrize("k", [2, 9], ids=["few-views", "more-views-than-classes"])
+@ALL_OF_LINEAR
+def test_targets_that_do_not_sum_to_one(strategy: type[GradientStrategy], k: int) -> None:
+    x, targets = inputs("linear", 5, k)
+    targets = targets * torch.linspace(0, 3, 5)[:, None, None]
+    clipping = Clipping(0.5)
+    found = strategy_of("linear", strategy, clipping).clipped_sum(x, targets, SideInformation())
+    assert_close(found, naive_sum(build("linear"), x, targets, clipping))
+
+
+@EVERY_PAIR
+def test_chunks_change_nothing(name: str, strategy: type[GradientStrategy]) -> None:
+    x, targets = inputs(name, 5, 2)
+    gradients = strategy_of(name, strategy, Clipping(middle(name, x, targets, SideInformation())))
+    whole = gradients.clipped_sum(x, targets, SideInformation()).double()
+    for cuts in ([1, 1, 1, 1, 1], [2, 0, 3]):
+        pieces = zip(torch.split(x, cuts), torch.split(targets, cuts), strict=True)
+        cut = torch.stack([gradients.clipped_sum(*piece, SideInformation()).double() for piece in pieces]).sum(0)
+        assert_close(cut, whole, 2e-6)
+
+
+@EVERY_PAIR
+def test_no_record_no_gradient(name: str, strategy: type[GradientStrategy]) -> None:
+    x, targets = inputs(name, 0, 2)
+    for what in ("none", "centre"):
+        if what == "centre" and strategy is GhostGradients:
+            continue
+        found = strategy_of(name, strategy, Clipping(1.0)).clipped_sum(x, targets, side_of(name, what, 2))
+        assert found.shape == (FlatParameters(build(name)).size,)
+        assert not found.any()
+
+
+BROKEN = {"nan": torch.nan, "infinite": torch.inf, "1e38": 1e38}
+
+
+@pytest.mark.parametrize("broken", BROKEN)
+@EVERY_PAIR
+def test_total_a_record_that_is_not_finite_adds_zero(name: str, strategy: type[GradientStrategy], broken: str) -> None:
+    """Whatever it holds, it raises nothing and leaves the others' shares as they were."""
+    x, targets = inputs(name, 4, 2)
+    clipping = Clipping(middle(name, x, targets, SideInformation()))
+    gradients = strategy_of(name, strategy, clipping)
+    expected = naive_sum(build(name), x[[0, 2, 3]], targets[[0, 2, 3]], clipping)
+    x[1] = BROKEN[broken]
+    x[1, :, ..., ::2] *= -1
+    alone = gradients.clipped_sum(x[1:2], targets[1:2], SideInformation())
+    assert bool(torch.isfinite(alone).all())
+    assert float(alone.double().norm()) <= clipping.clip_norm
+    if not bool(torch.isfinite(naive_gradient(build(name), x[1], targets[1], SideInformation())).all()):
+        assert not alone.any()
+    assert_close(gradients.clipped_sum(x, targets, SideInformation()), expected + alone.double())
+    assert not gradients.clipped_sum(x[1:2] * torch.nan, targets[1:2], SideInformation()).any()
+
+
+@pytest.mark.parametrize("what", ["scale", "centre", "perturbations"])
+@pytest.mark.parametrize("strategy", [LoopGradients, VmapGradients, ClosedFormGradients], ids=lambda s: s.name)
+def test_total_with_side_information(strategy: type[GradientStrategy], what: str) -> None:
+    x, targets = inputs("linear", 3, 2)
+    side, clipping = side_of("linear", what, 2), Clipping(0.3)
+    gradients = strategy_of("linear", strategy, clipping)
+    expected = naive_sum(build("linear"), x[:2], targets[:2], clipping, side)
+    x[2, 0, 3] = torch.inf
+    assert_close(gradients.clipped_sum(x, targets, side), expected)
+
+
+@pytest.mark.parametrize("kind", [FLAT, AUTOMATIC])
+@EVERY_PAIR
+def test_clipped_once_and_never_longer(name: str, strategy: type[GradientStrategy], kind: str) -> None:
+    """One vector of at most C a record, for any number of views and inputs from nothing to 1e30."""
+    bound = 0.2
+    gradients = strategy_of(name, strategy, Clipping(bound, kind))
+    for k in (1, 4):
+        x, targets = inputs(name, 1, k)
+        for size in (0.0, 1e-30, 1.0, 1e3, 1e10, 1e20, 1e30, 3e38):
+            norm = float(gradients.clipped_sum(x * size, targets, SideInformation()).double().norm())
+            assert norm <= bound
+
+
+@pytest.mark.parametrize("size", [1e2, 1e5, 1e8, 1e12])
+@pytest.mark.parametrize("kind", [FLAT, AUTOMATIC])
+@ALL_OF_LINEAR
+def test_clipped_when_views_nearly_cancel(strategy: type[GradientStrategy], kind: str, size: float) -> None:
+    """Views whose long gradients leave next to nothing: rounding must not leave more than the bound.
+
+    Targets are the prediction plus and minus one vector, features nearly equal: the rounding of the views' shares is
+    up to ``size`` / 1e7, far above the bound.
+    """
+    generator = torch.Generator().manual_seed(3)
+    model = LinearHead(dim=50, classes=CLASSES)
+    gradients = strategy_of("linear", strategy, Clipping(1e-3, kind), model)
+    feature = size * torch.rand(50, generator=generator)
+    for _ in range(5):
+        pull = torch.softmax(torch.randn(CLASSES, generator=generator), -1) - 1 / CLASSES
+        share = torch.rand(3, generator=generator)
+        weights = torch.tensor([1.0, float(share[0]), -1.0 - float(share[0])])
+        targets = (1 / CLASSES + 0.3 * weights[:, None] * pull)[None]
+        x = (feature * (1 + 1e-7 * torch.randn(3, 50, generator=generator)))[None]
+        alone = gradients.clipped_sum(x, targets, SideInformation()).double()
+        assert float(alone.norm()) <= 1e-3
+        # Nor is it felt by others: they are added to it with what rounding their own share brings.
+        other, wanted = inputs("linear", 1, 3)
+        other = torch.nn.functional.pad(other, (0, 43))
+        both = gradients.clipped_sum(torch.cat([x, other]), torch.cat([targets, wanted]), SideInformation())
+        assert_close(both, alone + gradients.clipped_sum(other, wanted, SideInformation()), 1e-4)
+
+
+def test_a_long_gradient_that_cancels_in_a_convolution() -> None:
+    """Ghost clipping hands a record whose views cancel to the loop: the sum is the loop's, to the last bit of it."""
+    model = ReluCNN(channels_in=1, height=8, width=8, classes=CLASSES)
+    x, _ = inputs("cnn-relu", 2, 1)
+    x = 1e4 * x.expand(-1, 2, -1, -1, -1).contiguous()
+    with torch.no_grad():
+        predicted = model(x.flatten(0, 1)).softmax(-1).view(2, 2, CLASSES)
+    pull = torch.tensor([0.3, -0.1, -0.1, -0.1])
+    targets = predicted + torch.stack([pull, -pull])
+    clipping, flat = Clipping(1e-3), FlatParameters(model)
+    single = LoopGradients(model, flat, Clipping(1e9)).clipped_sum(x[:1, :1], targets[:1, :1], SideInformation())
+    assert float(single.norm()) > 1e5 * clipping.clip_norm
+    ghost = GhostGradients(model, flat, clipping)
+    for own, wanted in zip(x, targets, strict=True):
+        alone = ghost.clipped_sum(own[None], wanted[None], SideInformation())
+        assert float(alone.double().norm()) <= clipping.clip_norm
+    expected = LoopGradients(model, flat, clipping).clipped_sum(x, targets, SideInformation())
+    assert torch.equal(ghost.clipped_sum(x, targets, SideInformation()).double(), expected)
+
+
+class Long(nn.Module):
+    """A linear head with so many parameters that a norm in float32 is wrong by more than a part in a thousand."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = nn.Linear(1_500_000, 2)
+
+    def scaled(self, x: Tensor) -> Tensor:
+        return x
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(x)
+
+
+@ALL_OF_LINEAR
+def test_clipped_with_millions_of_parameters(strategy: type[GradientStrategy]) -> None:
+    model, clipping = Long(), Clipping(0.1)
+    nn.init.zeros_(model.head.weight)
+    nn.init.zeros_(model.head.bias)
+    for x in (
+        torch.full((1, 1, 1_500_000), 0.1),
+        torch.rand(1, 2, 1_500_000),
+        torch.linspace(9, 0, 1_500_000)[None, None],
+    ):
+        targets = torch.tensor([0.9, 0.1]).expand(1, x.shape[1], 2)
+        found = strategy_of("linear", strategy, clipping, model).clipped_sum(x, targets, SideInformation())
+        assert 0.1 * (1 - 1e-5) < float(found.double().norm()) <= 0.1
+
+
+@pytest.mark.parametrize("strategy", [LoopGradients, VmapGradients, ClosedFormGradients], ids=lambda s: s.name)
+def test_clipped_when_the_centre_cancels(strategy: type[GradientStrategy]) -> None:
+    """A centre that is long and nearly a record's gradient: clipping comes after the subtraction."""
+    x, targets = inputs("linear", 1, 2)
+    x = x * 1e6
+    unclipped = strategy_of("linear", strategy, Clipping(1e12))
+    gradient = unclipped.clipped_sum(x, targets, SideInformation()).float()
+    assert float(gradient.norm()) > 1e5
+    side = SideInformation(centre=gradient * (1 + 1e-7 * torch.randn(gradient.shape)))
+    found = strategy_of("linear", strategy, Clipping(1e-2)).clipped_sum(x, targets, side)
+    assert 0 < float(found.double().norm()) <= 1e-2
+
+
+def test_tf32_is_not_used() -> None:
+    """The caller's choice of fast, coarse products is overruled where a coarse product would break the bound."""
+    seen = []
+
+    class Watched(Clipping):
+        def factors(self, norms: Tensor) -> Tensor:
+            seen.append(torch.get_float32_matmul_precision())
+            return super().factors(norms)
+
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high")
+    try:
+        for strategy in STRATEGIES["linear"]:
+            x, targets = inputs("linear", 2, 2)
+            strategy_of("linear", strategy, Watched(1.0)).clipped_sum(x, targets, SideInformation())
+        assert torch.get_float32_matmul_precision() == "high"
+    finally:
+        torch.set_float32_matmul_precision(before)
+    assert set(seen) == {"highest"}
+
+
+def test_amp_still_clips() -> None:
+    """Forward passes in bfloat16 change gradients, not the bound on them."""
+    x, targets = inputs("cnn", 3, 2)
+    model = build("cnn")
+    for strategy in ANY:
+        gradients = strategy(model, FlatParameters(model), Clipping(1e-2), amp=True)
+        for own, wanted in zip(x, targets, strict=True):
+            found = gradients.clipped_sum(own[None], wanted[None], SideInformation())
+            assert 0 < float(found.double().norm()) <= 1e-2
+
+
+def test_frozen_parameters_have_no_gradient() -> None:
+    model = TanhCNN(channels_in=1, height=16, width=16, classes=CLASSES)
+    model.convolutions.requires_grad_(False)
+    x, targets = inputs("cnn", 3, 2)
+    expected = naive_sum(model, x, targets, Clipping(0.1))
+    for strategy in STRATEGIES["cnn"]:
+        found = strategy(model, FlatParameters(model), Clipping(0.1)).clipped_sum(x, targets, SideInformation())
+        assert_close(found, expected)
+
+
+def test_closed_form_is_for_linear_heads_only() -> None:
+    assert fits_closed_form(build("linear"))
+    assert fits_closed_form(build("linear-scaled"))
+    for name in ("cnn", "resnet-9", "wrn-10-1"):
+        assert not fits_closed_form(build(name))
+        with pytest.raises(InvalidInput, match="no linear head"):
+            strategy_of(name, ClosedFormGradients, Clipping(1.0))
+    half = LinearHead(dim=3, classes=2)
+    half.head.bias.requires_grad_(False)
+    assert not fits_closed_form(half)
+
+
+def test_ghost_refuses_parameters_outside_its_layers() -> None:
+    x, targets = inputs("vit", 2, 1)
+    with pytest.raises(InvalidInput, match="ghost"):
+        strategy_of("vit", GhostGradients, Clipping(1.0)).clipped_sum(x, targets, SideInformation())
+
+
+def test_shares_are_even_and_cover_all_views() -> None:
+    for views in range(1, 12):
+        for perturbations in range(1, views + 1):
+            parts = list(shares(views, perturbations))
+            assert [index for part in parts for index in range(views)[part]] == list(range(views))
+            sizes = [part.stop - part.start for part in parts]
+            assert len(parts) == perturbations
+            assert max(sizes) - min(sizes) <= 1
+    with pytest.raises(InvalidInput, match="at most 2"):
+        list(shares(2, 3))
+
+
+def test_the_reference_itself() -> None:
+    """By hand, for one record of a linear head at zero weights: errors are uniform minus target."""
+    model = LinearHead(dim=2, classes=2)
+    views, targets = torch.tensor([[1.0, 2.0]]), torch.tensor([[1.0, 0.0]])
+    gradient = naive_gradient(model, views, targets, SideInformation())
+    assert gradient.tolist() == [-0.5, -1.0, 0.5, 1.0, -0.5, 0.5]
+    assert float(naive_clipped(gradient, Clipping(0.1)).norm()) == pytest.approx(0.1)
+    assert float(naive_clipped(gradient, Clipping(9.0)).norm()) == pytest.approx(3**0.5)
