@@ -299,8 +299,9 @@ def _run(
         with progress_bars(quiet=True) as progress:
             return job.run(_records(source, extractor, store, progress, data, split), world=world)
     MODEL_FOLDER.check_target(out_folder, overwrite=overwrite)
-    interrupted = read_run(out_folder)
-    if interrupted is not None and not resume and not overwrite:
+    # A run that is to be discarded need not be readable.
+    interrupted = None if overwrite and not resume else read_run(out_folder)
+    if interrupted is not None and not resume:
         raise InvalidInput("--resume", False, f"--resume or --overwrite: an interrupted run was making {out_folder}")
     if resume and interrupted is None:
         raise InvalidInput("--resume", True, "the --out of an interrupted run; there is none")
