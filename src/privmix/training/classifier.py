@@ -163,7 +163,8 @@ class DPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sci
 
     def predict(self, X: Any) -> NDArray[Any]:
         """(n,) labels."""
-        return np.asarray(self.classes_[self.predict_proba(X).argmax(axis=1)])
+        places = self.predict_proba(X).argmax(axis=1)
+        return np.asarray(self.classes_[places])
 
 
 def _checked(classes: Sequence[Any] | None) -> list[Any]:
