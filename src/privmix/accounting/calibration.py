@@ -97,5 +97,7 @@ def _root(price: Callable[[float], float], low: float, high: float, tolerance: f
     """Root of a decreasing function of the noise's logarithm."""
     if price(low) <= 0:
         return low
-    root = brentq(lambda t: price(math.exp(t)), math.log(low), math.log(high), xtol=tolerance, rtol=1e-12)
+    # Prices are rounded: at exp(log(low)) the sign could differ from the one that was found at low itself.
+    ends = {math.log(low): low, math.log(high): high}
+    root = brentq(lambda t: price(ends.get(t, math.exp(t))), *ends, xtol=tolerance, rtol=1e-12)
     return math.exp(float(root))
