@@ -153,16 +153,27 @@ def test_deltas_at_the_edge_of_float64_are_reached_or_refused(target: float, del
         assert plan.epsilon() <= target
 
 
-def test_an_epsilon_that_is_too_small_says_which_would_do() -> None:
-    """A billion passes cost something at any noise that can be stated."""
-    error = unreachable(epochs=1e12)
-    assert error.field == "epsilon"
+def test_prices_that_are_mostly_rounding_are_refused() -> None:
+    """A hundred million sampled steps at a small delta: where no noise is found, that is an error like others."""
+    assert unreachable(epochs=8e5, epsilon=0.01, delta=1e-8).field == "delta"
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta"), [(1e-3, 1e-5), (1e-3, 1e-12), (1e-6, 1e-8)], ids=["small", "small-delta", "both"]
+)
+def test_an_epsilon_that_is_too_small_says_which_would_do(epsilon: float, delta: float) -> None:
+    """A hundred million passes cost something at any noise that is of use."""
+    settings = {"records": 100, "batch_size": 100, "epochs": 1e8, "delta": delta}
+    error = unreachable(**settings, epsilon=epsilon)
+    assert error.field in ("epsilon", "delta")
+    if error.field == "delta":
+        assert delta < float(error.allowed.removeprefix("about ").split(" ")[0]) < 1
+        return
     for word in ("fewer epochs", "smaller batch", "larger delta"):
         assert word in error.allowed
     least = float(error.allowed.removeprefix("at least ").split(" ")[0])
-    assert USUAL["epsilon"] < least < math.inf
-    plan = plan_training(**{**USUAL, "epochs": 1e12, "epsilon": 1.02 * least})
-    assert plan.epsilon() <= 1.02 * least
+    assert epsilon < least < 1
+    assert plan_training(**settings, epsilon=1.02 * least).epsilon() <= 1.02 * least  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -176,6 +187,7 @@ def test_an_epsilon_that_is_too_small_says_which_would_do() -> None:
         ("batch size", {"batch_size": 0}),
         ("batch size", {"batch_size": 60_001}),
         ("epochs", {"epochs": 0}),
+        ("epochs", {"epochs": 1e7}),
         ("epochs", {"epochs": 1e300}),
         ("epochs", {"epochs": math.inf}),
         ("clip_norm", {"clip_norm": 0}),

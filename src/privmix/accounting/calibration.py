@@ -57,6 +57,8 @@ def calibrate_noise(
         event = make_event(low)
         return Calibration(low, event, accountant.epsilon(event, delta, adjacency))
     rough = accountant.rough()
+    if price(high, rough) > 0:
+        raise InvalidInput("epsilon", epsilon, "one of fewer steps or a larger delta: prices here are mostly rounding")
     start = _root(lambda noise: price(noise, rough), low, high, 1e-3)
     slope = (price(start * 1.01, rough) - price(start, rough)) / math.log(1.01)
     noise = _newton(lambda noise: price(noise, accountant), start, slope)

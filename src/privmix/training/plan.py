@@ -16,8 +16,8 @@ from privmix.mechanisms.sampling import PoissonSampling
 _NOISIEST: Final = 1e6
 # The noise at which calibration asks whether any noise will do.
 _SEARCH_FROM: Final = 1e9
-# Beyond this a number of steps is not exact in float64.
-_MOST_STEPS: Final = 2**53
+# More than any run takes; beyond, prices are mostly rounding and take long to find.
+_MOST_STEPS: Final = 10**8
 
 
 @dataclass(frozen=True)
@@ -155,7 +155,8 @@ def steps_of(records: int, batch_size: int, epochs: float) -> int:
     check_number("epochs", epochs, low=0, low_open=True)
     steps = epochs * records / batch_size
     if steps > _MOST_STEPS:
-        raise InvalidInput("epochs", epochs, f"at most {_MOST_STEPS * batch_size / records:.3g}, which are 2^53 steps")
+        most = f"at most {_MOST_STEPS * batch_size / records:.3g}, which are {_MOST_STEPS:.0e} steps"
+        raise InvalidInput("epochs", epochs, most)
     return max(1, math.ceil(steps - 1e-9))
 
 
@@ -218,6 +219,10 @@ def _unreachable(error: InvalidInput | None, draft: TrainingPlan, target: float)
             "whatever the noise"
         )
         return InvalidInput("delta", draft.delta, allowed)
+    if least <= target:
+        return InvalidInput(
+            "delta", draft.delta, f"a larger one: prices of {draft.steps:.3g} steps are mostly rounding"
+        )
     allowed = (
         f"at least {least:.3g} for {draft.epochs:.3g} epochs of batches of {draft.batch_size} from {draft.records} "
         f"records: the accountant can state no less at delta {draft.delta:g}, whatever the noise; "
