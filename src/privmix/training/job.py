@@ -176,6 +176,11 @@ class TrainingJob:
         self.views.check_records(records.x.shape[1:])
         self.plan.sampler_of(len(records))
 
+    def check_world(self, world: World) -> None:
+        """Raise :class:`InvalidInput` unless these processes can do the job; ``run`` checks it too."""
+        if world.size > 1 and self.plan.microbatch_size > 1:
+            raise InvalidInput("microbatch_size", self.plan.microbatch_size, "1 with several processes")
+
     def run(
         self,
         records: TrainingRecords,
@@ -201,6 +206,7 @@ class TrainingJob:
             OutOfMemory: a chunk doesn't fit.
         """
         world = world or World()
+        self.check_world(world)
         self.check(records)
         own = streams if run is None else run.streams
         if own is None and world.is_head:
