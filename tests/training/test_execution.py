@@ -85,6 +85,15 @@ def test_ghost_clipping_is_not_tried_where_public_data_change_gradients(monkeypa
     assert "ghost" not in tried
 
 
+def test_ghost_clipping_is_not_tried_on_a_compiled_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried = times(monkeypatch, ghost=0.1, vmap=1.0)
+    assert choose(network(), (4,), ExecutionConfig(compile=True)) == "vmap"
+    assert "ghost" not in tried
+    model = network()
+    with pytest.raises(InvalidInput, match="compiled"):
+        check_strategy(ExecutionConfig("ghost", compile=True), model, FlatParameters(model), Clipping(1.0), (4,))
+
+
 def test_a_strategy_that_fails_is_not_chosen() -> None:
     assert choose(Branching(), (4,)) == "loop"
 
@@ -271,7 +280,7 @@ def test_a_job_refuses_a_strategy_before_it_runs(strategy: str) -> None:
         return
     job_of(config)
     extended = config_of("cnn-relu", execution=ExecutionConfig(strategy), scenario="extended", extended=DOPE)
-    with pytest.raises(InvalidInput, match="strategy.*public data"):
+    with pytest.raises(InvalidInput, match=r"strategy.*public data"):
         job_of(extended, public=public())
 
 

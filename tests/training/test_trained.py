@@ -13,7 +13,6 @@ import torch
 
 from privmix.errors import InvalidInput, StorageError
 from privmix.mechanisms.streams import SecretStreams
-from privmix.training.certificate import content_hash
 from privmix.training.trained import ModelFacts, TrainedModel, class_names, is_trained_model, load_trained
 from tests.training.runs import FACTS, config_of, digits, job_of, private, weights_of
 
