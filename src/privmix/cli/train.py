@@ -141,7 +141,7 @@ def train(
     bank: Annotated[
         int,
         typer.Option(
-            help="Linear on images: extract features of so many augmented copies of each, once, and draw views from them.",
+            help="Linear on images: features of so many augmented copies of each, extracted once.",
             rich_help_panel=_AUGMENT,
         ),
     ] = 0,
