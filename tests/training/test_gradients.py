@@ -25,6 +25,9 @@ from privmix.training.side_information import SideInformation
 
 from .naive import naive_clipped, naive_gradient, naive_sum
 
+# PyTorch has no batched attention for vmap on the CPU yet, and says so.
+pytestmark = pytest.mark.filterwarnings("ignore:There is a performance drop:UserWarning")
+
 CLASSES = 4
 TINY_VIT = {
     "model_type": "vit",
