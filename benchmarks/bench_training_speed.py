@@ -76,7 +76,7 @@ CASES = {
         16,
         (
             *_OURS,
-            *(f"Opacus, {views} views at once" for views in (4, 8, 16)),
+            *(f"Opacus, {views} views at once" for views in (4, 16)),
             "Opacus ghost, chunks of 16",
             "plain SGD",
         ),
