@@ -364,7 +364,7 @@ def test_the_note_of_the_records_confirms_no_guess(tmp_path: Path) -> None:
 
 
 def test_nothing_to_resume(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInput, match="--resume.*there is none"):
+    with pytest.raises(InvalidInput, match=r"--resume.*there is none"):
         begin(tmp_path / "out", resume=True)
     assert list(tmp_path.iterdir()) == []
 
@@ -472,7 +472,7 @@ def test_a_lost_key_says_so(tmp_path: Path) -> None:
 def test_damaged_choices_say_so(tmp_path: Path) -> None:
     folder = left_by_a_kill(tmp_path / "out")
     (folder / "run.execution").write_bytes(b"{")
-    with begin(tmp_path / "out", resume=True) as run, pytest.raises(StorageError, match="run.execution: damaged"):
+    with begin(tmp_path / "out", resume=True) as run, pytest.raises(StorageError, match=r"run\.execution: damaged"):
         run.once(dict)
 
 
@@ -546,9 +546,10 @@ def test_a_failed_publish_keeps_the_run(tmp_path: Path, monkeypatch: pytest.Monk
     def full(draft: Path, path: Path) -> None:
         raise OSError(28, "No space left on device")
 
-    with monkeypatch.context() as patch, pytest.raises(StorageError, match="No space left"):
+    with monkeypatch.context() as patch:
         patch.setattr(folders, "put_in_place", full)
-        run_to(tmp_path / "out", job_of())
+        with pytest.raises(StorageError, match="No space left"):
+            run_to(tmp_path / "out", job_of())
     assert not (tmp_path / "out").exists()
     steps: list[int] = []
     run_to(tmp_path / "out", job_of(), resume=True, progress=lambda stage, done, total: steps.append(done))
@@ -565,9 +566,10 @@ def test_a_disk_that_is_full_at_a_checkpoint_keeps_the_run(tmp_path: Path, monke
             raise OSError(28, "No space left on device")
         folders.write_durably(path, content)
 
-    with monkeypatch.context() as patch, pytest.raises(StorageError, match="No space left"):
+    with monkeypatch.context() as patch:
         patch.setattr(run_module, "write_durably", full)
-        run_to(tmp_path / "out", job_of())
+        with pytest.raises(StorageError, match="No space left"):
+            run_to(tmp_path / "out", job_of())
     with begin_again(tmp_path / "out") as run:
         assert run.load()[0] == 2
     run_to(tmp_path / "out", job_of(), resume=True)

@@ -57,6 +57,8 @@ def calibrate_noise(
         event = make_event(low)
         return Calibration(low, event, accountant.epsilon(event, delta, adjacency))
     rough = accountant.rough()
+    if price(high, rough) > 0:
+        raise InvalidInput("epsilon", epsilon, "one of fewer steps or a larger delta: prices here are mostly rounding")
     start = _root(lambda noise: price(noise, rough), low, high, 1e-3)
     slope = (price(start * 1.01, rough) - price(start, rough)) / math.log(1.01)
     noise = _newton(lambda noise: price(noise, accountant), start, slope)
@@ -97,5 +99,7 @@ def _root(price: Callable[[float], float], low: float, high: float, tolerance: f
     """Root of a decreasing function of the noise's logarithm."""
     if price(low) <= 0:
         return low
-    root = brentq(lambda t: price(math.exp(t)), math.log(low), math.log(high), xtol=tolerance, rtol=1e-12)
+    # Prices are rounded: at exp(log(low)) the sign could differ from the one that was found at low itself.
+    ends = {math.log(low): low, math.log(high): high}
+    root = brentq(lambda t: price(ends.get(t, math.exp(t))), *ends, xtol=tolerance, rtol=1e-12)
     return math.exp(float(root))

@@ -50,6 +50,7 @@ from privmix.training import (
     parse_augmentations,
     read_run,
 )
+from privmix.training.bank import extract_bank
 from privmix.training.run import MODEL_FOLDER
 from privmix.training.world import World
 
@@ -137,6 +138,13 @@ def train(
     alpha: Annotated[
         float, typer.Option(help="Mixing weights are Beta(alpha, alpha).", rich_help_panel=_AUGMENT)
     ] = 0.2,
+    bank: Annotated[
+        int,
+        typer.Option(
+            help="Linear on images: extract features of so many augmented copies of each, once, and draw views from them.",
+            rich_help_panel=_AUGMENT,
+        ),
+    ] = 0,
     pool: Annotated[
         str | None, typer.Option(help="Public labelled examples to mix with: a dataset.", rich_help_panel=_AUGMENT)
     ] = None,
@@ -219,6 +227,8 @@ def train(
         raise InvalidInput("--ledger, --dataset", (ledger, dataset), "both or none of them")
     if ledger is not None and seed is not None:
         raise InvalidInput("--seed", seed, "no seed with --ledger: a model that anyone can re-create has no price")
+    if bank and store is not None:
+        raise InvalidInput("--store", str(store), "none with --bank: its views are drawn anew for each run")
     for flag, place in (("--out", out_folder.parent), ("--store", store)):
         if place is not None and not dry_run:
             check_writable(flag, place)
@@ -226,6 +236,9 @@ def train(
     columns = Columns(label_column, image_column, feature_column, text_column, image_size)
     source = open_for(extractor, data, split, class_list(classes), columns)
     view_config = _views(views, k_base, k_self, k_diff, augment, mixing, alpha)
+    copies = view_config.augmentations if bank else ()
+    if bank:
+        view_config = replace(view_config, augmentations=())
     config = TrainingConfig.for_model(
         model,
         records=source.schema.records if records is None else records,
@@ -240,6 +253,8 @@ def train(
         microbatch_mixes=microbatch_mixes,
         adjacency=Adjacency(check_choice("--adjacency", adjacency, [item.value for item in Adjacency])),
         views=view_config,
+        bank_views=bank,
+        bank_augmentations=copies,
         scenario=scenario,
         warm_up=WarmUpConfig(epochs=warm_up_epochs, learning_rate=warm_up_rate, optimiser=warm_up_optimiser),
         extended=ExtendedConfig(
@@ -297,10 +312,13 @@ def _run(
         # Nothing private is read before the head has paid.
         dist.barrier()
         with progress_bars(quiet=True) as progress:
-            return job.run(_records(source, extractor, store, progress, data, split), world=world)
+            streams = world.share_streams(None) if job.config.bank_views else None
+            found = _records(job, source, extractor, store, progress, data, split, streams)
+            return job.run(found, world=world)
     MODEL_FOLDER.check_target(out_folder, overwrite=overwrite)
-    interrupted = read_run(out_folder)
-    if interrupted is not None and not resume and not overwrite:
+    # A run that is to be discarded need not be readable.
+    interrupted = None if overwrite and not resume else read_run(out_folder)
+    if interrupted is not None and not resume:
         raise InvalidInput("--resume", False, f"--resume or --overwrite: an interrupted run was making {out_folder}")
     if resume and interrupted is None:
         raise InvalidInput("--resume", True, "the --out of an interrupted run; there is none")
@@ -324,7 +342,8 @@ def _run(
     ):
         if world.size > 1:
             dist.barrier()
-        found = _records(source, extractor, store, progress, data, split)
+        banked = world.share_streams(run.streams.derive("view bank")) if job.config.bank_views else None
+        found = _records(job, source, extractor, store, progress, data, split, banked)
         made = job.run(found, run=run, in_ledger=ledger is not None, progress=progress, world=world)
     try:
         charged.done(f"model {made.certificate['model_id']}")
@@ -337,14 +356,19 @@ def _run(
 
 
 def _records(
+    job: TrainingJob,
     source: Source,
     extractor: Extractor,
     store: Path | None,
     progress: Callable[[str, int, int], None],
     data: str,
     split: str,
+    bank: SecretStreams | None,
 ) -> TrainingRecords:
     classes = source.schema.num_classes
+    if bank is not None:
+        config = job.config
+        return extract_bank(source, extractor, config.bank_augmentations, config.bank_views, bank, progress)
     if store is not None:
         kept = features_on_disk(source, extractor, store, progress, data, split)
         return TrainingRecords.of(kept.features, kept.labels, classes=classes)

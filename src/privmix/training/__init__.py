@@ -12,6 +12,7 @@ Example:
 """
 
 from privmix.training.augment import parse_augmentations
+from privmix.training.classifier import DPClassifier
 from privmix.training.config import TrainingConfig
 from privmix.training.execution import ExecutionConfig
 from privmix.training.job import TrainingJob
@@ -26,6 +27,7 @@ from privmix.training.views import ViewConfig
 from privmix.training.world import current_world
 
 __all__ = [
+    "DPClassifier",
     "ExecutionConfig",
     "ExtendedConfig",
     "ModelFacts",

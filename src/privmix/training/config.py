@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from privmix.accounting import Adjacency
 from privmix.errors import InvalidInput, check_choice, check_integer, check_number
+from privmix.training.augment import Augmentation, check_augmentations
 from privmix.training.clipping import FLAT, Clipping
 from privmix.training.execution import ExecutionConfig
 from privmix.training.optimiser import OptimiserConfig
@@ -19,6 +20,8 @@ LINEAR: Final = "linear"
 # records for a linear head, whose steps are cheap, and a twelfth for networks.
 _LINEAR_SHARE: Final = 8192 / 60_000
 _NETWORK_SHARE: Final = 4096 / 50_000
+# Fields that describe themselves in settings.
+_DESCRIBED: Final = ("views", "bank_augmentations", "execution")
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,9 @@ class TrainingConfig:
         adjacency: the pairs of datasets that the guarantee is about.
         optimiser: the update.
         views: what views of a record are made.
+        bank_views: views of each image whose features are extracted beforehand, or 0; see
+            :func:`privmix.training.bank.extract_bank`.
+        bank_augmentations: what makes them.
         scenario: how public data is used: ``cold``, ``warm``, ``warm-synthetic`` or ``extended``.
         warm_up: of the warm scenarios.
         extended: method of the extended scenario.
@@ -64,6 +70,8 @@ class TrainingConfig:
     adjacency: Adjacency = Adjacency.ADD_REMOVE
     optimiser: OptimiserConfig = field(default_factory=OptimiserConfig)
     views: ViewConfig = field(default_factory=ViewConfig.plain)
+    bank_views: int = 0
+    bank_augmentations: tuple[Augmentation, ...] = ()
     scenario: str = "cold"
     warm_up: WarmUpConfig = field(default_factory=WarmUpConfig)
     extended: ExtendedConfig = field(default_factory=ExtendedConfig)
@@ -85,6 +93,10 @@ class TrainingConfig:
             raise InvalidInput("microbatch_mixes", self.microbatch_mixes, "0 without microbatches of 2 or more")
         if self.microbatch_mixes and self.views != ViewConfig.plain():
             raise InvalidInput("views", self.views.views, "one, the record: a microbatch is mixed in their place")
+        check_integer("bank_views", self.bank_views, low=0)
+        check_augmentations(self.bank_augmentations)
+        if bool(self.bank_views) != bool(self.bank_augmentations):
+            raise InvalidInput("bank_views", self.bank_views, "a number of views exactly with augmentations for them")
         check_integer("model_seed", self.model_seed, low=0, high=2**31 - 1)
 
     @classmethod
@@ -141,10 +153,11 @@ class TrainingConfig:
 
     def settings(self) -> dict[str, Any]:
         """JSON values of all that decides the result; chunks don't."""
-        found = {name: _plain(value) for name, value in vars(self).items() if name not in ("views", "execution")}
+        found = {name: _plain(value) for name, value in vars(self).items() if name not in _DESCRIBED}
         execution = asdict(self.execution)
         execution.pop("chunk")
-        return {**found, "views": self.views.fingerprint(), "execution": execution}
+        bank = [augmentation.spec() for augmentation in self.bank_augmentations]
+        return {**found, "views": self.views.fingerprint(), "bank_augmentations": bank, "execution": execution}
 
 
 def _plain(value: Any) -> Any:

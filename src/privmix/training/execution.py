@@ -70,7 +70,12 @@ def check_strategy(
     found = STRATEGIES[config.strategy](model, flat, clipping, amp=config.amp)
     if found.name != GhostGradients.name:
         return
-    reason = "public data change gradients or weights" if with_side_information else supports_ghost(model, input_shape)
+    if with_side_information:
+        reason: str | None = "public data change gradients or weights"
+    elif config.compile:
+        reason = "ghost clipping watches layers, which a compiled model no longer has"
+    else:
+        reason = supports_ghost(model, input_shape)
     if reason is not None:
         raise InvalidInput("strategy", config.strategy, f"loop or vmap: {reason}")
 
@@ -103,7 +108,7 @@ def choose_strategy(
     if fits_closed_form(model):
         return ClosedFormGradients(model, flat, clipping, amp=config.amp)
     candidates: list[type[GradientStrategy]] = [LoopGradients, VmapGradients]
-    if not with_side_information and supports_ghost(model, input_shape) is None:
+    if not with_side_information and not config.compile and supports_ghost(model, input_shape) is None:
         candidates.append(GhostGradients)
     generator = torch.Generator().manual_seed(0)
     x = torch.rand(_TRIAL_RECORDS, views, *input_shape, generator=generator).to(flat.device)

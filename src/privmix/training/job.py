@@ -176,6 +176,11 @@ class TrainingJob:
         self.views.check_records(records.x.shape[1:])
         self.plan.sampler_of(len(records))
 
+    def check_world(self, world: World) -> None:
+        """Raise :class:`InvalidInput` unless these processes can do the job; ``run`` checks it too."""
+        if world.size > 1 and self.plan.microbatch_size > 1:
+            raise InvalidInput("microbatch_size", self.plan.microbatch_size, "1 with several processes")
+
     def run(
         self,
         records: TrainingRecords,
@@ -201,6 +206,7 @@ class TrainingJob:
             OutOfMemory: a chunk doesn't fit.
         """
         world = world or World()
+        self.check_world(world)
         self.check(records)
         own = streams if run is None else run.streams
         if own is None and world.is_head:
@@ -253,19 +259,26 @@ class TrainingJob:
         for step in range(start, self.plan.steps):
             trainer.step(step)
             done = step + 1
-            if not optimiser.finite:
+            looked_at = done in (start + 1, self.plan.steps) or done % every == 0
+            if not optimiser.finite or (looked_at and not self._answers()):
                 raise InvalidInput(
                     "learning_rate",
                     self.config.optimiser.learning_rate,
-                    f"a smaller one: after {done} steps the weights are no finite numbers",
+                    f"a smaller one: after {done} steps weights or outputs are no finite numbers",
                 )
             if world.is_head:
-                if not stage or done % every == 0 or done == self.plan.steps:
+                if looked_at:
                     stage = f"private steps (ε {self._epsilon_shown(done)} after {done})"
                 progress(stage, done, self.plan.steps)
             if run is not None:
                 run.save(done, lambda: _state(optimiser, method, chunks), now=done == self.plan.steps)
         return optimiser.evaluated
+
+    @torch.no_grad()
+    def _answers(self) -> bool:
+        """Whether outputs for public random inputs are numbers: finite weights may be too large to give any."""
+        x = torch.rand(4, *self._input, generator=torch.Generator().manual_seed(0)).to(self.device)
+        return bool(torch.isfinite(self.network(x)).all())
 
     def _epsilon_shown(self, steps: int) -> str:
         # Up: what is shown must not be less than what was spent.

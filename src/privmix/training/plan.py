@@ -9,13 +9,15 @@ from functools import cached_property
 from typing import Any, Final
 
 from privmix.accounting import Adjacency, Event, Gaussian, calibrate, epsilon
-from privmix.errors import WITHHELD, InvalidInput, check_integer, check_number
+from privmix.errors import WITHHELD, InvalidInput, check_choice, check_integer, check_number
 from privmix.mechanisms.sampling import PoissonSampling
 
 # What a run may be stretched to when the asked epsilon can't be met, in the error's advice.
 _NOISIEST: Final = 1e6
-# Beyond this a number of steps is not exact in float64.
-_MOST_STEPS: Final = 2**53
+# The noise at which calibration asks whether any noise will do.
+_SEARCH_FROM: Final = 1e9
+# More than any run takes; beyond, prices are mostly rounding and take long to find.
+_MOST_STEPS: Final = 10**8
 
 
 @dataclass(frozen=True)
@@ -131,8 +133,16 @@ class TrainingPlan:
 
     @classmethod
     def from_dict(cls, fields: dict[str, Any]) -> TrainingPlan:
-        """A plan from :meth:`to_dict`."""
-        return cls(**{**fields, "adjacency": Adjacency(fields["adjacency"])})
+        """A plan from :meth:`to_dict`.
+
+        Raises:
+            InvalidInput: these are not its fields.
+        """
+        adjacency = check_choice("adjacency", fields.get("adjacency"), [item.value for item in Adjacency])
+        try:
+            return cls(**{**fields, "adjacency": Adjacency(adjacency)})
+        except TypeError:
+            raise InvalidInput("plan", sorted(fields), "exactly the fields of a training plan") from None
 
 
 def steps_of(records: int, batch_size: int, epochs: float) -> int:
@@ -145,7 +155,8 @@ def steps_of(records: int, batch_size: int, epochs: float) -> int:
     check_number("epochs", epochs, low=0, low_open=True)
     steps = epochs * records / batch_size
     if steps > _MOST_STEPS:
-        raise InvalidInput("epochs", epochs, f"at most {_MOST_STEPS * batch_size / records:.3g}, which are 2^53 steps")
+        most = f"at most {_MOST_STEPS * batch_size / records:.3g}, which are {_MOST_STEPS:.0e} steps"
+        raise InvalidInput("epochs", epochs, most)
     return max(1, math.ceil(steps - 1e-9))
 
 
@@ -200,17 +211,29 @@ def plan_training(
 def _unreachable(error: InvalidInput | None, draft: TrainingPlan, target: float) -> InvalidInput:
     if error is not None and error.field != "epsilon":
         return error
-    least = draft.epsilon()
+    least = _least(draft)
     if least == math.inf:
-        delta = next(delta for delta in _larger(draft.delta) if replace(draft, delta=delta).epsilon() < math.inf)
-        allowed = f"about {delta:.0e} or more: the accountant can state no epsilon below that, whatever the noise"
+        delta = next(delta for delta in _larger(draft.delta) if _least(replace(draft, delta=delta)) < math.inf)
+        allowed = (
+            f"about {delta:.0e} or more: below that the accountant can state no epsilon for {draft.steps:.3g} steps, "
+            "whatever the noise"
+        )
         return InvalidInput("delta", draft.delta, allowed)
+    if least <= target:
+        return InvalidInput(
+            "delta", draft.delta, f"a larger one: prices of {draft.steps:.3g} steps are mostly rounding"
+        )
     allowed = (
         f"at least {least:.3g} for {draft.epochs:.3g} epochs of batches of {draft.batch_size} from {draft.records} "
         f"records: the accountant can state no less at delta {draft.delta:g}, whatever the noise; "
         "fewer epochs, a smaller batch or a larger delta reach less"
     )
     return InvalidInput("epsilon", target, allowed)
+
+
+def _least(draft: TrainingPlan) -> float:
+    """An epsilon that noise can reach: prices at very large noise are mostly rounding, so the search may start high."""
+    return max(replace(draft, noise_multiplier=noise).epsilon() for noise in (_NOISIEST, _SEARCH_FROM))
 
 
 def _larger(delta: float) -> Iterator[float]:

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from privmix.errors import InvalidInput, check_integer, check_number
 from privmix.training.models.base import Classifier, centred, group_norm
-
-# Lengths of vectors whose squares float32 holds with all their digits.
-_SHORT: Final = 1e-15
-_LONG: Final = 1e15
 
 
 class LinearHead(Classifier):
@@ -54,16 +50,11 @@ class LinearHead(Classifier):
         """(b, d) vectors at the wanted norm."""
         if self.norm is None:
             return x
-        length = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
-        ordinary = (length > _SHORT) & (length < _LONG)
-        found = x * (self.norm / torch.where(ordinary, length, torch.ones_like(length)))
-        if bool(ordinary.all()):
-            return found
-        # Squares of very small or large entries leave float32's range: by the largest entry first.
-        largest = x.abs().amax(-1, keepdim=True)
-        x = x / torch.where(largest > 0, largest, torch.ones_like(largest))
-        length = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
-        return torch.where(ordinary, found, x * (self.norm / torch.where(length > 0, length, torch.ones_like(length))))
+        # In float64, since squares of very small or large entries leave float32's range; in two factors, since the
+        # quotient may leave it too.
+        length = torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=torch.float64)
+        root = torch.where(length > 0, self.norm / length, 0.0).sqrt().to(x.dtype)
+        return x * root * root
 
     def forward(self, x: Tensor) -> Tensor:
         """(b, d) -> (b, classes) logits."""

@@ -1,0 +1,182 @@
+"""A scikit-learn face: ``DPClassifier(...).fit(X, y)``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import NotFittedError
+
+from privmix.errors import WITHHELD, InvalidInput
+from privmix.mechanisms.streams import SecretStreams
+from privmix.training.config import TrainingConfig
+from privmix.training.job import TrainingJob
+from privmix.training.optimiser import OptimiserConfig
+from privmix.training.pool import Pool
+from privmix.training.public import PublicData
+from privmix.training.records import TrainingRecords
+from privmix.training.trained import ModelFacts, TrainedModel
+from privmix.training.views import ViewConfig
+
+# Specs of the two public extractors that arrays may be taken for: images in [0, 1], and vectors as they are.
+_PIXELS: dict[str, Any] = {"name": "pixels", "version": 1, "options": {}}
+_VECTORS: dict[str, Any] = {"name": "identity", "version": 1, "options": {}}
+
+
+class DPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no type hints
+    """A classifier trained with DP-SGD.
+
+    Formal guarantees:
+        * The fitted weights are (``epsilon_``, ``delta``)-DP by PLD, for adding or removing one record.
+        * Nothing is learnt from ``X`` or ``y`` in any other way: classes are declared, features are not standardised.
+
+    Args:
+        epsilon: target.
+        delta: target; well below 1/n.
+        classes: all labels that may occur, in order; never inferred from ``y``.
+        model: ``linear``, ``cnn``, ``resnet-9``, ``wrn-16-4``, ... (see ``privmix train --help``).
+        input_shape: of one image, (H, W) or (H, W, C), for models of images; ``X`` then holds values in [0, 1].
+        epochs: expected passes; None for the model's default, as in all of the following.
+        batch_size: expected batch.
+        clip_norm: bound on a record's gradient.
+        feature_norm: linear model: length to which features are scaled.
+        optimiser: settings of the update.
+        views: which views of a record are made, such as ``ViewConfig.dp_mix_self()``.
+        settings: further fields of :class:`TrainingConfig`.
+
+    Attributes:
+        model_: the :class:`TrainedModel`, with its certificate.
+        classes_: (K,) labels.
+        epsilon_: what was spent, at most ``epsilon``.
+        n_features_in_: d.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(2000, 5))
+        >>> y = np.where(X[:, 0] > 0, "yes", "no")
+        >>> classifier = DPClassifier(epsilon=4.0, delta=1e-5, classes=["no", "yes"]).fit(X, y)
+        >>> classifier.score(X, y) > 0.8, classifier.epsilon_ <= 4.0
+        (True, True)
+    """
+
+    model_: TrainedModel
+    classes_: NDArray[Any]
+    epsilon_: float
+    n_features_in_: int
+
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        delta: float = 1e-5,
+        *,
+        classes: Sequence[Any] | None = None,
+        model: str = "linear",
+        input_shape: tuple[int, ...] | None = None,
+        epochs: float | None = None,
+        batch_size: int | None = None,
+        clip_norm: float | None = None,
+        feature_norm: float | None = None,
+        optimiser: OptimiserConfig | None = None,
+        views: ViewConfig | None = None,
+        settings: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.classes = classes
+        self.model = model
+        self.input_shape = input_shape
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.clip_norm = clip_norm
+        self.feature_norm = feature_norm
+        self.optimiser = optimiser
+        self.views = views
+        self.settings = settings
+
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        public: PublicData | None = None,
+        synthetic: PublicData | None = None,
+        pool: Pool | None = None,
+        streams: SecretStreams | None = None,
+        progress: Callable[[str, int, int], None] | None = None,
+    ) -> Self:
+        """Train on private records.
+
+        Args:
+            X: (n, d) features, or images (n, *input_shape); n is taken as public.
+            y: (n,) labels, each one of ``classes``.
+            public: real public records, for the scenarios that use them.
+            synthetic: synthetic public records.
+            pool: public examples to mix with.
+            streams: randomness; None takes fresh secret streams. A seed is for tests and takes the privacy away.
+            progress: called with (stage, steps done, steps in all).
+
+        Raises:
+            InvalidInput: classes are not declared, a label is none of them, shapes don't fit, or the target can't be
+                met.
+        """
+        names = _checked(self.classes)
+        x = np.asarray(X)
+        if x.ndim < 2 or len(x) == 0:
+            raise InvalidInput("X", x.shape, "(n, d) features, or images (n, *input_shape)")
+        shape = (int(np.prod(x.shape[1:])),) if self.input_shape is None else tuple(self.input_shape)
+        facts = ModelFacts(
+            tuple(map(str, names)),
+            _VECTORS if self.input_shape is None else _PIXELS,
+            shape,
+            int(np.prod(shape)),
+        )
+        records = TrainingRecords.of(x.reshape(len(x), -1), _encoded(y, names), classes=len(names))
+        config = TrainingConfig.for_model(
+            self.model,
+            records=len(x),
+            epsilon=self.epsilon,
+            delta=self.delta,
+            epochs=self.epochs,
+            batch_size=self.batch_size,
+            clip_norm=self.clip_norm,
+            feature_norm=self.feature_norm,
+            optimiser=self.optimiser,
+            views=self.views,
+            **dict(self.settings or {}),
+        )
+        job = TrainingJob(config, facts, len(x), public=public, synthetic=synthetic, pool=pool)
+        self.model_ = job.run(records, streams=streams, progress=progress)
+        self.classes_ = np.asarray(names)
+        self.epsilon_ = float(self.model_.certificate["guarantee"]["epsilon"])
+        self.n_features_in_ = facts.dim
+        return self
+
+    def predict_proba(self, X: Any) -> NDArray[np.float32]:
+        """(n, K) probabilities, columns in the order of ``classes_``."""
+        if not hasattr(self, "model_"):
+            raise NotFittedError(f"this {type(self).__name__} is not fitted yet: call fit(X, y) first")
+        x = np.asarray(X)
+        return self.model_.predict_proba(x.reshape(len(x), -1))
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """(n,) labels."""
+        places = self.predict_proba(X).argmax(axis=1)
+        return np.asarray(self.classes_[places])
+
+
+def _checked(classes: Sequence[Any] | None) -> list[Any]:
+    names = [] if classes is None else list(classes)
+    if len(names) < 2 or len(set(names)) != len(names):
+        raise InvalidInput("classes", classes, "at least two different labels; they are never inferred from y")
+    return names
+
+
+def _encoded(y: Any, names: list[Any]) -> NDArray[np.int64]:
+    places = {name: place for place, name in enumerate(names)}
+    try:
+        return np.array([places[label] for label in np.asarray(y).reshape(-1).tolist()], dtype=np.int64)
+    except (KeyError, TypeError):
+        raise InvalidInput("y", WITHHELD, "labels of the declared classes") from None

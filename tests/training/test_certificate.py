@@ -1,0 +1,98 @@
+"""Certificates: numbers that anyone can recompute, words that fit them, and nothing private."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from privmix.accounting import Adjacency, epsilon, event_from_dict
+from privmix.mechanisms.streams import SecretStreams
+from privmix.training.certificate import content_hash, training_certificate
+from privmix.training.plan import TrainingPlan
+from privmix.training.public import WarmUpConfig
+from privmix.training.records import TrainingRecords
+from tests.training.runs import RECORDS, config_of, digits, job_of, private, public
+
+CONFIGS: dict[str, Any] = {
+    "linear": config_of(),
+    "replace one": config_of(adjacency=Adjacency.REPLACE_ONE),
+    "microbatches": config_of(microbatch_size=4),
+}
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_epsilon_is_that_of_the_event(name: str) -> None:
+    certificate = json.loads(json.dumps(job_of(CONFIGS[name]).run(private()).certificate))
+    stated = certificate["guarantee"]
+    event, adjacency = event_from_dict(certificate["event"]), Adjacency(stated["adjacency"])
+    assert epsilon(event, stated["delta"], adjacency=adjacency).epsilon == stated["epsilon"]
+    plan = TrainingPlan.from_dict(certificate["plan"])
+    assert plan.epsilon() == stated["epsilon"] <= stated["epsilon_asked"] == 8.0
+    assert plan.event() == event
+    assert certificate["content_sha256"] == content_hash(certificate)
+    assert certificate["warnings"] == []
+    assert not certificate["insecure_seed"]
+
+
+def test_nothing_private_is_in_it() -> None:
+    one = job_of().run(private(), streams=SecretStreams.from_seed(0)).certificate
+    x, y = digits(700)
+    other = job_of().run(TrainingRecords.of(1 - x, (y + 1) % 3, classes=10), streams=SecretStreams.from_seed(3))
+    differing = {name for name in {*one, *other.certificate} if one.get(name) != other.certificate.get(name)}
+    assert differing == {"model_id", "weights_sha256", "content_sha256"}
+
+
+def test_a_declared_count_hides_the_real_one() -> None:
+    found = []
+    for records in (private(0, 180), private(0, 190)):
+        job = job_of(records_declared=True)
+        found.append(job.run(records, streams=SecretStreams.from_seed(0)).certificate)
+    for name in ("model_id", "weights_sha256", "content_sha256"):
+        assert found[0].pop(name) != found[1].pop(name)  # type: ignore[attr-defined]
+    assert found[0] == found[1]
+    text = json.dumps(found[0])
+    assert "180" not in text
+    assert f"declared as {RECORDS}" in text
+
+
+def test_words_fit_the_numbers() -> None:
+    statements = {
+        name: " ".join(job_of(config).run(private()).certificate["statements"]) for name, config in CONFIGS.items()
+    }
+    assert "present or absent" in statements["linear"]
+    assert "clipped once" in statements["linear"]
+    assert "taken as public" in statements["linear"]
+    assert "content of one record" in statements["replace one"]
+    assert "twice C" in statements["microbatches"]
+    job = job_of(config_of(scenario="warm", warm_up=WarmUpConfig(epochs=1)), public=public())
+    certificate = job.run(private()).certificate
+    assert certificate["public_data"] == {"public": public().fingerprint()}
+    assert "without any protection: public" in certificate["statements"][-1]
+
+
+def test_a_seed_is_warned_of() -> None:
+    certificate = job_of().run(private(), streams=SecretStreams.from_seed(0)).certificate
+    assert certificate["insecure_seed"] is True
+    assert "no privacy" in certificate["warnings"][0]
+
+
+def test_any_edit_changes_the_hash() -> None:
+    plan = TrainingPlan(100, 10, 5, 1.0, clip_norm=1.0, delta=1e-5)
+    made = training_certificate(
+        plan,
+        target=9.0,
+        model_id="m",
+        settings={"a": 1},
+        weights_sha256="w",
+        insecure_seed=False,
+        in_ledger=True,
+        public_data={},
+    )
+    assert made["content_sha256"] == content_hash(made)
+    for name in set(made) - {"content_sha256"}:
+        assert content_hash({**made, name: "edited"}) != made["content_sha256"], name
+        assert content_hash({key: value for key, value in made.items() if key != name}) != made["content_sha256"]
+    assert np.isfinite(made["guarantee"]["epsilon"])

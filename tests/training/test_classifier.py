@@ -1,0 +1,95 @@
+"""DPClassifier behaves as scikit-learn's classifiers do, and declares what it must not infer."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import load_digits
+from sklearn.exceptions import NotFittedError
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+
+from privmix.accounting import epsilon, event_from_dict
+from privmix.errors import InvalidInput
+from privmix.mechanisms.streams import SecretStreams
+from privmix.training import DPClassifier, ViewConfig
+
+
+def blobs(n: int = 1500) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, n)
+    x = rng.normal(size=(n, 6)) + 3 * np.eye(3, 6)[y]
+    return x, np.array(["ant", "bee", "cat"])[y]
+
+
+def small(**changes: object) -> DPClassifier:
+    return DPClassifier(**{"epsilon": 4.0, "classes": ["ant", "bee", "cat"], "epochs": 10, **changes})  # type: ignore[arg-type]
+
+
+def test_fitted_weights_meet_the_target_by_pld() -> None:
+    x, y = blobs()
+    model = small().fit(x, y)
+    guarantee = model.model_.certificate["guarantee"]
+    again = epsilon(event_from_dict(model.model_.certificate["event"]), guarantee["delta"]).epsilon
+    assert again == pytest.approx(model.epsilon_)
+    assert model.epsilon_ <= 4.0
+    assert model.score(x, y) > 0.8
+    assert set(model.predict(x)) <= {"ant", "bee", "cat"}
+    assert np.allclose(model.predict_proba(x).sum(axis=1), 1, atol=1e-5)
+
+
+def test_classes_are_declared_and_never_inferred() -> None:
+    x, y = blobs(50)
+    with pytest.raises(InvalidInput, match="never inferred"):
+        DPClassifier().fit(x, y)
+    with pytest.raises(InvalidInput, match="not shown"):
+        small(classes=["ant", "bee"]).fit(x, y)
+
+
+def test_a_class_without_records_stays_a_class() -> None:
+    x, y = blobs(300)
+    model = small(classes=["ant", "bee", "cat", "dog"]).fit(x, y)
+    assert model.predict_proba(x).shape == (300, 4)
+
+
+def test_clone_and_pipeline() -> None:
+    x, y = blobs(300)
+    model = make_pipeline(FunctionTransformer(), clone(small(epochs=3)))
+    assert model.fit(x, y).predict(x).shape == (300,)
+
+
+def test_not_fitted() -> None:
+    with pytest.raises(NotFittedError):
+        small().predict(np.zeros((2, 6)))
+
+
+def test_images_and_views() -> None:
+    digits = load_digits()
+    x, y = digits.images[:400] / 16, digits.target[:400]
+    model = DPClassifier(
+        8.0,
+        classes=range(10),
+        model="wrn-10-1",
+        input_shape=(8, 8),
+        epochs=0.5,
+        batch_size=40,
+        views=ViewConfig.dp_mix_self(2, 1),
+    ).fit(x, y, streams=SecretStreams.from_seed(0))
+    assert model.predict(x).dtype == np.int64
+    assert model.model_.certificate["insecure_seed"]
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "field"),
+    [
+        (np.zeros(5), np.zeros(5), "X"),
+        (np.zeros((5, 2)), np.zeros(4), "labels"),
+        (np.full((5, 2), np.nan), np.zeros(5), "x"),
+        (np.zeros((5, 2)), np.full(5, 7), "y"),
+    ],
+    ids=["one axis", "fewer labels", "not numbers", "undeclared label"],
+)
+def test_bad_input(x: np.ndarray, y: np.ndarray, field: str) -> None:
+    with pytest.raises(InvalidInput, match=field):
+        DPClassifier(classes=[0, 1]).fit(x, y)

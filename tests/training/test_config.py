@@ -1,0 +1,114 @@
+"""Settings: defaults that fit, numbers that are checked, and a plan from public facts."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from privmix.accounting import Adjacency
+from privmix.errors import InvalidInput
+from privmix.training.config import TrainingConfig
+from privmix.training.execution import ExecutionConfig
+from privmix.training.optimiser import OptimiserConfig
+from privmix.training.public import ExtendedConfig, WarmUpConfig
+from privmix.training.views import ViewConfig
+from tests.training.runs import config_of
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"epsilon": 0}, "epsilon"),
+        ({"epsilon": float("nan")}, "epsilon"),
+        ({"delta": 0}, "delta"),
+        ({"delta": 1}, "delta"),
+        ({"batch_size": 0}, "batch_size"),
+        ({"batch_size": 2.5}, "batch_size"),
+        ({"epochs": 0}, "epochs"),
+        ({"clip_norm": 0}, "clip_norm"),
+        ({"clipping": "none"}, "clipping"),
+        ({"feature_norm": -1}, "feature_norm"),
+        ({"feature_norm": 1.0, "model": "cnn"}, "feature_norm"),
+        ({"microbatch_size": 0}, "microbatch_size"),
+        ({"microbatch_size": 300}, "microbatch_size"),
+        ({"microbatch_mixes": 2}, "microbatch_mixes"),
+        ({"microbatch_mixes": 2, "microbatch_size": 2, "views": ViewConfig(2)}, "views"),
+        ({"model_seed": -1}, "model_seed"),
+        ({"model_seed": 2**31}, "model_seed"),
+    ],
+)
+def test_numbers_out_of_range_are_named(changes: dict[str, Any], named: str) -> None:
+    with pytest.raises(InvalidInput, match=named):
+        TrainingConfig(**{"epsilon": 1.0, "delta": 1e-5, **changes})
+
+
+@pytest.mark.parametrize("model", ["linear", "cnn", "wrn-16-4"])
+@pytest.mark.parametrize("records", [1, 2, 10, 60_000])
+def test_defaults_fit_any_number_of_records(model: str, records: int) -> None:
+    config = TrainingConfig.for_model(model, records=records, epsilon=1.0, delta=1e-6)
+    assert 1 <= config.batch_size <= records
+    assert (config.feature_norm is None) == (model != "linear")
+
+
+def test_changes_go_before_defaults_and_none_is_no_change() -> None:
+    config = TrainingConfig.for_model("linear", records=100, epsilon=1.0, delta=1e-5, epochs=2, clip_norm=None)
+    assert (config.epochs, config.clip_norm) == (2, 0.1)
+
+
+def test_the_plan_is_calibrated_to_the_target() -> None:
+    config = config_of(microbatch_size=2, adjacency=Adjacency.REPLACE_ONE)
+    plan = config.plan(200, records_declared=True)
+    assert (plan.records, plan.batch_size, plan.steps, plan.clip_norm) == (200, 20, 6, 0.1)
+    assert (plan.microbatch_size, plan.adjacency, plan.records_declared) == (2, Adjacency.REPLACE_ONE, True)
+    assert 0.98 * 8.0 < plan.epsilon() <= 8.0
+    with pytest.raises(InvalidInput, match="batch size"):
+        config.plan(19)
+
+
+def test_a_target_that_no_noise_reaches_says_what_would() -> None:
+    config = TrainingConfig(epsilon=1e-9, delta=1e-12, batch_size=100, epochs=30)
+    with pytest.raises(InvalidInput, match=r"epsilon: got 1e-09; allowed: at least .*fewer epochs"):
+        config.plan(100)
+
+
+EVERY_OTHER: dict[str, Any] = {
+    "epsilon": 2.0,
+    "delta": 1e-4,
+    "model": "cnn",
+    "batch_size": 8,
+    "epochs": 1.0,
+    "clip_norm": 2.0,
+    "clipping": "automatic",
+    "feature_norm": 3.0,
+    "microbatch_size": 2,
+    "adjacency": Adjacency.REPLACE_ONE,
+    "optimiser": OptimiserConfig(momentum=0.5),
+    "views": ViewConfig(k_base=3),
+    "scenario": "warm",
+    "warm_up": WarmUpConfig(epochs=3),
+    "extended": ExtendedConfig("dope"),
+    "execution": ExecutionConfig("loop"),
+    "model_seed": 5,
+}
+
+
+@pytest.mark.parametrize("name", EVERY_OTHER)
+def test_settings_hold_all_that_decides_the_result(name: str) -> None:
+    config = TrainingConfig(1.0, 1e-5)
+    changed = replace(config, **{name: EVERY_OTHER[name]}).settings()
+    settings = config.settings()
+    json.dumps(settings, allow_nan=False)
+    assert {key for key in settings if settings[key] != changed[key]} == {name}
+
+
+def test_settings_leave_out_the_chunk_alone() -> None:
+    config = TrainingConfig(1.0, 1e-5)
+    assert replace(config, execution=ExecutionConfig(chunk=3)).settings() == config.settings()
+    fields = set(TrainingConfig.__dataclass_fields__)
+    assert set(config.settings()) == fields
+    assert set(EVERY_OTHER) | {"microbatch_mixes"} == fields, "a new field is tested above"
+    mixed = replace(config, microbatch_size=2)
+    assert replace(mixed, microbatch_mixes=2).settings() != mixed.settings()

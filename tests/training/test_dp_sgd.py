@@ -1,0 +1,394 @@
+"""Whole steps of the engine against their definition, and what one record can do to them."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import warnings
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from privmix.errors import InvalidInput
+from privmix.mechanisms.streams import SecretStreams
+from privmix.training import dp_sgd
+from privmix.training.augment import SELF_AUGMENTATIONS
+from privmix.training.batches import Batch, PoissonBatches
+from privmix.training.clipping import Clipping
+from privmix.training.closed_form import ClosedFormGradients
+from privmix.training.dp_sgd import SAMPLING, DpSgd
+from privmix.training.execution import Chunks
+from privmix.training.gradients import GhostGradients, GradientStrategy, LoopGradients, VmapGradients
+from privmix.training.layout import ImageLayout
+from privmix.training.mixup import MicrobatchMixer
+from privmix.training.models import LinearHead, ReluCNN
+from privmix.training.noise import noisy_mean
+from privmix.training.optimiser import Optimiser, OptimiserConfig
+from privmix.training.parameters import FlatParameters
+from privmix.training.plan import TrainingPlan
+from privmix.training.records import TrainingRecords
+from privmix.training.side_information import PublicMethod, SideInformation
+from privmix.training.views import ViewConfig, ViewPipeline
+from privmix.training.world import World
+
+from .naive import naive_clipped, naive_gradient, naive_sum
+
+CLASSES, RECORDS = 3, 24
+PLAN = TrainingPlan(RECORDS, 6, 8, 0.8, clip_norm=0.4, delta=1e-3)
+LAYOUT = ImageLayout(1, 8, 8)
+KINDS: dict[str, type[GradientStrategy]] = {
+    "loop": LoopGradients,
+    "vmap": VmapGradients,
+    "ghost": GhostGradients,
+    "closed-form": ClosedFormGradients,
+}
+
+
+def vectors(records: int = RECORDS, dim: int = 5, seed: int = 0) -> TrainingRecords:
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(records, dim)).astype(np.float32)
+    return TrainingRecords.of(x, rng.integers(CLASSES, size=records), classes=CLASSES)
+
+
+def images(records: int = RECORDS) -> TrainingRecords:
+    rng = np.random.default_rng(0)
+    x = rng.random((records, LAYOUT.dim), dtype=np.float32)
+    return TrainingRecords.of(x, rng.integers(CLASSES, size=records), classes=CLASSES)
+
+
+def head(dim: int = 5) -> nn.Module:
+    model = LinearHead(dim=dim, classes=CLASSES)
+    torch.nn.init.normal_(model.head.weight, generator=torch.Generator().manual_seed(1))
+    return model
+
+
+def cnn() -> nn.Module:
+    with torch.random.fork_rng():
+        torch.manual_seed(1)
+        return ReluCNN(channels_in=1, height=8, width=8, classes=CLASSES)
+
+
+@dataclass
+class Setting:
+    """An engine and all that is in it."""
+
+    plan: TrainingPlan = PLAN
+    records: TrainingRecords = field(default_factory=vectors)
+    model: nn.Module = field(default_factory=head)
+    kind: type[GradientStrategy] = LoopGradients
+    views: ViewPipeline = field(default_factory=lambda: ViewPipeline(ViewConfig.plain(), classes=CLASSES))
+    seed: int = 0
+    options: dict[str, Any] = field(default_factory=dict)
+    streams: SecretStreams | None = None
+
+    def __post_init__(self) -> None:
+        self.flat = FlatParameters(self.model)
+        self.clipping = Clipping(self.plan.clip_norm)
+        streams = SecretStreams.from_seed(self.seed) if self.options.get("world", World()).is_head else None
+        self.streams = streams
+        self.optimiser = Optimiser(self.flat, OptimiserConfig(learning_rate=1.0), self.plan.steps)
+        gradients = self.kind(self.model, self.flat, self.clipping)
+        self.engine = DpSgd(self.plan, self.records, self.views, gradients, self.optimiser, streams, **self.options)
+
+    def batch(self, step: int) -> Batch:
+        sampling = SecretStreams.from_seed(self.seed).derive(SAMPLING)
+        return PoissonBatches(self.plan, sampling, len(self.records)).draw(step)
+
+    def made(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        x, labels = self.records.x[batch.indices], self.records.labels[batch.indices]
+        return self.views(torch.from_numpy(x), torch.from_numpy(labels), torch.from_numpy(batch.seeds))
+
+    def clipped_sum(self, batch: Batch) -> Tensor:
+        return self.engine._clipped_sum(batch, SideInformation())
+
+    def expected(self, total: Tensor, step: int) -> Tensor:
+        """Mean of the step, by a key that is equal and not the same."""
+        return noisy_mean(total, self.plan, SecretStreams.from_seed(self.seed), step).double()
+
+
+def assert_close(found: Tensor, expected: Tensor, tolerance: float = 1e-5) -> None:
+    assert float((found - expected).norm()) <= tolerance * float(expected.norm())
+
+
+def with_images(kind: type[GradientStrategy]) -> Setting:
+    pipeline = ViewPipeline(ViewConfig.dp_mix_self(2, 2, SELF_AUGMENTATIONS), LAYOUT, classes=CLASSES)
+    return Setting(records=images(), model=cnn(), kind=kind, views=pipeline, options={"chunks": Chunks(3)})
+
+
+@pytest.mark.parametrize("name", [*KINDS, "images-loop", "images-vmap", "images-ghost"])
+def test_a_step_is_its_definition(name: str) -> None:
+    """Weights move by the noisy mean of the batch that the plan's sampler draws: sum, divisor, noise and all."""
+    kind = KINDS[name.removeprefix("images-")]
+    setting = with_images(kind) if name.startswith("images") else Setting(kind=kind)
+    sizes = []
+    for step in range(4):
+        before = setting.flat.get().double()
+        batch = setting.batch(step)
+        sizes.append(len(batch.indices))
+        total = naive_sum(setting.model, *setting.made(batch), setting.clipping)
+        wanted = setting.expected(total, step)
+        setting.engine.step(step)
+        assert_close(before - setting.flat.get().double(), wanted, 1e-4)
+    assert len(set(sizes)) > 1
+
+
+@pytest.mark.parametrize("mixer", [None, MicrobatchMixer(CLASSES, mixes=2)], ids=["plain", "mixed"])
+def test_a_step_with_microbatches_is_its_definition(mixer: MicrobatchMixer | None) -> None:
+    """A group is one unit: the views of its records, or its mixes, are its views."""
+    plan = replace(PLAN, batch_size=12, microbatch_size=3)
+    setting = Setting(plan, options={"mixer": mixer})
+    for step in range(3):
+        batch = setting.batch(step)
+        assert batch.groups is not None
+        total = torch.zeros(setting.flat.size, dtype=torch.float64)
+        for group in range(plan.units):
+            own = np.flatnonzero(batch.groups == group)
+            if len(own) == 0:
+                continue
+            if mixer is None:
+                views, targets = setting.made(Batch(batch.indices[own], batch.seeds[own]))
+                views, targets = views.flatten(0, 1), targets.flatten(0, 1)
+            else:
+                x, labels = (
+                    torch.from_numpy(a[batch.indices[own]]) for a in (setting.records.x, setting.records.labels)
+                )
+                views, targets = mixer(x, labels, int(batch.seeds[own[0]]))
+            gradient = naive_gradient(setting.model, views, targets, SideInformation())
+            total += naive_clipped(gradient, setting.clipping)
+        before = setting.flat.get().double()
+        wanted = setting.expected(total, step)
+        setting.engine.step(step)
+        assert_close(before - setting.flat.get().double(), wanted, 1e-4)
+
+
+def test_an_empty_batch_is_a_step_like_others() -> None:
+    plan = replace(PLAN, batch_size=1, steps=20)
+    setting = Setting(plan)
+    empty = [step for step in range(20) if len(setting.batch(step).indices) == 0]
+    assert empty
+    for step in empty:
+        before = setting.flat.get().double()
+        setting.engine.step(step)
+        moved = before - setting.flat.get().double()
+        assert_close(moved, setting.expected(torch.zeros(setting.flat.size), step), 1e-4)
+        # Chi-square with 18 degrees of freedom: outside with chance below 1e-9 a step.
+        assert 0.05 < float(moved.square().mean()) / plan.noise_std**2 < 6
+
+
+def test_public_methods_are_asked_before_and_after() -> None:
+    class Doubling(PublicMethod):
+        def prepare(self, step: int) -> SideInformation:
+            return SideInformation(scale=torch.full((18,), 2.0 + step), centre=torch.full((18,), 0.1))
+
+        def combine(self, mean: Tensor, step: int) -> Tensor:
+            return 2 * mean
+
+        def fingerprint(self) -> dict[str, Any]:
+            return {}
+
+    method = Doubling()
+    setting = Setting(options={"method": method})
+    for step in range(2):
+        views, targets = setting.made(setting.batch(step))
+        total = naive_sum(setting.model, views, targets, setting.clipping, method.prepare(step))
+        before, wanted = setting.flat.get().double(), 2 * setting.expected(total, step)
+        setting.engine.step(step)
+        assert_close(before - setting.flat.get().double(), wanted, 1e-4)
+
+
+def test_matched_record_count() -> None:
+    """As many records as planned, unless their number was declared; the message does not tell how many there are."""
+    with pytest.raises(InvalidInput, match="24, as the plan says") as refused:
+        Setting(records=vectors(23))
+    assert "23" not in str(refused.value)
+    Setting(replace(PLAN, records_declared=True), records=vectors(23)).engine.step(0)
+
+
+def test_matched_clipping_and_processes() -> None:
+    setting = Setting()
+    gradients = LoopGradients(setting.model, setting.flat, Clipping(0.5))
+    with pytest.raises(InvalidInput, match="clip_norm"):
+        DpSgd(PLAN, setting.records, setting.views, gradients, setting.optimiser, setting.streams)
+    with pytest.raises(InvalidInput, match="microbatch_size"):
+        Setting(replace(PLAN, microbatch_size=2), options={"world": World(0, 2)})
+
+
+def without(batch: Batch, position: int) -> Batch:
+    keep = np.arange(len(batch.indices)) != position
+    return Batch(batch.indices[keep], batch.seeds[keep], None if batch.groups is None else batch.groups[keep])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_bounded_change_by_one_record(kind: str) -> None:
+    """Same key, one record removed, or put back: the sum moves by at most the plan's sensitivity, and some by all."""
+    x = vectors().x.copy()
+    x[::3] *= 1e4
+    x[1::3] *= 1e-3
+    setting = Setting(records=TrainingRecords.of(x, vectors().labels, classes=CLASSES), kind=KINDS[kind])
+    changes = []
+    for step in range(PLAN.steps):
+        batch = setting.batch(step)
+        total = setting.clipped_sum(batch)
+        for position in range(len(batch.indices)):
+            changes.append(float((total - setting.clipped_sum(without(batch, position))).norm()))
+    # Two sums in float32 of up to 24 records each are compared.
+    assert max(changes) <= PLAN.sensitivity * (1 + 1e-5)
+    assert max(changes) > 0.999 * PLAN.sensitivity
+
+
+@pytest.mark.parametrize("mixer", [None, MicrobatchMixer(CLASSES, mixes=3)], ids=["plain", "mixed"])
+def test_bounded_change_by_one_record_of_a_microbatch(mixer: MicrobatchMixer | None) -> None:
+    """Up to 2C, and more than C: who prices groups like records understates epsilon."""
+    plan = replace(PLAN, batch_size=12, microbatch_size=3, clip_norm=0.01)
+    setting = Setting(plan, options={"mixer": mixer})
+    changes = []
+    for step in range(plan.steps):
+        batch = setting.batch(step)
+        total = setting.clipped_sum(batch)
+        for position in range(len(batch.indices)):
+            changes.append(float((total - setting.clipped_sum(without(batch, position))).norm()))
+    assert max(changes) <= plan.sensitivity * (1 + 1e-5) == 2 * plan.clip_norm * (1 + 1e-5)
+    assert max(changes) > 1.2 * plan.clip_norm
+
+
+def test_bounded_for_records_without_a_finite_gradient() -> None:
+    """Overflow drops the record that overflows; the step is made, and the weights stay numbers."""
+    x = vectors().x.copy()
+    x[::2] = 3e38
+    records = TrainingRecords.of(x, vectors().labels, classes=CLASSES)
+    for kind in KINDS.values():
+        setting = Setting(records=records, kind=kind)
+        batch = setting.batch(0)
+        assert 0 < (batch.indices % 2 == 0).sum() < len(batch.indices)
+        total = setting.clipped_sum(batch)
+        fine = batch.indices % 2 == 1
+        assert_close(total, setting.clipped_sum(Batch(batch.indices[fine], batch.seeds[fine])))
+        setting.engine.step(0)
+        assert setting.optimiser.finite
+
+
+@pytest.mark.parametrize("size", [1, 2, 5])
+def test_noise_once_a_step_whatever_the_chunks(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole, cut = Setting(), Setting(options={"chunks": Chunks(size)})
+    calls: list[int] = []
+
+    def counted(total: Tensor, plan: TrainingPlan, streams: SecretStreams, step: int) -> Tensor:
+        calls.append(step)
+        return noisy_mean(total, plan, streams, step)
+
+    monkeypatch.setattr(dp_sgd, "noisy_mean", counted)
+    for step in range(4):
+        whole.engine.step(step)
+        cut.engine.step(step)
+        assert_close(cut.flat.get(), whole.flat.get(), 1e-5)
+    assert calls == [0, 0, 1, 1, 2, 2, 3, 3]
+
+
+@dataclass(frozen=True)
+class Threads(World):
+    """Processes that are threads, to see who does what."""
+
+    meeting: threading.Barrier = field(default_factory=lambda: threading.Barrier(1))
+    shared: dict[Any, Any] = field(default_factory=dict)
+
+    def sum(self, tensor: Tensor) -> Tensor:
+        self.shared[self.rank] = tensor
+        self.meeting.wait(20)
+        total = torch.stack([self.shared[rank] for rank in range(self.size)]).sum(0)
+        self.meeting.wait(20)
+        return total
+
+    def from_head(self, tensor: Tensor) -> Tensor:
+        if self.is_head:
+            self.shared["head"] = tensor
+        self.meeting.wait(20)
+        found: Tensor = self.shared["head"].clone()
+        self.meeting.wait(20)
+        return found
+
+    def share_streams(self, streams: SecretStreams | None) -> SecretStreams:
+        if self.is_head:
+            assert streams is not None
+            self.shared["key"] = streams.share()
+        self.meeting.wait(20)
+        return streams or SecretStreams.of_shared(self.shared["key"])
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_noise_once_over_processes(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each sums its own records, the head alone draws noise, and all end where one process would."""
+    meeting, shared, settings, drawers = threading.Barrier(size), {}, {}, []
+
+    def watched(total: Tensor, plan: TrainingPlan, streams: SecretStreams, step: int) -> Tensor:
+        drawers.append(threading.current_thread().name)
+        return noisy_mean(total, plan, streams, step)
+
+    monkeypatch.setattr(dp_sgd, "noisy_mean", watched)
+
+    def work(rank: int) -> None:
+        world = Threads(rank, size, meeting, shared)
+        settings[rank] = Setting(options={"world": world})
+        for step in range(3):
+            settings[rank].engine.step(step)
+
+    threads = [threading.Thread(target=work, args=(rank,), name=f"rank {rank}") for rank in range(size)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert drawers == ["rank 0"] * 3
+    alone = Setting()
+    for step in range(3):
+        alone.engine.step(step)
+    for rank in range(size):
+        assert torch.equal(settings[rank].flat.get(), settings[0].flat.get())
+        assert_close(settings[rank].flat.get(), alone.flat.get())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_silent(kind: str, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> None:
+    """No output, log or warning, whatever the records hold; a step returns nothing, and keeps no figure of a batch."""
+    x = vectors().x.copy()
+    x[::2] = 3e38
+    caplog.set_level(logging.DEBUG)
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        setting = Setting(records=TrainingRecords.of(x, vectors().labels, classes=CLASSES), kind=KINDS[kind])
+        kept = set(vars(setting.engine)), set(vars(setting.engine.gradients))
+        assert [setting.engine.step(step) for step in range(4)] == [None] * 4  # type: ignore[func-returns-value]
+    assert capfd.readouterr() == ("", "")
+    assert not caplog.records
+    assert not [str(warning.message) for warning in warned]
+    assert (set(vars(setting.engine)), set(vars(setting.engine.gradients))) == kept
+    assert all(parameter.grad is None for parameter in setting.model.parameters())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_repeatable(kind: str) -> None:
+    """The same weights and key give the same bits, also where a run is taken up in the middle; other keys do not."""
+    first, second = Setting(kind=KINDS[kind]), Setting(kind=KINDS[kind])
+    for step in range(3):
+        first.engine.step(step)
+    state = first.optimiser.state()
+    first.engine.step(3)
+    second.optimiser.load(state)
+    second.engine.step(3)
+    assert torch.equal(first.flat.get(), second.flat.get())
+    other = Setting(kind=KINDS[kind], seed=1)
+    other.optimiser.load(state)
+    other.engine.step(3)
+    assert not torch.equal(first.flat.get(), other.flat.get())
+
+
+def test_sampling_key_is_not_the_noise_key() -> None:
+    """Who holds what workers hold can draw the batches and not the noise."""
+    streams = SecretStreams.from_seed(0)
+    sampling = SecretStreams.of_shared(streams.derive(SAMPLING).share())
+    noise = noisy_mean(torch.zeros(50), PLAN, streams, 0)
+    guess = noisy_mean(torch.zeros(50), PLAN, sampling, 0)
+    assert float(torch.corrcoef(torch.stack([noise, guess]))[0, 1].abs()) < 0.9
+    assert not bool((noise == guess).any())

@@ -1,0 +1,287 @@
+"""Strategies are chosen by what they can do and how fast, once a run; chunks shrink until they fit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from privmix.errors import InvalidInput
+from privmix.training import execution, job
+from privmix.training.clipping import Clipping
+from privmix.training.execution import (
+    STRATEGIES,
+    Chunks,
+    ExecutionConfig,
+    OutOfMemory,
+    check_strategy,
+    choose_strategy,
+    fitting_chunk,
+)
+from privmix.training.gradients import GradientStrategy, LoopGradients, VmapGradients
+from privmix.training.models import build_model
+from privmix.training.parameters import FlatParameters
+from privmix.training.public import ExtendedConfig
+from tests.training.runs import config_of, files, job_of, public, run_to, weights_of
+from tests.training.test_run import Killed, killed_after, same_names  # noqa: F401
+
+CLASSES = 3
+CPU = torch.device("cpu")
+
+
+class Branching(nn.Module):
+    """What vmap can't do: Python decides by values. Its parameter belongs to no layer that ghost clipping knows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(4, CLASSES))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x @ self.weight if bool(x.sum() > 0) else x @ -self.weight
+
+
+def choose(model: nn.Module, shape: tuple[int, ...], config: ExecutionConfig | None = None, **given: Any) -> str:
+    flat = FlatParameters(model)
+    return choose_strategy(config or ExecutionConfig(), model, flat, Clipping(1.0), shape, 2, CLASSES, **given).name
+
+
+def network() -> nn.Module:
+    return nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, CLASSES))
+
+
+def times(monkeypatch: pytest.MonkeyPatch, **seconds: float) -> list[str]:
+    """Trials that take so long; returns the names of those that are tried."""
+    tried: list[str] = []
+
+    def trial(strategy: GradientStrategy, x: Tensor, targets: Tensor) -> float:
+        tried.append(strategy.name)
+        return seconds.get(strategy.name, float("inf"))
+
+    monkeypatch.setattr(execution, "_trial", trial)
+    return tried
+
+
+def test_a_linear_head_has_a_closed_form(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried = times(monkeypatch)
+    head = build_model("linear", input_shape=(4,), dim=4, classes=CLASSES, seed=0, norm=2.0)
+    assert choose(head, (4,)) == "closed-form"
+    assert tried == []
+
+
+@pytest.mark.parametrize("best", ["loop", "vmap", "ghost"])
+def test_auto_takes_the_fastest(best: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried = times(monkeypatch, **{name: 1.0 + (name != best) for name in ("loop", "vmap", "ghost")})
+    assert choose(network(), (4,)) == best
+    assert sorted(tried) == ["ghost", "loop", "vmap"]
+
+
+def test_ghost_clipping_is_not_tried_where_public_data_change_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried = times(monkeypatch, ghost=0.1, vmap=1.0)
+    assert choose(network(), (4,), with_side_information=True) == "vmap"
+    assert "ghost" not in tried
+
+
+def test_ghost_clipping_is_not_tried_on_a_compiled_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried = times(monkeypatch, ghost=0.1, vmap=1.0)
+    assert choose(network(), (4,), ExecutionConfig(compile=True)) == "vmap"
+    assert "ghost" not in tried
+    model = network()
+    with pytest.raises(InvalidInput, match="compiled"):
+        check_strategy(ExecutionConfig("ghost", compile=True), model, FlatParameters(model), Clipping(1.0), (4,))
+
+
+def test_a_strategy_that_fails_is_not_chosen() -> None:
+    assert choose(Branching(), (4,)) == "loop"
+
+
+@pytest.mark.parametrize("error", [MemoryError(), RuntimeError("CUDA out of memory"), InvalidInput("a", 1, "b")])
+def test_where_all_fail_it_is_the_loop(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*args: Any) -> Tensor:
+        raise error
+
+    for kind in STRATEGIES.values():
+        monkeypatch.setattr(kind, "clipped_sum", fail)
+    assert choose(network(), (4,)) == "loop"
+
+
+def test_a_trial_changes_nothing() -> None:
+    model = network()
+    before, state = FlatParameters(model).get(), torch.get_rng_state()
+    choose(model, (4,))
+    assert torch.equal(FlatParameters(model).get(), before)
+    assert torch.equal(torch.get_rng_state(), state)
+    assert all(tensor.grad is None for tensor in model.parameters())
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_a_named_strategy_is_taken_or_refused(name: str) -> None:
+    head = build_model("linear", input_shape=(4,), dim=4, classes=CLASSES, seed=0)
+    assert choose(head, (4,), ExecutionConfig(name)) == name
+    check_strategy(ExecutionConfig(name), head, FlatParameters(head), Clipping(1.0), (4,))
+    fits = name in ("loop", "vmap")
+    model = Branching()
+    given = ExecutionConfig(name), model, FlatParameters(model), Clipping(1.0), (4,)
+    if fits:
+        check_strategy(*given)
+        return
+    with pytest.raises(InvalidInput, match=f"strategy: got '{name}'; allowed: loop"):
+        check_strategy(*given)
+
+
+def test_unknown_settings_are_refused() -> None:
+    with pytest.raises(InvalidInput, match="strategy"):
+        ExecutionConfig("fast")
+    with pytest.raises(InvalidInput, match="chunk"):
+        ExecutionConfig(chunk=0)
+
+
+# Chunks.
+
+
+def summed(chunks: Chunks, limit: int, error: Exception, count: int = 37) -> tuple[list[int], list[int]]:
+    """Sum squares of 0..count-1 one-hot at themselves, with room for ``limit`` at once: parts asked for, sum."""
+    asked: list[int] = []
+
+    def work(part: slice) -> Tensor:
+        asked.append(part.stop - part.start)
+        if part.stop - part.start > limit:
+            raise error
+        found = torch.zeros(count)
+        found[part] = torch.arange(part.start, part.stop, dtype=torch.float32) ** 2
+        return found
+
+    total = chunks.sum_over(count, work, count, CPU)
+    assert total.dtype == torch.float64
+    return asked, total.long().tolist()
+
+
+OUT_OF_MEMORY = [
+    MemoryError(),
+    RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB"),
+    RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 37 bytes"),
+    torch.OutOfMemoryError("out of memory"),
+]
+
+
+@pytest.mark.parametrize("error", OUT_OF_MEMORY, ids=["python", "cuda", "cpu", "torch"])
+def test_each_record_once_when_chunks_are_halved(error: Exception) -> None:
+    chunks = Chunks(16)
+    asked, total = summed(chunks, 5, error)
+    assert total == [number**2 for number in range(37)]
+    assert asked == [16, 8, *[4] * 9, 1]
+    assert chunks.size == 4, "the next step begins with what fitted"
+
+
+def test_an_empty_batch_is_a_zero_sum() -> None:
+    assert summed(Chunks(4), 4, MemoryError(), count=0) == ([], [])
+
+
+def test_other_errors_are_not_taken_for_a_lack_of_memory() -> None:
+    with pytest.raises(RuntimeError, match="shapes"):
+        summed(Chunks(16), 5, RuntimeError("shapes do not fit"))
+
+
+def test_a_fixed_chunk_that_does_not_fit_says_which_to_try() -> None:
+    with pytest.raises(OutOfMemory, match=r"a chunk of 16 records does not fit; try one of 8") as caught:
+        summed(Chunks(16, fixed=True), 5, OUT_OF_MEMORY[2])
+    assert caught.value.exit_code == 1
+    assert Chunks(4, fixed=True).sum_over(3, lambda part: torch.ones(1), 1, CPU).tolist() == [1.0]
+
+
+@pytest.mark.parametrize("fixed", [True, False])
+def test_one_record_that_does_not_fit_says_what_to_do(fixed: bool) -> None:
+    with pytest.raises(OutOfMemory, match="not even one record fits; use fewer views or a smaller model"):
+        summed(Chunks(1, fixed=fixed), 0, MemoryError())
+
+
+def test_errors_of_memory_are_silent_about_the_batch() -> None:
+    with pytest.raises(OutOfMemory) as caught:
+        summed(Chunks(64, fixed=True), 5, OUT_OF_MEMORY[2])
+    assert "37" not in str(caught.value)
+    assert caught.value.__cause__ is None
+    assert caught.value.__context__ is None, "the allocator's message holds sizes of the batch"
+
+
+@pytest.mark.parametrize("free", [0.0, 1.0, 1e6, 1e15])
+@pytest.mark.parametrize("kind", [LoopGradients, VmapGradients])
+def test_a_fitting_chunk_is_at_least_one(free: float, kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(execution, "_free_memory", lambda device: free)
+    model = network()
+    strategy = kind(model, FlatParameters(model), Clipping(1.0))
+    found = [fitting_chunk(strategy, (4,), views, CLASSES) for views in (1, 16)]
+    assert 1 <= found[1] <= found[0] <= 4096
+    assert found[0] == (4096 if free == 1e15 else 1 if free < 2 else found[0])
+
+
+# Choices are the run's.
+
+
+def measured(monkeypatch: pytest.MonkeyPatch, strategy: str, chunk: int) -> Callable[[], None]:
+    times(monkeypatch, **{strategy: 1.0})
+    monkeypatch.setattr(job, "fitting_chunk", lambda *args: chunk)
+    return lambda: None
+
+
+def test_a_resumed_run_keeps_the_strategy_and_chunk_that_it_began_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = config_of("cnn-relu")
+    measured(monkeypatch, "vmap", 5)
+    run_to(tmp_path / "whole", job_of(config))
+    with pytest.raises(Killed):
+        run_to(tmp_path / "out", job_of(config), progress=killed_after(2))
+    measured(monkeypatch, "loop", 64)
+    other = run_to(tmp_path / "other", job_of(config))
+    run_to(tmp_path / "out", job_of(config), resume=True)
+    assert files(tmp_path / "out") == files(tmp_path / "whole")
+    # What was at stake: the other choice gives the same weights but for their last bits.
+    whole = files(tmp_path / "whole")["weights.safetensors"]
+    assert files(tmp_path / "other")["weights.safetensors"] != whole
+    assert weights_of(other).isfinite().all()
+
+
+def test_a_resumed_run_keeps_a_chunk_that_was_halved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("privmix.training.run._EVERY", 0.0)
+    config = config_of(execution=ExecutionConfig("vmap"))
+    measured(monkeypatch, "vmap", 16)
+    sizes: list[int] = []
+    compute = VmapGradients.clipped_sum
+
+    def cramped(self: VmapGradients, views: Tensor, targets: Tensor, side: Any) -> Tensor:
+        if len(views) > 4:
+            raise MemoryError
+        sizes.append(len(views))
+        return compute(self, views, targets, side)
+
+    with monkeypatch.context() as patch, pytest.raises(Killed):  # noqa: PT012
+        patch.setattr(VmapGradients, "clipped_sum", cramped)
+        run_to(tmp_path / "out", job_of(config), progress=killed_after(3))
+    taken: list[int] = []
+
+    def watched(self: VmapGradients, views: Tensor, targets: Tensor, side: Any) -> Tensor:
+        taken.append(len(views))
+        return compute(self, views, targets, side)
+
+    monkeypatch.setattr(VmapGradients, "clipped_sum", watched)
+    run_to(tmp_path / "out", job_of(config), resume=True)
+    assert max(sizes) == max(taken) == 4
+
+
+@pytest.mark.parametrize("strategy", ["ghost", "closed-form"])
+def test_a_job_refuses_a_strategy_before_it_runs(strategy: str) -> None:
+    config = config_of("cnn-relu", execution=ExecutionConfig(strategy))
+    if strategy == "closed-form":
+        with pytest.raises(InvalidInput, match="strategy"):
+            job_of(config)
+        return
+    job_of(config)
+    extended = config_of("cnn-relu", execution=ExecutionConfig(strategy), scenario="extended", extended=DOPE)
+    with pytest.raises(InvalidInput, match=r"strategy.*public data"):
+        job_of(extended, public=public())
+
+
+DOPE = ExtendedConfig("dope", batch_size=8)

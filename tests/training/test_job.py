@@ -1,0 +1,339 @@
+"""Whole jobs on a tiny problem: every scenario runs, everything wrong is found early, and nothing private is shown."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from privmix.errors import InvalidInput
+from privmix.mechanisms.streams import SecretStreams
+from privmix.training.augment import Crop, Flip
+from privmix.training.config import TrainingConfig
+from privmix.training.execution import ExecutionConfig
+from privmix.training.job import TrainingJob
+from privmix.training.models import Classifier
+from privmix.training.optimiser import OptimiserConfig
+from privmix.training.pool import Pool
+from privmix.training.public import ExtendedConfig, PublicData, WarmUpConfig
+from privmix.training.records import TrainingRecords
+from privmix.training.run import TrainingRun
+from privmix.training.trained import ModelFacts, load_trained
+from privmix.training.views import ViewConfig
+from tests.training.runs import (
+    CLASSES,
+    FACTS,
+    RECORDS,
+    config_of,
+    digits,
+    files,
+    job_of,
+    private,
+    public,
+    public_pool,
+    run_to,
+    weights_of,
+)
+
+WARM = WarmUpConfig(epochs=1, batch_size=20)
+MIX = ViewConfig(2, 2, 0, (Flip(), Crop()))
+
+
+def extended(method: str, **given: Any) -> dict[str, Any]:
+    return {
+        "scenario": "extended",
+        "warm_up": WARM,
+        "extended": ExtendedConfig(method, batch_size=8, perturbations=1, **given),
+    }
+
+
+SCENARIOS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
+    "cold": ("linear", {}, {}),
+    "warm": ("linear", {"scenario": "warm", "warm_up": WARM}, {"public": public()}),
+    "synthetic": ("linear", {"scenario": "warm-synthetic", "warm_up": WARM}, {"synthetic": public()}),
+    "both": (
+        "linear",
+        {"scenario": "warm-synthetic", "warm_up": WARM},
+        {"public": public(), "synthetic": public(1100)},
+    ),
+    "dope": ("linear", extended("dope", max_norm=1.0), {"public": public()}),
+    "mirror": ("cnn-relu", extended("mirror"), {"public": public()}),
+    "adadps": ("linear", extended("adadps"), {"public": public()}),
+    "multiplicity": ("cnn-relu", extended("multiplicity+dope"), {"public": public()}),
+    "self mix": ("cnn-relu", {"views": MIX}, {}),
+    "pool mix": ("cnn-relu", {"views": ViewConfig(1, 2, 2)}, {"pool": public_pool()}),
+    "vectors": ("linear", {"views": ViewConfig(1, 2, 2)}, {"pool": public_pool()}),
+    "groups": ("linear", {"microbatch_size": 4}, {}),
+    "mixed groups": ("cnn-relu", {"microbatch_size": 4, "microbatch_mixes": 2}, {}),
+    "adam": ("linear", {"optimiser": OptimiserConfig("adam", 0.01)}, {}),
+    "automatic": ("linear", {"clipping": "automatic"}, {}),
+    "augmented public": ("cnn-relu", {**extended("dope"), "views": MIX}, {"public": public()}),
+}
+
+
+@pytest.fixture
+def untouched() -> Iterator[None]:
+    """Global generators stay as they were."""
+    torch.manual_seed(5)
+    np.random.seed(5)  # noqa: NPY002
+    random.seed(5)
+    before = torch.get_rng_state(), np.random.get_state()[1].copy(), random.getstate()  # noqa: NPY002
+    yield
+    assert torch.equal(torch.get_rng_state(), before[0])
+    assert (np.random.get_state()[1] == before[1]).all()  # noqa: NPY002
+    assert random.getstate() == before[2]
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_no_trace_of_any_scenario(name: str, untouched: None, tmp_path: Path) -> None:
+    model, changes, given = SCENARIOS[name]
+    if model != "linear":
+        # Named: the fastest may be another one the next time.
+        changes = {"execution": ExecutionConfig("vmap"), "optimiser": OptimiserConfig(learning_rate=0.1), **changes}
+    trained = run_to(tmp_path / "out", job_of(config_of(model, **changes), **given))
+    assert weights_of(trained).isfinite().all()
+    assert trained.certificate["guarantee"]["epsilon"] <= 8.0
+    assert set(trained.certificate["public_data"]) == set(given)
+    x, _ = digits(500, 20)
+    assert np.array_equal(load_trained(tmp_path / "out").predict_proba(x), trained.predict_proba(x))
+    again = job_of(config_of(model, **changes), **given).run(private(), streams=SecretStreams.from_seed(1))
+    assert torch.equal(weights_of(again), weights_of(trained)), "the same seed gives the same weights"
+    other = job_of(config_of(model, **changes), **given).run(private(), streams=SecretStreams.from_seed(2))
+    assert not torch.equal(weights_of(other), weights_of(trained))
+
+
+def test_it_learns() -> None:
+    config = TrainingConfig.for_model("linear", records=1000, epsilon=1e3, delta=1e-3, batch_size=100, epochs=5)
+    x, y = digits(1000, 500)
+    model = TrainingJob(config, FACTS, 1000).run(private(0, 1000), streams=SecretStreams.from_seed(0))
+    assert (model.predict(x) == y).mean() > 0.75
+
+
+def test_a_warm_up_is_where_private_steps_begin() -> None:
+    config = config_of(scenario="warm", warm_up=WarmUpConfig(epochs=20, batch_size=10, learning_rate=0.5))
+    cold, warm = job_of(), job_of(config, public=public(600, 500))
+    x, y = digits(1200, 400)
+    streams = [SecretStreams.from_seed(0), SecretStreams.from_seed(0)]
+    scores = [
+        (job.run(private(), streams=own).predict(x) == y).mean() for job, own in zip((cold, warm), streams, strict=True)
+    ]
+    assert scores[1] > max(0.7, scores[0])
+
+
+# Refused early.
+
+
+class Normalised(Classifier):
+    architecture = "normalised"
+    takes_images = True
+
+    def __init__(self) -> None:
+        super().__init__(CLASSES)
+        self.norm, self.layer = nn.BatchNorm2d(1), nn.Linear(64, CLASSES)
+
+    def options(self) -> dict[str, Any]:
+        return {}
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(self.norm(x).flatten(1))
+
+
+def pool_of(dim: int = 64, classes: int = CLASSES) -> Pool:
+    return Pool.of(np.zeros((5, dim)), np.zeros(5, int), classes)
+
+
+WRONG: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
+    "batch norm": ({}, {"network": Normalised()}, "layer norm of the model: got 'BatchNorm2d'"),
+    "classes of the pool": ({"views": ViewConfig(1, 0, 1)}, {"pool": pool_of(classes=9)}, "classes of the pool: got 9"),
+    "pixels of the pool": (
+        {"model": "cnn-relu", "feature_norm": None, "views": ViewConfig(1, 0, 1)},
+        {"pool": pool_of(dim=63)},
+        "features of the pool",
+    ),
+    "no pool": ({"views": ViewConfig(1, 0, 1)}, {}, "pool"),
+    "useless pool": ({}, {"pool": pool_of()}, "pool"),
+    "epsilon": ({"epsilon": 1e-9, "delta": 1e-12}, {}, "epsilon: got 1e-09; allowed: at least"),
+    "batch": ({"batch_size": 201}, {}, "batch size"),
+    "augmented vectors": ({"views": ViewConfig(1, 0, 0, (Flip(),))}, {}, "augmentations"),
+    "no public data": ({"scenario": "warm"}, {}, "public data"),
+    "useless public data": ({}, {"public": public()}, "public data"),
+    "no method": ({"scenario": "extended"}, {"public": public()}, "public method"),
+    "public width": (
+        {"scenario": "warm"},
+        {"public": PublicData.of(np.zeros((5, 63)), np.zeros(5, int), CLASSES)},
+        "public data",
+    ),
+    "public classes": (
+        {"scenario": "warm"},
+        {"public": PublicData.of(np.zeros((5, 64)), np.zeros(5, int), 9)},
+        "public data",
+    ),
+    "public batch": (extended("dope"), {"public": public(count=4)}, "public batch size"),
+    "perturbations": (
+        {"scenario": "extended", "extended": ExtendedConfig("multiplicity", batch_size=8, perturbations=2)},
+        {"public": public()},
+        "weight perturbations: got 2; allowed: at most 1",
+    ),
+    "rho": (extended("multiplicity", rho=-1.0), {"public": public()}, "rho"),
+    "scenario": ({"scenario": "hot"}, {}, "scenario"),
+    "model": ({"model": "vgg", "feature_norm": None}, {}, "model: got 'vgg'"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_refused_early(name: str) -> None:
+    changes, given, message = WRONG[name]
+    changes = {**vars(config_of()), **changes}
+    with pytest.raises(InvalidInput, match=re.escape(message)):
+        job_of(TrainingConfig(**changes), **given)
+
+
+def test_an_image_model_needs_pixels() -> None:
+    facts = ModelFacts(FACTS.classes, {"name": "scattering"}, (8, 8), 64)
+    with pytest.raises(InvalidInput, match="pixels"):
+        TrainingJob(config_of("cnn-relu"), facts, RECORDS)
+
+
+def test_records_that_do_not_fit_are_refused_before_a_batch_is_drawn(tmp_path: Path) -> None:
+    x, y = digits()
+    wrong = {
+        "features": TrainingRecords.of(x[:, :63], y, classes=10),
+        "classes": TrainingRecords.of(x, y, classes=11),
+        "records": TrainingRecords.of(x[:-1], y[:-1], classes=10),
+    }
+    job = job_of()
+    for records in wrong.values():
+        with pytest.raises(InvalidInput) as checked:
+            job.check(records)
+        assert "199" not in str(checked.value)
+        with pytest.raises(InvalidInput, match="records"):
+            run_to(tmp_path / "out", job, records=records)
+        assert "run.data" not in files(tmp_path / ".out.run")
+        with TrainingRun(tmp_path / "out", {}, overwrite=True) as run:
+            run.discard()
+    job.check(private())
+    mixing = job_of(config_of("cnn-relu", views=ViewConfig(2, 2)))
+    with pytest.raises(InvalidInput, match="k_self"):
+        mixing.check(private())
+
+
+# What is shown.
+
+
+@pytest.mark.parametrize("rate", [1e38, 3e38])
+def test_divergence_names_the_learning_rate(rate: float, tmp_path: Path) -> None:
+    config = config_of(optimiser=OptimiserConfig(learning_rate=rate, momentum=0.9), clip_norm=100.0)
+    with pytest.raises(InvalidInput, match=r"learning_rate: got .*e\+38; allowed: a smaller one") as caught:
+        run_to(tmp_path / "out", job_of(config))
+    assert caught.value.field == "learning_rate"
+    assert not (tmp_path / "out").exists()
+
+
+def test_outputs_that_are_no_numbers_are_divergence_too() -> None:
+    config = config_of("cnn-relu", optimiser=OptimiserConfig(learning_rate=1e12), clip_norm=100.0)
+    with pytest.raises(InvalidInput, match="learning_rate"):
+        job_of(config).run(private(), streams=SecretStreams.from_seed(0))
+
+
+def test_progress_carries_public_figures_alone() -> None:
+    config = config_of(scenario="warm", warm_up=WarmUpConfig(epochs=2, batch_size=20), epochs=3.0)
+    job = job_of(config, public=public())
+    shown: list[list[tuple[str, int, int]]] = []
+    other = TrainingRecords.of(1 - digits(700)[0], digits(300)[1], classes=10)
+    for records, seed in ((private(), 1), (other, 2)):
+        calls: list[tuple[str, int, int]] = []
+        job.run(
+            records,
+            streams=SecretStreams.from_seed(seed),
+            progress=lambda stage, done, total: calls.append((stage, done, total)),  # noqa: B023
+        )
+        shown.append(calls)
+    assert shown[0] == shown[1], "other records and another key show the same"
+    steps = [call for call in shown[0] if not call[0].startswith("warm-up")]
+    assert [(done, total) for _, done, total in steps] == [(step + 1, 30) for step in range(30)]
+    for stage, done, _ in steps:
+        found = re.fullmatch(r"private steps \(ε (\d+\.\d\d) after (\d+)\)", stage)
+        assert found is not None
+        spent, at = float(found[1]), int(found[2])
+        assert at <= done
+        assert job.plan.epsilon(at) <= spent < job.plan.epsilon(at) + 0.01 + 1e-9
+    assert f"after {job.plan.steps}" in steps[-1][0]
+    warm = [call for call in shown[0] if call[0].startswith("warm-up")]
+    assert [call[1:] for call in warm] == [(1, 2), (2, 2)]
+    assert all(re.fullmatch(r"warm-up \(public loss \d+\.\d{3}\)", stage) for stage, *_ in warm)
+
+
+def test_streams_serve_one_run_and_are_gone_after_it() -> None:
+    streams = SecretStreams.from_seed(0)
+    job_of().run(private(), streams=streams)
+    with pytest.raises(RuntimeError, match="destroyed"):
+        streams.generator("a")
+    used = SecretStreams.from_seed(0)
+    used.claim()
+    with pytest.raises(RuntimeError, match="served a run"):
+        job_of().run(private(), streams=used)
+    failing = SecretStreams.from_seed(0)
+    config = config_of(optimiser=OptimiserConfig(learning_rate=3e38), clip_norm=100.0)
+    with pytest.raises(InvalidInput):
+        job_of(config).run(private(), streams=failing)
+    with pytest.raises(RuntimeError, match="destroyed"):
+        failing.generator("a")
+
+
+def test_fresh_keys_give_other_noise() -> None:
+    first, second = (job_of().run(private()) for _ in range(2))
+    assert not torch.equal(weights_of(first), weights_of(second))
+    assert not first.certificate["insecure_seed"]
+
+
+def test_no_loss_of_private_records_is_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the closed form the only inputs that the network itself sees are public; a loss would show it others."""
+    job, seen = job_of(), []
+    job.network.register_forward_hook(lambda module, inputs, output: seen.append(inputs[0].numpy().tobytes()))
+    monkeypatch.setattr("privmix.training.job.fitting_chunk", lambda *args: 64)
+    job.run(private())
+    public_inputs = torch.rand(4, 64, generator=torch.Generator().manual_seed(0)).numpy().tobytes()
+    assert set(seen) == {public_inputs}
+
+
+def test_public_until_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job is made, and describes itself, without a record or a key."""
+
+    def refuse(*args: Any, **kwargs: Any) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(SecretStreams, "__init__", refuse)
+    monkeypatch.setattr(TrainingRecords, "__init__", refuse)
+    job = job_of(config_of(**extended("adadps")), public=public())
+    assert job.settings()["public_data"] == {"public": public().fingerprint()}
+
+
+@pytest.mark.parametrize("name", ["public", "classes", "records", "network", "declared", "extractor"])
+def test_settings_hold_all_that_a_job_was_given(name: str) -> None:
+    config = config_of(scenario="warm", warm_up=WARM)
+    first = job_of(config, public=public())
+    settings = first.settings()
+    match name:
+        case "public":
+            other = job_of(config, public=public(1100))
+        case "classes":
+            other = TrainingJob(
+                config, ModelFacts(FACTS.classes[::-1], FACTS.extractor, (8, 8), 64), RECORDS, public=public()
+            )
+        case "records":
+            other = TrainingJob(config, FACTS, RECORDS + 1, public=public())
+        case "network":
+            other = job_of(config_of("cnn-relu", scenario="warm", warm_up=WARM), public=public())
+        case "declared":
+            other = job_of(config, public=public(), records_declared=True)
+        case _:
+            other = TrainingJob(config, ModelFacts(FACTS.classes, {"name": "x"}, (8, 8), 64), RECORDS, public=public())
+    assert other.settings() != settings
+    assert job_of(config, public=public()).settings() == settings

@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from scipy import stats
+
+from privmix.mechanisms.streams import SecretStreams
+from privmix.training.noise import noisy_mean
+from privmix.training.plan import TrainingPlan
+
+# Two-sided: a right noise fails one comparison with chance 4e-8, all of them here with less than 1e-6.
+P_LIMIT = 4e-8
+SIZE = 20_000
+PLAN = TrainingPlan(1000, 100, 50, 1.3, clip_norm=0.7, delta=1e-5)
+
+
+def noise_of(plan: TrainingPlan, step: int = 0, seed: int = 0, size: int = SIZE) -> NDArray[np.float64]:
+    """The noise on the sum."""
+    mean = noisy_mean(torch.zeros(size), plan, SecretStreams.from_seed(seed), step)
+    return mean.double().numpy() * plan.units
+
+
+def chi_square_p(noise: NDArray[np.float64], std: float) -> float:
+    """Two-sided p-value of the sum of squares, were the standard deviation ``std``."""
+    statistic = float((noise / std) @ (noise / std))
+    return 2 * min(stats.chi2.cdf(statistic, len(noise)), stats.chi2.sf(statistic, len(noise)))
+
+
+@pytest.mark.parametrize("microbatch_size", [1, 4])
+@pytest.mark.parametrize(("factor", "accepted"), [(1.0, True), (2 / 3, False), (3 / 2, False)])
+def test_right_noise(factor: float, accepted: bool, microbatch_size: int) -> None:
+    """Standard deviation: multiplier times what a record can move the sum by, C or 2C. The test knows no plan's name
+    for it, and rejects two thirds and one and a half of it."""
+    plan = replace(PLAN, noise_multiplier=1.3 * factor, microbatch_size=microbatch_size)
+    claimed = 1.3 * 0.7 * (1 if microbatch_size == 1 else 2)
+    assert (chi_square_p(noise_of(plan), claimed) > P_LIMIT) == accepted
+
+
+def test_right_noise_is_normal_and_independent() -> None:
+    noise = noise_of(PLAN) / PLAN.noise_std
+    assert stats.kstest(noise, "norm").pvalue > P_LIMIT
+    for lag in (1, 2, 64):
+        assert abs(noise[lag:] @ noise[:-lag]) / math.sqrt(SIZE) < 5.5
+
+
+def test_once_a_step() -> None:
+    """A step that is done again has the same noise; other steps and other keys have other noise."""
+    assert (noise_of(PLAN, 3) == noise_of(PLAN, 3)).all()
+    for other in (noise_of(PLAN, 4), noise_of(PLAN, 3, seed=1)):
+        assert abs(other @ noise_of(PLAN, 3)) / PLAN.noise_std**2 / math.sqrt(SIZE) < 5.5
+        assert not (other == noise_of(PLAN, 3)).any() or (other == noise_of(PLAN, 3)).mean() < 1e-2
+    streams = SecretStreams.from_seed(0)
+    first = noisy_mean(torch.zeros(9), PLAN, streams, 0)
+    noisy_mean(torch.zeros(9), PLAN, streams, 1)
+    assert torch.equal(noisy_mean(torch.zeros(9), PLAN, streams, 0), first)
+
+
+def test_once_the_sum_is_added_to_that_noise() -> None:
+    total = torch.linspace(-40, 40, 500, dtype=torch.float64)
+    mean = noisy_mean(total, PLAN, SecretStreams.from_seed(0), 2)
+    expected = (total.numpy() + noise_of(PLAN, 2, size=500)) / PLAN.units
+    assert np.allclose(mean.numpy(), expected, rtol=1e-6, atol=1e-6)
+    assert mean.dtype == torch.float32
+
+
+@pytest.mark.parametrize(("microbatch_size", "divisor"), [(1, 100), (4, 25), (3, 33)])
+def test_public_divisor(microbatch_size: int, divisor: int) -> None:
+    """Two totals that differ by t have means that differ by t over the expected number of units."""
+    plan = replace(PLAN, microbatch_size=microbatch_size)
+    streams = SecretStreams.from_seed(0)
+    empty = noisy_mean(torch.zeros(100), plan, streams, 0)
+    full = noisy_mean(torch.full((100,), 1000.0), plan, streams, 0)
+    assert (full - empty).numpy() == pytest.approx(np.full(100, 1000 / divisor), rel=1e-5)
+
+
+@pytest.mark.parametrize("clip_norm", [1e-6, 0.7, 1e5])
+def test_no_fine_digits(clip_norm: float) -> None:
+    """Sums times the divisor are on a grid of at least 2^-21 noise standard deviations."""
+    plan = replace(PLAN, clip_norm=clip_norm, batch_size=64)
+    total = torch.rand(2000, generator=torch.Generator().manual_seed(0), dtype=torch.float64) * 1e-3 * clip_norm
+    noisy = noisy_mean(total, plan, SecretStreams.from_seed(0), 0).double().numpy() * 64
+    grid = 2.0 ** (math.floor(math.log2(plan.noise_std)) - 20)
+    assert plan.noise_std * 2**-21 < grid <= plan.noise_std * 2**-20
+    # Dividing by 64 is exact: what is not on the grid are the few long ones that float32 rounds.
+    short = np.abs(noisy) < 2**23 * grid
+    assert short.mean() > 0.9
+    assert (noisy[short] / grid == np.rint(noisy[short] / grid)).all()
+    # Totals that differ by less than the grid give the same output, but for the few on an edge.
+    near = noisy_mean(total + 1e-6 * grid, plan, SecretStreams.from_seed(0), 0).double().numpy() * 64
+    assert (near == noisy).mean() > 0.99

@@ -1,0 +1,169 @@
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from privmix.errors import InvalidInput
+from privmix.training.optimiser import SCHEDULES, Optimiser, OptimiserConfig
+from privmix.training.parameters import FlatParameters
+
+STEPS = 12
+CONFIGS = {
+    "sgd": OptimiserConfig(learning_rate=0.3),
+    "momentum": OptimiserConfig(learning_rate=0.3, momentum=0.9, schedule="cosine", weight_decay=0.01),
+    "adam": OptimiserConfig("adam", learning_rate=0.05, schedule="linear", warm_up_steps=3),
+    "average": OptimiserConfig(learning_rate=0.3, momentum=0.5, ema_decay=0.9),
+}
+every_config = pytest.mark.parametrize("name", CONFIGS)
+
+
+def model() -> nn.Module:
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 2))
+
+
+def directions() -> Tensor:
+    return torch.randn(STEPS, 26, generator=torch.Generator().manual_seed(1))
+
+
+def trained(config: OptimiserConfig) -> tuple[FlatParameters, Optimiser]:
+    flat = FlatParameters(model())
+    optimiser = Optimiser(flat, config, STEPS)
+    for step, direction in enumerate(directions()):
+        optimiser.step(direction, step)
+    return flat, optimiser
+
+
+def test_sgd_by_hand() -> None:
+    """Momentum 0.9 and L2 penalty, with the rate of each step."""
+    config = CONFIGS["momentum"]
+    weights, velocity = FlatParameters(model()).get().double(), torch.zeros(26, dtype=torch.float64)
+    for step, direction in enumerate(directions().double()):
+        velocity = 0.9 * velocity + direction + 0.01 * weights
+        weights = weights - config.rate(step, STEPS) * velocity
+    flat, optimiser = trained(config)
+    assert torch.allclose(flat.get().double(), weights, atol=1e-5)
+    assert torch.equal(optimiser.evaluated, flat.get())
+
+
+def test_adam_by_hand() -> None:
+    config = CONFIGS["adam"]
+    weights = FlatParameters(model()).get().double()
+    first, second = torch.zeros_like(weights), torch.zeros_like(weights)
+    for step, direction in enumerate(directions().double()):
+        first, second = 0.9 * first + 0.1 * direction, 0.999 * second + 0.001 * direction**2
+        corrected = first / (1 - 0.9 ** (step + 1)), second / (1 - 0.999 ** (step + 1))
+        weights = weights - config.rate(step, STEPS) * corrected[0] / (corrected[1].sqrt() + 1e-8)
+    assert torch.allclose(trained(config)[0].get().double(), weights, atol=1e-5)
+
+
+def test_average_by_hand() -> None:
+    """Its decay starts low: min(0.9, (1 + t) / (10 + t)), so that early weights are forgotten."""
+    flat = FlatParameters(model())
+    optimiser = Optimiser(flat, CONFIGS["average"], STEPS)
+    average = flat.get().double()
+    for step, direction in enumerate(directions()):
+        optimiser.step(direction, step)
+        decay = min(0.9, (1 + step) / (10 + step))
+        average = decay * average + (1 - decay) * flat.get().double()
+        assert torch.allclose(optimiser.evaluated.double(), average, atol=1e-5)
+    assert not torch.allclose(optimiser.evaluated, flat.get(), atol=1e-3)
+
+
+@every_config
+def test_resumed_run_has_the_same_bits(name: str) -> None:
+    flat, whole = trained(CONFIGS[name])
+    for stop in (0, 1, 5):
+        before = Optimiser(FlatParameters(model()), CONFIGS[name], STEPS)
+        for step in range(stop):
+            before.step(directions()[step], step)
+        state = before.state()
+        other = FlatParameters(nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 2)))
+        after = Optimiser(other, CONFIGS[name], STEPS)
+        after.load(state)
+        for step in range(stop, STEPS):
+            after.step(directions()[step], step)
+        assert torch.equal(other.get(), flat.get())
+        assert torch.equal(after.evaluated, whole.evaluated)
+        assert {key: value.tolist() for key, value in after.state().items()} == {
+            key: value.tolist() for key, value in whole.state().items()
+        }
+
+
+@every_config
+def test_state_is_a_copy(name: str) -> None:
+    _, optimiser = trained(CONFIGS[name])
+    state = optimiser.state()
+    kept = {key: value.clone() for key, value in state.items()}
+    optimiser.step(directions()[0], STEPS - 1)
+    optimiser.evaluated.zero_()
+    assert all(torch.equal(state[key], kept[key]) for key in kept)
+    assert all(isinstance(value, Tensor) for value in state.values())
+
+
+@every_config
+def test_directions_are_left_as_they_were(name: str) -> None:
+    flat = FlatParameters(model())
+    optimiser = Optimiser(flat, CONFIGS[name], STEPS)
+    direction = directions()[0]
+    optimiser.step(direction, 0)
+    optimiser.step(directions()[1], 1)
+    assert torch.equal(direction, directions()[0])
+
+
+def test_the_model_has_the_weights() -> None:
+    network = model()
+    flat = FlatParameters(network)
+    Optimiser(flat, OptimiserConfig(learning_rate=1.0), 1).step(flat.get(), 0)
+    assert all(not parameter.any() for parameter in network.parameters())
+
+
+def test_finite() -> None:
+    flat = FlatParameters(model())
+    optimiser = Optimiser(flat, OptimiserConfig(), STEPS)
+    assert optimiser.finite
+    direction = torch.zeros(26)
+    direction[3] = torch.inf
+    optimiser.step(direction, 0)
+    assert not optimiser.finite
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_rates(schedule: str) -> None:
+    """A linear rise, then never more than the rate that was asked for, never below 0, and never up again."""
+    config = OptimiserConfig(learning_rate=2.0, schedule=schedule, warm_up_steps=4)
+    rates = [config.rate(step, 20) for step in range(20)]
+    assert rates[:4] == [0.5, 1.0, 1.5, 2.0]
+    assert rates[4] == 2.0
+    assert all(after <= before for before, after in pairwise(rates[4:]))
+    middle = rates[12]
+    assert middle == pytest.approx({"constant": 2.0, "linear": 1.0, "cosine": 1.0}[schedule])
+    assert rates[-1] == pytest.approx(
+        {"constant": 2.0, "linear": 2 / 16, "cosine": 1 + math.cos(math.pi * 15 / 16)}[schedule]
+    )
+    # A warm-up that is longer than the run.
+    assert [config.rate(step, 2) for step in range(2)] == [0.5, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("field", "settings"),
+    [
+        ("optimiser", {"name": "adamw"}),
+        ("learning_rate", {"learning_rate": 0}),
+        ("momentum", {"momentum": 1}),
+        ("weight_decay", {"weight_decay": -1}),
+        ("schedule", {"schedule": "step"}),
+        ("warm_up_steps", {"warm_up_steps": 1.5}),
+        ("ema_decay", {"ema_decay": 1}),
+    ],
+    ids=str,
+)
+def test_wrong_settings(field: str, settings: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInput, match=field):
+        OptimiserConfig(**settings)

@@ -1,0 +1,201 @@
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from privmix.accounting import Adjacency, Gaussian, PoissonSampled, Repeated, epsilon
+from privmix.errors import InvalidInput
+from privmix.training.plan import TrainingPlan, plan_training, steps_of
+
+PLAN = TrainingPlan(1000, 100, 25, 2.0, clip_norm=0.5, delta=1e-5)
+
+
+def test_one_plan_prices_what_its_sampler_draws() -> None:
+    sampler = PLAN.sampler
+    assert (sampler.records, sampler.rows, sampler.sampling_rate) == (1000, 25, 0.1)
+    assert PLAN.event() == sampler.event(Gaussian(2.0)) == Repeated(PoissonSampled(0.1, Gaussian(2.0)), 25)
+    assert PLAN.epsilon() == epsilon(PLAN.event(), 1e-5).epsilon
+
+
+@pytest.mark.parametrize("adjacency", Adjacency, ids=lambda adjacency: adjacency.value)
+def test_one_plan_is_about_one_adjacency(adjacency: Adjacency) -> None:
+    plan = replace(PLAN, adjacency=adjacency)
+    assert plan.epsilon() == epsilon(plan.event(), 1e-5, adjacency=adjacency).epsilon
+    assert (plan.epsilon() > PLAN.epsilon()) == (adjacency is Adjacency.REPLACE_ONE)
+
+
+def test_public_numbers_only() -> None:
+    """The plan of a dataset is made without it, and tells nothing that was not put in."""
+    fields = json.loads(json.dumps(PLAN.to_dict()))
+    assert set(fields) == {
+        "records",
+        "batch_size",
+        "steps",
+        "noise_multiplier",
+        "clip_norm",
+        "delta",
+        "adjacency",
+        "microbatch_size",
+        "records_declared",
+    }
+    assert TrainingPlan.from_dict(fields) == PLAN
+
+
+@pytest.mark.parametrize("changes", [{}, {"adjacency": Adjacency.REPLACE_ONE, "microbatch_size": 5}], ids=str)
+def test_dict_and_back(changes: dict[str, Any]) -> None:
+    plan = replace(PLAN, records_declared=True, **changes)
+    assert TrainingPlan.from_dict(json.loads(json.dumps(plan.to_dict()))) == plan
+
+
+@pytest.mark.parametrize(
+    "changes", [{"adjacency": "neighbours"}, {"more": 1}, {"steps": None}, {"records": "many"}], ids=str
+)
+def test_from_dict_refuses_what_is_no_plan(changes: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInput):
+        TrainingPlan.from_dict({**PLAN.to_dict(), **changes})
+    with pytest.raises(InvalidInput):
+        TrainingPlan.from_dict({})
+
+
+@pytest.mark.parametrize(("microbatch_size", "sensitivity", "units"), [(1, 0.5, 100), (2, 1.0, 50), (100, 1.0, 1)])
+def test_true_sensitivity(microbatch_size: int, sensitivity: float, units: int) -> None:
+    """C for records on their own, 2C for groups: their noise is twice as large at the same price."""
+    plan = replace(PLAN, microbatch_size=microbatch_size)
+    assert plan.sensitivity == sensitivity
+    assert plan.noise_std == 2.0 * sensitivity
+    assert plan.units == units
+    assert plan.epsilon() == PLAN.epsilon()
+
+
+def test_never_miscounted() -> None:
+    """Epsilon rises with every step, also within an epoch that is cut short; the last is the whole plan's."""
+    costs = [PLAN.epsilon(step) for step in range(PLAN.steps + 1)]
+    assert costs[0] == 0
+    assert all(before < after for before, after in pairwise(costs))
+    assert costs[-1] == PLAN.epsilon()
+    shorter = replace(PLAN, steps=13)
+    assert costs[13] == shorter.epsilon()
+    for wrong in (-1, 26, 2.5):
+        with pytest.raises(InvalidInput, match="steps"):
+            PLAN.epsilon(wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("records", "batch_size", "epochs", "steps"),
+    [(1000, 100, 1, 10), (1000, 100, 1.01, 11), (1000, 300, 1, 4), (1000, 100, 0.001, 1), (50_000, 4096, 0.7, 9)],
+)
+def test_a_started_pass_is_counted_by_its_steps(records: int, batch_size: int, epochs: float, steps: int) -> None:
+    assert steps_of(records, batch_size, epochs) == steps
+    plan = plan_training(records, epsilon=2.0, delta=1e-5, batch_size=batch_size, epochs=epochs)
+    assert plan.steps == steps
+    assert plan.epochs >= epochs - 1e-9
+    assert plan.event() == Repeated(PoissonSampled(batch_size / records, Gaussian(plan.noise_multiplier)), steps)
+    assert 0.99 * 2.0 < plan.epsilon() <= 2.0
+
+
+@pytest.mark.parametrize("adjacency", Adjacency, ids=lambda adjacency: adjacency.value)
+@pytest.mark.parametrize("target", [1e-3, 0.1, 1.0, 10.0, 200.0])
+def test_planned_on_the_safe_side(target: float, adjacency: Adjacency) -> None:
+    plan = plan_training(
+        5000, epsilon=target, delta=1e-6, batch_size=250, epochs=3, adjacency=adjacency, microbatch_size=2
+    )
+    assert 0.99 * target < plan.epsilon() <= target
+    assert plan.adjacency is adjacency
+    assert plan.microbatch_size == 2
+
+
+def test_a_declared_count_stays_what_it_was() -> None:
+    """Records that are more or fewer than declared are sampled at the planned rate; undeclared, they are refused."""
+    declared = replace(PLAN, records_declared=True)
+    for records in (900, 1000, 1234):
+        sampler = declared.sampler_of(records)
+        assert (sampler.records, sampler.sampling_rate, sampler.rows) == (records, 0.1, 25)
+    with pytest.raises(InvalidInput, match="1000, as the plan says") as refused:
+        PLAN.sampler_of(1234)
+    assert "1234" not in str(refused.value)
+    assert PLAN.sampler_of(1000) == PLAN.sampler
+
+
+USUAL: dict[str, Any] = {"records": 60_000, "epsilon": 1.0, "delta": 1e-5, "batch_size": 512, "epochs": 10}
+
+
+def unreachable(**changes: Any) -> InvalidInput:
+    settings = {**USUAL, **changes}
+    with pytest.raises(InvalidInput) as refused:
+        plan_training(settings.pop("records"), **settings)
+    return refused.value
+
+
+@pytest.mark.parametrize("delta", [1e-14, 1e-30, 1e-300])
+@pytest.mark.parametrize("target", [1e-3, 1.0, 50.0])
+def test_a_delta_that_is_too_small_says_which_would_do(target: float, delta: float) -> None:
+    error = unreachable(epsilon=target, delta=delta)
+    assert error.field == "delta"
+    least = float(error.allowed.removeprefix("about ").split(" ")[0])
+    assert delta < least < 1e-9
+    assert plan_training(60_000, epsilon=target, delta=least, batch_size=512, epochs=10).epsilon() <= target
+
+
+@pytest.mark.parametrize("target", [0.5, 1.0, 2.0])
+@pytest.mark.parametrize("delta", [1e-13, 3e-13, 1e-12])
+def test_deltas_at_the_edge_of_float64_are_reached_or_refused(target: float, delta: float) -> None:
+    """Where prices are mostly rounding, the search for a noise ends all the same."""
+    try:
+        plan = plan_training(1000, epsilon=target, delta=delta, batch_size=100, epochs=10)
+    except InvalidInput as refused:
+        assert refused.field == "delta"  # noqa: PT017 - either end is right
+    else:
+        assert plan.epsilon() <= target
+
+
+def test_prices_that_are_mostly_rounding_are_refused() -> None:
+    """A hundred million sampled steps at a small delta: where no noise is found, that is an error like others."""
+    assert unreachable(epochs=8e5, epsilon=0.01, delta=1e-8).field == "delta"
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta"), [(1e-3, 1e-5), (1e-3, 1e-12), (1e-6, 1e-8)], ids=["small", "small-delta", "both"]
+)
+def test_an_epsilon_that_is_too_small_says_which_would_do(epsilon: float, delta: float) -> None:
+    """A hundred million passes cost something at any noise that is of use."""
+    settings = {"records": 100, "batch_size": 100, "epochs": 1e8, "delta": delta}
+    error = unreachable(**settings, epsilon=epsilon)
+    assert error.field in ("epsilon", "delta")
+    if error.field == "delta":
+        assert delta < float(error.allowed.removeprefix("about ").split(" ")[0]) < 1
+        return
+    for word in ("fewer epochs", "smaller batch", "larger delta"):
+        assert word in error.allowed
+    least = float(error.allowed.removeprefix("at least ").split(" ")[0])
+    assert epsilon < least < 1
+    assert plan_training(**settings, epsilon=1.02 * least).epsilon() <= 1.02 * least  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("field", "changes"),
+    [
+        ("epsilon", {"epsilon": 0}),
+        ("epsilon", {"epsilon": -1}),
+        ("epsilon", {"epsilon": math.nan}),
+        ("delta", {"delta": 0}),
+        ("delta", {"delta": 1}),
+        ("batch size", {"batch_size": 0}),
+        ("batch size", {"batch_size": 60_001}),
+        ("epochs", {"epochs": 0}),
+        ("epochs", {"epochs": 1e7}),
+        ("epochs", {"epochs": 1e300}),
+        ("epochs", {"epochs": math.inf}),
+        ("clip_norm", {"clip_norm": 0}),
+        ("microbatch_size", {"microbatch_size": 513}),
+    ],
+    ids=str,
+)
+def test_wrong_numbers(field: str, changes: dict[str, Any]) -> None:
+    error = unreachable(**changes)
+    assert error.field == field
+    assert "got" in str(error)

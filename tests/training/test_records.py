@@ -1,0 +1,170 @@
+"""Records are checked once, at the boundary, and tell nothing of themselves."""
+
+from __future__ import annotations
+
+import traceback
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from privmix.errors import InvalidInput
+from privmix.training.records import TrainingRecords
+
+SECRET = 7_341_529.0
+ROWS = 13
+
+
+def good() -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    return rng.normal(size=(ROWS, 3)).astype(np.float32), rng.integers(0, 4, ROWS)
+
+
+def broken(kind: str) -> tuple[Any, Any]:
+    x, y = good()
+    floats = y.astype(np.float64)
+    match kind:
+        case "nan":
+            x[4, 1] = np.nan
+        case "infinite":
+            x[4, 1] = -np.inf
+        case "too large for float32":
+            x = x.astype(np.float64)
+            x[4, 1] = SECRET * 1e300
+        case "label above":
+            y[3] = 7_341_529
+        case "label below":
+            y[3] = -7_341_529
+        case "label between":
+            floats[3] = 1.7341529
+            y = floats
+        case "label nan":
+            floats[3] = np.nan
+            y = floats
+        case "names":
+            return x, ["7341529"] * ROWS
+        case "too few labels":
+            y = y[:-1]
+        case "one-hot labels":
+            y = np.eye(4)[y]
+        case "one axis":
+            x = x[:, 0]
+        case "four axes":
+            x = x[:, None, None]
+        case "no features":
+            x = x[:, :0]
+        case "no records":
+            return x[:0], y[:0]
+        case "words":
+            x = np.full((ROWS, 3), "7341529")
+        case "objects":
+            x = np.full((ROWS, 3), object())
+    return x, y
+
+
+KINDS = [
+    "nan",
+    "infinite",
+    "too large for float32",
+    "label above",
+    "label below",
+    "label between",
+    "label nan",
+    "names",
+    "too few labels",
+    "one-hot labels",
+    "one axis",
+    "four axes",
+    "no features",
+    "no records",
+    "words",
+    "objects",
+]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_does_not_fit_is_refused_in_silence(kind: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        TrainingRecords.of(*broken(kind), classes=4)
+    text = "".join(traceback.format_exception_only(caught.value)) + repr(caught.value.args)
+    assert not any(secret in text for secret in ("7341529", "7.34", "1.73", "13", "(4,", "12"))
+    assert caught.value.field in ("x", "labels")
+
+
+def test_silent_repr() -> None:
+    assert repr(TrainingRecords.of(*good(), classes=4)) == "<TrainingRecords of 3 features, 4 classes>"
+
+
+@pytest.mark.parametrize("label", [-1, 4, 100])
+def test_closed_class_list(label: int) -> None:
+    x, y = good()
+    y[0] = label
+    with pytest.raises(InvalidInput, match="one of the declared classes"):
+        TrainingRecords.of(x, y, classes=4)
+    with pytest.raises(InvalidInput, match="classes"):
+        TrainingRecords.of(x, np.zeros(ROWS), classes=1)
+
+
+def test_a_loader_is_refused() -> None:
+    data = torch.utils.data.TensorDataset(torch.zeros(4, 2))
+    with pytest.raises(InvalidInput, match="Poisson"):
+        TrainingRecords.of(torch.utils.data.DataLoader(data), [0] * 4, classes=2)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float16, np.uint8, np.int32, np.bool_])
+def test_numbers_of_any_type(dtype: Any) -> None:
+    x = np.array([[0, 1], [1, 0]], dtype=dtype)
+    for labels in ([0, 1], [0.0, 1.0], np.array([False, True]), np.array([0, 1], np.uint64)):
+        records = TrainingRecords.of(x, labels, classes=2)
+        assert records.x.dtype == np.float32
+        assert records.labels.dtype == np.int64
+        assert records.x.tolist() == [[0.0, 1.0], [1.0, 0.0]]
+        assert records.labels.tolist() == [0, 1]
+
+
+def test_a_memory_map_is_not_copied(tmp_path: Path) -> None:
+    x, y = good()
+    np.save(tmp_path / "x.npy", x)
+    mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
+    records = TrainingRecords.of(mapped, y, classes=4)
+    assert np.shares_memory(records.x, mapped)
+    taken, labels = records.take(np.array([5, 2]), torch.device("cpu"))
+    assert np.array_equal(taken.numpy(), x[[5, 2]])
+    assert labels.tolist() == y[[5, 2]].tolist()
+
+
+def test_a_bank_of_views() -> None:
+    x, y = good()
+    records = TrainingRecords.of(np.stack([x, -x], axis=1), y, classes=4)
+    assert (len(records), records.dim, records.x.shape[1]) == (ROWS, 3, 2)
+
+
+def test_the_digest_changes_with_any_value_and_with_the_key() -> None:
+    x, y = good()
+    records = TrainingRecords.of(x, y, classes=4)
+    moved, relabelled = x.copy(), y.copy()
+    moved[-1, -1] = np.nextafter(moved[-1, -1], np.float32(9))
+    relabelled[0] = (relabelled[0] + 1) % 4
+    others = [
+        TrainingRecords.of(moved, y, classes=4),
+        TrainingRecords.of(x, relabelled, classes=4),
+        TrainingRecords.of(x, y, classes=5),
+        TrainingRecords.of(x[:, None], y, classes=4),
+        TrainingRecords.of(x[::-1], y, classes=4),
+    ]
+    digests = {found.digest(b"key") for found in (records, *others)} | {records.digest(b"other")}
+    assert len(digests) == 7
+    assert TrainingRecords.of(x.astype(np.float64), y.tolist(), classes=4).digest(b"key") == records.digest(b"key")
+
+
+def test_the_digest_does_not_depend_on_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    records = TrainingRecords.of(*good(), classes=4)
+    whole = records.digest(b"key")
+    monkeypatch.setattr("privmix.training.records._BLOCK", 4)
+    assert records.digest(b"key") == whole
+    x, y = good()
+    x[-1, 0] = np.nan
+    with pytest.raises(InvalidInput, match="finite"):
+        TrainingRecords.of(x, y, classes=4)

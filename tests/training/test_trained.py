@@ -1,0 +1,150 @@
+"""Trained models: loaded ones predict the same bits, and edited ones are refused."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from privmix.errors import InvalidInput, StorageError
+from privmix.mechanisms.streams import SecretStreams
+from privmix.training.trained import ModelFacts, TrainedModel, class_names, is_trained_model, load_trained
+from tests.training.runs import FACTS, config_of, digits, job_of, private, weights_of
+
+
+@pytest.fixture(scope="module")
+def linear() -> TrainedModel:
+    return job_of().run(private(), streams=SecretStreams.from_seed(0))
+
+
+@pytest.fixture
+def folder(linear: TrainedModel, tmp_path: Path) -> Path:
+    linear.write(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", ["linear", "cnn-relu", "wrn-10-1"])
+def test_a_loaded_model_predicts_the_same_bits(name: str, tmp_path: Path) -> None:
+    model = job_of(config_of(name, epochs=0.2)).run(private(), streams=SecretStreams.from_seed(0))
+    model.write(tmp_path)
+    x, _ = digits(300, 50)
+    state = torch.get_rng_state()
+    loaded = load_trained(tmp_path)
+    assert torch.equal(torch.get_rng_state(), state)
+    expected = model.predict_proba(x)
+    assert np.array_equal(loaded.predict_proba(x), expected)
+    assert np.array_equal(loaded.predict(x), expected.argmax(axis=1))
+    assert expected.shape == (50, 10)
+    np.testing.assert_allclose(expected.sum(axis=1), 1.0, rtol=1e-5)
+    assert loaded.facts_ == model.facts_
+    assert loaded.certificate == json.loads(json.dumps(model.certificate))
+    # Chunks of a prediction change nothing that one would see.
+    np.testing.assert_allclose(loaded.predict_proba(x[:3]), expected[:3], rtol=1e-4)
+
+
+def test_no_file_is_a_pickle(folder: Path) -> None:
+    for path in folder.iterdir():
+        content = path.read_bytes()
+        assert content[:2] != b"PK", "torch.save writes zipped pickles"
+        with pytest.raises(Exception):  # noqa: B017
+            pickle.loads(content)
+    assert "pickle" not in Path(load_trained.__code__.co_filename).read_text().replace("No pickle", "")
+
+
+def edit(path: Path, change: Any) -> None:
+    content = json.loads(path.read_text())
+    change(content)
+    path.write_text(json.dumps(content))
+
+
+def test_an_edited_certificate_is_refused(folder: Path) -> None:
+    edit(folder / "certificate.json", lambda content: content["guarantee"].update(epsilon=0.1))
+    with pytest.raises(InvalidInput, match="content_sha256"):
+        load_trained(folder)
+
+
+def test_edited_weights_are_refused(folder: Path) -> None:
+    content = bytearray((folder / "weights.safetensors").read_bytes())
+    content[-1] ^= 1
+    (folder / "weights.safetensors").write_bytes(content)
+    with pytest.raises(InvalidInput, match="the weights that the certificate is about"):
+        load_trained(folder)
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        (lambda content: content["classes"].reverse(), "classes"),
+        (lambda content: content.update(classes=["a"]), "classes"),
+        (lambda content: content.update(extractor={"name": "scattering"}), "extractor"),
+        (lambda content: content.update(format="other"), "privmix-trained-model"),
+        (lambda content: content.update(schema_version=2), "version 1"),
+        (lambda content: content.update(network="linear"), "network"),
+        (lambda content: content["network"].update(architecture="vgg"), "architecture"),
+        (lambda content: content["network"].update(layers=3), "options of linear"),
+        (lambda content: content["network"].update(dim=63), "weights.safetensors"),
+        (lambda content: content.pop("dim"), "dim"),
+    ],
+    ids=["order", "few", "extractor", "format", "version", "network", "vgg", "options", "width", "dim"],
+)
+def test_an_edited_description_is_refused(change: Any, named: str, folder: Path) -> None:
+    edit(folder / "model.json", change)
+    with pytest.raises(InvalidInput, match=named):
+        load_trained(folder)
+
+
+@pytest.mark.parametrize("name", ["model.json", "certificate.json", "weights.safetensors"])
+def test_a_missing_or_damaged_file_is_named(name: str, folder: Path) -> None:
+    for content in (b"", b"{", b"\xff\xfe\x00", b"[]"):
+        (folder / name).write_bytes(content)
+        with pytest.raises(StorageError, match=name):
+            load_trained(folder)
+    (folder / name).unlink()
+    with pytest.raises(StorageError, match=name):
+        load_trained(folder)
+
+
+@pytest.mark.parametrize("shape", [(5, 63), (5, 65), (64,), (5, 8, 8)])
+def test_other_features_are_refused(shape: tuple[int, ...], linear: TrainedModel) -> None:
+    with pytest.raises(InvalidInput, match=r"numbers of shape \(n, 64\)"):
+        linear.predict(np.zeros(shape))
+    with pytest.raises(InvalidInput, match="finite"):
+        linear.predict(np.full((1, 64), np.nan))
+    assert linear.predict(np.zeros((0, 64))).shape == (0,)
+
+
+def test_is_trained_model(folder: Path) -> None:
+    assert is_trained_model(folder)
+    edit(folder / "model.json", lambda content: content.update(format="privmix-model"))
+    assert not is_trained_model(folder)
+    (folder / "model.json").write_bytes(b"[]")
+    assert not is_trained_model(folder)
+    assert not is_trained_model(folder / "none")
+
+
+def test_facts_are_checked() -> None:
+    for classes in ((), ("a",), (1, 2)):
+        with pytest.raises(InvalidInput, match="classes"):
+            ModelFacts(classes, {}, (4,), 4)
+    with pytest.raises(InvalidInput, match="dim"):
+        ModelFacts(("a", "b"), {}, (4,), 0)
+    assert FACTS.layout is not None
+    assert ModelFacts(FACTS.classes, {"name": "identity"}, (8, 8), 64).layout is None
+    assert class_names(3) == ("0", "1", "2")
+    assert class_names(["x", "y"]) == ("x", "y")
+
+
+def test_another_run_of_the_job_leaves_the_model_alone() -> None:
+    job = job_of()
+    first = job.run(private(), streams=SecretStreams.from_seed(0))
+    before = weights_of(first).clone()
+    second = job.run(private(), streams=SecretStreams.from_seed(1))
+    assert torch.equal(weights_of(first), before)
+    assert not torch.equal(weights_of(second), before)
+    again = job.run(private(), streams=SecretStreams.from_seed(0))
+    assert torch.equal(weights_of(again), before), "each run begins with the job's initial weights"
