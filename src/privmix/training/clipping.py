@@ -17,8 +17,9 @@ CLIPPINGS: Final = (FLAT, AUTOMATIC)
 _SAFE: Final = 1 - 2.0**-18
 # Below this, factors near float32's smallest numbers, where rounding may double them.
 _LEAST_FACTOR: Final = 1e-36
-# Numbers whose norms are taken at once: in float64, a copy of them may be made.
+# Numbers whose norms are taken at once. In float64 a copy of them is made: a CPU's is to stay in its cache.
 _BLOCK: Final = 2**24
+_CPU_BLOCK: Final = 2**16
 
 
 @dataclass(frozen=True)
@@ -64,5 +65,18 @@ def lengths(vectors: Tensor) -> Tensor:
         >>> lengths(torch.tensor([[3.0, 4.0], [0.0, 1e30]])).tolist()
         [5.0, 1.0000000150474662e+30]
     """
-    blocks = torch.split(vectors, max(1, _BLOCK // max(1, vectors.shape[1])))
-    return torch.cat([torch.linalg.vector_norm(block, dim=1, dtype=torch.float64) for block in blocks])
+    block = _CPU_BLOCK if vectors.device.type == "cpu" else _BLOCK
+    rows = torch.split(vectors, max(1, block // max(1, vectors.shape[1])))
+    return torch.cat([_row_lengths(some, block) for some in rows])
+
+
+def _row_lengths(vectors: Tensor, block: int) -> Tensor:
+    width = min(block, vectors.shape[1])
+    # One buffer for all pieces: memory that is new for each of them costs more than the sums.
+    buffer = torch.empty(len(vectors), width, dtype=torch.float64, device=vectors.device)
+    pieces = []
+    for piece in torch.split(vectors, width, dim=1):
+        wide = buffer[:, : piece.shape[1]].copy_(piece)
+        pieces.append(torch.linalg.vector_norm(wide, dim=1))
+    total: Tensor = torch.linalg.vector_norm(torch.stack(pieces), dim=0)
+    return total

@@ -26,6 +26,8 @@ from privmix.training.side_information import SideInformation
 
 # Numbers that the gradients of one slice of records may take where they are formed.
 _SLICE: Final = 2**24
+# Numbers of the features of one slice on a CPU: 2 MiB of float32.
+_CACHED: Final = 2**19
 
 
 class ClosedFormGradients(GradientStrategy):
@@ -40,15 +42,27 @@ class ClosedFormGradients(GradientStrategy):
         self._head = model
 
     def clipped_sum(self, views: Tensor, targets: Tensor, side: SideInformation) -> Tensor:
-        if len(views) == 0:
-            return torch.zeros(self.flat.size, device=self.flat.device)
-        features = self._head.scaled(views)
+        total = torch.zeros(self.flat.size, dtype=torch.float64, device=self.flat.device)
+        heads = self._weights(side)
+        # Features are read for logits, for norms and for the sum. In slices that a CPU's cache holds, memory sends them
+        # once; a GPU wants few and large calls.
+        numbers = _CACHED if views.device.type == "cpu" else _SLICE
+        size = max(1, numbers // max(1, views[:1].numel()))
         # TF32 would round by more than the clipping leaves room for.
-        with full_precision(features.device):
-            errors = self._errors(features, targets, side)
-            if not (side.scale is None and side.centre is None) or 1 < errors.shape[-1] < views.shape[1]:
-                return self._sum_by_forming(features, errors, side)
-            return self._sum_by_pairs(features, errors)
+        with full_precision(views.device):
+            for some, wanted in zip(torch.split(views, size), torch.split(targets, size), strict=True):
+                if len(some):
+                    total += self._sum_of_slice(some, wanted, heads, side)
+        return total
+
+    def _sum_of_slice(
+        self, views: Tensor, targets: Tensor, heads: list[dict[str, Tensor]], side: SideInformation
+    ) -> Tensor:
+        features = self._head.scaled(views)
+        errors = self._errors(features, targets, heads)
+        if not (side.scale is None and side.centre is None) or 1 < errors.shape[-1] < views.shape[1]:
+            return self._sum_by_forming(features, errors, side)
+        return self._sum_by_pairs(features, errors)
 
     def _sum_by_pairs(self, features: Tensor, errors: Tensor) -> Tensor:
         norms, reach = _norms(features, errors)
@@ -76,14 +90,15 @@ class ClosedFormGradients(GradientStrategy):
             total += self._clipped_and_summed(formed, side)
         return total
 
-    def _errors(self, features: Tensor, targets: Tensor, side: SideInformation) -> Tensor:
+    def _errors(self, features: Tensor, targets: Tensor, heads: list[dict[str, Tensor]]) -> Tensor:
         """(b, K, d), (b, K, c) -> (b, K, c): softmax minus target, over K."""
         views = features.shape[1]
-        heads = self._weights(side)
         logits = torch.empty(*features.shape[:2], targets.shape[-1], device=features.device)
         for head, part in zip(heads, shares(views, len(heads)), strict=True):
             weight, bias = head[self.flat.names[0]], head[self.flat.names[1]]
-            logits[:, part] = features[:, part] @ weight.T + bias
+            rows = features[:, part].flatten(0, 1)
+            # The short matrix first: that is up to twice as fast on a CPU.
+            logits[:, part] = (weight @ rows.T).T.reshape(len(features), -1, len(weight)) + bias
         # The soft targets may not sum to one: the gradient of cross entropy then carries their sum.
         return (logits.softmax(dim=-1) * targets.sum(dim=-1, keepdim=True) - targets) / views
 

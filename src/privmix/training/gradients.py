@@ -121,17 +121,33 @@ class LoopGradients(GradientStrategy):
 
     def clipped_sum(self, views: Tensor, targets: Tensor, side: SideInformation) -> Tensor:
         total = torch.zeros(self.flat.size, dtype=torch.float64, device=self.flat.device)
-        for gradient in self._gradients(views, targets, side):
-            total += self._clipped_and_summed(gradient[None], side)
+        joined = total.device.type != "cpu" or side.scale is not None or side.centre is not None
+        for pieces in self._gradients(views, targets, side):
+            if joined:
+                total += self._clipped_and_summed(torch.cat(pieces)[None], side)
+            else:
+                self._add_clipped(total, pieces)
         return total
 
-    def _gradients(self, views: Tensor, targets: Tensor, side: SideInformation) -> Iterator[Tensor]:
+    def _add_clipped(self, total: Tensor, pieces: list[Tensor]) -> None:
+        """Add one record's gradient tensor by tensor: on a CPU, joining large ones costs more than adding them."""
+        norm = torch.linalg.vector_norm(torch.cat([lengths(piece[None]) for piece in pieces]))
+        with full_precision(total.device):
+            factor = float(self.clipping.factors(norm))
+        # Zero times infinity is no number.
+        if factor > 0:
+            sizes = [len(piece) for piece in pieces]
+            for part, piece in zip(torch.split(total, sizes), pieces, strict=True):
+                part.add_(piece, alpha=factor)
+
+    def _gradients(self, views: Tensor, targets: Tensor, side: SideInformation) -> Iterator[list[Tensor]]:
+        """Each record's gradient, in flat pieces that follow one another."""
         if side.perturbations is None:
             parameters = [tensor for tensor in self.model.parameters() if tensor.requires_grad]
             for x, t in zip(views, targets, strict=True):
                 with self._precision():
                     loss = cross_entropy(self.model(x), t)
-                yield torch.cat([part.reshape(-1) for part in torch.autograd.grad(loss, parameters)])
+                yield [part.reshape(-1) for part in torch.autograd.grad(loss, parameters)]
             return
         leaves = [
             {name: tensor.clone().requires_grad_() for name, tensor in weights.items()}
@@ -145,7 +161,7 @@ class LoopGradients(GradientStrategy):
                     loss = cross_entropy(functional_call(self.model, weights, (x[part],)), t[part], reduction="sum")
                 found = torch.autograd.grad(loss / views.shape[1], list(weights.values()))
                 gradient += torch.cat([piece.reshape(-1) for piece in found])
-            yield gradient
+            yield [gradient]
 
 
 class VmapGradients(GradientStrategy):
