@@ -70,8 +70,10 @@ def progress_bars(quiet: bool = False) -> Iterator[Callable[[str, int, int], Non
         tasks: dict[str, TaskID] = {}
 
         def update(stage: str, done: int, total: int) -> None:
-            if stage not in tasks:
-                tasks[stage] = bars.add_task(stage, total=total)
-            bars.update(tasks[stage], completed=done, total=total)
+            # What follows in brackets changes while a stage lasts.
+            name = stage.partition(" (")[0]
+            if name not in tasks:
+                tasks[name] = bars.add_task(stage, total=total)
+            bars.update(tasks[name], description=stage, completed=done, total=total)
 
         yield update

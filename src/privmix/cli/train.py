@@ -51,7 +51,6 @@ from privmix.training import (
     read_run,
 )
 from privmix.training.bank import extract_bank
-from privmix.training.run import MODEL_FOLDER
 from privmix.training.world import World
 
 _VIEWS: dict[str, Callable[[], ViewConfig]] = {
@@ -285,6 +284,7 @@ def train(
         _show_plan(job, json_output)
         return
     with current_world() as world:
+        job.check_world(world)
         made = _run(
             job, source, extractor, world, data, split, out_folder, store, ledger, dataset, seed, resume, overwrite
         )
@@ -315,7 +315,7 @@ def _run(
             streams = world.share_streams(None) if job.config.bank_views else None
             found = _records(job, source, extractor, store, progress, data, split, streams)
             return job.run(found, world=world)
-    MODEL_FOLDER.check_target(out_folder, overwrite=overwrite)
+    TrainingRun.check_target(out_folder, overwrite=overwrite)
     # A run that is to be discarded need not be readable.
     interrupted = None if overwrite and not resume else read_run(out_folder)
     if interrupted is not None and not resume:

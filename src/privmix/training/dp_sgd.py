@@ -86,7 +86,8 @@ class DpSgd:
             mean = noisy_mean(total, self.plan, self.streams, step)
         direction = self.world.from_head(mean)
         if self.method is not None:
-            direction = self.method.combine(direction, step)
+            # Public gradients may differ in their last bits between processes, and weights must not.
+            direction = self.world.from_head(self.method.combine(direction, step))
         self.optimiser.step(direction, step)
 
     def _clipped_sum(self, batch: Batch, side: SideInformation) -> Tensor:

@@ -40,7 +40,7 @@ class ExecutionConfig:
         strategy: ``loop``, ``vmap``, ``ghost``, ``closed-form``, or ``auto``: closed form where it fits, else the
             fastest on random numbers in the shape of the data.
         chunk: records computed at once, or None for what fits in memory.
-        amp: forward passes in bfloat16 where PyTorch deems it safe.
+        amp: forward passes in bfloat16 where PyTorch deems it safe; ``ghost`` and ``closed-form`` stay in float32.
         compile: compile the model with ``torch.compile``.
     """
 

@@ -174,6 +174,8 @@ class TrainingJob:
             found = (records.dim, records.classes)
             raise InvalidInput("records", found, f"{self.facts.dim} features and {len(self.facts.classes)} classes")
         self.views.check_records(records.x.shape[1:])
+        if self.config.microbatch_mixes and records.x.ndim == 3:
+            raise InvalidInput("microbatch_mixes", self.config.microbatch_mixes, "0 with a bank of views")
         self.plan.sampler_of(len(records))
 
     def check_world(self, world: World) -> None:

@@ -124,7 +124,7 @@ class TrainingRun:
             # Killed before its notes were made or after they were removed: nothing here can go on.
             self.discard()
         fresh = overwrite and not resume
-        if self._end_if_published(damaged_too=fresh) and resume:
+        if _end_if_published(self.out, damaged_too=fresh) and resume:
             raise InvalidInput("--resume", str(self.out), "an interrupted run; this one was done")
         MODEL_FOLDER.check_target(self.out, overwrite=overwrite)
         exists = (self._folder / _RUN).is_file()
@@ -150,22 +150,14 @@ class TrainingRun:
         write_durably(self._folder / _RUN, json.dumps(content, indent=1).encode())
         sync_folder(self._folder.parent)
 
-    def _end_if_published(self, *, damaged_too: bool) -> bool:
-        """End a run that was killed after its model was in place and before its key was gone; say whether it was."""
-        try:
-            run = read_run(self.out)
-        except StorageError:
-            if not damaged_too:
-                raise
-            return False
-        try:
-            made = json.loads((self.out / "certificate.json").read_text(encoding="utf-8"))["model_id"]
-        except (OSError, ValueError, KeyError, TypeError):
-            return False
-        if run is None or made != run["id"]:
-            return False
-        self.discard()
-        return True
+    @staticmethod
+    def check_target(out: str | Path, *, overwrite: bool) -> None:
+        """Raise :class:`InvalidInput` unless ``out`` is free or may be replaced: what opening a run asks, beforehand.
+
+        A run that was killed after its model was in place and before its key was gone is ended here.
+        """
+        _end_if_published(Path(out), damaged_too=overwrite)
+        MODEL_FOLDER.check_target(Path(out), overwrite=overwrite)
 
     def _kept_streams(self) -> SecretStreams:
         try:
@@ -247,12 +239,7 @@ class TrainingRun:
 
     def discard(self) -> None:
         """Overwrite the key, and remove what is kept of the run."""
-        if not self._folder.exists():
-            return
-        shred(self._folder / _KEY)
-        # First of the rest: without it nothing takes the folder for a run that could go on.
-        (self._folder / _RUN).unlink(missing_ok=True)
-        shutil.rmtree(self._folder)
+        _discard(self._folder)
 
     def __enter__(self) -> TrainingRun:
         return self
@@ -285,6 +272,34 @@ def _read_object(path: Path) -> dict[str, Any] | None:
     except (OSError, ValueError):
         return None
     return found if isinstance(found, dict) else None
+
+
+def _end_if_published(out: Path, *, damaged_too: bool) -> bool:
+    """End a run that was killed after its model was in place and before its key was gone; say whether it was."""
+    try:
+        run = read_run(out)
+    except StorageError:
+        if not damaged_too:
+            raise
+        return False
+    try:
+        made = json.loads((out / "certificate.json").read_text(encoding="utf-8"))["model_id"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+    if run is None or made != run["id"]:
+        return False
+    _discard(_run_folder(out))
+    return True
+
+
+def _discard(folder: Path) -> None:
+    """Overwrite the key, and remove what is kept of the run."""
+    if not folder.exists():
+        return
+    shred(folder / _KEY)
+    # First of the rest: without it nothing takes the folder for a run that could go on.
+    (folder / _RUN).unlink(missing_ok=True)
+    shutil.rmtree(folder)
 
 
 def _run_folder(out: Path) -> Path:
