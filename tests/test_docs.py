@@ -12,9 +12,13 @@ import os
 import re
 import shlex
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from tests.cli.helpers import privmix
 from tests.cli.test_path import digits
@@ -24,7 +28,13 @@ __all__ = ["digits"]
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 # A full-size figure where a small one shows the same: sizes only, never flags.
-SMALLER = {"--rows 60000": "--rows 3000", "--features scattering": "--features pixels"}
+SMALLER = {
+    "--rows 60000": "--rows 3000",
+    "--features scattering": "--features pixels",
+    "--model wrn-16-4": "--model cnn",
+    "--epochs 100": "--epochs 0.5",
+    "--nproc-per-node 4": "--nproc-per-node 2",
+}
 
 
 def blocks(page: Path, language: str) -> list[str]:
@@ -52,12 +62,36 @@ def small_table(folder: Path) -> None:
     (folder / "train.csv.gz").write_bytes(gzip.compress("\n".join(lines).encode()))
 
 
+def small_images(folder: Path, *splits: str) -> None:
+    """Images in one folder a class, with CIFAR-10's classes."""
+    random = np.random.default_rng(0)
+    for split in splits:
+        for name in ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"):
+            place = folder / split / name
+            place.mkdir(parents=True)
+            for number in range(7):
+                pixels = random.integers(0, 256, (16, 16, 3), dtype=np.uint8)
+                Image.fromarray(pixels).save(place / f"{number}.png")
+
+
+def torchrun(words: list[str]) -> None:
+    """Run a line of torchrun as a user would, with the programs of this environment."""
+    programs = Path(sys.executable).parent
+    environment = {**os.environ, "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}
+    environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
+    run = [sys.executable, "-m", "torch.distributed.run", *words]
+    outcome = subprocess.run(run, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    assert outcome.returncode == 0, outcome.stderr
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_shell_commands_run(page: Path, digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     shutil.copytree(digits, tmp_path / "mnist")
     small_texts(tmp_path / "banking77")
     small_table(tmp_path / "adult")
+    small_images(tmp_path / "cifar10", "train", "test")
+    small_images(tmp_path / "public", "")
     shutil.copy(ROOT / "docs" / "adult.json", tmp_path)
     for line in (line for block in blocks(page, "sh") for line in block.splitlines()):
         words = shlex.split(line, comments=True)
@@ -67,10 +101,13 @@ def test_shell_commands_run(page: Path, digits: Path, tmp_path: Path, monkeypatc
             targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
             assert set(words[1:]) <= set(targets), line
             continue
-        assert words[0] == "privmix", f"{page.name}: {line}"
         if "account" not in words:
             for full, small in SMALLER.items():
                 line = line.replace(full, small)
+        if words[0] == "torchrun":
+            torchrun(shlex.split(line, comments=True)[1:])
+            continue
+        assert words[0] == "privmix", f"{page.name}: {line}"
         outcome = privmix(*shlex.split(line, comments=True)[1:])
         assert outcome.code == 0, f"{page.name}: {line}\n{outcome.err}"
 
