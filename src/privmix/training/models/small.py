@@ -27,8 +27,9 @@ class LinearHead(Classifier):
         >>> head = LinearHead(dim=2, classes=3, norm=1.0)
         >>> head(torch.tensor([[3.0, 4.0]])).tolist()
         [[0.0, 0.0, 0.0]]
-        >>> head.scaled(torch.tensor([[3.0, 4.0], [0.0, 0.0]])).tolist()
-        [[0.6000000238418579, 0.800000011920929], [0.0, 0.0]]
+        >>> head.scaled(torch.tensor([[3.0, 4.0], [0.0, 0.0]])).round(decimals=4)
+        tensor([[0.6000, 0.8000],
+                [0.0000, 0.0000]])
     """
 
     architecture: ClassVar[str] = "linear"
