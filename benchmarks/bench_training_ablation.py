@@ -25,6 +25,7 @@ import common
 from privmix.data import ArraySource, open_dataset
 from privmix.features import get_extractor
 from privmix.mechanisms.streams import SecretStreams
+from privmix.reports.style import COLOURS, new_figure, save_figure
 from privmix.training import (
     ExecutionConfig,
     ExtendedConfig,
@@ -193,7 +194,31 @@ def write_tables(runs: list[dict[str, Any]]) -> None:
         "hyper-parameters": "one setting for all methods of a task, not tuned for any; honest PLD accounting",
     }
     title = "Methods of private training, paired by seed"
-    common.save("training_ablation", title, facts, runs, tables)
+    draw(runs)
+    common.save("training_ablation", title, facts, runs, [*tables, "![Accuracy by method](training_ablation.svg)"])
+
+
+def draw(runs: list[dict[str, Any]]) -> None:
+    """Every run's accuracy, and the mean of each method."""
+    tasks = [task for task in TASKS if any(run["task"] == task for run in runs)]
+    figure = new_figure(9, 3.6)
+    panels = np.atleast_1d(figure.subplots(1, len(tasks)))
+    for axes, task in zip(panels, tasks, strict=True):
+        for epsilon, colour, marker in zip(EPSILONS, COLOURS, "os", strict=False):
+            for place, method in enumerate(METHODS):
+                values = [run["accuracy"] for run in runs if _key(run)[:3] == (task, method, epsilon)]
+                label = f"ε = {epsilon:g}" if place == 0 else None
+                axes.plot(values, [place] * len(values), marker, color=colour, alpha=0.4, markersize=4, label=label)
+                if values:
+                    axes.plot([np.mean(values)] * 2, [place - 0.3, place + 0.3], color=colour, linewidth=2)
+        names = [name.removeprefix("... and ") for name, *_ in METHODS.values()]
+        axes.set_yticks(range(len(names)), names if axes is panels[0] else [""] * len(names), fontsize=8)
+        axes.invert_yaxis()
+        axes.set_title(TASKS[task], fontsize=9)
+        axes.set_xlabel("test accuracy, % (line: mean of the seeds)")
+        axes.grid(True, axis="x", alpha=0.3)
+    panels[0].legend(fontsize=8)
+    save_figure(figure, common.RESULTS / "training_ablation.svg")
 
 
 def _paired(gaps: Any) -> str:

@@ -26,6 +26,9 @@ STRATEGIES: Final[dict[str, type[GradientStrategy]]] = {
 _SHARE: Final = 0.25
 _MOST: Final = 4096
 _TRIAL_RECORDS: Final = 16
+# Bytes of a chunk of features on a CPU: blocks of a few MiB are used again by the allocator, while larger ones come
+# fresh from the system each time, which may cost more than all arithmetic on them.
+_REUSED: Final = 2**25
 
 
 class OutOfMemory(PrivmixError):
@@ -143,6 +146,8 @@ def fitting_chunk(strategy: GradientStrategy, input_shape: tuple[int, ...], view
     if strategy.name == VmapGradients.name:
         per_record += 3 * 4 * strategy.flat.size
     budget = _SHARE * _free_memory(strategy.flat.device)
+    if strategy.name == ClosedFormGradients.name and strategy.flat.device.type == "cpu":
+        budget = min(budget, _REUSED)
     return int(max(1, min(_MOST, budget // max(1, per_record))))
 
 
