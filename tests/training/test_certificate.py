@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -65,6 +66,8 @@ def test_words_fit_the_numbers() -> None:
     assert "present or absent" in statements["linear"]
     assert "clipped once" in statements["linear"]
     assert "taken as public" in statements["linear"]
+    for words in ("initial weights", "bounded computing power", "No budget ledger", "how long steps took"):
+        assert words in statements["linear"]
     assert "content of one record" in statements["replace one"]
     assert "twice C" in statements["microbatches"]
     job = job_of(config_of(scenario="warm", warm_up=WarmUpConfig(epochs=1)), public=public())
@@ -77,11 +80,24 @@ def test_a_seed_is_warned_of() -> None:
     certificate = job_of().run(private(), streams=SecretStreams.from_seed(0)).certificate
     assert certificate["insecure_seed"] is True
     assert "no privacy" in certificate["warnings"][0]
+    assert certificate["statements"][0].startswith("Not guaranteed")
+    assert job_of().run(private()).certificate["statements"][0].startswith("Guaranteed")
 
 
-def test_any_edit_changes_the_hash() -> None:
-    plan = TrainingPlan(100, 10, 5, 1.0, clip_norm=1.0, delta=1e-5)
-    made = training_certificate(
+def test_a_large_delta_and_a_count_that_shows_are_told() -> None:
+    plan = TrainingPlan(
+        100, 10, 5, 9.0, clip_norm=1.0, delta=0.01, adjacency=Adjacency.REPLACE_ONE, records_declared=True
+    )
+    made = certificate_of(plan)
+    assert "not below 1/records" in made["warnings"][0]
+    assert any("does not hide it" in words for words in made["statements"])
+    plain = certificate_of(replace(plan, delta=1e-5, adjacency=Adjacency.ADD_REMOVE))
+    assert plain["warnings"] == []
+    assert not any("does not hide it" in words for words in plain["statements"])
+
+
+def certificate_of(plan: TrainingPlan) -> dict[str, Any]:
+    return training_certificate(
         plan,
         target=9.0,
         model_id="m",
@@ -91,6 +107,11 @@ def test_any_edit_changes_the_hash() -> None:
         in_ledger=True,
         public_data={},
     )
+
+
+def test_any_edit_changes_the_hash() -> None:
+    plan = TrainingPlan(100, 10, 5, 1.0, clip_norm=1.0, delta=1e-5)
+    made = certificate_of(plan)
     assert made["content_sha256"] == content_hash(made)
     for name in set(made) - {"content_sha256"}:
         assert content_hash({**made, name: "edited"}) != made["content_sha256"], name

@@ -103,3 +103,10 @@ def test_lengths_are_exact_and_do_not_depend_on_blocks(monkeypatch: pytest.Monke
 def test_wrong_settings(field: str, settings: dict[str, object]) -> None:
     with pytest.raises(InvalidInput, match=field):
         Clipping(**settings)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("clip_norm", [0.0, -1.0, 1e-31, 1e26, math.inf, math.nan])
+def test_bounds_with_which_sums_would_leave_the_range_of_float32_are_refused(clip_norm: float) -> None:
+    """A sum of a few records that overflows, where one record fewer did not, moves by more than any bound."""
+    with pytest.raises(InvalidInput, match="clip_norm"):
+        Clipping(clip_norm)

@@ -10,6 +10,7 @@ import pytest
 
 from privmix.accounting import Adjacency
 from privmix.errors import InvalidInput
+from privmix.training.augment import Flip
 from privmix.training.config import TrainingConfig
 from privmix.training.execution import ExecutionConfig
 from privmix.training.optimiser import OptimiserConfig
@@ -109,6 +110,9 @@ def test_settings_leave_out_the_chunk_alone() -> None:
     assert replace(config, execution=ExecutionConfig(chunk=3)).settings() == config.settings()
     fields = set(TrainingConfig.__dataclass_fields__)
     assert set(config.settings()) == fields
-    assert set(EVERY_OTHER) | {"microbatch_mixes"} == fields, "a new field is tested above"
+    together = {"microbatch_mixes", "bank_views", "bank_augmentations"}
+    assert set(EVERY_OTHER) | together == fields, "a new field is tested above"
     mixed = replace(config, microbatch_size=2)
     assert replace(mixed, microbatch_mixes=2).settings() != mixed.settings()
+    banked = replace(config, bank_views=2, bank_augmentations=(Flip(),)).settings()
+    assert {key for key in banked if banked[key] != config.settings()[key]} == {"bank_views", "bank_augmentations"}

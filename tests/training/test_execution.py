@@ -21,6 +21,7 @@ from privmix.training.execution import (
     check_strategy,
     choose_strategy,
     fitting_chunk,
+    whole,
 )
 from privmix.training.gradients import GradientStrategy, LoopGradients, VmapGradients
 from privmix.training.models import build_model
@@ -285,3 +286,15 @@ def test_a_job_refuses_a_strategy_before_it_runs(strategy: str) -> None:
 
 
 DOPE = ExtendedConfig("dope", batch_size=8)
+
+
+def test_a_microbatch_that_does_not_fit_tells_no_size() -> None:
+    def too_large() -> Tensor:
+        raise RuntimeError("can't allocate memory: you tried to allocate 123 bytes")
+
+    with pytest.raises(OutOfMemory, match="microbatch") as caught:
+        whole(too_large)
+    assert "123" not in str(caught.value)
+    assert caught.value.__context__ is None
+    with pytest.raises(ZeroDivisionError):
+        whole(lambda: torch.tensor(1 // 0))

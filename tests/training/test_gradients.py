@@ -275,6 +275,49 @@ def test_a_long_gradient_that_cancels_in_a_convolution() -> None:
     assert torch.equal(ghost.clipped_sum(x, targets, SideInformation()).double(), expected)
 
 
+class Positions(nn.Module):
+    """Each pixel is a position; the frozen head weighs them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.filter = nn.Conv2d(1, 1, 1, bias=False)
+        self.head = nn.Linear(64, 2).requires_grad_(False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        found: Tensor = self.head(self.filter(x).flatten(1))
+        return found
+
+
+@pytest.mark.parametrize("size", [1.0, 1e3, 1e6, 1e12, 1e18])
+@pytest.mark.parametrize("strategy", [*ANY, GhostGradients], ids=lambda s: s.name)
+def test_clipped_when_positions_of_one_view_cancel(strategy: type[GradientStrategy], size: float) -> None:
+    """What an image's pixels add to a filter's gradient sums to 0 but for rounding, which grows with the image."""
+    generator = torch.Generator().manual_seed(0)
+    model = Positions()
+    apart = (model.head.weight[0] - model.head.weight[1]).double()
+    gradients = strategy(model, FlatParameters(model), Clipping(1e-3))
+    targets = torch.tensor([[[1.0, 0.0]]])
+    for _ in range(40):
+        image = torch.randn(64, generator=generator, dtype=torch.float64)
+        image -= apart * (image @ apart) / (apart @ apart)
+        x = (image * size).float().view(1, 1, 1, 8, 8)
+        assert float(gradients.clipped_sum(x, targets, SideInformation()).double().norm()) <= 1e-3
+
+
+@pytest.mark.parametrize("strategy", [VmapGradients, GhostGradients, ClosedFormGradients], ids=lambda s: s.name)
+def test_one_record_moves_a_long_sum_by_little_more_than_its_bound(strategy: type[GradientStrategy]) -> None:
+    """Rounding: the noise leaves room for a 1024th of the bound. All records pull one way, the worst for sums."""
+    clipping = Clipping(0.1)
+    gradients = strategy_of("linear", strategy, clipping, LinearHead(dim=4, classes=2))
+    x = 1 + 10 * torch.rand(4097, 1, 4, generator=torch.Generator().manual_seed(0))
+    targets = torch.tensor([[[1.0, 0.0]]]).expand(4097, 1, 2)
+    whole = gradients.clipped_sum(x, targets, SideInformation()).double()
+    for place in range(0, 4097, 256):
+        kept = torch.arange(4097) != place
+        without = gradients.clipped_sum(x[kept], targets[kept], SideInformation()).double()
+        assert float((whole - without).norm()) <= 0.1 * (1 + 2.0**-10)
+
+
 @ALL_OF_LINEAR
 def test_clipped_with_millions_of_parameters(strategy: type[GradientStrategy]) -> None:
     # So many that a norm in float32 is wrong by more than a part in a thousand.

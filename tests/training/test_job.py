@@ -195,6 +195,17 @@ def test_refused_early(name: str) -> None:
         job_of(TrainingConfig(**changes), **given)
 
 
+@pytest.mark.parametrize("value", [-0.5, 255.0, 1e6])
+def test_an_image_model_needs_values_from_0_to_1(value: float) -> None:
+    """Others are mistakes, and so large ones that rounding could take a record beyond its bound."""
+    x, y = digits()
+    x[7, 3] = value
+    records = TrainingRecords.of(x, y, classes=10)
+    with pytest.raises(InvalidInput, match="images: got a value that is private"):
+        job_of(config_of("cnn-relu")).check(records)
+    job_of().check(records)
+
+
 def test_an_image_model_needs_pixels() -> None:
     facts = ModelFacts(FACTS.classes, {"name": "scattering"}, (8, 8), 64)
     with pytest.raises(InvalidInput, match="pixels"):

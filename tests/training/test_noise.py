@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from privmix.mechanisms.streams import SecretStreams
+from privmix.training.dp_sgd import SAMPLING
 from privmix.training.noise import noisy_mean
 from privmix.training.plan import TrainingPlan
 
@@ -58,6 +59,13 @@ def test_once_a_step() -> None:
     first = noisy_mean(torch.zeros(9), PLAN, streams, 0)
     noisy_mean(torch.zeros(9), PLAN, streams, 1)
     assert torch.equal(noisy_mean(torch.zeros(9), PLAN, streams, 0), first)
+
+
+def test_workers_hold_no_streams_from_which_noise_comes() -> None:
+    """Other processes are given the key that draws batches: it must not draw the noise."""
+    held = SecretStreams.of_shared(SecretStreams.from_seed(0).derive(SAMPLING).share())
+    theirs = held.generator("gradient noise", 0).standard_normal(SIZE)
+    assert abs(noise_of(PLAN) @ theirs) / PLAN.noise_std / math.sqrt(SIZE) < 5.5
 
 
 def test_once_the_sum_is_added_to_that_noise() -> None:

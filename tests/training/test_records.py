@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from privmix.errors import InvalidInput
+from privmix.training import records as records_module
 from privmix.training.records import TrainingRecords
 
 SECRET = 7_341_529.0
@@ -168,3 +169,11 @@ def test_the_digest_does_not_depend_on_blocks(monkeypatch: pytest.MonkeyPatch) -
     x[-1, 0] = np.nan
     with pytest.raises(InvalidInput, match="finite"):
         TrainingRecords.of(x, y, classes=4)
+
+
+@pytest.mark.parametrize("value", [0.0, 1.0, -1e-6, 1.00001, 1e6])
+def test_images_are_told_by_their_range(value: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(records_module, "_BLOCK", 2)
+    x = np.full((5, 3), 0.5)
+    x[4, 1] = value
+    assert TrainingRecords.of(x, [0] * 5, classes=2).in_unit_range() == (0 <= value <= 1)

@@ -9,6 +9,7 @@ import sys
 import textwrap
 import uuid
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from privmix.errors import InvalidInput, StorageError
 from privmix.mechanisms.streams import SecretStreams
 from privmix.training import dp_sgd
 from privmix.training import run as run_module
+from privmix.training.config import TrainingConfig
 from privmix.training.execution import ExecutionConfig
 from privmix.training.optimiser import OptimiserConfig
 from privmix.training.public import ExtendedConfig, WarmUpConfig
@@ -28,7 +30,7 @@ from privmix.training.records import TrainingRecords
 from privmix.training.run import TrainingRun, pack_state, read_run, unpack_state
 from privmix.training.trained import load_trained
 from privmix.training.views import ViewConfig
-from tests.training.runs import config_of, digits, files, job_of, private, public, run_to, weights_of
+from tests.training.runs import RECORDS, config_of, digits, files, job_of, private, public, run_to, weights_of
 
 STEPS = 6
 SETTINGS: dict[str, Any] = {"epochs": 3, "optimiser": {"name": "sgd", "momentum": 0.9}}
@@ -189,6 +191,7 @@ def kill_at(place: str, patch: pytest.MonkeyPatch) -> None:
 
 SCRIPT = """
 import functools, os, signal, sys, uuid
+from dataclasses import replace
 from pathlib import Path
 import torch
 torch.set_num_threads(1)
@@ -326,6 +329,22 @@ def test_a_run_goes_on_in_the_versions_that_it_began_with(tmp_path: Path, monkey
     monkeypatch.setattr(run_module, "version", lambda name: "0.0.1" if name == "randomgen" else "1")
     with pytest.raises(InvalidInput, match="made_with"):
         begin(tmp_path / "out", resume=True)
+
+
+def test_a_plan_that_is_calibrated_otherwise_is_another_setting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Packages that price may change between a kill and its resume; what ran is what the certificate is to state."""
+    with pytest.raises(Killed):
+        run_to(tmp_path / "out", job_of(), progress=killed_after(2))
+    config = config_of()
+    planned = config.plan(RECORDS)
+    other = replace(planned, noise_multiplier=planned.noise_multiplier * 1.01)
+    with monkeypatch.context() as patched:
+        patched.setattr(TrainingConfig, "plan", lambda self, records, **options: other)
+        with pytest.raises(InvalidInput, match=r"--resume with plan\.noise_multiplier"):
+            run_to(tmp_path / "out", job_of(), resume=True)
+    run_to(tmp_path / "out", job_of(), resume=True)
 
 
 def test_another_chunk_is_no_other_setting(tmp_path: Path) -> None:

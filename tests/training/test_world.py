@@ -24,6 +24,7 @@ from pathlib import Path
 import numpy as np
 import torch
 torch.set_num_threads(1)
+from privmix.errors import InvalidInput
 from privmix.mechanisms.streams import SecretStreams
 from privmix.training import dp_sgd
 from privmix.training.execution import ExecutionConfig
@@ -122,6 +123,20 @@ with current_world() as world:
 """
 
 
+OTHERS = """
+with current_world() as world:
+    records = private()
+    if world.rank == 1:
+        x, labels = (part[::-1].copy() for part in (records.x, records.labels))
+        records = type(records).of(x, labels, classes=records.classes)
+    try:
+        job_of().run(records, streams=SecretStreams.from_seed(5) if world.is_head else None, world=world)
+    except InvalidInput as error:
+        assert "same order" in str(error)
+        (root / f"refused{world.rank}").touch()
+"""
+
+
 def two_processes(script: str, root: Path) -> list[subprocess.CompletedProcess[str]]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -179,6 +194,12 @@ def test_two_processes_give_what_one_gives(name: str, two: list[dict[str, np.nda
 def test_a_process_that_fails_does_not_leave_the_other_waiting(tmp_path: Path) -> None:
     done = two_processes(COMMON + FAILS, tmp_path)
     assert "Error" in done[0].stdout
+
+
+def test_records_in_another_order_are_refused(tmp_path: Path) -> None:
+    """Shards of two orders may hold a record twice, which would then count for two."""
+    done = two_processes(COMMON + OTHERS, tmp_path)
+    assert (tmp_path / "refused1").exists(), "\n".join(process.stdout for process in done)
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7])

@@ -55,8 +55,8 @@ def training_certificate(
         "public_data": dict(public_data),
         "insecure_seed": insecure_seed,
         "in_ledger": in_ledger,
-        "warnings": _warnings(insecure_seed),
-        "statements": _statements(plan, public_data),
+        "warnings": _warnings(plan, insecure_seed),
+        "statements": _statements(plan, public_data, insecure_seed, in_ledger),
         "weights_sha256": weights_sha256,
         "versions": {name: _version(name) for name in _PACKAGES},
     }
@@ -70,22 +70,27 @@ def content_hash(certificate: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(body, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
-def _warnings(insecure_seed: bool) -> list[str]:
-    if not insecure_seed:
-        return []
-    return [
-        "insecure_seed: the noise came from a seed, so whoever guesses it can subtract it. There is no privacy here."
-    ]
+def _warnings(plan: TrainingPlan, insecure_seed: bool) -> list[str]:
+    found = []
+    if insecure_seed:
+        found.append(
+            "insecure_seed: the noise came from a seed, so whoever guesses it can subtract it. There is no privacy "
+            "here."
+        )
+    if plan.delta >= 1 / plan.records:
+        found.append(f"delta {plan.delta:g} is not below 1/records = {1 / plan.records:.3g}: choose a smaller delta.")
+    return found
 
 
-def _statements(plan: TrainingPlan, public_data: Mapping[str, Any]) -> list[str]:
+def _statements(plan: TrainingPlan, public_data: Mapping[str, Any], insecure_seed: bool, in_ledger: bool) -> list[str]:
     match plan.adjacency:
         case Adjacency.ADD_REMOVE:
             relation = "one record present or absent"
         case Adjacency.REPLACE_ONE:
             relation = "the content of one record"
+    hidden = "" if plan.adjacency is Adjacency.ADD_REMOVE else " This adjacency does not hide it."
     count = (
-        f"The number of records is declared as {plan.records}; the real count was not used for sampling rates."
+        f"The number of records is declared as {plan.records}; the real count was not used for sampling rates.{hidden}"
         if plan.records_declared
         else f"The number of records, {plan.records}, is taken as public: the guarantee does not hide it."
     )
@@ -94,13 +99,22 @@ def _statements(plan: TrainingPlan, public_data: Mapping[str, Any]) -> list[str]
         if plan.microbatch_size == 1
         else f"gradients of groups of about {plan.microbatch_size} records are clipped: one record moves one by twice C"
     )
+    verb = "Not guaranteed, as the noise came from a seed, but meant" if insecure_seed else "Guaranteed"
     found = [
-        f"Guaranteed: all weights of all steps together tell little about {relation}.",
+        f"{verb}: all weights of all steps together tell little about {relation}. A person with several records in the "
+        "data is protected less.",
         f"Poisson batches of expected size {plan.batch_size}, {plan.steps} steps; {unit}; noise multiplier "
         f"{plan.noise_multiplier:.6g}; sums are divided by a public number.",
         count,
         "The sum and the noise are float64, rounded to a public grid: protection against attacks on floating-point "
         "digits is not proven.",
+        "Noise and batches come from a cryptographic generator: the guarantee is against bounded computing power.",
+        "The cost was charged to a budget ledger, which counts all uses of the data that its owner charges to it."
+        if in_ledger
+        else "No budget ledger was used: other uses of the same records are not counted here.",
+        "The class list, the feature extractor and the initial weights, pretrained ones too, are taken as made without "
+        "the private records.",
+        "Not covered: how long steps took, and whatever else is seen of the machine, its memory or its disk.",
         "Not covered: hyper-parameters tuned on the same private records, in other runs, cost privacy of their own.",
         "Not covered: what evaluation on private records shows.",
     ]

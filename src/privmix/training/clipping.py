@@ -15,6 +15,10 @@ AUTOMATIC: Final = "automatic"
 CLIPPINGS: Final = (FLAT, AUTOMATIC)
 # Norms and products are rounded in float32: without this, a clipped gradient could be longer than the bound by 1e-6.
 _SAFE: Final = 1 - 2.0**-18
+# Within these, sums of any number of records, and the noise, stay in float32's range: a sum that overflows would tell
+# that one more record was in it.
+_LEAST_NORM: Final = 1e-30
+_LARGEST_NORM: Final = 1e25
 # Below this, factors near float32's smallest numbers, where rounding may double them.
 _LEAST_FACTOR: Final = 1e-36
 # Numbers whose norms are taken at once. In float64 a copy of them is made: a CPU's is to stay in its cache.
@@ -45,7 +49,7 @@ class Clipping:
     gamma: float = 0.01
 
     def __post_init__(self) -> None:
-        check_number("clip_norm", self.clip_norm, low=0, low_open=True)
+        check_number("clip_norm", self.clip_norm, low=_LEAST_NORM, high=_LARGEST_NORM)
         check_choice("clipping", self.kind, CLIPPINGS)
         check_number("gamma", self.gamma, low=0, low_open=True)
 

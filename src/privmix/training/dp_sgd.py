@@ -8,6 +8,7 @@ new weights. No loss, gradient norm or count of a batch is kept, shown or return
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 import torch
@@ -17,7 +18,7 @@ from torch import Tensor
 from privmix.errors import InvalidInput
 from privmix.mechanisms.streams import SecretStreams
 from privmix.training.batches import Batch, PoissonBatches
-from privmix.training.execution import Chunks
+from privmix.training.execution import Chunks, whole
 from privmix.training.gradients import GradientStrategy
 from privmix.training.noise import noisy_mean
 from privmix.training.optimiser import Optimiser
@@ -108,9 +109,12 @@ class DpSgd:
         for members in np.split(order, np.flatnonzero(np.diff(groups[order])) + 1):
             if len(members) == 0:
                 continue
-            views, targets = self._group_views(batch.indices[members], batch.seeds[members])
-            total += self.gradients.clipped_sum(views[None], targets[None], side)
+            total += whole(partial(self._clipped_group, batch, members, side))
         return total
+
+    def _clipped_group(self, batch: Batch, members: NDArray[np.int64], side: SideInformation) -> Tensor:
+        views, targets = self._group_views(batch.indices[members], batch.seeds[members])
+        return self.gradients.clipped_sum(views[None], targets[None], side)
 
     def _group_views(self, indices: NDArray[np.int64], seeds: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
         if self.mixer is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import torch
@@ -210,7 +211,7 @@ class Chunks:
         start = 0
         while start < count:
             part = slice(start, min(start + self.size, count))
-            found = _unless_too_large(work, part)
+            found = _unless_too_large(partial(work, part))
             if found is None:
                 self._shrink()
                 continue
@@ -231,10 +232,22 @@ class Chunks:
             torch.cuda.empty_cache()
 
 
-def _unless_too_large(work: Callable[[slice], Tensor], part: slice) -> Tensor | None:
+def whole(work: Callable[[], Tensor]) -> Tensor:
+    """``work()``, which can't be cut in parts; an error does not tell its size.
+
+    Raises:
+        OutOfMemory: it does not fit.
+    """
+    found = _unless_too_large(work)
+    if found is None:
+        raise OutOfMemory("memory: a microbatch does not fit; use fewer views, smaller microbatches or a smaller model")
+    return found
+
+
+def _unless_too_large(work: Callable[[], Tensor]) -> Tensor | None:
     # A function of its own: the error, which may hold sizes of the batch and keeps its memory in use, ends here.
     try:
-        return work(part)
+        return work()
     except (MemoryError, RuntimeError) as error:
         if not _is_out_of_memory(error):
             raise

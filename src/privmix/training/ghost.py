@@ -26,11 +26,14 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from privmix.errors import WITHHELD, InvalidInput, check_integer
-from privmix.training.ghost_norms import RULES
+from privmix.training.ghost_norms import RULES, terms_bound
 from privmix.training.layers_check import check_model
 from privmix.training.parameters import FlatParameters
 
 _TRIAL_RECORDS, _TRIAL_VIEWS = 3, 2
+# Share of the bound on what positions add that counts as reach: that bound is loose, and in no usual network is it a
+# thousand times a record's norm.
+_TERMS: Final = 2.0**-10
 _TRIAL_TOLERANCES: Final = {torch.float64: 1e-6, torch.float32: 1e-3}
 
 
@@ -47,7 +50,7 @@ def ghost_clipped_sum(
 
     Formal guarantees:
         * Equal to the definition: the result is what a loop over records gives, up to rounding in float32. That
-          rounding is relative to the gradients of single views: a record whose views' gradients are long and cancel
+          rounding is relative to what single views and positions add: a record of which these are long and cancel
           leaves more of it than a loop would, which clips after the cancellation. Ask for the reach to find these.
         * Complete norms: every trainable parameter is counted. A parameter that is used other than once, in the
           forward call of its own supported layer, is refused before anything is returned.
@@ -60,8 +63,9 @@ def ghost_clipped_sum(
         x: (b, K, ...) K views of b records.
         targets: (b, K, classes) soft targets.
         factors: from the gradients' norms (b,), float64, to factors (b,), such as min(1, C / norm).
-        with_reach: call ``factors(norms, reach)``, where a record's reach is the sum of the norms of its views' shares:
-            at least the record's norm, and far more where views cancel.
+        with_reach: call ``factors(norms, reach)``, where a record's reach is the sum of the norms of its views' shares,
+            or 2^-10 of a bound on that of its positions' shares if this is more: at least the record's norm, and far
+            more where views or positions cancel.
 
     Returns:
         (P,) float32.
@@ -224,6 +228,7 @@ class _Visit:
     anchor: Tensor | None = None
     squares: Tensor | None = None
     view_squares: Tensor | None = None
+    terms: Tensor | None = None
 
 
 @dataclass(eq=False)
@@ -242,7 +247,7 @@ def _losses_and_norms(
 ) -> tuple[Tensor, Tensor, Tensor, Mapping[str, Tensor]]:
     """Record losses (b,) with their graph, norms and reach (b,) float64, and the trainable parameters by name."""
     parameters = {name: tensor for name, tensor in model.named_parameters() if tensor.requires_grad}
-    run = _Pass(x.shape[0], x.shape[1], with_reach and x.shape[1] > 1)
+    run = _Pass(x.shape[0], x.shape[1], with_reach)
     with torch.enable_grad(), _layer_hooks(model, run):
         logits = model(x.flatten(0, 1))
         if logits.shape != (run.records * run.views, targets.shape[-1]):
@@ -262,8 +267,12 @@ def _losses_and_norms(
     norms = _root_of_sum([visit.squares for visit in run.visits], losses)
     if not run.with_reach:
         return losses, norms, norms, parameters
-    by_view = _root_of_sum([visit.view_squares for visit in run.visits], logits[:, 0])
-    return losses, norms, by_view.view(run.records, run.views).sum(1), parameters
+    terms = [visit.terms.square() for visit in run.visits if visit.terms is not None]
+    reach = torch.maximum(norms, _TERMS * _root_of_sum([*terms], losses))
+    if run.views > 1:
+        by_view = _root_of_sum([visit.view_squares for visit in run.visits], logits[:, 0])
+        reach = torch.maximum(reach, by_view.view(run.records, run.views).sum(1))
+    return losses, norms, reach, parameters
 
 
 def _root_of_sum(squares: list[Tensor | None], like: Tensor) -> Tensor:
@@ -312,6 +321,8 @@ def _forward_hook(visit: _Visit, run: _Pass) -> Callable[[nn.Module, Any, dict[s
                 with torch.no_grad():
                     visit.squares = rule(layer, inputs, outputs, visit.wanted)
                     if run.with_reach:
+                        visit.terms = terms_bound(layer, inputs, outputs, visit.wanted)
+                    if run.with_reach and run.views > 1:
                         # Each view as a record of its own.
                         given_alone, alone = (x.flatten(0, 1).unsqueeze(1) for x in (inputs, outputs))
                         visit.view_squares = rule(layer, given_alone, alone, visit.wanted)

@@ -155,6 +155,33 @@ def _by_gradients(a: Tensor, g: Tensor) -> Tensor:
     return _squares(g.mT @ a)
 
 
+def terms_bound(layer: nn.Module, inputs: Tensor, outputs: Tensor, wanted: frozenset[str]) -> Tensor:
+    """Bound (b,) float64 on the sum over positions of the norms of what each adds to the layer's gradient.
+
+    Where it is far above the gradient's own norm, positions cancel, and rounding leaves of them what no norm shows. By
+    Cauchy and Schwarz, from the lengths of all inputs and of all gradients: loose, but cheap.
+    """
+    lengths = _squares(outputs).sqrt()
+    channels = outputs.shape[2] if isinstance(layer, nn.Conv2d | nn.GroupNorm) else outputs.shape[-1]
+    total = _nothing(outputs)
+    if "bias" in wanted:
+        total = total + lengths * math.sqrt(outputs[0].numel() / channels)
+    if "weight" not in wanted:
+        return total
+    if isinstance(layer, nn.GroupNorm | nn.LayerNorm):
+        return total + lengths * math.sqrt(inputs[0].numel())
+    seen = inputs
+    factor = 1.0
+    if isinstance(layer, nn.Conv2d):
+        seen = inputs if layer.padding_mode == "zeros" else _padded(layer, inputs)
+        # No value is seen more often than there are places in a filter.
+        factor = math.sqrt(layer.kernel_size[0] * layer.kernel_size[1])
+    if isinstance(layer, StandardisedConv2d):
+        rows = layer.weight.detach().flatten(1)
+        factor /= math.sqrt(float(rows.var(dim=1, correction=0).min()) * rows.shape[1] + 1e-12)
+    return total + factor * lengths * _squares(seen).sqrt()
+
+
 def _squares(x: Tensor) -> Tensor:
     """(b, ...) -> (b,) float64 sums of squares."""
     norms: Tensor = torch.linalg.vector_norm(x.flatten(1), dim=1, dtype=torch.float64)

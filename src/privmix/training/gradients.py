@@ -30,6 +30,8 @@ from privmix.training.side_information import SideInformation
 
 # Sums of views' clipped shares, in clipping bounds, up to which rounding is below what the clipping leaves room for.
 CANCELLING: Final = 16.0
+# Records whose clipped gradients are added in float32. In long sums, one more record moves the rounding of the others.
+_ADDED: Final = 64
 
 
 class GradientStrategy(ABC):
@@ -84,7 +86,13 @@ class GradientStrategy(ABC):
             adjusted = torch.where(torch.isfinite(norms)[:, None], adjusted, 0.0)
         # TF32 would round by more than the clipping leaves room for.
         with full_precision(adjusted.device):
-            return self.clipping.factors(norms).to(adjusted.dtype) @ adjusted
+            factors = self.clipping.factors(norms).to(adjusted.dtype)
+            if len(adjusted) <= _ADDED:
+                return factors @ adjusted
+            total = torch.zeros(self.flat.size, dtype=torch.float64, device=adjusted.device)
+            for some, rows in zip(torch.split(factors, _ADDED), torch.split(adjusted, _ADDED), strict=True):
+                total += some @ rows
+            return total
 
     def _weights(self, side: SideInformation) -> list[dict[str, Tensor]]:
         """Parameters to differentiate at: the weights, or the weights plus each perturbation."""

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import copy
+import hashlib
+import hmac
 import json
 import math
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
@@ -12,7 +15,7 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
-from privmix.errors import InvalidInput, check_choice
+from privmix.errors import WITHHELD, InvalidInput, check_choice
 from privmix.mechanisms.streams import SecretStreams
 from privmix.training.certificate import training_certificate
 from privmix.training.clipping import Clipping
@@ -157,6 +160,8 @@ class TrainingJob:
             **self.config.settings(),
             "records": self.plan.records,
             "records_declared": self.plan.records_declared,
+            # Calibrated by packages that a resumed run may find in other versions: what ran is what is stated.
+            "plan": self.plan.to_dict(),
             "network": self.network.spec(),
             "extractor": dict(self.facts.extractor),
             "classes": list(self.facts.classes),
@@ -174,6 +179,9 @@ class TrainingJob:
             found = (records.dim, records.classes)
             raise InvalidInput("records", found, f"{self.facts.dim} features and {len(self.facts.classes)} classes")
         self.views.check_records(records.x.shape[1:])
+        if self.views.layout is not None and not records.in_unit_range():
+            # Rounding, which the bound on a record's share leaves room for, grows with the values.
+            raise InvalidInput("images", WITHHELD, "values from 0 to 1")
         if self.config.microbatch_mixes and records.x.ndim == 3:
             raise InvalidInput("microbatch_mixes", self.config.microbatch_mixes, "0 with a bank of views")
         self.plan.sampler_of(len(records))
@@ -219,6 +227,7 @@ class TrainingJob:
             if run is not None:
                 run.bind(records)
             known = None if own is None else {"insecure": own.insecure_seed, "id": None if run is None else run.id}
+            self._check_same_records(records, world)
             told = json.loads(world.share(json.dumps(known).encode()))
             weights = self._train(records, run, own, world, progress or (lambda stage, done, total: None))
             self._flat.set(weights)
@@ -230,6 +239,17 @@ class TrainingJob:
             # A run's own streams end with the run.
             if own is not None and run is None:
                 own.destroy()
+
+    @staticmethod
+    def _check_same_records(records: TrainingRecords, world: World) -> None:
+        """Shards of two orders, or of other numbers, could hold a record twice: it would be clipped twice."""
+        if world.size == 1:
+            return
+        key = world.share(os.urandom(32) if world.is_head else b"")
+        # Not the features: machines may differ in their last digits.
+        own = hashlib.blake2b(repr(records.x.shape).encode() + records.labels.tobytes(), key=key).digest()
+        if not hmac.compare_digest(own, world.share(own)):
+            raise InvalidInput("--data", WITHHELD, "the same records in the same order for every process")
 
     def _train(
         self,
@@ -399,12 +419,15 @@ class TrainingJob:
         return Chunks(size, fixed=config.chunk is not None), gradients
 
     def _finished(self, insecure: bool, in_ledger: bool, model_id: str | None) -> TrainedModel:
-        settings = self.settings()
+        # What the certificate says at other places is left out.
+        settings = {
+            name: value for name, value in self.settings().items() if name not in ("plan", "network", "public_data")
+        }
         certificate = training_certificate(
             self.plan,
             target=self.config.epsilon,
             model_id=model_id or weights_digest(self.network)[:32],
-            settings={name: value for name, value in settings.items() if name not in ("network", "public_data")},
+            settings=settings,
             weights_sha256=weights_digest(self.network),
             insecure_seed=insecure,
             in_ledger=in_ledger,
