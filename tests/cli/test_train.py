@@ -420,6 +420,21 @@ def test_what_was_tampered_with_is_refused(name: str) -> None:
         refused(privmix(*verb), named)
 
 
+def test_evaluation_is_of_the_models_own_classes() -> None:
+    assert train().code == 0
+    same = privmix("evaluate", "MODEL", "--data", "own", "--classes", "10", "--json")
+    assert same.code == 0, same.err
+    for classes in ("9,8,7,6,5,4,3,2,1,0", "11"):
+        refused(privmix("evaluate", "MODEL", "--data", "own", "--classes", classes), "--classes", "0, 1, 2")
+    prepare_wrong_data()
+    refused(privmix("evaluate", "MODEL", "--data", "narrow.npz"), "--data", "(8, 8)")
+    refused(privmix("evaluate", "MODEL", "--data", "other-labels.npz"), "label", "private")
+    refused(privmix("evaluate", "MODEL", "--data", "own", "--split", "none"), "split")
+    refused(privmix("evaluate", "MODEL", "--data", "own", "--figure", "x.txt"), "--figure")
+    for verb in (["evaluate", "own", "--data", "own"], ["inspect", "own"], ["verify", "own"]):
+        refused(privmix(*verb), "own/", code=1)
+
+
 def test_help_teaches() -> None:
     outcome = privmix("train", "--help")
     assert outcome.code == 0
