@@ -62,6 +62,9 @@ def evaluate(
     source = open_for(extractor, data, split, class_list(classes) or list(facts.classes), columns)
     if tuple(source.schema.input_shape) != tuple(facts.input_shape):
         raise InvalidInput("--data", source.schema.input_shape, f"inputs of shape {tuple(facts.input_shape)}")
+    if tuple(source.schema.classes) != tuple(facts.classes):
+        # In another order every label would mean another class, and the score would be of nothing.
+        raise InvalidInput("--classes", list(source.schema.classes), f"the model's: {', '.join(facts.classes)}")
     with progress_bars() as progress:
         records = features_in_memory(source, extractor, progress)
     result, matrix = score(classifier.predict(records.features), records.labels, tuple(facts.classes))

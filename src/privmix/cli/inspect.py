@@ -1,43 +1,47 @@
-"""``privmix inspect``: show a release to a person."""
+"""``privmix inspect``: show a release or a trained model to a person."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.table import Table
 
-from privmix.accounting import tradeoff_curve
-from privmix.cli.app import app, out, plain
+from privmix.accounting import Adjacency, Event, tradeoff_curve
+from privmix.cli.app import app, out, plain, print_json
 from privmix.cli.release import design_facts
 from privmix.release.certificate import read_certificate
 from privmix.release.plan import Plan, plan_from_dict
+from privmix.training import TrainedModel, is_trained_model, load_trained
+from privmix.training.verify import plan_of
 
 
 @app.command()
-def inspect(release: Annotated[Path, typer.Argument(help="Folder that privmix release wrote.")]) -> None:
-    """Show what a release is and what it guarantees, in words and numbers.
+def inspect(
+    release: Annotated[Path, typer.Argument(help="Folder that privmix release or privmix train wrote.")],
+    json_output: Annotated[bool, typer.Option("--json", help="Print the certificate as JSON.")] = False,
+) -> None:
+    """Show what a release or a trained model is and what it guarantees, in words and numbers.
 
     Example: privmix inspect REL
     """
-    certificate = read_certificate(release)
+    model = load_trained(release) if is_trained_model(release) else None
+    certificate = read_certificate(release) if model is None else dict(model.certificate)
+    if json_output:
+        print_json(certificate)
+    elif model is None:
+        _show_release(certificate)
+    else:
+        _show_model(model)
+
+
+def _show_release(certificate: Mapping[str, Any]) -> None:
     plan = plan_from_dict(certificate["plan"])
-    guarantee = certificate["guarantee"]
-    epsilon = "infinite" if guarantee["epsilon"] is None else f"{guarantee['epsilon']:.6g}"
-    out.print("as the certificate states it; privmix verify recomputes it")
-    out.print(f"[bold]release {plain(certificate['release_id'])}[/]")
-    out.print(
-        f"epsilon {epsilon}, delta {guarantee['delta']:g}, adjacency {plain(guarantee['adjacency'])}, "
-        f"accountant {plain(guarantee['accountant'])}, upper bound: {'yes' if guarantee['is_upper_bound'] else 'NO'}",
-        soft_wrap=True,
-    )
-    if guarantee["accountant"] == "pld" and plan.records_noise_multiplier is None:
-        caught = 1 - float(tradeoff_curve(plan.event, [0.05], adjacency=plan.adjacency)[0])
-        out.print(
-            f"in words: whoever accuses 5% of those absent catches at most {100 * caught:.1f}% of those present",
-            soft_wrap=True,
-        )
+    _show_guarantee(f"release {plain(certificate['release_id'])}", certificate["guarantee"])
+    if certificate["guarantee"]["accountant"] == "pld" and plan.records_noise_multiplier is None:
+        _show_power(plan.event, plan.adjacency)
     for text in certificate["warnings"]:
         out.print(f"[yellow]warning:[/] {plain(text)}", soft_wrap=True)
     _constants(plan, certificate["extractor"].get("name", "?"))
@@ -51,16 +55,78 @@ def inspect(release: Annotated[Path, typer.Argument(help="Folder that privmix re
         out.print(f"- {plain(text)}", soft_wrap=True)
 
 
+def _show_model(model: TrainedModel) -> None:
+    certificate = model.certificate
+    plan = plan_of(certificate)
+    _show_guarantee(f"trained model {plain(certificate['model_id'])}", certificate["guarantee"])
+    _show_power(plan.event(), plan.adjacency)
+    for text in certificate["warnings"]:
+        out.print(f"[yellow]warning:[/] {plain(text)}", soft_wrap=True)
+    facts, settings = model.facts_, certificate["settings"]
+    network = model.network
+    weights = sum(parameter.numel() for parameter in network.parameters() if parameter.requires_grad)
+    rows = {
+        "model": f"{network.architecture}, {weights} weights trained",
+        "features": f"{facts.extractor.get('name', '?')}, {facts.dim} a record",
+        "classes": _class_names(facts.classes),
+        "record count": f"{plan.records} ({'declared' if plan.records_declared else 'public'})",
+        "batches": f"Poisson, {plan.batch_size} expected, {plan.steps} steps, {plan.epochs:.4g} epochs",
+        "clipping": f"{settings.get('clipping', '?')}, C = {plan.clip_norm:g}, sensitivity {plan.sensitivity:g}",
+        "noise": f"multiplier {plan.noise_multiplier:.5g}, standard deviation {plan.noise_std:.5g} a sum",
+        "public data": _public_data(certificate),
+        "ledger": "charged" if certificate["in_ledger"] else "none",
+    }
+    _table(rows)
+    for text in certificate["statements"]:
+        out.print(f"- {plain(text)}", soft_wrap=True)
+
+
+def _public_data(certificate: Mapping[str, Any]) -> str:
+    settings = certificate["settings"]
+    scenario, extended = settings.get("scenario", "?"), settings.get("extended")
+    by = f" by {extended.get('method')}" if scenario == "extended" and isinstance(extended, dict) else ""
+    used = ", ".join(f"{name} {str(digest)[:12]}" for name, digest in sorted(certificate["public_data"].items()))
+    return f"{scenario}{by}" + (f"; {used}" if used else "")
+
+
+def _show_guarantee(title: str, guarantee: Mapping[str, Any]) -> None:
+    epsilon = "infinite" if guarantee["epsilon"] is None else f"{guarantee['epsilon']:.6g}"
+    out.print("as the certificate states it; privmix verify recomputes it")
+    out.print(f"[bold]{title}[/]")
+    out.print(
+        f"epsilon {epsilon}, delta {guarantee['delta']:g}, adjacency {plain(guarantee['adjacency'])}, "
+        f"accountant {plain(guarantee['accountant'])}, upper bound: {'yes' if guarantee['is_upper_bound'] else 'NO'}",
+        soft_wrap=True,
+    )
+
+
+def _show_power(event: Event, adjacency: Adjacency) -> None:
+    """What the best test can tell, at one false-alarm rate."""
+    caught = 1 - float(tradeoff_curve(event, [0.05], adjacency=adjacency)[0])
+    out.print(
+        f"in words: whoever accuses 5% of those absent catches at most {100 * caught:.1f}% of those present",
+        soft_wrap=True,
+    )
+
+
 def _constants(plan: Plan, extractor: str) -> None:
-    table = Table(title="public constants", title_justify="left", show_header=False)
     rows = {
         "design": plan.design,
         "features": f"{extractor}, {plan.dim} a record, clipped to {plan.clip_norm:g}",
         "centring": f"released mean, rest clipped to {plan.residual_clip_norm:g}" if plan.centred else "none",
-        "classes": ", ".join(plan.classes) if plan.num_classes <= 20 else f"{plan.num_classes} classes",
+        "classes": _class_names(plan.classes),
         "record count": f"{plan.records} ({'private estimate' if plan.records_noise_multiplier else 'public'})",
         **design_facts(plan),
     }
+    _table(rows)
+
+
+def _class_names(classes: Sequence[str]) -> str:
+    return ", ".join(classes) if len(classes) <= 20 else f"{len(classes)} classes"
+
+
+def _table(rows: Mapping[str, object]) -> None:
+    table = Table(title="public constants", title_justify="left", show_header=False)
     for name, value in rows.items():
         table.add_row(name, plain(value))
     out.print(table)

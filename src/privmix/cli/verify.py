@@ -1,38 +1,51 @@
-"""``privmix verify``: recompute what a release's certificate claims."""
+"""``privmix verify``: recompute what the certificate of a release or a trained model claims."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Final
 
 import typer
 
 from privmix.cli.app import app, err, out, plain, print_json
 from privmix.release import verify_release
+from privmix.training import is_trained_model
+from privmix.training.verify import verify_trained
+
+_RELEASE_UNCHECKED: Final = (
+    "not checked: that the rows came from running this plan, that its key was kept secret, that a ledger was "
+    "charged, and the planner's predictions and picture, if there are any"
+)
+_MODEL_UNCHECKED: Final = (
+    "not checked: that the weights came from running this plan, that its key was kept secret, that a ledger was "
+    "charged, that what it calls public data is public, and other files in the folder"
+)
 
 
 @app.command()
 def verify(
-    release: Annotated[Path, typer.Argument(help="Folder that privmix release wrote.")],
+    release: Annotated[Path, typer.Argument(help="Folder that privmix release or privmix train wrote.")],
     json_output: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
 ) -> None:
     """Recompute epsilon from the event and check every file's hash; exit code 2 if anything does not hold.
 
     Example: privmix verify REL
     """
-    result = verify_release(release)
+    found: dict[str, Any]
+    if is_trained_model(release):
+        trained = verify_trained(release)
+        found, files, unchecked = dict(vars(trained)), "weights and certificate", _MODEL_UNCHECKED
+    else:
+        released = verify_release(release)
+        found, files, unchecked = dict(vars(released)), f"{released.files} files", _RELEASE_UNCHECKED
     if json_output:
-        print_json({**vars(result), "warnings": list(result.warnings)})
+        print_json({**found, "warnings": list(found["warnings"])})
         return
     out.print(
-        f"[green]holds:[/] epsilon {result.epsilon:.6g} at delta {result.delta:g} ({result.adjacency}), "
-        f"recomputed {result.recomputed_epsilon:.6g}; {result.files} files have their hashes",
+        f"[green]holds:[/] epsilon {found['epsilon']:.6g} at delta {found['delta']:g} ({found['adjacency']}), "
+        f"recomputed {found['recomputed_epsilon']:.6g}; {files} have their hashes",
         soft_wrap=True,
     )
-    out.print(
-        "not checked: that the rows came from running this plan, that its key was kept secret, that a ledger was "
-        "charged, and the planner's predictions and picture, if there are any",
-        soft_wrap=True,
-    )
-    for warning in result.warnings:
+    out.print(unchecked, soft_wrap=True)
+    for warning in found["warnings"]:
         err.print(f"[yellow]warning:[/] {plain(warning)}", soft_wrap=True)

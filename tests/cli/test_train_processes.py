@@ -1,0 +1,183 @@
+"""``privmix train`` under torchrun: what one process gives, written and charged once, and no process left waiting."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+from tests.cli.helpers import privmix
+from tests.cli.training import LEDGER, RECORDS, certificate, charges, digits, history, line, open_ledger, write_all
+
+# Both processes run all lines one after the other and note their exit codes.
+SCRIPT = """
+import json, os, sys
+from pathlib import Path
+import torch
+torch.set_num_threads(1)
+import torch.distributed as dist
+from privmix.cli import main
+dist.init_process_group("gloo")
+codes = {}
+for text in Path("lines.txt").read_text().splitlines():
+    name, *arguments = text.split("\\t")
+    codes[name] = main.run(arguments)
+    # Where one of them ended early, the other must not meet it in the next line.
+    dist.barrier()
+Path(f"codes-{os.environ['RANK']}.json").write_text(json.dumps(codes))
+dist.destroy_process_group()
+"""
+PAID = {"ledger": LEDGER, "dataset": "own"}
+LINES: dict[str, dict[str, str | None]] = {
+    "paid": {"out": "PAID", **PAID},
+    "bank": {"out": "BANK", "bank": "2", "seed": "0"},
+    "store": {"out": "STORED", "store": "STORE", "seed": "0", "features": "scattering"},
+    "network": {"out": "NETWORK", "model": "wrn-10-1", "epochs": "0.2", "seed": "0", "strategy": "ghost"},
+    # Whoever read these rows would fail otherwise.
+    "too dear": {"out": "DEAR", "epsilon": "1000", "data": "wrong.npz", **PAID},
+    "there already": {"out": "PAID", **PAID},
+    "nothing to resume": {"out": "NONE", "resume": ""},
+    "microbatches": {"out": "MICRO", "microbatch": "2"},
+    "wrong labels": {"out": "WRONG", "data": "wrong.npz", "store": "WRONG-STORE"},
+    "dry": {"out": "DRY", "dry_run": ""},
+}
+
+
+def environment() -> dict[str, str]:
+    return {
+        **os.environ,
+        "OMP_NUM_THREADS": "1",
+        "PYTHONPATH": os.pathsep.join(sys.path),
+        "CUDA_VISIBLE_DEVICES": "",
+        "GLOO_SOCKET_IFNAME": "lo",
+        "COLUMNS": "200",
+    }
+
+
+def free_port() -> str:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return str(probe.getsockname()[1])
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    found = tmp_path_factory.mktemp("processes") / "root"
+    write_all(found)
+    x, y = digits(0, RECORDS)
+    np.savez(found / "wrong.npz", x=x, y=y + 7)
+    return found
+
+
+@pytest.fixture(scope="module")
+def said(root: Path) -> list[str]:
+    """Standard error of both processes."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(root)
+        open_ledger()
+    (root / "lines.txt").write_text("".join("\t".join([name, *line(**given)]) + "\n" for name, given in LINES.items()))
+    shared = {**environment(), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port(), "WORLD_SIZE": "2"}
+    running = [
+        subprocess.Popen(
+            [sys.executable, "-c", SCRIPT],
+            cwd=root,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env={**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+        )
+        for rank in (0, 1)
+    ]
+    try:
+        found = [process.communicate(timeout=120)[0] for process in running]
+    finally:
+        for process in running:
+            process.kill()
+            process.wait()
+    assert all((root / f"codes-{rank}.json").exists() for rank in (0, 1)), "\n".join(found)
+    return found
+
+
+@pytest.fixture
+def codes(said: list[str], root: Path, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, int]]:
+    """Exit codes of both processes, by line; the current folder is theirs."""
+    monkeypatch.chdir(root)
+    return [json.loads(Path(f"codes-{rank}.json").read_text()) for rank in (0, 1)]
+
+
+@pytest.mark.parametrize("name", ["paid", "bank", "store", "network", "dry"])
+def test_all_processes_end_well(name: str, codes: list[dict[str, int]], said: list[str]) -> None:
+    assert [of[name] for of in codes] == [0, 0], said
+
+
+def test_charged_and_written_once(codes: list[dict[str, int]], said: list[str]) -> None:
+    assert charges() == ["training"]
+    assert charges("commit") == [f"model {certificate('PAID')['model_id']}"]
+    assert [entry["kind"] for entry in history()].count("reserve") == 1
+    assert privmix("verify", "PAID").code == 0
+    assert not Path(".PAID.run").exists()
+    # The head alone speaks of results.
+    assert said[0].count("trained: linear to PAID") == 1
+    assert "trained:" not in said[1]
+    assert "NOT private" in said[0]
+    assert "NOT private" not in said[1]
+
+
+@pytest.mark.parametrize(("name", "code"), [("too dear", 3), ("there already", 2), ("nothing to resume", 2)])
+def test_where_the_head_fails_all_end(name: str, code: int, codes: list[dict[str, int]], said: list[str]) -> None:
+    assert [of[name] for of in codes] == [code, 1]
+    assert "internal" not in said[1]
+    assert not Path(str(LINES[name]["out"])).exists() or name == "there already"
+
+
+def test_rows_that_are_refused_end_all(codes: list[dict[str, int]], said: list[str]) -> None:
+    assert [of["wrong labels"] for of in codes] == [2, 1]
+    assert "private" in said[0]
+    assert not Path("WRONG").exists()
+
+
+def test_microbatches_are_refused_by_all(codes: list[dict[str, int]]) -> None:
+    assert [of["microbatches"] for of in codes] == [2, 2]
+
+
+@pytest.mark.parametrize("name", ["bank", "store", "network"])
+def test_two_give_the_weights_of_one(name: str, codes: list[dict[str, int]]) -> None:
+    given = LINES[name]
+    alone = privmix(*line(**{**given, "out": f"{given['out']}-ALONE"}))
+    assert alone.code == 0, alone.err
+    same(str(given["out"]), f"{given['out']}-ALONE")
+
+
+def same(one: str, other: str) -> None:
+    first, second = (load_file(Path(folder, "weights.safetensors")) for folder in (one, other))
+    assert set(first) == set(second)
+    for name in first:
+        np.testing.assert_allclose(first[name], second[name], rtol=1e-5, atol=1e-5)
+
+
+def test_torchrun(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a user starts it."""
+    monkeypatch.chdir(root)
+    started = [
+        *(sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"),
+        *("--master-addr", "127.0.0.1", "--master-port", free_port(), "-m", "privmix.cli.main"),
+    ]
+    done = subprocess.run(
+        [*started, *line(seed="0", out="TORCHRUN")],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("trained:") == 1
+    assert privmix(*line(seed="0", out="ALONE")).code == 0
+    same("TORCHRUN", "ALONE")

@@ -1,0 +1,90 @@
+"""Small digits for the tests of ``privmix train``, and command lines on them."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+from sklearn.datasets import load_digits
+
+from tests.cli.helpers import Outcome, privmix
+
+RECORDS, HELD_OUT = 300, 200
+LEDGER = "sqlite:///ledger.db"
+
+
+def digits(first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
+    x, y = load_digits(return_X_y=True)
+    return (x[first:last] * 15).astype(np.uint8).reshape(-1, 8, 8), y[first:last].astype(np.int64)
+
+
+def save(path: Path, first: int, last: int) -> None:
+    x, y = digits(first, last)
+    np.savez(path, x=x, y=y)
+
+
+def write_all(root: Path) -> None:
+    """``own`` (train and test), ``public.npz``, and ``pool``: pictures in folders of their classes."""
+    (root / "own").mkdir(parents=True)
+    save(root / "own" / "train.npz", 0, RECORDS)
+    save(root / "own" / "test.npz", 500, 500 + HELD_OUT)
+    save(root / "public.npz", 1000, 1080)
+    x, y = digits(1200, 1250)
+    for number, (image, label) in enumerate(zip(x, y, strict=True)):
+        folder = root / "pool" / str(label)
+        folder.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(image).save(folder / f"{number}.png")
+
+
+def line(**changes: str | None) -> list[str]:
+    """A command line of relative paths; ``k_base="2"`` is ``--k-base=2``, ``amp=""`` is ``--amp``, None is left out."""
+    given: dict[str, str | None] = {
+        "data": "own",
+        "classes": "10",
+        "epsilon": "8",
+        "delta": "1e-4",
+        "batch_size": "30",
+        "epochs": "1",
+        "out": "MODEL",
+        **changes,
+    }
+    flags = [(name.replace("_", "-"), value) for name, value in given.items() if value is not None]
+    return ["train", *(f"--{name}={value}" if value else f"--{name}" for name, value in flags)]
+
+
+def train(**changes: str | None) -> Outcome:
+    return privmix(*line(**changes))
+
+
+def open_ledger(epsilon: float = 20, dataset: str = "own") -> None:
+    init = ["ledger", "init", "--dataset", dataset, "--epsilon", str(epsilon), "--delta", "1e-3", "--ledger", LEDGER]
+    assert privmix(*init).code == 0
+
+
+def history(dataset: str = "own") -> list[dict[str, Any]]:
+    shown = privmix("ledger", "history", "--ledger", LEDGER, "--dataset", dataset, "--json")
+    assert shown.code == 0, shown.err
+    found: list[dict[str, Any]] = json.loads(shown.out)
+    return found
+
+
+def charges(kind: str = "reserve") -> list[str]:
+    return [str(entry.get("purpose", entry.get("result"))) for entry in history() if entry["kind"] == kind]
+
+
+def certificate(folder: str = "MODEL") -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(Path(folder, "certificate.json").read_text())
+    return found
+
+
+def weights(folder: str = "MODEL") -> bytes:
+    return Path(folder, "weights.safetensors").read_bytes()
+
+
+def left_over() -> set[str]:
+    """What is in the current folder beside the data."""
+    return set(os.listdir()) - {"own", "public.npz", "pool", "ledger.db"}

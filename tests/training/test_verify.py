@@ -1,0 +1,171 @@
+"""Verification of trained models: true ones hold, and whatever is edited is named."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from privmix.accounting import Adjacency
+from privmix.errors import InvalidInput, StorageError
+from privmix.mechanisms.streams import SecretStreams
+from privmix.training.certificate import content_hash
+from privmix.training.public import WarmUpConfig
+from privmix.training.trained import TrainedModel
+from privmix.training.verify import verify_trained
+from tests.training.runs import config_of, job_of, private, public
+
+Content = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def model() -> TrainedModel:
+    return job_of().run(private(), streams=SecretStreams.from_seed(0))
+
+
+@pytest.fixture
+def folder(model: TrainedModel, tmp_path: Path) -> Path:
+    model.write(tmp_path)
+    return tmp_path
+
+
+def edit(folder: Path, change: Callable[[Content], object], *, rehashed: bool = True) -> None:
+    """Change the certificate, as somebody would who knows how it is hashed."""
+    path = folder / "certificate.json"
+    content = json.loads(path.read_text())
+    change(content)
+    if rehashed:
+        content["content_sha256"] = content_hash(content)
+    path.write_text(json.dumps(content))
+
+
+@pytest.mark.parametrize("name", ["linear", "wrn-10-1", "replace one", "microbatches", "warm", "declared", "secret"])
+def test_what_training_writes_holds(name: str, tmp_path: Path) -> None:
+    given: Content = {}
+    streams = None if name == "secret" else SecretStreams.from_seed(0)
+    match name:
+        case "wrn-10-1":
+            config = config_of(name, epochs=0.2)
+        case "replace one":
+            config = config_of(adjacency=Adjacency.REPLACE_ONE)
+        case "microbatches":
+            config = config_of(microbatch_size=4)
+        case "warm":
+            config, given = config_of(scenario="warm", warm_up=WarmUpConfig(epochs=1)), {"public": public()}
+        case _:
+            config = config_of()
+    made = job_of(config, records_declared=name == "declared", **given).run(private(), streams=streams)
+    made.write(tmp_path)
+    found = verify_trained(tmp_path)
+    guarantee = made.certificate["guarantee"]
+    assert found.recomputed_epsilon == found.epsilon == guarantee["epsilon"] <= 8.0
+    assert (found.delta, found.adjacency) == (1e-3, guarantee["adjacency"])
+    assert found.model_id == made.certificate["model_id"]
+    assert len(found.warnings) == (0 if name == "secret" else 1)
+
+
+def test_a_certificate_that_was_edited_is_refused(folder: Path) -> None:
+    edit(folder, lambda content: content["settings"].update(model_seed=5), rehashed=False)
+    with pytest.raises(InvalidInput, match="content_sha256"):
+        verify_trained(folder)
+
+
+def test_weights_that_were_edited_are_refused(folder: Path) -> None:
+    content = bytearray((folder / "weights.safetensors").read_bytes())
+    content[-1] ^= 1
+    (folder / "weights.safetensors").write_bytes(content)
+    with pytest.raises(InvalidInput, match=r"weights\.safetensors"):
+        verify_trained(folder)
+
+
+def test_classes_in_another_order_are_refused(folder: Path) -> None:
+    path = folder / "model.json"
+    content = json.loads(path.read_text())
+    content["classes"] = content["classes"][::-1]
+    path.write_text(json.dumps(content))
+    with pytest.raises(InvalidInput, match="classes"):
+        verify_trained(folder)
+
+
+@pytest.mark.parametrize("name", ["model.json", "certificate.json", "weights.safetensors"])
+def test_a_file_that_is_missing_is_named(name: str, folder: Path) -> None:
+    (folder / name).unlink()
+    with pytest.raises(StorageError, match=name):
+        verify_trained(folder)
+
+
+def less_noise(content: Content) -> None:
+    """Noise of another plan, with an epsilon that it does not keep."""
+    content["plan"]["noise_multiplier"] /= 2
+
+
+def other_event(content: Content) -> None:
+    """A better price than the plan's."""
+    text = json.dumps(content["event"]).replace(
+        str(content["plan"]["noise_multiplier"]), str(2 * content["plan"]["noise_multiplier"])
+    )
+    assert json.loads(text) != content["event"]
+    content["event"] = json.loads(text)
+
+
+def both_noises(content: Content) -> None:
+    """Plan and event agree, and cost more than stated."""
+    before, after = str(content["plan"]["noise_multiplier"]), str(content["plan"]["noise_multiplier"] / 2)
+    content["event"] = json.loads(json.dumps(content["event"]).replace(before, after))
+    content["plan"]["noise_multiplier"] /= 2
+
+
+EDITS: dict[str, tuple[Callable[[Content], object], str]] = {
+    "a smaller epsilon": (lambda content: content["guarantee"].update(epsilon=0.1), "certificate epsilon: "),
+    "a negative epsilon": (lambda content: content["guarantee"].update(epsilon=-1), "certificate epsilon: "),
+    "no epsilon": (lambda content: content["guarantee"].update(epsilon=None), "certificate epsilon: "),
+    "another delta": (lambda content: content["guarantee"].update(delta=1e-9), "certificate delta"),
+    "another adjacency": (
+        lambda content: content["guarantee"].update(adjacency="replace_one"),
+        "certificate adjacency",
+    ),
+    "another accountant": (lambda content: content["guarantee"].update(accountant="rdp"), "certificate accountant"),
+    "no bound": (lambda content: content["guarantee"].update(is_upper_bound=1), "certificate is_upper_bound"),
+    "less asked for": (lambda content: content["guarantee"].update(epsilon_asked=1.0), "certificate epsilon_asked"),
+    "nothing asked for": (lambda content: content["guarantee"].update(epsilon_asked="8"), "epsilon_asked"),
+    "one figure more": (lambda content: content["guarantee"].update(epsilon_true=1.0), "certificate guarantee"),
+    "less noise in the plan": (less_noise, "certificate event"),
+    "a cheaper event": (other_event, "certificate event"),
+    "fewer steps": (lambda content: content["plan"].update(steps=1), "certificate event"),
+    "less noise in both": (both_noises, "certificate epsilon: "),
+    "a plan of other fields": (lambda content: content["plan"].pop("steps"), "plan"),
+    "no plan": (lambda content: content.pop("plan"), "certificate plan"),
+    "no event": (lambda content: content.update(event={}), "event"),
+    "an event of text": (lambda content: content.update(event="none"), "certificate event"),
+    "other settings": (lambda content: content["settings"].update(batch_size=5), "certificate settings batch_size"),
+    "a hidden seed": (lambda content: content.update(insecure_seed=False), "certificate warnings"),
+    "a warning removed": (lambda content: content.update(warnings=[]), "certificate warnings"),
+    "a promise added": (lambda content: content["statements"].append("Perfect."), "certificate statements"),
+    "a caveat removed": (lambda content: content["statements"].pop(), "certificate statements"),
+    "public data hidden": (lambda content: content.update(public_data={"public": "x"}), "certificate statements"),
+    "another version": (lambda content: content.update(schema_version=2), "schema_version"),
+    "other weights": (lambda content: content.update(weights_sha256="0" * 64), r"weights\.safetensors"),
+}
+
+
+@pytest.mark.parametrize("name", EDITS)
+def test_a_certificate_that_was_edited_and_hashed_anew_is_refused(name: str, folder: Path) -> None:
+    change, named = EDITS[name]
+    edit(folder, change)
+    with pytest.raises(InvalidInput, match=named):
+        verify_trained(folder)
+
+
+def test_a_larger_epsilon_than_the_plan_costs_holds(folder: Path) -> None:
+    """Whoever states more than was spent takes nothing from anybody."""
+    edit(folder, lambda content: content["guarantee"].update(epsilon=content["guarantee"]["epsilon_asked"]))
+    found = verify_trained(folder)
+    assert found.recomputed_epsilon <= found.epsilon == 8.0
+
+
+def test_a_folder_that_holds_no_model(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match=r"model\.json"):
+        verify_trained(tmp_path)
