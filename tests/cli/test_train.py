@@ -295,6 +295,8 @@ WRONG: dict[str, tuple[dict[str, str | None], list[str]]] = {
     "public data of another shape": ({**WARM, "public": "narrow.npz"}, ["--public", "(7, 8)", "(8, 8)"]),
     "public data that is no numbers": ({**WARM, "public": "floats.npz"}, ["--public", "finite"]),
     "public labels outside": ({**WARM, "public": "other-labels.npz"}, ["--public", "class list"]),
+    "private data called public": ({**WARM, "public": "own"}, ["--public", "private dataset"]),
+    "private data as a pool": ({**MIX, "pool": "./own"}, ["--pool", "private dataset"]),
     "warm without data": ({"scenario": "warm"}, ["public data", "warm"]),
     "data without a use": ({"public": "public.npz"}, ["public data", "cold"]),
     "a method without data": ({"public_method": "dope"}, ["public method", "cold"]),
@@ -408,6 +410,7 @@ TAMPERED: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "epsilon": (lambda: edited("certificate.json", lambda c: c["guarantee"].update(epsilon=1.0)), "content_sha256"),
     "classes": (lambda: edited("model.json", lambda c: c["classes"].reverse()), "classes"),
+    "network": (lambda: edited("model.json", lambda c: c["network"].update(norm=3.0)), "network"),
 }
 
 

@@ -33,6 +33,7 @@ from privmix.cli.training_setup import (
     optimiser_of,
     pool_of,
     public_of,
+    refuse_private,
     takes_images,
     views_of,
     warm_up_of,
@@ -130,6 +131,7 @@ torchrun, every process takes its share of each batch.
     order = Order(data, split, out_folder, store, ledger, dataset, seed, resume, overwrite, bank, dry_run)
     order.check()
     check_device(device)
+    refuse_private({"--pool": pool, "--public": public, "--synthetic": synthetic}, data, split)
     extractor = parse_features(features)
     columns = Columns(label_column, image_column, feature_column, text_column, image_size)
     source = open_for(extractor, data, split, class_list(classes), columns)
@@ -166,7 +168,7 @@ torchrun, every process takes its share of each batch.
     shape = tuple(source.schema.input_shape)
     facts = ModelFacts(tuple(source.schema.classes), extractor.spec(), shape, extractor.output_dim(shape))
     # Each process of several has its own CUDA device from here on; a plan alone needs no other process.
-    with nullcontext(World()) if dry_run else current_world() as world:
+    with nullcontext(World()) if dry_run else current_world(device) as world:
         job = TrainingJob(
             config,
             facts,

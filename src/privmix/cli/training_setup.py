@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Final
 
 import torch
@@ -148,6 +149,17 @@ def _refuse(given: dict[str, Any], allowed: str) -> None:
     for flag, value in given.items():
         if value is not None:
             raise InvalidInput(flag, value, allowed)
+
+
+def refuse_private(given: Mapping[str, str | None], data: str, split: str) -> None:
+    """Raise :class:`InvalidInput` where what is called public is the private data itself, by its place.
+
+    Pools are training splits. A comparison of contents would itself tell something of the private records.
+    """
+    for flag, place in given.items():
+        same = place is not None and (place == data or Path(place).resolve() == Path(data).resolve())
+        if same and split == "train":
+            raise InvalidInput(flag, place, "public records; this is the private dataset")
 
 
 def pool_of(flag: str, place: str | None, extractor: Extractor, facts: ModelFacts, columns: Columns) -> Pool | None:

@@ -97,6 +97,8 @@ class TrainingConfig:
         check_augmentations(self.bank_augmentations)
         if bool(self.bank_views) != bool(self.bank_augmentations):
             raise InvalidInput("bank_views", self.bank_views, "a number of views exactly with augmentations for them")
+        if self.bank_views and self.microbatch_mixes:
+            raise InvalidInput("microbatch_mixes", self.microbatch_mixes, "0 with a bank of views")
         check_integer("model_seed", self.model_seed, low=0, high=2**31 - 1)
 
     @classmethod

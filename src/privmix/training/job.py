@@ -267,6 +267,9 @@ class TrainingJob:
         self._flat.set(self._initial)
         if not state:
             self._warm_up(progress)
+            if not self._answers():
+                rate = self.config.warm_up.learning_rate
+                raise InvalidInput("warm-up learning rate", rate, "a smaller one: outputs are no finite numbers")
             self._flat.set(world.from_head(self._flat.get()))
         optimiser = Optimiser(self._flat, self.config.optimiser, self.plan.steps)
         method = self._method()

@@ -99,7 +99,7 @@ class TrainingRun:
         self._folder = _run_folder(self.out)
         try:
             self._folder.parent.mkdir(parents=True, exist_ok=True)
-            self._lock = PathLock(self._folder, InvalidInput("--out", str(out), "a folder that no other run is making"))
+            self._lock = PathLock(self._folder, _busy(out))
         except OSError as error:
             raise StorageError(f"--out: can't write {out}: {error.strerror}") from None
         try:
@@ -156,6 +156,9 @@ class TrainingRun:
 
         A run that was killed after its model was in place and before its key was gone is ended here.
         """
+        folder = _run_folder(Path(out))
+        if folder.exists():
+            PathLock(folder, _busy(out)).release()
         _end_if_published(Path(out), damaged_too=overwrite)
         MODEL_FOLDER.check_target(Path(out), overwrite=overwrite)
 
@@ -272,6 +275,10 @@ def _read_object(path: Path) -> dict[str, Any] | None:
     except (OSError, ValueError):
         return None
     return found if isinstance(found, dict) else None
+
+
+def _busy(out: str | Path) -> InvalidInput:
+    return InvalidInput("--out", str(out), "a folder that no other run is making")
 
 
 def _end_if_published(out: Path, *, damaged_too: bool) -> bool:

@@ -169,14 +169,15 @@ def load_trained(folder: str | Path) -> TrainedModel:
         raise StorageError(f"{path / WEIGHTS_FILE}: not a safetensors file") from None
     if hashlib.sha256(content).hexdigest() != certificate.get("weights_sha256"):
         raise InvalidInput(WEIGHTS_FILE, "other bytes", "the weights that the certificate is about")
-    network = model_from_spec(_field(found, "network", dict))
+    spec = _field(found, "network", dict)
+    network = model_from_spec(spec)
     facts = ModelFacts(
         tuple(_field(found, "classes", list)),
         _field(found, "extractor", dict),
         tuple(_field(found, "input_shape", list)),
         _field(found, "dim", int),
     )
-    _check_facts(facts, _field_of(certificate, "settings"))
+    _check_facts(facts, spec, _field_of(certificate, "settings"))
     try:
         network.load_state_dict(weights)
     except RuntimeError:
@@ -195,9 +196,10 @@ def _field_of(certificate: Mapping[str, Any], name: str) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _check_facts(facts: ModelFacts, settings: Mapping[str, Any]) -> None:
-    """Classes in another order would be other predictions."""
-    for name, own in (("classes", list(facts.classes)), ("extractor", dict(facts.extractor))):
+def _check_facts(facts: ModelFacts, network: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
+    """Classes in another order, or a network with other options, would be other predictions."""
+    stated = {"classes": list(facts.classes), "extractor": dict(facts.extractor), "network": dict(network)}
+    for name, own in stated.items():
         if name in settings and settings[name] != own:
             raise InvalidInput(f"{MODEL_FILE}: {name}", own, "as in the certificate")
 

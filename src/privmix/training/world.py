@@ -83,10 +83,13 @@ def _device() -> torch.device | None:
 
 
 @contextmanager
-def current_world() -> Iterator[World]:
+def current_world(device: str | None = None) -> Iterator[World]:
     """The world that torchrun describes in the environment, joined for the block; alone without it.
 
     CUDA machines use NCCL with one device a process, others gloo.
+
+    Args:
+        device: ``cpu`` keeps off CUDA where there is some.
     """
     size = int(os.environ.get("WORLD_SIZE", "1"))
     if size == 1:
@@ -95,9 +98,10 @@ def current_world() -> Iterator[World]:
     if dist.is_initialized():
         yield World(dist.get_rank(), dist.get_world_size())
         return
-    if torch.cuda.is_available():
+    cuda = torch.cuda.is_available() and device != "cpu"
+    if cuda:
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
-    dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
+    dist.init_process_group("nccl" if cuda else "gloo")
     try:
         yield World(dist.get_rank(), dist.get_world_size())
     finally:
