@@ -424,7 +424,7 @@ class TrainingJob:
     def _finished(self, insecure: bool, in_ledger: bool, model_id: str | None) -> TrainedModel:
         # What the certificate says at other places is left out.
         settings = {
-            name: value for name, value in self.settings().items() if name not in ("plan", "network", "public_data")
+            name: value for name, value in self.settings().items() if name not in ("plan", "public_data")
         }
         certificate = training_certificate(
             self.plan,
