@@ -87,7 +87,7 @@ def test_edited_weights_are_refused(folder: Path) -> None:
         (lambda content: content.update(network="linear"), "network"),
         (lambda content: content["network"].update(architecture="vgg"), "architecture"),
         (lambda content: content["network"].update(layers=3), "options of linear"),
-        (lambda content: content["network"].update(dim=63), "weights.safetensors"),
+        (lambda content: content["network"].update(dim=63), "network"),
         (lambda content: content.pop("dim"), "dim"),
     ],
     ids=["order", "few", "extractor", "format", "version", "network", "vgg", "options", "width", "dim"],

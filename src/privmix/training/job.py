@@ -36,9 +36,10 @@ from privmix.training.optimiser import Optimiser
 from privmix.training.parameters import FlatParameters
 from privmix.training.plan import TrainingPlan
 from privmix.training.pool import Pool
-from privmix.training.public import PublicData, PublicGradients, build_method, plan_public_use, warm_up
+from privmix.training.public import PublicData
 from privmix.training.public.base import ExtendedMethod
 from privmix.training.public.registry import parse_method
+from privmix.training.public_phase import PublicPhase
 from privmix.training.records import TrainingRecords
 from privmix.training.run import TrainingRun, pack_state, unpack_state
 from privmix.training.trained import ModelFacts, TrainedModel, shaped, weights_digest
@@ -123,18 +124,16 @@ class TrainingJob:
         check_model(self.network)
         check_independence(self.network, self._input)
         self.views = ViewPipeline(config.views, layout, classes=classes, pool=pool)
-        self._use = plan_public_use(config.scenario, public, synthetic, config.extended.method)
         self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         self.network.to(self.device)
         self._flat = FlatParameters(self.network)
         self._initial = self._flat.get()
+        self._public = PublicPhase(config, facts, self.network, self.views, public, synthetic)
         self._check_private_phase()
 
     def _check_private_phase(self) -> None:
         """Find now what the first step would find."""
-        if self._use.warm_up is not None:
-            self._as_inputs(self._use.warm_up)
-        method = self._method()
+        method = self._public.method(self.plan.steps)
         if method is not None:
             # A microbatch of one record that is to be mixed has a single view.
             least = 1 if self.config.microbatch_mixes else self.views.views
@@ -266,16 +265,16 @@ class TrainingJob:
         # Whatever an earlier run of this job left in the network.
         self._flat.set(self._initial)
         if not state:
-            self._warm_up(progress)
+            self._public.warm_up(progress)
             if not self._answers():
                 rate = self.config.warm_up.learning_rate
                 raise InvalidInput("warm-up learning rate", rate, "a smaller one: outputs are no finite numbers")
             self._flat.set(world.from_head(self._flat.get()))
         optimiser = Optimiser(self._flat, self.config.optimiser, self.plan.steps)
-        method = self._method()
+        method = self._public.method(self.plan.steps)
         if state:
             _restore(optimiser, method, state)
-        elif run is not None and self._use.warm_up is not None:
+        elif run is not None and self._public.warms_up:
             run.save(0, lambda: _state(optimiser, method, None), now=True)
         chunks, gradients = self._execution(run, world, method, state.get(_CHUNK))
         trainer = self._trainer(records, optimiser, method, streams, world, chunks, gradients)
@@ -308,59 +307,6 @@ class TrainingJob:
     def _epsilon_shown(self, steps: int) -> str:
         # Up: what is shown must not be less than what was spent.
         return f"{math.ceil(self.plan.epsilon(steps) * 100) / 100:.2f}"
-
-    def _warm_up(self, progress: Progress) -> None:
-        data = self._use.warm_up
-        if data is None or self.config.warm_up.epochs == 0:
-            return
-
-        def show(done: int, total: int, loss: float) -> None:
-            progress(f"warm-up (public loss {loss:.3f})", done, total)
-
-        warm_up(
-            self.network,
-            self._as_inputs(data),
-            self.config.warm_up,
-            self.config.model_seed,
-            show,
-            self._augmentation,
-        )
-
-    def _augmentation(self, x: Tensor, targets: Tensor, seeds: Tensor) -> tuple[Tensor, Tensor]:
-        """Public batches are augmented like private records, one view each."""
-        config = self.config.views
-        if not config.augmentations or self.views.layout is None:
-            return x, targets
-        pipeline = ViewPipeline(
-            replace(config, k_base=1, k_self=0, k_diff=0, keep_first=False), self.views.layout, classes=targets.shape[1]
-        )
-        vectors = self.views.layout.to_vectors(x)
-        views, _ = pipeline(vectors, torch.zeros(len(x), dtype=torch.int64, device=x.device), seeds.to(x.device))
-        return views[:, 0], targets
-
-    def _method(self) -> ExtendedMethod | None:
-        data, extended = self._use.private_phase, self.config.extended
-        if data is None:
-            return None
-        source = PublicGradients(
-            self.network,
-            self._flat,
-            self._as_inputs(data),
-            extended.batch_size,
-            self.config.model_seed,
-            self._augmentation,
-            extended.max_norm,
-        )
-        return build_method(extended, source, self.plan.steps)
-
-    def _as_inputs(self, data: PublicData) -> PublicData:
-        """Public features as the network takes them, on its device."""
-        if data.x.dim() != 2 or data.x.shape[1] != self.facts.dim or data.classes != len(self.facts.classes):
-            found = (*data.x.shape[1:], data.classes)
-            raise InvalidInput("public data", found, f"{self.facts.dim} features and {len(self.facts.classes)} classes")
-        return PublicData(
-            shaped(data.x, self.network, self.facts).to(self.device).contiguous(), data.targets.to(self.device)
-        )
 
     def _trainer(
         self,
@@ -423,9 +369,7 @@ class TrainingJob:
 
     def _finished(self, insecure: bool, in_ledger: bool, model_id: str | None) -> TrainedModel:
         # What the certificate says at other places is left out.
-        settings = {
-            name: value for name, value in self.settings().items() if name not in ("plan", "public_data")
-        }
+        settings = {name: value for name, value in self.settings().items() if name not in ("plan", "public_data")}
         certificate = training_certificate(
             self.plan,
             target=self.config.epsilon,
