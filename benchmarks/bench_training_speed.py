@@ -61,9 +61,17 @@ class Case:
 
 _OURS = ("privmix loop", "privmix vmap", "privmix ghost")
 _CHUNKED = tuple(f"Opacus, {views} views at once" for views in (8, 16))
+# Record by record, and the logical batch of 16 records as it is.
+_WHOLE = tuple(f"Opacus, {views} views at once" for views in (16, 256))
 CASES = {
     "wrn-16": Case(
-        "WRN-16-4, plain convolutions", "wrn-16-4 plain", (3, 32, 32), 16, 16, 2, (*_OURS, *_CHUNKED, "plain SGD")
+        "WRN-16-4, plain convolutions",
+        "wrn-16-4 plain",
+        (3, 32, 32),
+        16,
+        16,
+        16,
+        ("privmix loop", "privmix vmap", *_WHOLE, "plain SGD"),
     ),
     "wrn-16-standardised": Case(
         "WRN-16-4, standardised convolutions",
@@ -311,7 +319,7 @@ def joined(tensors: Any) -> Tensor:
 
 
 def check_agreement(case: Case) -> None:
-    """All clipped sums agree, in float64: in float32, units near a kink of ReLU make 1e-3 between any two methods."""
+    """All clipped sums agree, in float64: in float32 any two methods differ by up to 1e-3 on the deep networks."""
     records = min(2 if len(case.shape) > 1 else 64, case.timed)
     model, (x, targets) = make_model(case.model).double(), make_data(case, records)
     reference: Tensor | None = None

@@ -55,7 +55,7 @@ Seed = Annotated[
 ]
 
 Epochs = Annotated[
-    float | None, typer.Option(help="Expected passes. Default: 30 linear, 50 else.", rich_help_panel=_TRAINING)
+    float | None, typer.Option(help="Expected passes. Default: 60 linear, 50 else.", rich_help_panel=_TRAINING)
 ]
 BatchSize = Annotated[
     int | None,

@@ -54,7 +54,7 @@ class TrainingConfig:
     Example:
         >>> config = TrainingConfig.for_model("linear", records=60_000, epsilon=1.2, delta=1e-5)
         >>> config.batch_size, config.plan(60_000).steps
-        (8192, 220)
+        (8192, 440)
     """
 
     epsilon: float
@@ -119,7 +119,7 @@ class TrainingConfig:
                 delta,
                 model,
                 batch_size=max(1, round(_LINEAR_SHARE * records)),
-                epochs=30.0,
+                epochs=60.0,
                 clip_norm=0.1,
                 feature_norm=16.0,
                 optimiser=OptimiserConfig(learning_rate=16.0, momentum=0.9, ema_decay=0.95),

@@ -87,7 +87,7 @@ class TrainedModel:
         self.network.eval()
         with torch.no_grad():
             for start in range(0, len(x), _BATCH):
-                part = torch.from_numpy(np.ascontiguousarray(x[start : start + _BATCH], dtype=np.float32)).to(device)
+                part = torch.from_numpy(np.array(x[start : start + _BATCH], dtype=np.float32)).to(device)
                 logits = self.network(shaped(part, self.network, self.facts_))
                 found[start : start + _BATCH] = logits.float().softmax(dim=1).cpu().numpy()
         return found
