@@ -193,8 +193,8 @@ def write_tables(runs: list[dict[str, Any]]) -> None:
         "delta": DELTA,
         "views": "Self-Aug: 4 crops (padding 2; no flips, which change digits); DP-MIX_SELF: and 4 mixes; DP-MIX_DIFF: "
         "and 1 public example among them",
-        "hyper-parameters": "one setting for all methods of a task; honest PLD accounting. Public gradients of DOPE and "
-        "mirror descent are cut to C; a first try with 1.0 on the linear task (C = 0.1) left 92% at either epsilon",
+        "hyper-parameters": "one setting for all methods of a task; honest PLD accounting. Public gradients of DOPE "
+        "and mirror descent are cut to C; a first try with 1.0 on the linear task (C = 0.1) left 92% at either epsilon",
     }
     title = "Methods of private training, paired by seed"
     draw(runs)
