@@ -137,10 +137,12 @@ def test_trained_verified_evaluated(name: str) -> None:
 
 @pytest.mark.parametrize("model", ["linear", "wrn-10-1"])
 def test_a_model_learns_what_it_is_shown(model: str) -> None:
-    """With little noise; chance is 10%, and the linear model gets some 70 of 100 records."""
-    assert train(model=model, epsilon="1000", epochs="4", learning_rate="1" if model != "linear" else None).code == 0
+    """With little noise; chance is 10%. The linear model's runs spread by 1% around 78%, so 70% fails by its doing."""
+    linear = model == "linear"
+    options = {"epochs": "30", "learning_rate": "2"} if linear else {"epochs": "4", "learning_rate": "1"}
+    assert train(model=model, epsilon="1000", **options).code == 0
     result = evaluated()
-    assert result["accuracy"] > (0.5 if model == "linear" else 0.3)
+    assert result["accuracy"] > (0.7 if linear else 0.3)
     assert Path(result["figure"]).is_file()
     assert privmix("verify", "MODEL").code == 0, "a picture beside the model is no harm"
 
