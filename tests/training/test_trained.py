@@ -13,7 +13,7 @@ import torch
 
 from privmix.errors import InvalidInput, StorageError
 from privmix.mechanisms.streams import SecretStreams
-from privmix.training.trained import ModelFacts, TrainedModel, class_names, is_trained_model, load_trained
+from privmix.training.trained import ModelFacts, TrainedModel, is_trained_model, load_trained
 from tests.training.runs import FACTS, config_of, digits, job_of, private, weights_of
 
 
@@ -135,8 +135,6 @@ def test_facts_are_checked() -> None:
         ModelFacts(("a", "b"), {}, (4,), 0)
     assert FACTS.layout is not None
     assert ModelFacts(FACTS.classes, {"name": "identity"}, (8, 8), 64).layout is None
-    assert class_names(3) == ("0", "1", "2")
-    assert class_names(["x", "y"]) == ("x", "y")
 
 
 def test_another_run_of_the_job_leaves_the_model_alone() -> None:

@@ -105,7 +105,7 @@ class TrainingJob:
         records_declared: bool = False,
         device: str | torch.device | None = None,
     ) -> None:
-        self.config, self.facts, self.pool = config, facts, pool
+        self.config, self.facts = config, facts
         self._given = {"public": public, "synthetic": synthetic, "pool": pool}
         self.plan: TrainingPlan = config.plan(records, records_declared=records_declared)
         classes = len(facts.classes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -214,10 +214,3 @@ def _read_json(path: Path) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise StorageError(f"{path}: not what privmix wrote")
     return found
-
-
-def class_names(classes: int | Sequence[str]) -> tuple[str, ...]:
-    """K names; a number K names them "0" to "K-1"."""
-    if isinstance(classes, int):
-        return tuple(map(str, range(check_integer("classes", classes, low=2))))
-    return tuple(map(str, classes))
