@@ -22,7 +22,18 @@ ALLOWED: dict[str, set[str]] = {
     "ledger": {"accounting"},
     "attacks": {"accounting", "mechanisms", "data", "features", "release", "learning", "training", "synthesis"},
     "reports": set(),
-    "cli": {"accounting", "mechanisms", "data", "features", "release", "ledger", "learning", "training", "reports"},
+    "cli": {
+        "accounting",
+        "mechanisms",
+        "data",
+        "features",
+        "release",
+        "ledger",
+        "learning",
+        "training",
+        "attacks",
+        "reports",
+    },
 }
 BANNED_PACKAGES: dict[str, set[str]] = {"accounting": {"torch", "sklearn", "pandas"}, "ledger": {"torch"}}
 

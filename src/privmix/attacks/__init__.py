@@ -1,0 +1,1 @@
+"""Attacks on releases and models: audits that prove a lower bound on epsilon, membership, inversion."""

@@ -1,0 +1,69 @@
+"""Storing run records from the command line: one option and one function that every measuring verb shares."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from privmix.cli.app import err, plain
+from privmix.reports.records import RunRecord, write_record
+
+_PACKAGES: Final = ("privmix", "dp-accounting", "numpy", "scipy", "scikit-learn", "torch")
+
+Record = Annotated[
+    Path | None,
+    typer.Option("--record", help="Run folder to keep the figures in; privmix report makes a page of them."),
+]
+
+
+def keep_record(
+    run: Path | None,
+    kind: str,
+    subject: Mapping[str, Any],
+    content: Mapping[str, Any],
+    *,
+    private: bool,
+    settings: Mapping[str, Any],
+    title: str,
+    statements: Sequence[str] = (),
+) -> RunRecord:
+    """Make the record of a measurement, and store it where ``run`` is given.
+
+    Args:
+        run: the value of ``--record``.
+        kind: see :data:`privmix.reports.records.KINDS`.
+        subject: what it is about.
+        content: figures, JSON values.
+        private: whether any of them was computed from private rows other than through a private release or model.
+        settings: what decided them, JSON values.
+        title: a line for people.
+        statements: sentences that must stand beside the figures.
+    """
+    record = RunRecord(
+        kind,
+        dict(subject),
+        private,
+        dict(content),
+        dict(settings),
+        title=title,
+        command=shlex.join(["privmix", *sys.argv[1:]]),
+        statements=list(statements),
+        versions={name: found for name in _PACKAGES if (found := _version(name))},
+    )
+    if run is not None:
+        path = write_record(record, run)
+        err.print(f"record: {plain(path)}", soft_wrap=True)
+    return record
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
