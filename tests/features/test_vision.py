@@ -12,6 +12,7 @@ import torch
 
 from privmix.errors import InvalidInput
 from privmix.features import VisionEncoder, from_spec, parse_features
+from privmix.features.preprocessing import Preprocessing
 from tests.features.models import save_vision
 
 pytest.importorskip("transformers")
@@ -94,8 +95,7 @@ def test_preprocessing_is_the_models(folders: dict[str, Path], tmp_path: Path) -
     config |= {"image_mean": [0.5, 0.5, 0.5], "image_std": [0.5, 0.5, 0.5]}
     (folder / "preprocessor_config.json").write_text(json.dumps(config))
     encoder = VisionEncoder(str(folder))
-    assert encoder._side == 40
-    assert encoder._constants == ((0.5,) * 3, (0.5,) * 3)
+    assert encoder._preprocessing == Preprocessing(40, (0.5,) * 3, (0.5,) * 3)
     assert encoder.fingerprint() != VisionEncoder(str(folders["convnext"])).fingerprint()
     config |= {"image_std": [0, 1]}
     (folder / "preprocessor_config.json").write_text(json.dumps(config))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Final
@@ -16,6 +16,7 @@ from torch import Tensor
 from privmix.errors import InvalidInput, MissingExtra, check_choice, check_integer
 from privmix.features.identity import unit_range
 from privmix.features.models import quiet
+from privmix.features.preprocessing import Preprocessing
 from privmix.features.torch_encoder import PretrainedEncoder, freeze, image_tensor, unit_rows
 
 _POOLINGS: Final = ("auto", "cls", "mean", "pooler")
@@ -23,9 +24,6 @@ _POOLINGS: Final = ("auto", "cls", "mean", "pooler")
 _CLS_TYPES: Final = frozenset({"vit", "deit", "beit", "dinov2", "dinov2_with_registers", "dinov3_vit"})
 _POOLER_TYPES: Final = frozenset({"convnext", "convnextv2", "dinov3_convnext", "resnet", "regnet", "swin", "swinv2"})
 _CLIP_TYPES: Final = frozenset({"clip", "clip_vision_model"})
-_IMAGENET: Final = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
-_CLIP: Final = ((0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711))
-_DEFAULT_SIDE: Final = 224
 _ALLOWED: Final = "a folder or hub name of a ViT, DINOv2, ConvNeXt or CLIP model with its weights in safetensors"
 
 
@@ -111,23 +109,25 @@ class VisionEncoder(PretrainedEncoder):
 
     @cached_property
     def _dim(self) -> int:
-        black = torch.zeros(1, 3, self._side, self._side)
+        side = self._preprocessing.side
+        black = torch.zeros(1, 3, side, side)
         try:
             first, second = (self._call(self._forward, black.to(self.device)) for _ in range(2))
         except torch.OutOfMemoryError:
             raise
         except (RuntimeError, ValueError, TypeError, IndexError, AttributeError):
-            raise InvalidInput("model", self._public_name, f"{_ALLOWED}, for images of {self._side} pixels") from None
+            raise InvalidInput("model", self._public_name, f"{_ALLOWED}, for images of {side} pixels") from None
         if not torch.equal(first, second):
             raise InvalidInput("model", self._public_name, "a model that gives the same output for the same image")
         return int(first.shape[1])
 
     def _forward(self, images: Tensor) -> Tensor:
         """(b, 1 or 3, H, W) in [0, 1] -> (b, d)."""
-        mean, std = (torch.tensor(values, device=images.device).view(1, 3, 1, 1) for values in self._constants)
+        seen = self._preprocessing
+        mean, std = (torch.tensor(values, device=images.device).view(1, 3, 1, 1) for values in (seen.mean, seen.std))
         colours = images.expand(-1, 3, -1, -1)
-        if tuple(colours.shape[2:]) != (self._side, self._side):
-            side = (self._side, self._side)
+        side = (seen.side, seen.side)
+        if tuple(colours.shape[2:]) != side:
             colours = torch.nn.functional.interpolate(
                 colours, size=side, mode="bicubic", antialias=True, align_corners=False
             ).clamp(0, 1)
@@ -151,45 +151,10 @@ class VisionEncoder(PretrainedEncoder):
         return hidden[:, 0] if pooling == "cls" else hidden.mean(1)
 
     @cached_property
-    def _preprocessing(self) -> dict[str, Any]:
-        file = self._located.folder / "preprocessor_config.json"
-        if not file.is_file():
-            return {}
-        try:
-            found = json.loads(file.read_text(encoding="utf-8"))
-        except ValueError:
-            found = None
-        if not isinstance(found, dict):
-            raise InvalidInput("preprocessor_config.json of the model", "damaged", "a JSON object")
-        return found
-
-    @cached_property
-    def _side(self) -> int:
-        if self._image_size is not None:
-            return self._image_size
-        # Models crop to crop_size where they have one, after a resize to something larger.
-        found = (
-            _side_of(self._preprocessing.get("crop_size")) if self._preprocessing.get("do_center_crop", True) else None
-        )
-        config = getattr(self._config, "image_size", None)
-        return found or _side_of(self._preprocessing.get("size")) or _side_of(config) or _DEFAULT_SIDE
-
-    @cached_property
-    def _constants(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        fallback = _CLIP if self._config.model_type in _CLIP_TYPES else _IMAGENET
-        if self._preprocessing.get("do_normalize") is False:
-            return (0.0, 0.0, 0.0), (1.0, 1.0, 1.0)
-        mean, std = (
-            self._preprocessing.get(key, given)
-            for key, given in zip(("image_mean", "image_std"), fallback, strict=True)
-        )
-        try:
-            constants = tuple(map(float, mean)), tuple(map(float, std))
-            if [len(values) for values in constants] != [3, 3] or min(constants[1]) <= 0:
-                raise ValueError("not three")
-        except (TypeError, ValueError):
-            raise InvalidInput("image_mean and image_std of the model", (mean, std), "three numbers each") from None
-        return constants
+    def _preprocessing(self) -> Preprocessing:
+        sizes = [getattr(self._config, "image_size", None)]
+        found = Preprocessing.of(self._located.folder, model_type=self._config.model_type, sizes=sizes)
+        return found if self._image_size is None else replace(found, side=self._image_size)
 
     @cached_property
     def _config(self) -> Any:
@@ -237,15 +202,6 @@ class VisionEncoder(PretrainedEncoder):
         if used:
             raise InvalidInput("model", self._public_name, f"a model with all its weights; {len(used)} are missing")
         return freeze(model, device), config, missing
-
-
-def _side_of(size: Any) -> int | None:
-    """The side, from a form that configurations use: 224, [224, 224], {"height": 224} or {"shortest_edge": 224}."""
-    if isinstance(size, Mapping):
-        size = next((size[key] for key in ("height", "shortest_edge") if key in size), None)
-    if isinstance(size, list | tuple) and size:
-        size = size[0]
-    return size if isinstance(size, int) and size > 0 else None
 
 
 def _check_shape(shape: tuple[int, ...]) -> None:

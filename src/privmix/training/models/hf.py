@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, ClassVar, Final, Self
 
 import torch
@@ -13,12 +12,10 @@ from torch.nn import functional
 
 from privmix.errors import InvalidInput, MissingExtra, check_integer
 from privmix.features.models import locate, public_name, quiet
+from privmix.features.preprocessing import Preprocessing
 from privmix.training.models.base import Classifier
 
 _EXTRA: Final = "vision"
-_IMAGENET: Final = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
-_CLIP: Final = ((0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711))
-_DEFAULT_SIDE: Final = 224
 # Where configurations came from, and names of other classes: not of the architecture, and the first may be a path.
 _DROPPED: Final = frozenset({"_name_or_path", "id2label", "label2id", "transformers_version", "architectures", "dtype"})
 _ALLOWED: Final = "a folder or hub name of an image model of transformers with its weights in safetensors"
@@ -124,16 +121,17 @@ class PretrainedClassifier(Classifier):
         missing = [key for key in names if not key.startswith("classifier.")]
         if missing:
             raise InvalidInput("model", shown, f"a model with all its weights; {len(missing)} are missing")
-        side, mean, std = _preprocessing(folder, config)
+        sizes = [config.get("image_size"), config.get("vision_config", {}).get("image_size")]
+        seen = Preprocessing.of(folder, model_type=str(config.get("model_type")), sizes=sizes)
         return cls(
             config=config,
             channels_in=channels_in,
             height=height,
             width=width,
             classes=classes,
-            side=side,
-            mean=mean,
-            std=std,
+            side=seen.side,
+            mean=seen.mean,
+            std=seen.std,
             frozen=frozen,
             model=model,
         )
@@ -222,41 +220,3 @@ def _stretch(length: int, side: int) -> Tensor:
     return functional.interpolate(identity, size=(side, length), mode="bicubic", antialias=True, align_corners=False)[
         0, 0
     ]
-
-
-def _preprocessing(folder: Path, config: Mapping[str, Any]) -> tuple[int, tuple[float, ...], tuple[float, ...]]:
-    """Side, mean and standard deviation as the model's files say, or CLIP's or ImageNet's constants."""
-    file = folder / "preprocessor_config.json"
-    found: Any = {}
-    if file.is_file():
-        try:
-            found = json.loads(file.read_text(encoding="utf-8"))
-        except ValueError:
-            found = None
-        if not isinstance(found, dict):
-            raise InvalidInput("preprocessor_config.json of the model", "damaged", "a JSON object")
-    # Models crop to crop_size where they have one, after a resize to something larger.
-    sizes = [found.get("crop_size")] if found.get("do_center_crop", True) else []
-    vision = config.get("vision_config", {})
-    sizes += [found.get("size"), config.get("image_size"), vision.get("image_size")]
-    side = next((side for side in map(_side_of, sizes) if side is not None), _DEFAULT_SIDE)
-    if found.get("do_normalize") is False:
-        return side, (0.0,) * 3, (1.0,) * 3
-    fallback = _CLIP if "clip" in str(config.get("model_type")) else _IMAGENET
-    mean, std = (found.get(key, given) for key, given in zip(("image_mean", "image_std"), fallback, strict=True))
-    try:
-        constants = tuple(map(float, mean)), tuple(map(float, std))
-        if [len(values) for values in constants] != [3, 3] or min(constants[1]) <= 0:
-            raise ValueError("not three")
-    except (TypeError, ValueError):
-        raise InvalidInput("image_mean and image_std of the model", (mean, std), "three numbers each") from None
-    return side, *constants
-
-
-def _side_of(size: Any) -> int | None:
-    """The side, from a form that configurations use: 224, [224, 224], {"height": 224} or {"shortest_edge": 224}."""
-    if isinstance(size, Mapping):
-        size = next((size[key] for key in ("height", "shortest_edge") if key in size), None)
-    if isinstance(size, list | tuple) and size:
-        size = size[0]
-    return size if isinstance(size, int) and size > 0 else None
