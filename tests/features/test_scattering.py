@@ -7,10 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from privmix.errors import InvalidInput
+from privmix.features import from_spec, parse_features
 from privmix.features.dense_scattering import MAX_PADDED, TILE
-from privmix.features.scattering import Scattering, scatter, scatter_fft
+from privmix.features.scattering import _YCBCR, Scattering, scatter, scatter_fft
 from privmix.features.wavelets import filter_bank, halve_band
 
 REFERENCE = Path(__file__).with_name("scattering_reference.npz")
@@ -46,11 +48,12 @@ def test_large_images_take_the_fft_and_agree_with_it_across_chunks() -> None:
     assert (scatter(images) - scatter_fft(images.double(), bank)).abs().max() < 2e-6
 
 
-def test_per_record_bits_do_not_depend_on_the_other_records() -> None:
+@pytest.mark.parametrize("extractor", [Scattering(), Scattering(ycbcr=True, mirror=True)], ids=["plain", "photographs"])
+def test_per_record_bits_do_not_depend_on_the_other_records(extractor: Scattering) -> None:
     """Formal guarantee: an output row depends on its own input row only."""
     generator = np.random.default_rng(3)
-    images = generator.integers(0, 256, size=(2 * TILE + 5, 28, 28), dtype=np.uint8)
-    extractor = Scattering()
+    shape = (2 * TILE + 5, 28, 28, 3) if extractor.ycbcr else (2 * TILE + 5, 28, 28)
+    images = generator.integers(0, 256, size=shape, dtype=np.uint8)
     together = extractor.transform(images)
     order = generator.permutation(len(images))
     assert np.array_equal(extractor.transform(images[order]), together[order])
@@ -80,6 +83,49 @@ def test_group_normalisation_over_27_groups() -> None:
     expected = centred / (centred.square().mean(-1, keepdim=True) + 1e-5).sqrt()
     assert features.shape == (2, Scattering().output_dim((16, 12, 3))) == (2, 81 * 3 * 4 * 3)
     assert np.abs(features - expected.reshape(2, -1).numpy()).max() < 1e-4
+
+
+def test_luma_and_colour_differences_are_those_of_jpeg() -> None:
+    """Pillow's conversion, whose numbers are whole, is the reference."""
+    images = np.random.default_rng(6).integers(0, 256, size=(2, 8, 12, 3), dtype=np.uint8)
+    pillow = np.stack([np.asarray(Image.fromarray(image).convert("YCbCr")) for image in images]).astype(np.float64)
+    ours = (images / 255) @ _YCBCR.T.astype(np.float64) * 255 + [0, 128, 128]
+    assert np.abs(ours - pillow).max() < 1.5
+    planes = (images.astype(np.float32) / 255) @ _YCBCR.T
+    assert np.abs(Scattering(ycbcr=True).transform(images) - _scattering_of(planes)).max() < 1e-5
+
+
+def _scattering_of(planes: np.ndarray) -> np.ndarray:
+    maps = torch.stack([scatter(torch.from_numpy(planes[..., one].copy())) for one in range(3)], dim=1)
+    return torch.nn.functional.group_norm(maps.flatten(1, 2), 27, eps=1e-5).flatten(1).numpy()
+
+
+@pytest.mark.parametrize("ycbcr", [False, True])
+def test_mirrored_features_are_the_mean_of_both_and_do_not_tell_left_from_right(ycbcr: bool) -> None:
+    images = np.random.default_rng(7).integers(0, 256, size=(3, 16, 12, 3), dtype=np.uint8)
+    plain, mirrored = Scattering(ycbcr=ycbcr), Scattering(ycbcr=ycbcr, mirror=True)
+    expected = (plain.transform(images) + plain.transform(images[:, :, ::-1])) / 2
+    assert np.abs(mirrored.transform(images) - expected).max() < 1e-6
+    assert np.abs(mirrored.transform(images) - mirrored.transform(images[:, :, ::-1])).max() < 1e-6
+    assert np.abs(plain.transform(images) - plain.transform(images[:, :, ::-1])).max() > 0.1
+
+
+def test_options_by_name_and_from_specs() -> None:
+    found = parse_features("scattering:ycbcr,mirror")
+    assert found.spec()["options"] == {"ycbcr": True, "mirror": True}
+    assert from_spec(found.spec()).fingerprint() == found.fingerprint() != Scattering().fingerprint()
+    assert Scattering().spec()["options"] == {}
+
+
+@pytest.mark.parametrize("text", ["scattering:", "scattering:hsv", "scattering:mirror,mirror", "scattering:mirror,"])
+def test_wrong_options_are_refused(text: str) -> None:
+    with pytest.raises(InvalidInput, match="ycbcr, mirror"):
+        parse_features(text)
+
+
+def test_grey_images_have_no_colours_to_separate() -> None:
+    with pytest.raises(InvalidInput, match="3 colours"):
+        Scattering(ycbcr=True).output_dim((28, 28))
 
 
 @pytest.mark.parametrize(("shape", "dim"), [((28, 28), 3969), ((28, 28, 1), 3969), ((32, 32, 3), 15552), ((8, 8), 324)])

@@ -25,8 +25,9 @@ Data = Annotated[
 Features = Annotated[
     str,
     typer.Option(
-        help="Public extractor: pixels, scattering, identity, minilm (texts), text:MODEL, vision:MODEL, "
-        "tabular:SPEC.json or module:FILE. MODEL is a local folder or OWNER/NAME on the hub."
+        help="Public extractor: pixels, scattering (scattering:ycbcr,mirror for photographs), identity, minilm "
+        "(texts), text:MODEL, vision:MODEL, tabular:SPEC.json or module:FILE. MODEL is a local folder or OWNER/NAME on "
+        "the hub."
     ),
 ]
 Classes = Annotated[

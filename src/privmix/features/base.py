@@ -140,7 +140,8 @@ def parse_features(text: str) -> Extractor:
     """Build the extractor that ``NAME`` or ``NAME:ARGUMENT`` describes, as users write it.
 
     ``vision:FOLDER`` or ``vision:HUB_NAME``, ``text:FOLDER`` or ``text:HUB_NAME``, ``tabular:SPEC.json``,
-    ``module:FILE``; the others (``minilm``, ``pixels``, ``scattering``, ``identity``) take no argument.
+    ``module:FILE``, ``scattering`` or ``scattering:ycbcr,mirror``; the others (``minilm``, ``pixels``, ``identity``)
+    take no argument.
 
     Raises:
         InvalidInput: unknown name, or an argument that is missing or wrong.

@@ -8,7 +8,7 @@ appendix E.2). Group statistics are those of one record, so the features stay pe
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, Self
 
 import numpy as np
 import torch
@@ -26,6 +26,11 @@ GROUPS: Final = 27
 # Shorter sides than this cannot be mirrored by a whole margin of 4 pixels.
 MIN_SIDE: Final = 5
 _CHUNK_PIXELS: Final = 32 * 36 * 36
+_OPTIONS: Final = ("ycbcr", "mirror")
+# Rows: luma, blue difference, red difference (ITU-R BT.601).
+_YCBCR: Final = np.array(
+    [[0.299, 0.587, 0.114], [-0.168736, -0.331264, 0.5], [0.5, -0.418688, -0.081312]], dtype=np.float32
+)
 
 
 class Scattering(Extractor):
@@ -36,29 +41,70 @@ class Scattering(Extractor):
     eps 1e-5) and flattened in order (colour, channel, row, column): 3,969 numbers for a 28 x 28 image, 15,552
     for 32 x 32 x 3.
 
+    Two public steps before and after it help with photographs, as ``scattering:ycbcr,mirror``: on CIFAR-10 a linear
+    head gains about four points.
+
+    Args:
+        ycbcr: transform luma and the two colour differences (ITU-R BT.601, full range) in place of red, green and
+            blue. Normalisation then weighs colour as much as light, of which red, green and blue hold three copies.
+        mirror: mean of the features of the image and of its mirror image: left and right are no longer told apart, so
+            that a linear head need not learn both.
+
     Example:
-        >>> image = np.random.default_rng(0).integers(0, 256, size=(1, 8, 8), dtype=np.uint8)
-        >>> Scattering().transform(image).shape
+        >>> image = np.random.default_rng(0).integers(0, 256, size=(1, 8, 8, 3), dtype=np.uint8)
+        >>> Scattering().transform(image[..., 0]).shape
         (1, 324)
+        >>> mirrored = Scattering(ycbcr=True, mirror=True)
+        >>> bool(np.allclose(mirrored.transform(image), mirrored.transform(image[:, :, ::-1]), atol=1e-5))
+        True
     """
 
     name: ClassVar[str] = "scattering"
 
+    def __init__(self, *, ycbcr: bool = False, mirror: bool = False) -> None:
+        self.ycbcr, self.mirror = bool(ycbcr), bool(mirror)
+
+    @classmethod
+    def from_argument(cls, argument: str) -> Self:
+        """``ycbcr``, ``mirror`` or both with a comma."""
+        named = argument.split(",")
+        if not set(named) <= set(_OPTIONS) or len(set(named)) != len(named):
+            raise InvalidInput("features", f"{cls.name}:{argument}", f"{cls.name}:OPTIONS with {', '.join(_OPTIONS)}")
+        return cls(**dict.fromkeys(named, True))
+
+    def options(self) -> dict[str, Any]:
+        """The steps that are taken; without any the features are those of the papers, under their old fingerprint."""
+        return {name: True for name in _OPTIONS if getattr(self, name)}
+
     def output_dim(self, input_shape: tuple[int, ...]) -> int:
         """81 * colours * (H // 4) * (W // 4)."""
         height, width, colours = _image_shape(input_shape)
+        if self.ycbcr and colours != 3:
+            raise InvalidInput("input shape for scattering:ycbcr", tuple(input_shape), "images with 3 colours")
         channels, rows, columns = _bank(height, width).output_shape
         return channels * colours * rows * columns
 
     def transform(self, x: NDArray[Any]) -> NDArray[np.float32]:
         """(b, H, W) or (b, H, W, colours) -> (b, d) float32."""
+        dim = self.output_dim(x.shape[1:])
         height, width, colours = _image_shape(x.shape[1:])
+        values = unit_range(x).reshape(len(x), height, width, colours)
+        if self.ycbcr:
+            values = values @ _YCBCR.T
         # Colours first: every colour plane is an image of its own.
-        planes = unit_range(x).reshape(len(x), height, width, colours).transpose(0, 3, 1, 2)
-        maps = scatter(torch.from_numpy(np.ascontiguousarray(planes)).view(-1, height, width))
-        with torch.inference_mode():
-            normal = group_norm(maps.view(len(x), colours * maps.shape[1], *maps.shape[2:]), GROUPS, eps=1e-5)
-        return normal.reshape(len(x), self.output_dim(x.shape[1:])).numpy()
+        planes = np.ascontiguousarray(values.transpose(0, 3, 1, 2))
+        found = _normal(planes)
+        if self.mirror:
+            found = (found + _normal(np.ascontiguousarray(planes[..., ::-1]))) / 2
+        return found.reshape(len(x), dim).numpy()
+
+
+def _normal(planes: NDArray[np.float32]) -> Tensor:
+    """(b, colours, H, W) -> (b, 81 * colours, H // 4, W // 4), normalised in groups."""
+    count, colours, height, width = planes.shape
+    maps = scatter(torch.from_numpy(planes).view(-1, height, width))
+    with torch.inference_mode():
+        return group_norm(maps.view(count, colours * maps.shape[1], *maps.shape[2:]), GROUPS, eps=1e-5)
 
 
 def scatter(images: Tensor) -> Tensor:
