@@ -56,8 +56,13 @@ class _Rate(ProgressColumn):
 
 
 @contextmanager
-def progress_bars(quiet: bool = False) -> Iterator[Callable[[str, int, int], None]]:
-    """Yield a callback (stage, done, total) that draws one bar a stage on standard error."""
+def progress_bars(*, quiet: bool = False, percent: bool = False) -> Iterator[Callable[[str, int, int], None]]:
+    """Yield a callback (stage, done, total) that draws one bar a stage on standard error.
+
+    Args:
+        quiet: draw nothing.
+        percent: show hundredths in place of counts, where the real number of records is not to be seen.
+    """
     columns = (
         TextColumn("{task.description:<22}"),
         BarColumn(),
@@ -72,6 +77,8 @@ def progress_bars(quiet: bool = False) -> Iterator[Callable[[str, int, int], Non
         def update(stage: str, done: int, total: int) -> None:
             # What follows in brackets changes while a stage lasts.
             name = stage.partition(" (")[0]
+            if percent:
+                done, total = 100 * done // max(total, 1), 100
             if name not in tasks:
                 tasks[name] = bars.add_task(stage, total=total)
             bars.update(tasks[name], description=stage, completed=done, total=total)

@@ -216,7 +216,7 @@ def release(
         charged = charge(ledger, dataset, _rest(plan, epsilon, delta), plan.adjacency, "release", data)
     identity = identity or _identity(data, split, columns)
     with (
-        progress_bars() as progress,
+        progress_bars(percent=records is not None or private_count) as progress,
         open_run(
             out_folder,
             plan,

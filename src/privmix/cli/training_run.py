@@ -86,7 +86,7 @@ def run_job(job: TrainingJob, source: Source, extractor: Extractor, order: Order
             overwrite=order.overwrite,
             resume=order.resume,
         )
-    with progress_bars() as progress, run:
+    with progress_bars(percent=job.plan.records_declared) as progress, run:
         found = _records(job, source, extractor, order, progress, world, run)
         made = job.run(found, run=run, in_ledger=order.ledger is not None, progress=progress, world=world)
     try:

@@ -1,0 +1,51 @@
+"""Progress on a terminal: bars that teach, and that never show a record count which is not public."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from privmix.cli import app
+from tests.cli.helpers import privmix
+
+COUNT = 8731
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
+    shown = io.StringIO()
+    monkeypatch.setattr(app, "err", Console(file=shown, force_terminal=True, width=200, highlight=False))
+    return shown
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    y = np.arange(COUNT) % 2
+    path = tmp_path_factory.mktemp("own") / "own.npz"
+    np.savez(path, x=np.eye(2, 3, dtype=np.float32)[y], y=y)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        (["release", "--mixup-degree=8", "--rows=2000"], True),
+        (["release", "--mixup-degree=8", "--rows=2000", "--records=9000"], False),
+        (["release", "--mixup-degree=8", "--rows=2000", "--private-count"], False),
+        (["train", "--epochs=1"], True),
+        (["train", "--epochs=1", "--records=9000"], False),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_bars_show_the_record_count_only_where_it_is_public(
+    line: list[str], shown: bool, data: Path, terminal: io.StringIO, tmp_path: Path
+) -> None:
+    given = [f"--data={data}", "--features=identity", "--classes=2", "--epsilon=4", "--delta=1e-6"]
+    assert privmix(*line, *given, f"--out={tmp_path / 'OUT'}").code == 0
+    assert "features (identity)" in terminal.getvalue()
+    assert (str(COUNT) in terminal.getvalue()) is shown
+    assert "100/100" in terminal.getvalue() or shown
