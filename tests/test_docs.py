@@ -30,7 +30,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 # A full-size figure where a small one shows the same: sizes only, never flags.
 SMALLER = {
     "--rows 60000": "--rows 3000",
-    "--features scattering": "--features pixels",
+    "--features scattering --": "--features pixels --",
     "--model wrn-16-4": "--model cnn",
     "--epochs 100": "--epochs 0.5",
     "--nproc-per-node 4": "--nproc-per-node 2",
