@@ -120,7 +120,7 @@ class Audit:
         found = [
             f"The audit attacks the worst pair of neighbouring datasets of design {self.design} with the real engine; "
             "no private record was read.",
-            f"Proven epsilon is a lower bound by Clopper-Pearson: it exceeds the true one with chance at most {chance}. "
+            f"Proven epsilon is a lower bound by Clopper-Pearson, above the true one with chance at most {chance}. "
             f"With {self.runs} runs no attack could have proven more than {self.largest_provable_epsilon:.3g}.",
             "The figure named gdp holds for mechanisms whose trade-off curve is that of mu-GDP, which this one's is "
             "nearly, not exactly; no claim is called violated because of it.",
@@ -170,7 +170,7 @@ def audit_plan(
     Example:
         >>> from privmix.release import ReleaseConfig
         >>> config = ReleaseConfig(records=1000, dim=9, classes=("a", "b"), mixup_degree=16, rows=50, centre="none")
-        >>> found = audit_plan(config.calibrate(2.0, 1e-3), 2.0, 1e-3, runs=2000, confidence=1 - 1e-9, seed=0)
+        >>> found = audit_plan(config.calibrate(2.0, 1e-3), 2.0, 1e-3, runs=2000, seed=0)
         >>> found.violated, 0 < found.proven_epsilon < 2
         (False, True)
     """

@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import stats
 from scipy.special import expit, logsumexp
 
@@ -25,12 +26,16 @@ from privmix.release.moments_engine import MomentsEngine
 from privmix.release.moments_plan import MomentsPlan
 from privmix.release.plan import Plan, ReleasePlan
 
+Indices = NDArray[np.int64]
+
 # Numbers a run: wide enough that most of the time is noise, small enough for the cache and memory.
 _CELLS: Final = 2**20
 _MOST_TRIALS: Final = 64
 _MOST_OTHERS: Final = 2**17
 # How sure a label row shows its class, in standard deviations of its noise.
-_CLEAR: Final = 6.0
+_CLEAR: Final = 4.0
+# Reach of the grid of noisy counts beyond the counts themselves, in standard deviations; more is certain either way.
+_GRID: Final = 6.0
 
 
 def worst_case_of(plan: Plan) -> WorstCase:
@@ -103,7 +108,8 @@ def _label_overlap(plan: Plan) -> float:
 def _members_for(plan: ReleasePlan, level: float) -> int:
     """How many companions a class needs so that its rows show whether it was drawn, through all noise."""
     noise = _joint(plan.feature_noise_multiplier, plan.label_noise_multiplier, level)
-    expected = (2.5 + math.sqrt(6.25 + _CLEAR * noise)) ** 2
+    # Two standard deviations of the members' own random number are kept apart from the noise.
+    expected = (2 + math.sqrt(4 + _CLEAR * noise)) ** 2
     return math.ceil(expected / plan.record_rate)
 
 
@@ -124,15 +130,15 @@ class _AddRemoveCase(WorstCase):
             np.concatenate([features, others]), np.concatenate([self._classes[canaries], labels]).astype(np.int64)
         )
 
-    def _others(self) -> tuple[Scores, Scores]:
+    def _others(self) -> tuple[Scores, Indices]:
         return np.zeros((1, self.plan.dim)), np.array([self.plan.num_classes - 1])
 
     @property
-    def _coordinates(self) -> Scores:
+    def _coordinates(self) -> Indices:
         return np.arange(self.trials)
 
     @property
-    def _classes(self) -> Scores:
+    def _classes(self) -> Indices:
         return np.arange(self.trials)
 
     def of_rest(self, engine: Engine | MomentsEngine) -> Scores:
@@ -171,7 +177,7 @@ class _AddRemoveCase(WorstCase):
 class PoissonCase(_AddRemoveCase):
     """The canary alone: each row holds it with the sampling rate, on top of noise."""
 
-    def _others(self) -> tuple[Scores, Scores]:
+    def _others(self) -> tuple[Scores, Indices]:
         features, labels = super()._others()
         assert isinstance(self.plan, ReleasePlan)
         if self.plan.centred:
@@ -196,19 +202,19 @@ class ClasswiseCase(_AddRemoveCase):
     usable: int
 
     @property
-    def _coordinates(self) -> Scores:
+    def _coordinates(self) -> Indices:
         return np.arange(self.trials) // self.usable
 
     @property
-    def _classes(self) -> Scores:
+    def _classes(self) -> Indices:
         return np.arange(self.trials) % self.usable
 
     def of_rows(self, block: RowBlock, transform: RecordTransform) -> Scores:
         plan, own = self.plan, self._canary(transform)
         assert isinstance(plan, ReleasePlan)
-        reading = block.x * (plan.divisor / plan.final_clip_norm / own)
+        reading = block.x.astype(np.float64) * (plan.divisor / plan.final_clip_norm / own)
         noise = plan.feature_noise_multiplier / own
-        gains = log_mixture(plan.record_rate, (2 * reading.astype(np.float64) - 1) / (2 * noise**2))
+        gains = log_mixture(plan.record_rate, (2 * reading - 1) / (2 * noise**2))
         classes = (block.start + np.arange(len(reading))) % plan.num_classes
         found = np.zeros((2, self.plan.dim, self.usable))
         for number in range(self.usable):
@@ -229,7 +235,7 @@ class HierarchicalCase(_AddRemoveCase):
     members: int
     level: float
 
-    def _others(self) -> tuple[Scores, Scores]:
+    def _others(self) -> tuple[Scores, Indices]:
         features = np.repeat(np.eye(self.plan.dim)[: self.trials], self.members, axis=0)
         features *= self.level * self.plan.final_clip_norm
         return features, np.repeat(np.arange(self.trials), self.members)
@@ -257,20 +263,24 @@ class HierarchicalCase(_AddRemoveCase):
         assert plan.class_rate is not None
         if plan.class_rate == 1:
             return np.ones_like(number)
-        at, odds = _class_odds(self.members, plan.record_rate, plan.class_rate, noise)
-        return np.asarray(expit(np.interp(number, at, odds)))
+        first, step, odds = _class_odds(self.members, plan.record_rate, plan.class_rate, noise)
+        # Linear interpolation on an even grid, which needs no search.
+        place = np.clip((number - first) / step, 0, len(odds) - 1.001)
+        below = place.astype(np.int32)
+        place -= below
+        return np.asarray(expit(odds[below] * (1 - place) + odds[below + 1] * place))
 
 
 @lru_cache(maxsize=8)
-def _class_odds(members: int, rate: float, class_rate: float, noise: float) -> tuple[Scores, Scores]:
-    """Noisy counts of a class's members in a row, and the log-odds there that the class was drawn."""
+def _class_odds(members: int, rate: float, class_rate: float, noise: float) -> tuple[float, float, Scores]:
+    """First and step of a grid of noisy counts of a class's members in a row; log-odds there that it was drawn."""
     least, most = stats.binom.ppf([1e-12, 1 - 1e-12], members, rate)
     counts = np.arange(least, most + 1)
-    at = np.linspace(-_CLEAR * noise, most + _CLEAR * noise, 4000)
+    at = np.linspace(-_GRID * noise, most + _GRID * noise, 4000)
     near = -((at[:, None] - counts) ** 2) / (2 * noise**2)
     drawn = logsumexp(near + stats.binom.logpmf(counts, members, rate), axis=1)
     prior = math.log(class_rate) - math.log1p(-class_rate)
-    return at, np.asarray(prior + drawn + at**2 / (2 * noise**2))
+    return float(at[0]), float(at[1] - at[0]), np.asarray(prior + drawn + at**2 / (2 * noise**2))
 
 
 @dataclass(frozen=True)
@@ -300,5 +310,5 @@ class MomentsCase(_AddRemoveCase):
         noises = (plan.second_noise_multiplier, plan.cross_noise_multiplier, plan.count_noise_multiplier)
         gain = super().of_rest(engine)[0]
         for part, adds, noise in zip(seen, (own**2, own, 1.0), noises, strict=True):
-            gain = gain + adds * (2 * part - adds) / (2 * noise**2)
+            gain = np.asarray(gain + adds * (2 * part - adds) / (2 * noise**2))
         return np.stack([gain, seen[0]])

@@ -38,6 +38,8 @@ EngineFactory = Callable[[Plan, PrivateRecords, SecretStreams], Engine | Moments
 Mask = NDArray[np.bool_]
 
 _LARGEST_SEED: Final = 2**31 - 1
+# The exponential of more is no float.
+_LARGE: Final = 700.0
 
 
 def real_engine(plan: Plan, records: PrivateRecords, streams: SecretStreams) -> Engine | MomentsEngine:
@@ -169,6 +171,14 @@ def _in_order(work: Callable[[int], tuple[Mask, Scores]], count: int, workers: i
 
 
 def log_mixture(rate: Scores | float, gain: Scores) -> Scores:
-    """log(1 - rate + rate e^gain): the row's likelihood ratio when the record joins it with chance ``rate``."""
+    """log(1 - rate + rate e^gain): the row's likelihood ratio when the record joins it with chance ``rate``.
+
+    Example:
+        >>> log_mixture(0.5, np.array([0.0, 2000.0])).round(3).tolist()
+        [0.0, 1999.307]
+    """
     with np.errstate(divide="ignore"):
-        return np.asarray(np.logaddexp(np.log1p(-np.asarray(rate)), np.log(rate) + gain))
+        found = np.log1p(rate * np.expm1(np.minimum(gain, _LARGE)))
+        found += np.maximum(gain - _LARGE, 0)
+        # Where the record is certain to join, all digits of 1 - rate + rate e^gain are those of e^gain.
+        return np.maximum(found, np.log(rate) + gain) if np.max(rate) == 1 else np.asarray(found)

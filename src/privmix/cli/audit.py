@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,15 +11,35 @@ import typer
 
 from privmix.accounting import UnsupportedEvent, calibrate
 from privmix.attacks.audit import DEFAULT_CONFIDENCE, DEFAULT_RUNS, Audit, audit_plan, check_audit
+from privmix.attacks.training_worst_case import audit_training
 from privmix.cli.app import app, err, out, print_json, progress_bars
 from privmix.cli.recording import Record, keep_record
 from privmix.errors import InvalidInput
 from privmix.release import ReleaseConfig, plan_from_dict, verify_release
 from privmix.release.certificate import read_certificate
+from privmix.release.engine import Progress
 from privmix.release.plan import Plan
-from privmix.training import is_trained_model
+from privmix.training import is_trained_model, load_trained
+from privmix.training.verify import plan_of, verify_trained
 
-_DESIGN_OPTIONS = ("design", "records", "rows", "mixup_degree", "epsilon_target")
+
+@dataclass(frozen=True)
+class _How:
+    """How an audit runs: what all kinds of it share."""
+
+    runs: int
+    confidence: float
+    seed: int | None
+    progress: Progress
+
+
+@dataclass(frozen=True)
+class _Found:
+    """An audit, what it is of, and what else decided it."""
+
+    audit: Audit
+    subject: dict[str, Any]
+    settings: dict[str, Any]
 
 
 @app.command()
@@ -59,55 +80,75 @@ def audit(
     """
     if (target is None) == (design is None):
         raise InvalidInput("TARGET, --design", "both or neither", "one of the two: a folder or a design")
-    subject: dict[str, Any]
-    if target is not None:
-        if records is not None or epsilon_target is not None or as_published:
-            raise InvalidInput("--records, --epsilon, --as-published", "given", "options of --design, not of a folder")
-        if is_trained_model(target):
-            raise InvalidInput("TARGET", str(target), "a release")
-        plan, claimed, delta, subject = _of_release(target)
-        own_price = True
-    else:
-        assert design is not None
-        if records is None or epsilon_target is None:
-            raise InvalidInput("--records, --epsilon", "not given", "the design's record count and its claim")
-        config = ReleaseConfig(
-            records=records,
-            dim=1,
-            classes=tuple(str(number) for number in range(classes)),
-            design=design,
-            mixup_degree=mixup_degree,
-            rows=rows,
-            centre=centre,
-            noise=noise,
-            expected_classes=expected_classes,
-            full_batch=full_batch,
-            max_weight=max_weight,
-        )
-        check_audit(epsilon_target, delta, runs, confidence)
-        plan = (
-            published_plan(config, epsilon_target, delta) if as_published else config.calibrate(epsilon_target, delta)
-        )
-        claimed, own_price, subject = epsilon_target, not as_published, {"kind": "design", "id": None}
     with progress_bars(quiet=json_output) as progress:
-        found = audit_plan(
-            plan,
-            claimed,
-            delta,
-            own_price=own_price,
-            runs=runs,
-            confidence=confidence,
-            seed=seed,
-            progress=progress,
-        )
-    _report(found, subject, plan, as_published, seed, record, json_output)
+        how = _How(runs, confidence, seed, progress)
+        if target is not None:
+            if records is not None or epsilon_target is not None or as_published:
+                raise InvalidInput("--records, --epsilon, --as-published", "given", "options of --design only")
+            found = _audit_model(target, how) if is_trained_model(target) else _audit_release(target, how)
+        else:
+            assert design is not None
+            if records is None or epsilon_target is None:
+                raise InvalidInput("--records, --epsilon", "not given", "the design's record count and its claim")
+            config = ReleaseConfig(
+                records=records,
+                dim=1,
+                classes=tuple(str(number) for number in range(classes)),
+                design=design,
+                mixup_degree=mixup_degree,
+                rows=rows,
+                centre=centre,
+                noise=noise,
+                expected_classes=expected_classes,
+                full_batch=full_batch,
+                max_weight=max_weight,
+            )
+            found = _audit_design(config, epsilon_target, delta, as_published, how)
+    _report(found, record, json_output)
 
 
-def _of_release(folder: Path) -> tuple[Plan, float, float, dict[str, Any]]:
-    """Plan and claim of a release whose certificate holds."""
+def _audit_release(folder: Path, how: _How) -> _Found:
+    """Audit the plan of a release whose certificate holds."""
     checked = verify_release(folder)
     plan = plan_from_dict(read_certificate(folder)["plan"])
-    return plan, checked.epsilon, checked.delta, {"kind": "release", "id": checked.release_id}
+    found = audit_plan(
+        plan,
+        checked.epsilon,
+        checked.delta,
+        runs=how.runs,
+        confidence=how.confidence,
+        seed=how.seed,
+        progress=how.progress,
+    )
+    return _Found(found, {"kind": "release", "id": checked.release_id}, {"plan": plan.to_dict(), "seed": how.seed})
+
+
+def _audit_model(folder: Path, how: _How) -> _Found:
+    """Audit the plan of a trained model whose certificate holds."""
+    checked = verify_trained(folder)
+    plan = plan_of(load_trained(folder).certificate)
+    found = audit_training(
+        plan, checked.epsilon, runs=how.runs, confidence=how.confidence, seed=how.seed, progress=how.progress
+    )
+    return _Found(found, {"kind": "model", "id": checked.model_id}, {"plan": plan.to_dict(), "seed": how.seed})
+
+
+def _audit_design(config: ReleaseConfig, epsilon: float, delta: float, as_published: bool, how: _How) -> _Found:
+    """Audit a design under a claim, with the noise that the claim needs or, as published, that the papers give it."""
+    check_audit(epsilon, delta, how.runs, how.confidence)
+    plan = published_plan(config, epsilon, delta) if as_published else config.calibrate(epsilon, delta)
+    found = audit_plan(
+        plan,
+        epsilon,
+        delta,
+        own_price=not as_published,
+        runs=how.runs,
+        confidence=how.confidence,
+        seed=how.seed,
+        progress=how.progress,
+    )
+    settings = {"plan": plan.to_dict(), "as_published": as_published, "seed": how.seed}
+    return _Found(found, {"kind": "design", "id": None}, settings)
 
 
 def published_plan(config: ReleaseConfig, epsilon: float, delta: float) -> Plan:
@@ -126,26 +167,18 @@ def published_plan(config: ReleaseConfig, epsilon: float, delta: float) -> Plan:
     return config.with_noise(found.noise_multiplier)
 
 
-def _report(
-    found: Audit,
-    subject: dict[str, Any],
-    plan: Plan,
-    as_published: bool,
-    seed: int | None,
-    record: Path | None,
-    json_output: bool,
-) -> None:
-    content = found.to_dict()
+def _report(of: _Found, record: Path | None, json_output: bool) -> None:
+    found, content = of.audit, of.audit.to_dict()
     statements = found.statements
-    if as_published:
+    if of.settings.get("as_published"):
         statements = ["The noise follows the papers' formula, which is no bound.", *statements]
     keep_record(
         record,
         "audit",
-        subject,
+        of.subject,
         content,
         private=False,
-        settings={"plan": plan.to_dict(), "as_published": as_published, "seed": seed},
+        settings=of.settings,
         title=f"Worst-case audit of design {found.design}",
         statements=statements,
     )
