@@ -64,14 +64,12 @@ class Table:
         columns: headings.
         rows: cells, as many as columns.
         text: columns that hold text and not figures, by index (the first always does).
-        emphasised: rows that stand out, by index.
     """
 
     caption: str
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
     text: Sequence[int] = ()
-    emphasised: Sequence[int] = ()
     block: ClassVar[str] = "table"
 
 
@@ -112,14 +110,6 @@ class Figure:
 
 
 @dataclass(frozen=True)
-class Figures:
-    """Drawings side by side where there is room."""
-
-    figures: Sequence[Figure]
-    block: ClassVar[str] = "figures"
-
-
-@dataclass(frozen=True)
 class Pictures:
     """A grid of small images with headings.
 
@@ -145,7 +135,21 @@ class Command:
     block: ClassVar[str] = "command"
 
 
-Block = Paragraphs | Points | Callout | Numbers | Table | Heatmap | Figure | Figures | Pictures | Command
+@dataclass(frozen=True)
+class Columns:
+    """Blocks side by side where there is room, else one column after the other.
+
+    Attributes:
+        columns: blocks of each.
+        flowing: columns of different heights fill the room one below the other.
+    """
+
+    columns: Sequence[Sequence[Block]]
+    flowing: bool = False
+    block: ClassVar[str] = "columns"
+
+
+Block = Paragraphs | Points | Callout | Numbers | Table | Heatmap | Figure | Pictures | Command | Columns
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from privmix.reports.blocks import Block, Callout, Card, Command, Number, Numbers, Points, Section, Table
+from privmix.reports.blocks import Block, Callout, Card, Columns, Command, Number, Numbers, Points, Section, Table
 from privmix.reports.context import Context, Shown
 from privmix.reports.fields import flat
 from privmix.reports.sentences import percent, rounded_down
@@ -52,7 +52,7 @@ def glance(context: Context) -> Card | None:
     if proven:
         value, violated = max(proven)
         violated = violated or any(flag for _, flag in proven)
-        note = "a claim is refuted" if violated else "every claim holds"
+        note = "a claim is refuted" if violated else "no claim is refuted"
         numbers.append(Number("strongest attack", f"ε ≥ {rounded_down(value)}", note, "bad" if violated else "good"))
     areas = [
         value
@@ -93,7 +93,7 @@ def closing_sections(context: Context) -> list[Section]:
 
 def _limits(context: Context) -> Section:
     cards = [
-        Card(one.content.text("summary") or one.record.title, [Points(list(one.record.statements))])
+        Card(one.record.title, [Points(list(one.record.statements))])
         for one in context.of_kind("guarantee")
         if one.record.statements
     ]
@@ -112,11 +112,15 @@ def _missing(context: Context) -> Section | None:
 
 
 def _settings(context: Context) -> Section | None:
-    cards = [
-        Card(_named(one), [Table(f"Settings: {_named(one)}", ("setting", "value"), rows, text=(1,))], (), _private(one))
-        for one in context
-        if (rows := flat(one.record.settings))
-    ]
+    cards = []
+    for private in (False, True):
+        tables: list[list[Block]] = [
+            [Table(_named(one), ("setting", "value"), rows, text=(1,))]
+            for one in context
+            if one.record.private == private and (rows := flat(one.record.settings))
+        ]
+        if tables:
+            cards.append(Card("", [Columns(tables, flowing=True)], private=private))
     return Section("settings", "All settings", "Everything that decided the figures above.", cards) if cards else None
 
 
@@ -153,7 +157,3 @@ def _provenance(context: Context) -> Section | None:
 
 def _named(one: Shown) -> str:
     return one.record.title or KIND_NAMES.get(one.record.kind, one.record.kind)
-
-
-def _private(one: Shown) -> bool:
-    return one.record.private

@@ -100,7 +100,7 @@ def flat(values: Any, prefix: str = "") -> list[tuple[str, str]]:
 
 def shown(value: Any) -> str:
     """A setting as people write it; long lists are cut, and say so."""
-    if value is None:
+    if value is None or value == {}:
         return "none"
     if isinstance(value, bool):
         return "yes" if value else "no"

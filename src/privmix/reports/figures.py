@@ -247,9 +247,7 @@ def draw_shares(name: str, shares: Any, title: str) -> Markup:
 
 
 def _label(axes: Axes, x: float, y: float, text: str, offset: tuple[float, float], side: str = "left") -> None:
-    axes.annotate(
-        text, (x, y), offset, textcoords="offset points", ha=side, color=INK, fontsize=9, annotation_clip=False
-    )
+    axes.annotate(text, (x, y), offset, textcoords="offset points", ha=side, color=INK, annotation_clip=False)
 
 
 def _percent_axes(axes: Axes) -> None:

@@ -13,7 +13,6 @@ from markupsafe import Markup
 
 from privmix.errors import InvalidInput, StorageError, check_choice
 from privmix.folders import write_durably
-from privmix.reports.blocks import Section
 from privmix.reports.closing import closing_sections, glance, refutations
 from privmix.reports.context import AUDIENCES, OWNER, Context
 from privmix.reports.panels import guarantee_section, headline, usefulness_section
@@ -114,7 +113,7 @@ def _title(context: Context) -> str:
 
 
 def _environment() -> Environment:
-    environment = Environment(
+    return Environment(
         loader=PackageLoader("privmix.reports"),
         autoescape=True,
         undefined=StrictUndefined,
@@ -123,8 +122,6 @@ def _environment() -> Environment:
         keep_trailing_newline=True,
         finalize=_printable,
     )
-    environment.globals["toc"] = _toc
-    return environment
 
 
 def _printable(value: Any) -> Any:
@@ -132,7 +129,3 @@ def _printable(value: Any) -> Any:
     if isinstance(value, Markup) or not isinstance(value, str):
         return value
     return "".join(mark if mark.isprintable() else "?" for mark in value)
-
-
-def _toc(sections: Iterable[Section]) -> list[tuple[str, str]]:
-    return [(section.anchor, section.title) for section in sections]

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from markupsafe import Markup
 
 from privmix.reports.blocks import (
     Block,
     Callout,
     Card,
+    Columns,
     Figure,
-    Figures,
     Heatmap,
     Key,
     Number,
@@ -21,7 +23,7 @@ from privmix.reports.blocks import (
 from privmix.reports.context import Context, Shown
 from privmix.reports.fields import Fields, shown
 from privmix.reports.figures import draw_epsilon_delta, draw_shares, draw_tradeoff, draw_utility
-from privmix.reports.sentences import beliefs, figure, meaning, odds, percent, rounded_up, unit
+from privmix.reports.sentences import beliefs, figure, meaning, odds, percent, power_of_ten, rounded_up, unit
 
 # A larger confusion matrix is drawn and not written out.
 _MOST_CELLS = 16
@@ -52,8 +54,8 @@ def _headline_card(one: Shown, context: Context) -> Card:
     blocks: list[Block] = [_verdict(content, bool(refuted))]
     numbers = [
         Number("epsilon", "no bound" if epsilon is None else f"ε ≤ {rounded_up(epsilon)}", _accountant(content)),
-        Number("delta", "δ = 0" if delta == 0 else f"δ = {delta:g}" if delta is not None else "–", _delta_words(delta)),
-        Number("what is hidden", unit(adjacency), f"adjacency {adjacency.replace('_', ' ')}"),
+        Number("delta", "–" if delta is None else f"δ = {power_of_ten(delta)}", _delta_words(delta)),
+        Number("what is hidden", *unit(adjacency)),
     ]
     blocks.append(Numbers(numbers))
     if epsilon is not None and delta is not None:
@@ -118,24 +120,25 @@ def _guarantee_card(one: Shown) -> Card:
         )
         drawn.append(Figure(svg, caption, (Key("blue", "limit for every attack"), Key("dashed", "guessing"))))
     if drawn:
-        blocks.append(Figures(drawn))
+        blocks.append(Columns([[one] for one in drawn]))
     if epsilon is not None:
         rows = list(beliefs(epsilon))
         exception = f", but for {odds(delta)} times" if delta else ""
-        blocks.append(Table(f"How sure an attacker can become{exception}", ("believed before", "at most after"), rows))
-        blocks.append(_comparison(content, epsilon))
-    return card_of(one, blocks, _GUARANTEE_FIELDS)
+        sure = Table(f"How sure an attacker can become{exception}", ("believed before", "at most after"), rows)
+        blocks.append(Columns([[sure], [_comparison(content, epsilon)]]))
+    # Its statements have a section of their own.
+    return replace(card_of(one, blocks, _GUARANTEE_FIELDS), notes=())
 
 
 def _comparison(content: Fields, epsilon: float) -> Table:
-    rows = [("stated", rounded_up(epsilon), "upper bound, recomputed for this page")]
+    rows = [("stated", rounded_up(epsilon), "upper bound")]
     recomputed = content.number("recomputed_epsilon")
     if recomputed is not None:
-        rows.append(("recomputed", rounded_up(recomputed, 5), "at most the stated one, or this page had not been made"))
+        rows.append(("recomputed", rounded_up(recomputed, 5), "for this page, from the certificate"))
     published = content.fields("published")
     value = published.number("epsilon")
     if value is not None:
-        rows.append(("as published", figure(value), f"NOT a bound: {published.text('note')}"))
+        rows.append(("as published", figure(value), f"NOT a bound; {published.text('note')}"))
     return Table("Epsilon by different ways of counting", ("figure", "ε", "what it is"), rows, text=(2,))
 
 
@@ -165,7 +168,8 @@ def _utility_card(one: Shown) -> Card:
         if reference is not None:
             rows.append(("without privacy", percent(reference), "–"))
         table = Table(f"{metric} by epsilon", ("ε", metric, "interval"), rows)
-        blocks += [Figure(svg, "The larger ε, the weaker the protection and the clearer the data.", keys), table]
+        drawn = Figure(svg, "The larger ε, the weaker the protection and the clearer the data.", keys)
+        blocks.append(Columns([[drawn], [table]]))
     return card_of(one, blocks, ("points", "metric", "reference_accuracy"), "Accuracy against epsilon")
 
 

@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from privmix.reports.blocks import Block, Callout, Card, Figure, Figures, Key, Number, Numbers, Pictures, Section, Table
+from privmix.reports.blocks import Block, Callout, Card, Columns, Figure, Key, Number, Numbers, Pictures, Section, Table
 from privmix.reports.context import Context, Shown
 from privmix.reports.fields import Fields
 from privmix.reports.figures import Line, draw_audit_points, draw_bounds, draw_histogram, draw_roc
 from privmix.reports.panels import card_of
-from privmix.reports.sentences import figure, percent, rounded_down, rounded_up
+from privmix.reports.sentences import figure, percent, power_of_ten, rounded_down, rounded_up
 from privmix.reports.svg import SERIES
 
 _MOST_PIXELS = 4_000_000
@@ -65,7 +65,7 @@ def _audit_card(one: Shown, context: Context) -> Card:
                 Number(
                     "proven by attack",
                     "–" if proven is None else f"ε ≥ {rounded_down(proven)}",
-                    "" if confidence is None else f"at {percent(confidence)} confidence",
+                    "" if confidence is None else f"at {100 * confidence:g}% confidence",
                     "bad" if violated else "good",
                 ),
                 Number(
@@ -79,19 +79,21 @@ def _audit_card(one: Shown, context: Context) -> Card:
             ]
         )
     )
+    drawn: list[Block] = []
     if proven is not None:
         svg = draw_bounds(f"{one.name}-bd", proven, claimed, published, violated)
         keys = [Key("bad-bar" if violated else "good-bar", "proven to leak"), Key("ink-bar", "claimed at most")]
         keys += [Key("vermilion-dots", "published formula")] if published is not None else []
-        blocks.append(Figure(svg, "The bar must not reach beyond the line.", keys))
-    blocks += _audit_tables(content)
-    blocks += _audit_points(one)
+        drawn.append(Figure(svg, "The bar must not reach beyond the line.", keys))
+    points, tables = _audit_points(one), _audit_tables(content)
+    sides = ([*drawn, *tables], points) if points else (drawn, tables)
+    blocks.append(Columns([side for side in sides if side]))
     known = (*_SHARED, "design", "attack", "runs", "black_box", "points", "canaries", "included", "guesses", "correct")
     return card_of(one, blocks, known, "Canaries" if one.record.kind == "canary-audit" else "Worst-case audit")
 
 
 def _at(delta: float | None) -> str:
-    return "" if delta is None else f"at δ = {delta:g}"
+    return "" if delta is None else f"at δ = {power_of_ten(delta)}"
 
 
 def _audit_tables(content: Fields) -> list[Block]:
@@ -138,26 +140,33 @@ def _membership_card(one: Shown, context: Context) -> Card:
     if members is not None and others is not None:
         numbers.append(Number("records", f"{figure(members)} + {figure(others)}", "members + non-members"))
     blocks: list[Block] = [Numbers(numbers)]
+    drawn: list[Block] = []
     if lines := _roc_lines(attacks):
         limit = context.catch_limit(one)
         svg = draw_roc(f"{one.name}-roc", lines, limit)
         keys = [Key(colour, line.name) for colour, line in zip(SERIES, lines, strict=False)]
         keys += [Key("limit", "limit by the guarantee")] if limit else []
         caption = "Both axes are logarithmic: what matters is who is caught at few false alarms. Bands: confidence."
-        blocks.append(Figure(svg, caption, [*keys, Key("dashed", "guessing")]))
-    if attacks:
-        blocks.append(_membership_table(attacks, content.number("confidence")))
+        drawn.append(Figure(svg, caption, [*keys, Key("dashed", "guessing")]))
     accuracies = [(name, percent(content.number(f"{name}_accuracy"))) for name in ("train", "test")]
     models = content.number("reference_models")
     facts = [*accuracies, *([] if models is None else [("reference models", figure(models))])]
-    blocks.append(Table("The model under attack", ("", ""), [(_FACT.get(name, name), value) for name, value in facts]))
+    tables = [Table("The model under attack", ("", ""), [(_FACT.get(name, name), value) for name, value in facts])]
     risks = [
-        (item.text("record") or figure(item.number("record")), figure(item.number("score")))
+        (item.text("record") or f"{item.number('record') or 0:.0f}", figure(item.number("score")))
         for item in content.several("highest_risk")
     ]
     if risks:
-        blocks.append(Table("Records at highest risk (for the owner only)", ("record", "score"), risks))
+        tables.append(Table("Records at highest risk (for the owner only)", ("record", "score"), risks))
+    blocks.append(Columns([side for side in (drawn, tables) if side]))
+    if attacks:
+        blocks.append(_membership_table(attacks, content.number("confidence")))
     return card_of(one, blocks, _MEMBERSHIP_FIELDS, "Membership inference")
+
+
+def _rate(share: float | None) -> str:
+    """With two digits however small."""
+    return "–" if share is None else f"{100 * share:.2g}%" if share < 0.1 else percent(share)
 
 
 _FACT = {"train": "accuracy on members", "test": "accuracy on non-members"}
@@ -185,7 +194,7 @@ def _membership_table(attacks: Sequence[Fields], confidence: float | None) -> Ta
     rows = []
     for item in attacks:
         caught = {at.number("fpr"): at for at in item.several("tpr_at")}
-        cells = [_with_band(caught.get(rate, Fields(None)), "tpr", "low", "high", percent) for rate in rates]
+        cells = [_with_band(caught.get(rate, Fields(None)), "tpr", "low", "high", _rate) for rate in rates]
         area = _with_band(item, "auc", "auc_low", "auc_high", lambda value: "–" if value is None else f"{value:.3f}")
         rows.append((item.text("name") or "attack", area, *cells))
     level = "" if confidence is None else f", with {percent(confidence, 0)} intervals"
@@ -256,17 +265,20 @@ def _collapse_card(one: Shown, context: Context) -> Card:
     ]
     if numbers:
         blocks.append(Numbers(numbers))
+    sides: list[list[Block]] = []
     histogram = content.fields("histogram")
     edges = histogram.series("edges")
     counts = {name: values for name in ("clean", "noisy") if len(values := histogram.series(name)) == len(edges) - 1}
     if counts and len(edges) > 1:
         svg = draw_histogram(f"{one.name}-hi", edges, counts)
         keys = [Key(colour, name) for colour, name in zip(SERIES, counts, strict=False)]
-        blocks.append(Figures([Figure(svg, "Distances between mixed features, before and after noise.", keys)]))
+        sides.append([Figure(svg, "Distances between mixed features, before and after noise.", keys)])
     labels = content.fields("label_collapse").numbers()
     if labels:
         rows = [(name.replace("_", " "), figure(value)) for name, value in labels.items()]
-        blocks.append(Table("Label collapse", ("figure", "value"), rows))
+        sides.append([Table("Label collapse", ("figure", "value"), rows)])
+    if sides:
+        blocks.append(Columns(sides))
     known = ("neural_collapse", "minimum_euclidean_distance", "label_collapse", "histogram", "labels")
     return card_of(one, blocks, known, "Collapse")
 

@@ -8,6 +8,7 @@ from typing import Final
 from markupsafe import Markup
 
 ADD_REMOVE: Final = "add_remove"
+_SUPERSCRIPTS: Final = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _PRIORS: Final = (0.01, 0.1, 0.5)
 # An attacker who is right more often than this, on an even bet, is hardly held back.
 _WEAK: Final = 0.95
@@ -82,6 +83,21 @@ def odds(delta: float) -> str:
     return f"1 in {whole // step * step:,}"
 
 
+def power_of_ten(value: float) -> str:
+    """A small number as people write it.
+
+    Example:
+        >>> power_of_ten(1e-5), power_of_ten(2.5e-6), power_of_ten(0.01)
+        ('10⁻⁵', '2.5 × 10⁻⁶', '0.01')
+    """
+    if value <= 0 or value >= 0.001:
+        return f"{value:g}"
+    mantissa, power = f"{value:.3g}".split("e") if "e" in f"{value:.3g}" else f"{value:.2e}".split("e")
+    mantissa = f"{float(mantissa):g}"
+    raised = "10" + str(int(power)).translate(_SUPERSCRIPTS)
+    return raised if mantissa == "1" else f"{mantissa} × {raised}"
+
+
 def belief(prior: float, epsilon: float) -> float:
     """The most that a belief of ``prior`` can become under pure epsilon-DP, by Bayes' rule.
 
@@ -97,11 +113,11 @@ def beliefs(epsilon: float) -> list[tuple[str, str]]:
     return [(f"{100 * prior:g}%", percent_up(belief(prior, epsilon))) for prior in _PRIORS]
 
 
-def unit(adjacency: str) -> str:
-    """What a guarantee hides."""
+def unit(adjacency: str) -> tuple[str, str]:
+    """What a guarantee hides, and how."""
     if adjacency == ADD_REMOVE:
-        return "one record, present or absent"
-    return "the content of one record" if adjacency == "replace_one" else "unknown"
+        return "one record", "present or absent"
+    return ("one record", "its content") if adjacency == "replace_one" else ("unknown", f"adjacency {adjacency}")
 
 
 def meaning(epsilon: float, delta: float, adjacency: str, caught: float | None, right: float | None) -> list[Markup]:
@@ -115,14 +131,16 @@ def meaning(epsilon: float, delta: float, adjacency: str, caught: float | None, 
         right: how often the best attacker wins an even bet, from the same curve; None where unknown.
     """
     present = adjacency == ADD_REMOVE
-    question = "whether a given record is in the data" if present else "which of two versions a given record had"
+    question = (
+        "a given record is in the data" if present else "a given record had one of two versions and not the other"
+    )
     # Kairouz, Oh and Viswanath 2015: for a pair of datasets, (epsilon, delta)-DP tells at most as much as a mechanism
     # that gives the answer away with probability delta, and is epsilon-DP otherwise.
-    told = Markup(", and who is told the answer outright <strong>{}</strong>").format(_how_often(delta))
+    told = Markup(", except that <strong>{}</strong> they may as well be told the answer").format(_how_often(delta))
     found = [
         Markup(
-            "Someone unsure {}, believing it 50%, is at most as well off, with everything released, as someone whose "
-            "belief becomes <strong>{}</strong> at most{}."
+            "Take someone who thinks it 50% likely that {}. Once they have seen everything, they are no better off "
+            "than if that had become <strong>{}</strong> at most{}."
         ).format(question, percent_up(belief(0.5, epsilon)), told if delta > 0 else "")
     ]
     if caught is not None:
