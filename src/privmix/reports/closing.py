@@ -16,7 +16,7 @@ _MISSING: Final = (
     (("utility",), "Accuracy against ε", "predicted without private data", "privmix plan --help"),
     (("audit",), "Worst-case audit", "the ε that an attack proves", "privmix audit RELEASE --record RUN"),
     (("canary-audit",), "Canary audit", "planted records, scored after one run", "privmix audit --help"),
-    (("membership",), "Membership", "who can be found", "privmix attack membership --help"),
+    (("membership",), "Membership", "who can be found", "privmix attack membership MODEL --data DATA --record RUN"),
     (("inversion",), "Inversion", "what can be drawn again", "privmix attack inversion --help"),
     (("collapse",), "Collapse", "whether mixing keeps classes apart", "privmix attack collapse --help"),
 )
@@ -44,9 +44,12 @@ def glance(context: Context) -> Card | None:
         reference = one.content.number("reference_accuracy")
         note = "" if reference is None else f"{percent(reference)} without privacy"
         numbers.append(Number(_titled("accuracy", one), percent(one.content.number("accuracy")), note))
+    audits = context.of_kind("audit", "canary-audit")
+    # Audits of designs say nothing of a release, where there is one.
+    audits = [one for one in audits if one.record.subject["id"] is not None] or audits
     proven = [
         (value, one.content.flag("violated"))
-        for one in context.of_kind("audit", "canary-audit")
+        for one in audits
         if (value := one.content.number("proven_epsilon")) is not None
     ]
     if proven:
@@ -79,7 +82,9 @@ def refutations(context: Context) -> list[Callout]:
             proven, claimed = one.content.number("proven_epsilon"), one.content.number("claimed_epsilon")
             text = "" if proven is None else f"It leaks at least ε = {rounded_down(proven)}"
             text += "" if proven is None or claimed is None else f"; claimed was {claimed:.4g}"
-            found.append(Callout("danger", f"A claim is refuted: {one.record.title or one.record.kind}", text))
+            if one.record.subject["id"] is None and context.of_kind("guarantee"):
+                text += ". This is about a design, not about what this page is on"
+            found.append(Callout("danger", f"A claim is refuted: {_named(one)}", text + "." if text else ""))
     for one in context.of_kind("guarantee"):
         found += [Callout("danger", "Warning", text) for text in one.content.texts("warnings")]
     return found

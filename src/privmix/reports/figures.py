@@ -1,9 +1,12 @@
-"""The figures of a report page. Each takes plain numbers and returns an inline SVG with its name and description."""
+"""The figures of a report page: plain numbers in, an inline SVG with its name and description out.
+
+No text of a record is drawn; names of attacks and the like stand in legends and descriptions, as text of the page.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +21,7 @@ from privmix.reports.svg import BLUE, GREEN, INK, MUTED, PAPER, VERMILION, drawi
 
 _LEAST_DELTA = 1e-12
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-_HALO = {"markeredgecolor": PAPER, "markeredgewidth": 1.4, "clip_on": False, "zorder": 5}
+_HALO: dict[str, Any] = {"markeredgecolor": PAPER, "markeredgewidth": 1.4, "clip_on": False, "zorder": 5}
 
 
 @dataclass(frozen=True)
@@ -110,7 +113,7 @@ def draw_utility(
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:g}%"))
         axes.set_xlabel("ε")
-        axes.set_ylabel(metric[:40])
+        axes.set_ylabel("accuracy")
         known = f" Without privacy it is {percent(reference)}." if reference is not None else ""
         stated = ", ".join(
             f"{percent(value)} at epsilon {number_text(at)}" for at, value in zip(epsilons, values, strict=True)
@@ -214,7 +217,7 @@ def draw_roc(name: str, lines: Sequence[Line], limit: tuple[Sequence[float], Seq
         )
 
 
-def draw_histogram(name: str, edges: Sequence[float], counts: dict[str, Sequence[float]]) -> Markup:
+def draw_histogram(name: str, edges: Sequence[float], counts: Mapping[str, Sequence[float]]) -> Markup:
     """Histograms over the same bins."""
     with drawing() as (figure, axes):
         for (_, values), colour in zip(counts.items(), (BLUE, VERMILION), strict=False):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
@@ -112,6 +113,7 @@ def _title(context: Context) -> str:
     return "Privacy report" + (": " + ", ".join(subjects) if subjects else "")
 
 
+@cache
 def _environment() -> Environment:
     return Environment(
         loader=PackageLoader("privmix.reports"),
