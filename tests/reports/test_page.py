@@ -351,6 +351,7 @@ def test_what_is_not_private_is_not_called_safe(changes: dict[str, Any]) -> None
     text = Page(render_page([record], "public")).all("main")[0].text
     assert "Not safe to give to anyone" in text
     assert "Safe to give" not in text
+    assert "What this means" not in text
     for warning in changes.get("warnings", ()):
         assert warning in text
 

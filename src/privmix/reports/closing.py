@@ -156,7 +156,10 @@ def _provenance(context: Context) -> Section | None:
         table = [(package, ", ".join(found)) for package, found in sorted(versions.items())]
         blocks.append(Table("Versions", ("package", "version"), table, text=(1,)))
     return Section(
-        "provenance", "Records, ids and versions", "Enough to tell whether two pages are of one.", [Card("", blocks)]
+        "provenance",
+        "Records, ids and versions",
+        "Enough to tell whether two pages are about the same thing.",
+        [Card("", blocks)],
     )
 
 

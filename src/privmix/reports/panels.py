@@ -34,7 +34,7 @@ def card_of(one: Shown, blocks: list[Block], known: tuple[str, ...], plain_title
     """A record's card: its blocks, then the figures that this version has no place for, and its statements."""
     if others := one.content.others(known):
         rows = [(name.replace("_", " "), shown(value)) for name, value in others.items()]
-        blocks = [*blocks, Table("Further figures", ("figure", "value"), rows)]
+        blocks = [*blocks, Table("Further figures", ("figure", "value"), rows, text=(1,))]
     return Card(one.record.title or plain_title, blocks, tuple(one.record.statements), one.record.private)
 
 
@@ -51,7 +51,8 @@ def _headline_card(one: Shown, context: Context) -> Card:
         for other in context.of_kind("audit", "canary-audit")
         if other.content.flag("violated") and other.record.subject["id"] == one.record.subject["id"]
     ]
-    blocks: list[Block] = [_verdict(content, bool(refuted))]
+    verdict = _verdict(content, bool(refuted))
+    blocks: list[Block] = [verdict]
     numbers = [
         Number("epsilon", "no bound" if epsilon is None else f"ε ≤ {rounded_up(epsilon)}", _accountant(content)),
         Number("delta", "–" if delta is None else f"δ = {power_of_ten(delta)}", _delta_words(delta)),
@@ -61,7 +62,8 @@ def _headline_card(one: Shown, context: Context) -> Card:
     if epsilon is not None and delta is not None:
         power = content.fields("power")
         sentences = meaning(epsilon, delta, adjacency, power.number("caught"), power.number("right"))
-        blocks.append(Paragraphs([Markup("<strong>What this means.</strong> ") + sentences[0], *sentences[1:]]))
+        means = "What this means." if verdict.tone == "note" else "What this would mean, if it held."
+        blocks.append(Paragraphs([Markup("<strong>{}</strong> ").format(means) + sentences[0], *sentences[1:]]))
     return Card(content.text("summary") or one.record.title, blocks)
 
 
@@ -102,8 +104,6 @@ def guarantee_section(context: Context) -> Section | None:
 def _guarantee_card(one: Shown) -> Card:
     content = one.content
     blocks: list[Block] = []
-    if content.texts("warnings"):
-        blocks += [Callout("danger", "Warning", text) for text in content.texts("warnings")]
     epsilon, delta, power = content.number("epsilon"), content.number("delta"), content.fields("power")
     drawn = []
     curve = content.fields("epsilon_delta").curve("epsilon", "delta")
