@@ -225,6 +225,11 @@ def test_a_tampered_record(work: Path) -> None:
     refused(privmix("report", "RUN", "REL"), "a run record")
 
 
+def test_a_guarantee_is_never_taken_from_a_record(work: Path) -> None:
+    note(work / "RUN", id_of(work / "REL"), kind="guarantee", epsilon=0.01, delta=0.0, is_upper_bound=True)
+    refused(privmix("report", "RUN", "REL"), "record guarantee", "certificates")
+
+
 @pytest.mark.parametrize(
     ("line", "words"),
     [

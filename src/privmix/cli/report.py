@@ -89,6 +89,11 @@ class _Found:
         parts = [run, *(run / name for name in _PARTS if (run / name).is_dir())]
         known = [self._add_subject(part, required=part != run) for part in parts]
         records = read_records(run)
+        if forged := [record for record in records if record.kind == "guarantee"]:
+            # It is recomputed from certificates, never taken from a file that says so.
+            raise InvalidInput(
+                f"record guarantee {forged[0].record_id[:12]}", str(run), "guarantees in certificates alone"
+            )
         if not any(known) and not records:
             raise InvalidInput("RUN", str(run), f"a folder with {_CERTIFICATE} or {RECORDS_FOLDER}/")
         # From here on a page for the public knows nothing of private records.

@@ -9,6 +9,8 @@ from markupsafe import Markup
 
 ADD_REMOVE: Final = "add_remove"
 _SUPERSCRIPTS: Final = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+# Smaller figures are of no interest.
+_LEAST: Final = 1e-12
 _PRIORS: Final = (0.01, 0.1, 0.5)
 # An attacker who is right more often than this, on an even bet, is hardly held back.
 _WEAK: Final = 0.95
@@ -105,7 +107,7 @@ def belief(prior: float, epsilon: float) -> float:
         >>> round(belief(0.5, 1.0), 3), belief(0.5, 0.0)
         (0.731, 0.5)
     """
-    return prior / (prior + (1 - prior) * math.exp(-epsilon))
+    return prior / (prior + (1 - prior) * math.exp(min(-epsilon, 700.0)))
 
 
 def beliefs(epsilon: float) -> list[tuple[str, str]]:
@@ -164,6 +166,8 @@ def _how_often(delta: float) -> str:
 def _rounded(value: float, digits: int, towards: type[int] | object) -> str:
     if value == 0 or not math.isfinite(value):
         return f"{value:g}"
+    if abs(value) < _LEAST:
+        return f"{_LEAST:.0e}" if value > 0 and towards is math.ceil else "0"
     places = digits - 1 - math.floor(math.log10(abs(value)))
     scaled = value * 10.0**places
     # What is a whole number but for the last bits of a float is one.
