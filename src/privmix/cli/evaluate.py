@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 import numpy as np
 import typer
@@ -92,7 +92,7 @@ def evaluate(
             }
             | {"extractor": dict(facts.extractor)},
             title=f"Accuracy on split {split}",
-            statements=[EVALUATION_STATEMENT],
+            statements=["Measured on labelled data of whoever evaluated; no guarantee covers those data."],
         )
     if json_output:
         print_json({**result, "figure": str(picture)})
@@ -102,7 +102,18 @@ def evaluate(
     )
 
 
-EVALUATION_STATEMENT: Final = "Measured on labelled data of whoever evaluated; no guarantee covers those data."
+def score(
+    predicted: NDArray[np.int64], labels: NDArray[np.int64], classes: tuple[str, ...]
+) -> tuple[dict[str, Any], NDArray[np.int64]]:
+    """Accuracy, accuracy of each class (None where it has no record), count, and the confusion matrix (K, K)."""
+    size = len(classes)
+    matrix = np.bincount(labels * size + predicted, minlength=size * size).reshape(size, size)
+    totals = matrix.sum(axis=1)
+    per_class = {
+        name: float(matrix[index, index] / totals[index]) if totals[index] else None
+        for index, name in enumerate(classes)
+    }
+    return {"accuracy": float((predicted == labels).mean()), "per_class": per_class, "n": len(labels)}, matrix
 
 
 def subject_of(classifier: Any) -> dict[str, Any]:
@@ -127,17 +138,3 @@ def evaluation_content(
         "split": split,
         "reference_accuracy": reference_accuracy,
     }
-
-
-def score(
-    predicted: NDArray[np.int64], labels: NDArray[np.int64], classes: tuple[str, ...]
-) -> tuple[dict[str, Any], NDArray[np.int64]]:
-    """Accuracy, accuracy of each class (None where it has no record), count, and the confusion matrix (K, K)."""
-    size = len(classes)
-    matrix = np.bincount(labels * size + predicted, minlength=size * size).reshape(size, size)
-    totals = matrix.sum(axis=1)
-    per_class = {
-        name: float(matrix[index, index] / totals[index]) if totals[index] else None
-        for index, name in enumerate(classes)
-    }
-    return {"accuracy": float((predicted == labels).mean()), "per_class": per_class, "n": len(labels)}, matrix

@@ -23,7 +23,7 @@ def rounded_up(value: float, digits: int = 3) -> str:
         >>> rounded_up(7.9995), rounded_up(0.12341), rounded_up(1234.5)
         ('8', '0.124', '1240')
     """
-    return _rounded(value, digits, math.ceil)
+    return _rounded(value, digits, up=True)
 
 
 def rounded_down(value: float, digits: int = 3) -> str:
@@ -33,7 +33,7 @@ def rounded_down(value: float, digits: int = 3) -> str:
         >>> rounded_down(0.98765), rounded_down(0.0)
         ('0.987', '0')
     """
-    return _rounded(value, digits, math.floor)
+    return _rounded(value, digits, up=False)
 
 
 def percent_up(share: float) -> str:
@@ -163,18 +163,16 @@ def _how_often(delta: float) -> str:
     return odds(delta) + ("" if delta > 0.1 else " times")
 
 
-def _rounded(value: float, digits: int, towards: type[int] | object) -> str:
+def _rounded(value: float, digits: int, *, up: bool) -> str:
     if value == 0 or not math.isfinite(value):
         return f"{value:g}"
     if abs(value) < _LEAST:
-        return f"{_LEAST:.0e}" if value > 0 and towards is math.ceil else "0"
+        return f"{_LEAST:.0e}" if up and value > 0 else "0"
     places = digits - 1 - math.floor(math.log10(abs(value)))
     scaled = value * 10.0**places
+    whole = round(scaled)
     # What is a whole number but for the last bits of a float is one.
-    whole = (
-        round(scaled)
-        if abs(scaled - round(scaled)) < 1e-9 * abs(scaled)
-        else (math.ceil(scaled) if towards is math.ceil else math.floor(scaled))
-    )
+    if abs(scaled - whole) >= 1e-9 * abs(scaled):
+        whole = math.ceil(scaled) if up else math.floor(scaled)
     text = f"{whole / 10.0**places:.{max(places, 0)}f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
