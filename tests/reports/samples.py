@@ -79,6 +79,8 @@ def audit(*, violated: bool = False, private: bool = False, **changes: Any) -> R
         "proven_epsilon": 6.31 if violated else 0.871,
         "proven_by": {"clopper-pearson": 0.71, "gdp": 6.31 if violated else 0.871},
         "violated": violated,
+        "priced_epsilon": 7.62 if violated else 1.0,
+        "largest_provable_epsilon": 6.4,
         "black_box": {"attack": "norm of the mean row", "proven_epsilon": 0.22},
         "points": {
             "alpha": alphas.tolist(),
@@ -119,7 +121,10 @@ def membership(*, private: bool = True, **changes: Any) -> RunRecord:
             "auc": float(norm.cdf(mu / 2**0.5)),
             "auc_low": float(norm.cdf(mu / 2**0.5)) - 0.01,
             "auc_high": float(norm.cdf(mu / 2**0.5)) + 0.01,
-            "tpr_at": [{"fpr": rate, "tpr": 1.2 * rate, "low": rate, "high": 1.4 * rate} for rate in (0.001, 0.01)],
+            "tpr_at": [
+                {"fpr": rate, "tpr": 1.2 * rate, "low": rate, "high": 1.4 * rate, "bound": 2.1 * rate}
+                for rate in (0.001, 0.01)
+            ],
             "roc": {
                 "fpr": fpr.tolist(),
                 "tpr": tpr.tolist(),
@@ -156,7 +161,15 @@ def inversion(*, private: bool = False, **changes: Any) -> RunRecord:
             images[row, column] = np.clip(ring * (1 - 0.25 * column) + rng.normal(0, noise, (28, 28)) + noise, 0, 255)
     content = {
         "cases": [
-            {"m": degree, "epsilon": epsilon, "mse": 0.01 * degree, "ssim": 0.9 / degree, "lpips": None}
+            {
+                "m": degree,
+                "epsilon": epsilon,
+                "mse": 0.01 * degree,
+                "ssim": 0.9 / degree,
+                "lpips": None,
+                "baseline": {"mse": 0.11, "ssim": 0.05, "lpips": None},
+                "mean_image": {"mse": 0.09, "ssim": 0.11, "lpips": None},
+            }
             for degree in (1, 4, 16)
             for epsilon in (None, 8.0, 1.0)
         ],
@@ -173,17 +186,20 @@ def inversion(*, private: bool = False, **changes: Any) -> RunRecord:
 
 
 def collapse(*, private: bool = False, **changes: Any) -> RunRecord:
-    edges = np.linspace(0, 2, 31)
+    edges = np.linspace(-0.5, 1.5, 31)
     middles = (edges[1:] + edges[:-1]) / 2
+    labels = {"top_kept": 0.66, "level_kept": 0.79, "noise_std": 0.05, "signal_to_noise": 1.5}
+    histogram = {
+        "edges": edges.tolist(),
+        "clean": norm.pdf(middles, 0.1, 0.07).tolist(),
+        "noisy": norm.pdf(middles, 0.1, 0.3).tolist(),
+    }
     content = {
-        "neural_collapse": 3.214,
+        "neural_collapse": 0.911,
         "minimum_euclidean_distance": 0.183,
-        "label_collapse": {"entropy": 2.1, "share_on_one_class": 0.03},
-        "histogram": {
-            "edges": edges.tolist(),
-            "clean": np.round(900 * norm.pdf(middles, 0.5, 0.15)).tolist(),
-            "noisy": np.round(900 * norm.pdf(middles, 1.2, 0.2)).tolist(),
-        },
+        "label_collapse": labels,
+        "histogram": histogram,
+        "histograms": [{**labels, **histogram, "design": design, "m": 64} for design in ("poisson", "hierarchical")],
         "labels": 10,
         **changes,
     }

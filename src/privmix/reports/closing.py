@@ -7,6 +7,7 @@ from typing import Final
 from privmix.reports.blocks import Block, Callout, Card, Columns, Command, Number, Numbers, Points, Section, Table
 from privmix.reports.context import Context, Shown
 from privmix.reports.fields import flat
+from privmix.reports.panels import capitalised
 from privmix.reports.sentences import percent, rounded_down
 
 # What to run for a panel that isn't there: kinds, what they are called, what they tell, and the command.
@@ -164,4 +165,4 @@ def _provenance(context: Context) -> Section | None:
 
 
 def _named(one: Shown) -> str:
-    return one.record.title or KIND_NAMES.get(one.record.kind, one.record.kind)
+    return capitalised(one.record.title or KIND_NAMES.get(one.record.kind, one.record.kind))

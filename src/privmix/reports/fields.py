@@ -90,12 +90,26 @@ def flat(values: Any, prefix: str = "") -> list[tuple[str, str]]:
     Example:
         >>> flat({"plan": {"rows": 5, "classes": ["a", "b"]}, "seed": None})
         [('plan.rows', '5'), ('plan.classes', 'a, b'), ('seed', 'none')]
+        >>> flat({"plans": [{"m": 1, "rows": 9}, {"m": 4, "rows": 9}]})
+        [('plans.m', '1; 4'), ('plans.rows', '9')]
     """
+    if isinstance(values, list) and values and all(isinstance(item, Mapping) for item in values):
+        return _side_by_side([dict(flat(item, prefix)) for item in values])
     if isinstance(values, Mapping) and (values or not prefix):
         return [
             row for name, value in values.items() for row in flat(value, f"{prefix}.{name}" if prefix else str(name))
         ]
     return [(prefix, shown(values))]
+
+
+def _side_by_side(rows: list[dict[str, str]]) -> list[tuple[str, str]]:
+    """Rows of several settings as one: what differs between them stands side by side."""
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    found = []
+    for name in names:
+        values = [row.get(name, "–") for row in rows]
+        found.append((name, values[0] if len(set(values)) == 1 else "; ".join(values)))
+    return found
 
 
 def shown(value: Any) -> str:

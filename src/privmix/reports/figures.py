@@ -148,19 +148,18 @@ def draw_bounds(name: str, proven: float, claimed: float | None, published: floa
         )
 
 
-def draw_audit_points(name: str, measured: Sequence[Sequence[float]], claimed: tuple[float, float] | None) -> Markup:
+def draw_audit_points(
+    name: str, measured: Sequence[Sequence[float]], limit: tuple[Sequence[float], Sequence[float]] | None
+) -> Markup:
     """Measured false-alarm and miss rates with upper confidence bounds, against the claim's limit, on log scales."""
     alpha, beta, alpha_high, beta_high = (np.asarray(values) for values in measured)
     floor = _floor([*alpha, *beta])
     with drawing() as (figure, axes):
         _log_log(axes, floor)
-        if claimed is not None:
-            grid = np.geomspace(floor, 1, 200)
-            epsilon, delta = claimed
-            # No attack on an (epsilon, delta)-private mechanism gets below this line (Kairouz, Oh, Viswanath 2015).
-            limit = np.maximum(1 - delta - np.exp(min(epsilon, 700)) * grid, np.exp(-epsilon) * (1 - delta - grid))
-            axes.fill_between(grid, floor, np.clip(limit, floor, 1), color=BLUE, alpha=0.12, linewidth=0)
-            axes.plot(grid, np.clip(limit, floor, 1), color=BLUE)
+        if limit is not None:
+            x, least = (np.clip(values, floor, 1) for values in limit)
+            axes.fill_between(x, floor, least, color=BLUE, alpha=0.12, linewidth=0)
+            axes.plot(x, least, color=BLUE)
         order = np.argsort(alpha)
         axes.plot(np.clip(alpha[order], floor, 1), np.clip(beta[order], floor, 1), color=VERMILION, linewidth=1.4)
         axes.plot(
@@ -223,14 +222,14 @@ def draw_histogram(name: str, edges: Sequence[float], counts: Mapping[str, Seque
         for (_, values), colour in zip(counts.items(), (BLUE, VERMILION), strict=False):
             axes.stairs(values, edges, fill=True, color=colour, alpha=0.25, linewidth=0)
             axes.stairs(values, edges, color=colour, linewidth=1.4)
-        axes.set_xlabel("distance")
-        axes.set_ylabel("count")
+        axes.set_xlabel("entry of a mixed label")
+        axes.set_ylabel("how often")
         axes.yaxis.set_major_locator(MaxNLocator(4))
         axes.xaxis.set_major_locator(MaxNLocator(5))
         return inline(
             figure,
             name,
-            "Distances with and without noise",
+            "Entries of mixed labels, before and after noise",
             f"Histograms of {' and '.join(counts)} over {len(edges) - 1} bins from {edges[0]:.3g} to {edges[-1]:.3g}.",
         )
 

@@ -35,7 +35,12 @@ def card_of(one: Shown, blocks: list[Block], known: tuple[str, ...], plain_title
     if others := one.content.others(known):
         rows = [(name.replace("_", " "), shown(value)) for name, value in others.items()]
         blocks = [*blocks, Table("Further figures", ("figure", "value"), rows, text=(1,))]
-    return Card(one.record.title or plain_title, blocks, tuple(one.record.statements), one.record.private)
+    return Card(capitalised(one.record.title) or plain_title, blocks, tuple(one.record.statements), one.record.private)
+
+
+def capitalised(text: str) -> str:
+    """A title as titles begin."""
+    return text[:1].upper() + text[1:]
 
 
 def headline(context: Context) -> list[Card]:

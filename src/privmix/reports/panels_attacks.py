@@ -13,24 +13,22 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from privmix.reports.blocks import Block, Callout, Card, Columns, Figure, Key, Number, Numbers, Pictures, Section, Table
+from privmix.reports.blocks import Block, Card, Columns, Figure, Key, Number, Numbers, Pictures, Section, Table
 from privmix.reports.context import Context, Shown
 from privmix.reports.fields import Fields
-from privmix.reports.figures import Line, draw_audit_points, draw_bounds, draw_histogram, draw_roc
+from privmix.reports.figures import Line, draw_histogram, draw_roc
 from privmix.reports.panels import card_of
-from privmix.reports.sentences import figure, percent, power_of_ten, rounded_down, rounded_up
+from privmix.reports.panels_audit import audit_card
+from privmix.reports.sentences import figure, percent, percent_up
 from privmix.reports.svg import SERIES
 
 _MOST_PIXELS = 4_000_000
-_SHARED = (
-    "delta", "confidence", "claimed_epsilon", "published_epsilon", "proven_epsilon", "proven_by", "violated", "method",
-)  # fmt: skip
 
 
 def attack_sections(context: Context) -> list[Section]:
     """A section for each kind of attack that was recorded."""
     panels: list[tuple[tuple[str, ...], str, str, str, Callable[[Shown, Context], Card]]] = [
-        (("audit", "canary-audit"), "audit", "Audit", _AUDIT_LEAD, _audit_card),
+        (("audit", "canary-audit"), "audit", "Audit", _AUDIT_LEAD, audit_card),
         (("membership",), "membership", "Who was in the data", _MEMBERSHIP_LEAD, _membership_card),
         (("inversion",), "inversion", "Recovering inputs", _INVERSION_LEAD, _inversion_card),
         (("collapse",), "collapse", "Collapse of features and labels", _COLLAPSE_LEAD, _collapse_card),
@@ -48,95 +46,6 @@ _MEMBERSHIP_LEAD = (
 )
 _INVERSION_LEAD = "An attack that knows everything but the records tries to draw them again."
 _COLLAPSE_LEAD = "Whether what is mixed and noised still keeps classes apart, on public data."
-
-
-def _audit_card(one: Shown, context: Context) -> Card:
-    content = one.content
-    proven, claimed, published = (content.number(f"{name}_epsilon") for name in ("proven", "claimed", "published"))
-    confidence, violated = content.number("confidence"), content.flag("violated")
-    blocks: list[Block] = []
-    if violated:
-        stated = "" if claimed is None else f" of {rounded_up(claimed)}"
-        text = f"At {percent(confidence)} confidence the mechanism leaks at least ε = {rounded_down(proven or 0)}."
-        blocks.append(Callout("danger", f"The claim{stated} is refuted", text))
-    blocks.append(
-        Numbers(
-            [
-                Number(
-                    "proven by attack",
-                    "–" if proven is None else f"ε ≥ {rounded_down(proven)}",
-                    "" if confidence is None else f"at {100 * confidence:g}% confidence",
-                    "bad" if violated else "good",
-                ),
-                Number(
-                    "claimed", "–" if claimed is None else f"ε ≤ {rounded_up(claimed)}", _at(content.number("delta"))
-                ),
-                *(
-                    []
-                    if published is None
-                    else [Number("published formula", f"ε = {figure(published)}", "not a bound")]
-                ),
-            ]
-        )
-    )
-    drawn: list[Block] = []
-    if proven is not None:
-        svg = draw_bounds(f"{one.name}-bd", proven, claimed, published, violated)
-        keys = [Key("bad-bar" if violated else "good-bar", "proven to leak"), Key("ink-bar", "claimed at most")]
-        keys += [Key("vermilion-dots", "published formula")] if published is not None else []
-        drawn.append(Figure(svg, "The bar must not reach beyond the line.", keys))
-    points, tables = _audit_points(one), _audit_tables(content)
-    sides = ([*drawn, *tables], points) if points else (drawn, tables)
-    blocks.append(Columns([side for side in sides if side]))
-    known = (*_SHARED, "design", "attack", "runs", "black_box", "points", "canaries", "included", "guesses", "correct")
-    return card_of(one, blocks, known, "Canaries" if one.record.kind == "canary-audit" else "Worst-case audit")
-
-
-def _at(delta: float | None) -> str:
-    return "" if delta is None else f"at δ = {power_of_ten(delta)}"
-
-
-def _audit_tables(content: Fields) -> list[Block]:
-    facts = [(name, content.text(name)) for name in ("design", "method", "attack") if content.text(name)]
-    facts += [
-        (name, figure(value))
-        for name in ("runs", "canaries", "included", "guesses", "correct")
-        if (value := content.number(name)) is not None
-    ]
-    found: list[Block] = []
-    # A fit to Gaussian DP holds as nearly as the mechanism is Gaussian: it is named, and proves nothing.
-    by = [
-        (_METHODS.get(name, name), f"ε {'≈' if name == 'gdp' else '≥'} {rounded_down(value)}")
-        for name, value in content.fields("proven_by").numbers().items()
-    ]
-    box = content.fields("black_box")
-    if (value := box.number("proven_epsilon")) is not None:
-        by.append((f"black box: {box.text('attack')}", f"ε ≥ {rounded_down(value)}"))
-    if by:
-        found.append(Table("What leaks at least, by method", ("method", "ε"), by))
-    if facts:
-        found.append(Table("The attack", ("", ""), facts, text=(1,)))
-    return found
-
-
-_METHODS = {
-    "clopper-pearson": "Clopper and Pearson",
-    "gdp": "as Gaussian DP, approximate",
-    "steinke": "Steinke, Nasr, Jagielski 2023",
-    "mahloujifar": "Mahloujifar et al. 2024",
-}
-
-
-def _audit_points(one: Shown) -> list[Block]:
-    points = one.content.fields("points").curve("alpha", "beta", "alpha_high", "beta_high")
-    if not points:
-        return []
-    epsilon, delta = one.content.number("claimed_epsilon"), one.content.number("delta")
-    claimed = None if epsilon is None or delta is None else (epsilon, delta)
-    svg = draw_audit_points(f"{one.name}-pt", points, claimed)
-    keys = [Key("vermilion", "measured"), Key("ink-square", "upper confidence bounds")]
-    keys += [Key("blue", "limit by the claim")] if claimed else []
-    return [Figure(svg, "Error rates of the attack. A square in the shaded part would refute the claim.", keys)]
 
 
 def _membership_card(one: Shown, context: Context) -> Card:
@@ -203,12 +112,20 @@ def _membership_table(attacks: Sequence[Fields], confidence: float | None) -> Ta
     rates = sorted(
         {rate for item in attacks for at in item.several("tpr_at") if (rate := at.number("fpr")) is not None}
     )
-    rows = []
+    rows, limits = [], dict[float, float]()
     for item in attacks:
         caught = {at.number("fpr"): at for at in item.several("tpr_at")}
-        cells = [_with_band(caught.get(rate, Fields(None)), "tpr", "low", "high", _rate) for rate in rates]
+        cells = []
+        for rate in rates:
+            at = caught.get(rate, Fields(None))
+            cells.append(_with_band(at, "tpr", "low", "high", _rate))
+            if (most := at.number("bound")) is not None:
+                limits[rate] = max(most, limits.get(rate, 0.0))
         area = _with_band(item, "auc", "auc_low", "auc_high", lambda value: "–" if value is None else f"{value:.3f}")
         rows.append((item.text("name") or "attack", area, *cells))
+    if limits:
+        most_caught = [percent_up(limits[rate]) if rate in limits else "–" for rate in rates]
+        rows.append(("limit by the guarantee", "–", *most_caught))
     level = "" if confidence is None else f", with {percent(confidence, 0)} intervals"
     columns = ("attack", "AUC", *(f"caught at {100 * rate:g}% false alarms" for rate in rates))
     return Table(f"Attacks{level}", columns, rows)
@@ -224,22 +141,30 @@ def _inversion_card(one: Shown, context: Context) -> Card:
     blocks: list[Block] = []
     if pictures := _pictures(content.fields("images")):
         blocks.append(pictures)
-    columns = ("m", "ε", "mean squared error", "SSIM", "LPIPS")
+    columns = ["m", "ε", "mean squared error", "SSIM", "LPIPS"]
+    cases = content.several("cases")
+    # What a guess at other images reaches: an attack tells something only where it does better.
+    guesses = [name for name in _GUESSES if any(item.fields(name).number("ssim") is not None for item in cases)]
+    columns += [f"SSIM of {_GUESSES[name]}" for name in guesses]
     rows = [
         (
             figure(item.number("m")),
             "no noise" if item.number("epsilon") is None else figure(item.number("epsilon")),
             *(figure(item.number(name), 3) for name in ("mse", "ssim", "lpips")),
+            *(figure(item.fields(name).number("ssim"), 3) for name in guesses),
         )
-        for item in content.several("cases")
+        for item in cases
     ]
     baseline = content.fields("baseline")
-    if baseline:
+    if baseline and not guesses:
         rows.append(("guess", "–", figure(baseline.number("mse"), 3), figure(baseline.number("ssim"), 3), "–"))
     if rows:
-        caption = "Likeness of what was recovered to the raw input; guess: what knows no record gets"
+        caption = "Likeness of what was recovered to the raw input"
         blocks.append(Table(caption, columns, rows))
     return card_of(one, blocks, ("cases", "baseline", "images"), "Model inversion")
+
+
+_GUESSES = {"baseline": "other images", "mean_image": "the mean image"}
 
 
 def _pictures(images: Fields) -> Pictures | None:
@@ -277,22 +202,31 @@ def _collapse_card(one: Shown, context: Context) -> Card:
     ]
     if numbers:
         blocks.append(Numbers(numbers))
-    sides: list[list[Block]] = []
-    histogram = content.fields("histogram")
-    edges = histogram.series("edges")
-    counts = {name: values for name in ("clean", "noisy") if len(values := histogram.series(name)) == len(edges) - 1}
-    if counts and len(edges) > 1:
-        svg = draw_histogram(f"{one.name}-hi", edges, counts)
-        keys = [Key(colour, name) for colour, name in zip(SERIES, counts, strict=False)]
-        sides.append([Figure(svg, "Distances between mixed features, before and after noise.", keys)])
-    labels = content.fields("label_collapse").numbers()
-    if labels:
-        rows = [(name.replace("_", " "), figure(value)) for name, value in labels.items()]
-        sides.append([Table("Label collapse", ("figure", "value"), rows)])
-    if sides:
-        blocks.append(Columns(sides))
-    known = ("neural_collapse", "minimum_euclidean_distance", "label_collapse", "histogram", "labels")
+    designs = content.several("histograms") or [content.fields("histogram")]
+    drawn: list[list[Block]] = []
+    for number, histogram in enumerate(designs):
+        edges = histogram.series("edges")
+        counts = {
+            name: values for name in ("clean", "noisy") if len(values := histogram.series(name)) == len(edges) - 1
+        }
+        if counts and len(edges) > 1:
+            svg = draw_histogram(f"{one.name}-hi{number}", edges, counts)
+            keys = [Key(colour, name) for colour, name in zip(SERIES, counts, strict=False)]
+            drawn.append([Figure(svg, f"Entries of mixed labels{_of(histogram)}, before and after noise.", keys)])
+    tables: list[list[Block]] = []
+    for measured in content.several("histograms") or [content.fields("label_collapse")]:
+        rows = [(name.replace("_", " "), figure(value)) for name, value in measured.numbers().items()]
+        if rows:
+            tables.append([Table(f"Label collapse{_of(measured)}", ("figure", "value"), rows)])
+    if drawn or tables:
+        blocks.append(Columns([*drawn, *tables]))
+    known = ("neural_collapse", "minimum_euclidean_distance", "label_collapse", "histogram", "histograms", "labels")
     return card_of(one, blocks, known, "Collapse")
+
+
+def _of(values: Fields) -> str:
+    design = values.text("design")
+    return f", design {design}" if design else ""
 
 
 _MEMBERSHIP_FIELDS = (
