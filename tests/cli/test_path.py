@@ -225,6 +225,13 @@ def test_demo(tmp_path: Path) -> None:
     assert outcome.code == 0, outcome.err
     for words in ("What was guaranteed", "(8, 0.0001)-differential privacy", "without privacy", "release/"):
         assert words in outcome.out
+    assert "report.html" in outcome.out
+    page = (tmp_path / "demo" / "report.html").read_text()
+    for words in ("Safe to give to anyone", "Accuracy on held-out digits", "Accuracy against ε", "For the owner only"):
+        assert (words in page) != (words == "For the owner only")
+    kinds = sorted(path.name.split("-")[0] for path in (tmp_path / "demo" / "records").iterdir())
+    assert kinds == ["evaluation", "utility"]
+    assert privmix("verify", str(tmp_path / "demo" / "release")).code == 0
     again = privmix("demo", "--out", str(tmp_path / "demo"))
     assert again.code == 2
     assert privmix("demo", "--out", str(tmp_path / "demo"), "--overwrite").code == 0

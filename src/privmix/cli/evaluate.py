@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,11 +23,13 @@ from privmix.cli.options import (
     open_for,
 )
 from privmix.cli.pipeline import class_list, features_in_memory
+from privmix.cli.recording import Record, keep_record
+from privmix.data.remote import is_remote, public_name
 from privmix.errors import InvalidInput
 from privmix.features import from_spec
 from privmix.learning import load_model
 from privmix.reports.confusion import draw_confusion
-from privmix.training import is_trained_model, load_trained
+from privmix.training import TrainedModel, is_trained_model, load_trained
 
 
 @app.command()
@@ -46,11 +49,16 @@ def evaluate(
     figure: Annotated[
         Path | None, typer.Option(help="Confusion matrix picture. Default: confusion-SPLIT.png in the model's folder.")
     ] = None,
+    public_data: Annotated[
+        bool, typer.Option("--public-data", help="The data are public: the record may be shown to anyone.")
+    ] = False,
     json_output: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+    record: Record = None,
 ) -> None:
     """Measure a model on your own labelled data: raw inputs in, accuracy out.
 
-    The figures are about the data you pass and are not covered by any guarantee.
+    The figures are about the data you pass and are not covered by any guarantee. A record of them (--record) is
+    private, and left out of public reports, unless you say that the data are public.
 
     Example: privmix evaluate MODEL --data mnist --split test --json
     """
@@ -70,6 +78,22 @@ def evaluate(
     result, matrix = score(classifier.predict(records.features), records.labels, tuple(facts.classes))
     picture = figure or model / f"confusion-{split}.png"
     draw_confusion(matrix, list(facts.classes), result["accuracy"], picture)
+    if record is not None:
+        keep_record(
+            record,
+            "evaluation",
+            subject_of(classifier),
+            evaluation_content(result, matrix, tuple(facts.classes), split),
+            private=not public_data,
+            settings={
+                "data": public_name(data) if is_remote(data) else data,
+                "split": split,
+                "public_data": public_data,
+            }
+            | {"extractor": dict(facts.extractor)},
+            title=f"Accuracy on split {split}",
+            statements=["Measured on labelled data of whoever evaluated; no guarantee covers those data."],
+        )
     if json_output:
         print_json({**result, "figure": str(picture)})
         return
@@ -90,3 +114,27 @@ def score(
         for index, name in enumerate(classes)
     }
     return {"accuracy": float((predicted == labels).mean()), "per_class": per_class, "n": len(labels)}, matrix
+
+
+def subject_of(classifier: Any) -> dict[str, Any]:
+    """What a classifier's figures are about: the trained model itself, or the release that it was fitted on."""
+    if isinstance(classifier, TrainedModel):
+        return {"kind": "model", "id": classifier.certificate["model_id"]}
+    return {"kind": "release", "id": classifier.facts_.release_id}
+
+
+def evaluation_content(
+    result: Mapping[str, Any],
+    matrix: NDArray[np.int64],
+    classes: tuple[str, ...],
+    split: str,
+    reference_accuracy: float | None = None,
+) -> dict[str, Any]:
+    """The content of an evaluation's record, from what :func:`score` returned."""
+    return {
+        **result,
+        "classes": list(classes),
+        "confusion": matrix.tolist(),
+        "split": split,
+        "reference_accuracy": reference_accuracy,
+    }

@@ -20,6 +20,7 @@ from privmix.cli import (  # noqa: F401  (they register verbs)
     ledger,
     planning,
     release,
+    report,
     train,
     verify,
 )

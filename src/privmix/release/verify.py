@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from privmix.accounting import event_from_dict
+from privmix.accounting import PrivacyCost, event_from_dict
 from privmix.errors import InvalidInput, StorageError, check_number
 from privmix.release.card import data_card
 from privmix.release.certificate import CERTIFICATE_FILE, PICTURE_FILE, curve_of, public_text, read_certificate
@@ -48,6 +48,38 @@ def verify_release(folder: str | Path) -> Verification:
     """
     root = Path(folder)
     certificate = read_certificate(root)
+    plan, cost = check_certificate(certificate)
+    stated = certificate["guarantee"]
+    if (root / "README.md").read_text(encoding="utf-8") != data_card(plan, certificate):
+        raise InvalidInput("README.md", "other content", "the data card that follows from the certificate")
+    _check_listing(root, certificate, plan)
+    for item in certificate["files"]:
+        path = root / item["file"]
+        if not path.is_file():
+            raise StorageError(f"files: {item['file']} is missing from {root}")
+        if file_hash(path) != item["sha256"]:
+            raise InvalidInput(item["file"], "other content", "the bytes whose SHA-256 is in the certificate")
+    load_release(root)
+    return Verification(
+        release_id=certificate["release_id"],
+        epsilon=math.inf if stated["epsilon"] is None else float(stated["epsilon"]),
+        delta=stated["delta"],
+        adjacency=stated["adjacency"],
+        recomputed_epsilon=cost.epsilon,
+        files=len(certificate["files"]),
+        warnings=tuple(certificate["warnings"]),
+    )
+
+
+def check_certificate(certificate: Mapping[str, Any]) -> tuple[Plan, PrivacyCost]:
+    """The part of :func:`verify_release` that needs no file but the certificate, as ``read_certificate`` gave it.
+
+    Returns:
+        the plan, and its price recomputed here.
+
+    Raises:
+        InvalidInput: event, price, noise or words do not follow from the plan.
+    """
     plan = plan_from_dict(certificate["plan"])
     stated = certificate["guarantee"]
     if event_from_dict(certificate["event"]) != plan.event:
@@ -69,25 +101,7 @@ def verify_release(folder: str | Path) -> Verification:
         check_choice_settings(choice, plan)
     _check_noise(certificate["noise_std"], plan)
     _check_text(certificate, plan, cost.accountant)
-    if (root / "README.md").read_text(encoding="utf-8") != data_card(plan, certificate):
-        raise InvalidInput("README.md", "other content", "the data card that follows from the certificate")
-    _check_listing(root, certificate, plan)
-    for item in certificate["files"]:
-        path = root / item["file"]
-        if not path.is_file():
-            raise StorageError(f"files: {item['file']} is missing from {root}")
-        if file_hash(path) != item["sha256"]:
-            raise InvalidInput(item["file"], "other content", "the bytes whose SHA-256 is in the certificate")
-    load_release(root)
-    return Verification(
-        release_id=certificate["release_id"],
-        epsilon=claimed,
-        delta=stated["delta"],
-        adjacency=stated["adjacency"],
-        recomputed_epsilon=cost.epsilon,
-        files=len(certificate["files"]),
-        warnings=tuple(certificate["warnings"]),
-    )
+    return plan, cost
 
 
 def _check_text(certificate: Mapping[str, Any], plan: Plan, accountant: str) -> None:

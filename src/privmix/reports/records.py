@@ -78,7 +78,7 @@ class RunRecord:
     settings: Mapping[str, Any]
     title: str = ""
     command: str = ""
-    statements: Sequence[str] = ()
+    statements: Sequence[str] = field(default_factory=list)
     versions: Mapping[str, str] = field(default_factory=dict)
     record_id: str = field(default_factory=lambda: uuid.uuid4().hex)
 

@@ -1,0 +1,168 @@
+"""The page's last sections: what is not promised, every setting, how to make it again, and what it was made from."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from privmix.reports.blocks import Block, Callout, Card, Columns, Command, Number, Numbers, Points, Section, Table
+from privmix.reports.context import Context, Shown
+from privmix.reports.fields import flat
+from privmix.reports.panels import capitalised
+from privmix.reports.sentences import percent, rounded_down
+
+# What to run for a panel that isn't there: kinds, what they are called, what they tell, and the command.
+_MISSING: Final = (
+    (("guarantee",), "The guarantee", "from a certificate", "privmix report RUN RELEASE"),
+    (("evaluation",), "Accuracy", "on labelled data of your own", "privmix evaluate MODEL --data DATA --record RUN"),
+    (("utility",), "Accuracy against ε", "predicted without private data", "privmix plan --help"),
+    (("audit",), "Worst-case audit", "the ε that an attack proves", "privmix audit RELEASE --record RUN"),
+    (("canary-audit",), "Canary audit", "planted records, scored after one run", "privmix audit --help"),
+    (("membership",), "Membership", "who can be found", "privmix attack membership MODEL --data DATA --record RUN"),
+    (("inversion",), "Inversion", "what can be drawn again", "privmix attack inversion --help"),
+    (("collapse",), "Collapse", "whether mixing keeps classes apart", "privmix attack collapse --help"),
+)
+_UNCHECKED: Final = (
+    "Not checked by this page: that the rows or weights came from running the plan, that the key of the noise was kept "
+    "secret, and that a ledger was charged. privmix verify checks every file of a release or model.",
+    "Attacks show what leaks at least. That an attack fails proves nothing; the guarantee is what holds.",
+)
+KIND_NAMES: Final = {
+    "guarantee": "guarantee",
+    "audit": "worst-case audit",
+    "canary-audit": "canary audit",
+    "membership": "membership inference",
+    "inversion": "model inversion",
+    "collapse": "collapse",
+    "evaluation": "evaluation",
+    "utility": "accuracy against ε",
+}
+
+
+def glance(context: Context) -> Card | None:
+    """The most telling figure of each measurement, in one row."""
+    numbers = []
+    for one in context.of_kind("evaluation")[:2]:
+        reference = one.content.number("reference_accuracy")
+        note = "" if reference is None else f"{percent(reference)} without privacy"
+        numbers.append(Number(_titled("accuracy", one), percent(one.content.number("accuracy")), note))
+    audits = context.of_kind("audit", "canary-audit")
+    # Audits of designs say nothing of a release, where there is one.
+    audits = [one for one in audits if one.record.subject["id"] is not None] or audits
+    proven = [
+        (value, one.content.flag("violated"))
+        for one in audits
+        if (value := one.content.number("proven_epsilon")) is not None
+    ]
+    if proven:
+        value, violated = max(proven)
+        violated = violated or any(flag for _, flag in proven)
+        note = "a claim is refuted" if violated else "no claim is refuted"
+        numbers.append(Number("strongest attack", f"ε ≥ {rounded_down(value)}", note, "bad" if violated else "good"))
+    areas = [
+        value
+        for one in context.of_kind("membership")
+        for item in one.content.several("attacks")
+        if (value := item.number("auc")) is not None
+    ]
+    if areas:
+        numbers.append(Number("membership AUC", f"{max(areas):.3f}", "guessing: 0.500"))
+    private = any(one.record.private for one in context.of_kind("evaluation", "audit", "canary-audit", "membership"))
+    return Card("Measured", [Numbers(numbers)], private=private) if numbers else None
+
+
+def _titled(name: str, one: Shown) -> str:
+    split = one.content.text("split")
+    return f"{name} ({split})" if split else name
+
+
+def refutations(context: Context) -> list[Callout]:
+    """What must be said before anything else."""
+    found = []
+    for one in context.of_kind("audit", "canary-audit"):
+        if one.content.flag("violated"):
+            proven, claimed = one.content.number("proven_epsilon"), one.content.number("claimed_epsilon")
+            text = "" if proven is None else f"It leaks at least ε = {rounded_down(proven)}"
+            text += "" if proven is None or claimed is None else f"; claimed was {claimed:.4g}"
+            if one.record.subject["id"] is None and context.of_kind("guarantee"):
+                text += ". This is about a design, not about what this page is on"
+            found.append(Callout("danger", f"A claim is refuted: {_named(one)}", text + "." if text else ""))
+    for one in context.of_kind("guarantee"):
+        found += [Callout("danger", "Warning", text) for text in one.content.texts("warnings")]
+    return found
+
+
+def closing_sections(context: Context) -> list[Section]:
+    """Limits, missing panels, settings, commands and provenance."""
+    sections = [_limits(context), _missing(context), _settings(context), _reproduce(context), _provenance(context)]
+    return [section for section in sections if section is not None]
+
+
+def _limits(context: Context) -> Section:
+    cards = [
+        Card(one.record.title, [Points(list(one.record.statements))])
+        for one in context.of_kind("guarantee")
+        if one.record.statements
+    ]
+    lead = (
+        "What the guarantee rests on and what it leaves out, as its certificate says, and what this page leaves open."
+    )
+    return Section("limits", "What is not guaranteed", lead, [*cards, Card("This page", [Points(_UNCHECKED)])])
+
+
+def _missing(context: Context) -> Section | None:
+    lines: list[Block] = [
+        Command(name, line, note) for kinds, name, note, line in _MISSING if not context.of_kind(*kinds)
+    ]
+    lead = "Panels that this page has no record for, and what makes one. RUN is the folder of this report."
+    return Section("missing", "Not in this report", lead, [Card("", lines)]) if lines else None
+
+
+def _settings(context: Context) -> Section | None:
+    cards = []
+    for private in (False, True):
+        tables: list[list[Block]] = [
+            [Table(_named(one), ("setting", "value"), rows, text=(1,))]
+            for one in context
+            if one.record.private == private and (rows := flat(one.record.settings))
+        ]
+        if tables:
+            cards.append(Card("", [Columns(tables, flowing=True)], private=private))
+    return Section("settings", "All settings", "Everything that decided the figures above.", cards) if cards else None
+
+
+def _reproduce(context: Context) -> Section | None:
+    commands: list[Block] = [Command(_named(one), one.record.command) for one in context if one.record.command]
+    lead = "The command lines that the figures come from. Noise is drawn anew each time, so figures differ a little."
+    return Section("reproduce", "How to make it again", lead, [Card("", commands)]) if commands else None
+
+
+def _provenance(context: Context) -> Section | None:
+    rows = [(_named(one), one.record.record_id, str(one.record.subject["id"] or "–"), one.digest) for one in context]
+    if not rows:
+        return None
+    columns = ("record", "id", "about", "SHA-256")
+    blocks: list[Block] = [Table("Records that this page was made from", columns, rows, text=(1, 2, 3))]
+    certificates = [
+        (one.content.text("what"), str(one.record.subject["id"]), one.content.text("certificate_sha256"))
+        for one in context.of_kind("guarantee")
+    ]
+    if certificates:
+        blocks.append(Table("Certificates", ("of", "id", "SHA-256 of its content"), certificates, text=(1, 2)))
+    versions: dict[str, list[str]] = {}
+    for one in context:
+        for package, version in one.record.versions.items():
+            if (found := versions.setdefault(str(package), [])) is not None and str(version) not in found:
+                found.append(str(version))
+    if versions:
+        table = [(package, ", ".join(found)) for package, found in sorted(versions.items())]
+        blocks.append(Table("Versions", ("package", "version"), table, text=(1,)))
+    return Section(
+        "provenance",
+        "Records, ids and versions",
+        "Enough to tell whether two pages are about the same thing.",
+        [Card("", blocks)],
+    )
+
+
+def _named(one: Shown) -> str:
+    return capitalised(one.record.title or KIND_NAMES.get(one.record.kind, one.record.kind))

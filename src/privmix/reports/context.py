@@ -1,0 +1,96 @@
+"""What panels are made from: the records that may be shown, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from privmix.reports.fields import Fields
+from privmix.reports.records import KINDS, RunRecord, public_records
+
+OWNER, PUBLIC = "owner", "public"
+AUDIENCES: Final = (OWNER, PUBLIC)
+# Names single records: nothing for the public, whatever the data are.
+_OWNER_ONLY: Final = frozenset({"highest_risk"})
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A record as the page shows it.
+
+    Attributes:
+        record: the record, without the fields that its audience may not see.
+        name: of its part of the page; ids begin with it.
+        content: its figures, for careful reading.
+        digest: of the stored record.
+    """
+
+    record: RunRecord
+    name: str
+    content: Fields
+    digest: str
+
+
+@dataclass(frozen=True)
+class Context:
+    """All that a page is made from.
+
+    Formal guarantees:
+        * For the public: records that say they are private are left out before anything else is done with them, so no
+          byte of the page depends on them, nor on how many there are.
+        * For the public, fields that single out records are left out of public records too.
+    """
+
+    audience: str
+    shown: tuple[Shown, ...]
+
+    @classmethod
+    def of(cls, records: Iterable[RunRecord], audience: str) -> Context:
+        """Keep what ``audience`` may see, in an order that follows from the records alone."""
+        if audience != OWNER:
+            records = public_records(records)
+        kept = {record.record_id: record for record in records}
+        ordered = sorted(kept.values(), key=lambda record: (KINDS.index(record.kind), record.title, record.record_id))
+        return cls(audience, tuple(_shown(record, f"r{number}", audience) for number, record in enumerate(ordered)))
+
+    def of_kind(self, *kinds: str) -> list[Shown]:
+        """The records of these kinds, in order."""
+        return [one for one in self.shown if one.record.kind in kinds]
+
+    def guarantee_for(self, one: Shown) -> Fields:
+        """The guarantee of what a record is about; nothing where it is not known."""
+        for other in self.of_kind("guarantee"):
+            if other.record.subject["id"] == one.record.subject["id"]:
+                return other.content
+        return Fields(None)
+
+    def catch_limit(self, one: Shown) -> tuple[list[float], list[float]] | None:
+        """(false-alarm rates, detection rates that no attack exceeds), by the guarantee of what a record is about."""
+        curve = self.guarantee_for(one).fields("tradeoff").curve("alpha", "beta")
+        if not curve:
+            return None
+        order = np.argsort(curve[0])
+        alpha, beta = (np.asarray(values)[order] for values in curve)
+        return alpha.tolist(), (1 - beta).tolist()
+
+    def __iter__(self) -> Iterator[Shown]:
+        return iter(self.shown)
+
+
+def _shown(record: RunRecord, name: str, audience: str) -> Shown:
+    digest = record.to_dict()["content_sha256"]
+    if audience != OWNER:
+        record = RunRecord(**{**vars(record), "content": _without(record.content, _OWNER_ONLY)})
+    return Shown(record, name, Fields(record.content), digest)
+
+
+def _without(values: Any, names: frozenset[str]) -> Any:
+    """The same without fields of these names, at any depth."""
+    if isinstance(values, Mapping):
+        return {name: _without(value, names) for name, value in values.items() if name not in names}
+    if isinstance(values, Sequence) and not isinstance(values, str):
+        return [_without(value, names) for value in values]
+    return values

@@ -1,0 +1,229 @@
+"""Panels about the guarantee and about what the release or model is good for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from markupsafe import Markup
+
+from privmix.reports.blocks import (
+    Block,
+    Callout,
+    Card,
+    Columns,
+    Figure,
+    Heatmap,
+    Key,
+    Number,
+    Numbers,
+    Paragraphs,
+    Section,
+    Table,
+)
+from privmix.reports.context import Context, Shown
+from privmix.reports.fields import Fields, shown
+from privmix.reports.figures import draw_epsilon_delta, draw_shares, draw_tradeoff, draw_utility
+from privmix.reports.sentences import beliefs, figure, meaning, odds, percent, power_of_ten, rounded_up, unit
+
+# A larger confusion matrix is drawn and not written out.
+_MOST_CELLS = 16
+_GUARANTEE = "The most that anyone can ever learn about one record, whatever they know and however they compute."
+
+
+def card_of(one: Shown, blocks: list[Block], known: tuple[str, ...], plain_title: str = "") -> Card:
+    """A record's card: its blocks, then the figures that this version has no place for, and its statements."""
+    if others := one.content.others(known):
+        rows = [(name.replace("_", " "), shown(value)) for name, value in others.items()]
+        blocks = [*blocks, Table("Further figures", ("figure", "value"), rows, text=(1,))]
+    return Card(capitalised(one.record.title) or plain_title, blocks, tuple(one.record.statements), one.record.private)
+
+
+def capitalised(text: str) -> str:
+    """A title as titles begin."""
+    return text[:1].upper() + text[1:]
+
+
+def headline(context: Context) -> list[Card]:
+    """What this is, to whom it may be given, and what epsilon means: a card for each release or model."""
+    return [_headline_card(one, context) for one in context.of_kind("guarantee")]
+
+
+def _headline_card(one: Shown, context: Context) -> Card:
+    content = one.content
+    epsilon, delta, adjacency = content.number("epsilon"), content.number("delta"), content.text("adjacency")
+    refuted = [
+        other
+        for other in context.of_kind("audit", "canary-audit")
+        if other.content.flag("violated") and other.record.subject["id"] == one.record.subject["id"]
+    ]
+    verdict = _verdict(content, bool(refuted))
+    blocks: list[Block] = [verdict]
+    numbers = [
+        Number("epsilon", "no bound" if epsilon is None else f"ε ≤ {rounded_up(epsilon)}", _accountant(content)),
+        Number("delta", "–" if delta is None else f"δ = {power_of_ten(delta)}", _delta_words(delta)),
+        Number("what is hidden", *unit(adjacency)),
+    ]
+    blocks.append(Numbers(numbers))
+    if epsilon is not None and delta is not None:
+        power = content.fields("power")
+        sentences = meaning(epsilon, delta, adjacency, power.number("caught"), power.number("right"))
+        means = "What this means." if verdict.tone == "note" else "What this would mean, if it held."
+        blocks.append(Paragraphs([Markup("<strong>{}</strong> ").format(means) + sentences[0], *sentences[1:]]))
+    return Card(content.text("summary") or one.record.title, blocks)
+
+
+def _verdict(content: Fields, refuted: bool) -> Callout:
+    what = content.text("what") or "release"
+    if content.flag("insecure_seed"):
+        text = "Its noise came from a seed. Whoever guesses the seed can take the noise away: nothing is guaranteed."
+        return Callout("danger", "Not safe to give to anyone", text)
+    if refuted:
+        text = "An attack proved a larger epsilon than was claimed: the claim, or the code behind it, is wrong."
+        return Callout("danger", "Not safe to give to anyone: the claim is refuted", text)
+    if content.number("epsilon") is None or not content.flag("is_upper_bound"):
+        return Callout("danger", "Not safe to give to anyone", "No bound on the privacy loss is known.")
+    text = (
+        f"The bound below holds whoever has this {what}, whatever else they know, and whatever they compute from it, "
+        "now or later. It does not cover the private data themselves, nor pages made for their owner."
+    )
+    return Callout("note", "Safe to give to anyone, on these terms", text)
+
+
+def _accountant(content: Fields) -> str:
+    name = {"pld": "exact composition (PLD)", "pure": "pure composition"}.get(
+        content.text("accountant"), content.text("accountant")
+    )
+    return f"upper bound, {name}" if content.flag("is_upper_bound") else "NOT an upper bound"
+
+
+def _delta_words(delta: float | None) -> str:
+    return "" if delta is None else "no exception" if delta == 0 else f"all bets are off {odds(delta)} times"
+
+
+def guarantee_section(context: Context) -> Section | None:
+    """Curves with the operating point, beliefs, and the papers' figure for comparison."""
+    cards = [_guarantee_card(one) for one in context.of_kind("guarantee")]
+    return Section("guarantee", "The guarantee", _GUARANTEE, cards) if cards else None
+
+
+def _guarantee_card(one: Shown) -> Card:
+    content = one.content
+    blocks: list[Block] = []
+    epsilon, delta, power = content.number("epsilon"), content.number("delta"), content.fields("power")
+    drawn = []
+    curve = content.fields("epsilon_delta").curve("epsilon", "delta")
+    if curve and epsilon is not None and delta is not None:
+        svg = draw_epsilon_delta(f"{one.name}-ed", curve[0], curve[1], (epsilon, delta))
+        caption = "Every point of the curve holds at once; the dot is the one that is quoted."
+        drawn.append(Figure(svg, caption, (Key("blue", "bound"), Key("dot", "as stated"))))
+    curve = content.fields("tradeoff").curve("alpha", "beta")
+    alpha, caught = power.number("alpha"), power.number("caught")
+    if curve and alpha is not None and caught is not None:
+        svg = draw_tradeoff(f"{one.name}-tf", curve[0], curve[1], (alpha, 1 - caught))
+        caption = (
+            "No attack gets into the shaded part: whoever accuses few of those absent misses most of those present."
+        )
+        drawn.append(Figure(svg, caption, (Key("blue", "limit for every attack"), Key("dashed", "guessing"))))
+    if drawn:
+        blocks.append(Columns([[one] for one in drawn]))
+    if epsilon is not None:
+        rows = list(beliefs(epsilon))
+        exception = f", but for {odds(delta)} times" if delta else ""
+        sure = Table(f"How sure an attacker can become{exception}", ("believed before", "at most after"), rows)
+        blocks.append(Columns([[sure], [_comparison(content, epsilon)]]))
+    # Its statements have a section of their own.
+    return replace(card_of(one, blocks, _GUARANTEE_FIELDS), notes=())
+
+
+def _comparison(content: Fields, epsilon: float) -> Table:
+    rows = [("stated", rounded_up(epsilon), "upper bound")]
+    recomputed = content.number("recomputed_epsilon")
+    if recomputed is not None:
+        rows.append(("recomputed", rounded_up(recomputed, 5), "for this page, from the certificate"))
+    published = content.fields("published")
+    value = published.number("epsilon")
+    if value is not None:
+        rows.append(("as published", figure(value), f"NOT a bound; {published.text('note')}"))
+    return Table("Epsilon by different ways of counting", ("figure", "ε", "what it is"), rows, text=(2,))
+
+
+def usefulness_section(context: Context) -> Section | None:
+    """Accuracy: against epsilon, against no privacy, and by class."""
+    cards = [_utility_card(one) for one in context.of_kind("utility")]
+    cards += [_evaluation_card(one) for one in context.of_kind("evaluation")]
+    lead = "What can be learned from it, beside what the same data teach without any protection."
+    return Section("utility", "What it is good for", lead, cards) if cards else None
+
+
+def _utility_card(one: Shown) -> Card:
+    content, blocks = one.content, list[Block]()
+    metric = content.text("metric") or "accuracy"
+    reference = content.number("reference_accuracy")
+    points = []
+    for item in content.several("points"):
+        epsilon, value = item.number("epsilon"), item.number("accuracy")
+        if epsilon is not None and epsilon > 0 and value is not None:
+            low, high = item.number("low"), item.number("high")
+            points.append((epsilon, value, value if low is None else low, value if high is None else high))
+    points.sort()
+    if points:
+        svg = draw_utility(f"{one.name}-ut", points, reference, metric)
+        keys = [Key("blue-dot", "with privacy")] + ([Key("dashed-ink", "without")] if reference is not None else [])
+        rows = [(figure(at), percent(value), _interval(low, high, value)) for at, value, low, high in points]
+        if reference is not None:
+            rows.append(("without privacy", percent(reference), "–"))
+        table = Table(f"{metric} by epsilon", ("ε", metric, "interval"), rows)
+        drawn = Figure(svg, "The larger ε, the weaker the protection and the clearer the data.", keys)
+        blocks.append(Columns([[drawn], [table]]))
+    return card_of(one, blocks, ("points", "metric", "reference_accuracy"), "Accuracy against epsilon")
+
+
+def _interval(low: float, high: float, value: float) -> str:
+    return f"{percent(low)} to {percent(high)}" if low < value or high > value else "–"
+
+
+def _evaluation_card(one: Shown) -> Card:
+    content = one.content
+    accuracy, reference, count = (content.number(name) for name in ("accuracy", "reference_accuracy", "n"))
+    numbers = [Number("accuracy", percent(accuracy), "" if count is None else f"on {figure(count)} records")]
+    if reference is not None:
+        lost = "" if accuracy is None else f"{100 * (reference - accuracy):.1f} points more"
+        numbers.append(Number("without privacy", percent(reference), lost))
+    blocks: list[Block] = [Numbers(numbers)]
+    matrix, classes = content.matrix("confusion"), content.texts("classes")
+    if matrix and len(classes) != len(matrix):
+        classes = [str(number) for number in range(len(matrix))]
+    totals = [max(sum(row), 1) for row in matrix]
+    shares = [[value / total for value in row] for row, total in zip(matrix, totals, strict=True)]
+    if 0 < len(matrix) <= _MOST_CELLS:
+        rows = [
+            (name, [(figure(value) if value else "", share) for value, share in zip(row, part, strict=True)])
+            for name, row, part in zip(classes, matrix, shares, strict=True)
+        ]
+        blocks.append(Heatmap("Which class is taken for which, in records", "true \\ predicted", classes, rows))
+    elif matrix:
+        svg = draw_shares(f"{one.name}-cm", shares, "Confusion matrix")
+        blocks.append(Figure(svg, "Which class (rows) is taken for which (columns), as shares of the true class."))
+    per_class = content.fields("per_class").numbers()
+    if per_class and not 0 < len(matrix) <= _MOST_CELLS:
+        worst = sorted(per_class.items(), key=lambda item: (item[1], item[0]))[:10]
+        rows_of_worst = [(name, percent(value)) for name, value in worst]
+        blocks.append(Table("Classes that are recognised least", ("class", "accuracy"), rows_of_worst))
+    return card_of(one, blocks, _EVALUATION_FIELDS, "Evaluation")
+
+
+_GUARANTEE_FIELDS = (
+    "what",
+    "summary",
+    "epsilon",
+    "delta",
+    "adjacency",
+    "accountant",
+    "is_upper_bound",
+    "epsilon_asked",
+    "recomputed_epsilon",
+    "insecure_seed",
+    "in_ledger",
+    "certificate_sha256",
+)
+_EVALUATION_FIELDS = ("accuracy", "reference_accuracy", "n", "split", "confusion", "classes", "per_class")

@@ -1,0 +1,235 @@
+"""Panels about attacks: what they proved, whom they found, what they recovered."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import io
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from privmix.reports.blocks import Block, Card, Columns, Figure, Key, Number, Numbers, Pictures, Section, Table
+from privmix.reports.context import Context, Shown
+from privmix.reports.fields import Fields
+from privmix.reports.figures import Line, draw_histogram, draw_roc
+from privmix.reports.panels import card_of
+from privmix.reports.panels_audit import audit_card
+from privmix.reports.sentences import figure, percent, percent_up
+from privmix.reports.svg import SERIES
+
+_MOST_PIXELS = 4_000_000
+
+
+def attack_sections(context: Context) -> list[Section]:
+    """A section for each kind of attack that was recorded."""
+    panels: list[tuple[tuple[str, ...], str, str, str, Callable[[Shown, Context], Card]]] = [
+        (("audit", "canary-audit"), "audit", "Audit", _AUDIT_LEAD, audit_card),
+        (("membership",), "membership", "Who was in the data", _MEMBERSHIP_LEAD, _membership_card),
+        (("inversion",), "inversion", "Recovering inputs", _INVERSION_LEAD, _inversion_card),
+        (("collapse",), "collapse", "Collapse of features and labels", _COLLAPSE_LEAD, _collapse_card),
+    ]
+    return [
+        Section(anchor, title, lead, [draw(one, context) for one in context.of_kind(*kinds)])
+        for kinds, anchor, title, lead, draw in panels
+        if context.of_kind(*kinds)
+    ]
+
+
+_AUDIT_LEAD = "Attacks that prove how much leaks at least. What they prove must stay below what is claimed."
+_MEMBERSHIP_LEAD = (
+    "Attacks that guess which records were used. A guarantee limits every one of them, also unknown ones."
+)
+_INVERSION_LEAD = "An attack that knows everything but the records tries to draw them again."
+_COLLAPSE_LEAD = "Whether what is mixed and noised still keeps classes apart, on public data."
+
+
+def _membership_card(one: Shown, context: Context) -> Card:
+    content = one.content
+    attacks = content.several("attacks")
+    gap, low, high = (content.number(name) for name in ("gap", "gap_low", "gap_high"))
+    best = max((value for item in attacks if (value := item.number("auc")) is not None), default=None)
+    members, others = content.number("members"), content.number("nonmembers")
+    numbers = [
+        Number("best attack's AUC", "–" if best is None else f"{best:.3f}", "guessing: 0.500"),
+        Number("train − test accuracy", "–" if gap is None else f"{100 * gap:+.1f} points", _points(low, high)),
+    ]
+    if members is not None and others is not None:
+        numbers.append(Number("records", f"{figure(members)} + {figure(others)}", "members + non-members"))
+    blocks: list[Block] = [Numbers(numbers)]
+    drawn: list[Block] = []
+    if lines := _roc_lines(attacks):
+        limit = context.catch_limit(one)
+        svg = draw_roc(f"{one.name}-roc", lines, limit)
+        keys = [Key(colour, line.name) for colour, line in zip(SERIES, lines, strict=False)]
+        keys += [Key("limit", "limit by the guarantee")] if limit else []
+        caption = "Both axes are logarithmic: what matters is who is caught at few false alarms. Bands: confidence."
+        drawn.append(Figure(svg, caption, [*keys, Key("dashed", "guessing")]))
+    accuracies = [(name, percent(content.number(f"{name}_accuracy"))) for name in ("train", "test")]
+    models = content.number("reference_models")
+    facts = [*accuracies, *([] if models is None else [("reference models", figure(models))])]
+    tables = [Table("The model under attack", ("", ""), [(_FACT.get(name, name), value) for name, value in facts])]
+    risks = [
+        (item.text("record") or f"{item.number('record') or 0:.0f}", figure(item.number("score")))
+        for item in content.several("highest_risk")
+    ]
+    if risks:
+        tables.append(Table("Records at highest risk (for the owner only)", ("record", "score"), risks))
+    blocks.append(Columns([side for side in (drawn, tables) if side]))
+    if attacks:
+        blocks.append(_membership_table(attacks, content.number("confidence")))
+    return card_of(one, blocks, _MEMBERSHIP_FIELDS, "Membership inference")
+
+
+def _rate(share: float | None) -> str:
+    """With two digits however small."""
+    return "–" if share is None else f"{100 * share:.2g}%" if share < 0.1 else percent(share)
+
+
+_FACT = {"train": "accuracy on members", "test": "accuracy on non-members"}
+
+
+def _points(low: float | None, high: float | None) -> str:
+    return "" if low is None or high is None else f"{100 * low:+.1f} to {100 * high:+.1f}"
+
+
+def _roc_lines(attacks: Sequence[Fields]) -> list[Line]:
+    lines = []
+    for item, colour in zip(attacks, SERIES.values(), strict=False):
+        roc = item.fields("roc")
+        if curve := roc.curve("fpr", "tpr"):
+            band = roc.curve("fpr", "low", "high")
+            low, high = (band[1], band[2]) if band and len(band[0]) == len(curve[0]) else ([], [])
+            lines.append(Line(item.text("name") or "attack", colour, curve[0], curve[1], low, high))
+    return lines
+
+
+def _membership_table(attacks: Sequence[Fields], confidence: float | None) -> Table:
+    rates = sorted(
+        {rate for item in attacks for at in item.several("tpr_at") if (rate := at.number("fpr")) is not None}
+    )
+    rows, limits = [], dict[float, float]()
+    for item in attacks:
+        caught = {at.number("fpr"): at for at in item.several("tpr_at")}
+        cells = []
+        for rate in rates:
+            at = caught.get(rate, Fields(None))
+            cells.append(_with_band(at, "tpr", "low", "high", _rate))
+            if (most := at.number("bound")) is not None:
+                limits[rate] = max(most, limits.get(rate, 0.0))
+        area = _with_band(item, "auc", "auc_low", "auc_high", lambda value: "–" if value is None else f"{value:.3f}")
+        rows.append((item.text("name") or "attack", area, *cells))
+    if limits:
+        most_caught = [percent_up(limits[rate]) if rate in limits else "–" for rate in rates]
+        rows.append(("limit by the guarantee", "–", *most_caught))
+    level = "" if confidence is None else f", with {percent(confidence, 0)} intervals"
+    columns = ("attack", "AUC", *(f"caught at {100 * rate:g}% false alarms" for rate in rates))
+    return Table(f"Attacks{level}", columns, rows)
+
+
+def _with_band(item: Fields, name: str, low: str, high: str, text: Callable[[float | None], str]) -> str:
+    value, least, most = item.number(name), item.number(low), item.number(high)
+    return text(value) + ("" if least is None or most is None else f" ({text(least)} to {text(most)})")
+
+
+def _inversion_card(one: Shown, context: Context) -> Card:
+    content = one.content
+    blocks: list[Block] = []
+    if pictures := _pictures(content.fields("images")):
+        blocks.append(pictures)
+    columns = ["m", "ε", "mean squared error", "SSIM", "LPIPS"]
+    cases = content.several("cases")
+    # What a guess at other images reaches: an attack tells something only where it does better.
+    guesses = [name for name in _GUESSES if any(item.fields(name).number("ssim") is not None for item in cases)]
+    columns += [f"SSIM of {_GUESSES[name]}" for name in guesses]
+    rows = [
+        (
+            figure(item.number("m")),
+            "no noise" if item.number("epsilon") is None else figure(item.number("epsilon")),
+            *(figure(item.number(name), 3) for name in ("mse", "ssim", "lpips")),
+            *(figure(item.fields(name).number("ssim"), 3) for name in guesses),
+        )
+        for item in cases
+    ]
+    baseline = content.fields("baseline")
+    if baseline and not guesses:
+        rows.append(("guess", "–", figure(baseline.number("mse"), 3), figure(baseline.number("ssim"), 3), "–"))
+    if rows:
+        caption = "Likeness of what was recovered to the raw input"
+        blocks.append(Table(caption, columns, rows))
+    return card_of(one, blocks, ("cases", "baseline", "images"), "Model inversion")
+
+
+_GUESSES = {"baseline": "other images", "mean_image": "the mean image"}
+
+
+def _pictures(images: Fields) -> Pictures | None:
+    """Images in a grid; None where the bytes don't fit the shape."""
+    shape = [int(size) for size in images.series("shape")]
+    if len(shape) not in (4, 5) or min(shape) < 1 or math.prod(shape) > _MOST_PIXELS or (shape[4:] or [3]) != [3]:
+        return None
+    try:
+        pixels = np.frombuffer(base64.b64decode(images.text("uint8"), validate=True), np.uint8).reshape(shape)
+    except (ValueError, binascii.Error):
+        return None
+    rows, columns = images.texts("row_labels"), images.texts("column_labels")
+    rows = rows if len(rows) == shape[0] else [str(number + 1) for number in range(shape[0])]
+    columns = columns if len(columns) == shape[1] else [str(number + 1) for number in range(shape[1])]
+    grid = [
+        (name, [(_data_uri(cell), f"{name}, {column}") for column, cell in zip(columns, line, strict=True)])
+        for name, line in zip(rows, pixels, strict=True)
+    ]
+    return Pictures("Raw inputs beside what the attack recovered", columns, grid)
+
+
+def _data_uri(pixels: NDArray[Any]) -> str:
+    stream = io.BytesIO()
+    Image.fromarray(pixels).save(stream, "PNG", optimize=True)
+    return "data:image/png;base64," + base64.b64encode(stream.getvalue()).decode()
+
+
+def _collapse_card(one: Shown, context: Context) -> Card:
+    content = one.content
+    blocks: list[Block] = []
+    numbers = [
+        Number(name.replace("_", " "), figure(value))
+        for name in ("neural_collapse", "minimum_euclidean_distance")
+        if (value := content.number(name)) is not None
+    ]
+    if numbers:
+        blocks.append(Numbers(numbers))
+    designs = content.several("histograms") or [content.fields("histogram")]
+    drawn: list[list[Block]] = []
+    for number, histogram in enumerate(designs):
+        edges = histogram.series("edges")
+        counts = {
+            name: values for name in ("clean", "noisy") if len(values := histogram.series(name)) == len(edges) - 1
+        }
+        if counts and len(edges) > 1:
+            svg = draw_histogram(f"{one.name}-hi{number}", edges, counts)
+            keys = [Key(colour, name) for colour, name in zip(SERIES, counts, strict=False)]
+            drawn.append([Figure(svg, f"Entries of mixed labels{_of(histogram)}, before and after noise.", keys)])
+    tables: list[list[Block]] = []
+    for measured in content.several("histograms") or [content.fields("label_collapse")]:
+        rows = [(name.replace("_", " "), figure(value)) for name, value in measured.numbers().items()]
+        if rows:
+            tables.append([Table(f"Label collapse{_of(measured)}", ("figure", "value"), rows)])
+    if drawn or tables:
+        blocks.append(Columns([*drawn, *tables]))
+    known = ("neural_collapse", "minimum_euclidean_distance", "label_collapse", "histogram", "histograms", "labels")
+    return card_of(one, blocks, known, "Collapse")
+
+
+def _of(values: Fields) -> str:
+    design = values.text("design")
+    return f", design {design}" if design else ""
+
+
+_MEMBERSHIP_FIELDS = (
+    "members", "nonmembers", "confidence", "train_accuracy", "test_accuracy", "gap", "gap_low", "gap_high", "attacks",
+    "highest_risk", "reference_models",
+)  # fmt: skip

@@ -1,0 +1,137 @@
+"""Panels about audits: what an attack proved to leak, beside what is claimed to leak at most."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from privmix.reports.blocks import Block, Callout, Card, Columns, Figure, Key, Number, Numbers, Table
+from privmix.reports.context import Context, Shown
+from privmix.reports.fields import Fields
+from privmix.reports.figures import draw_audit_points, draw_bounds
+from privmix.reports.panels import card_of
+from privmix.reports.sentences import figure, power_of_ten, rounded_down, rounded_up
+
+_SHARED = (
+    "delta", "confidence", "claimed_epsilon", "published_epsilon", "proven_epsilon", "proven_by", "violated", "method",
+)  # fmt: skip
+_METHODS = {
+    "clopper-pearson": "Clopper and Pearson",
+    "gdp": "as Gaussian DP, approximate",
+    "steinke": "Steinke, Nasr, Jagielski 2023",
+    "mahloujifar": "Mahloujifar et al. 2024",
+}
+
+
+def audit_card(one: Shown, context: Context) -> Card:
+    """The card of an audit in the worst case, or of one with canaries."""
+    content = one.content
+    proven, claimed, published = (content.number(f"{name}_epsilon") for name in ("proven", "claimed", "published"))
+    confidence, violated = content.number("confidence"), content.flag("violated")
+    blocks: list[Block] = []
+    if violated:
+        stated = "" if claimed is None else f" of {rounded_up(claimed)}"
+        text = (
+            f"At {100 * (confidence or 0):g}% confidence the mechanism leaks at least ε = {rounded_down(proven or 0)}."
+        )
+        blocks.append(Callout("danger", f"The claim{stated} is refuted", text))
+    told = "" if confidence is None else f"at {100 * confidence:g}% confidence"
+    numbers = [
+        Number("proven by attack", _at_least(proven), told, "bad" if violated else "good"),
+        Number("claimed", _at_most(claimed), _at(content.number("delta"))),
+        *_priced(content.number("priced_epsilon"), claimed),
+    ]
+    if published is not None:
+        numbers.append(Number("published formula", f"ε = {figure(published)}", "not a bound"))
+    blocks.append(Numbers(numbers))
+    drawn: list[Block] = []
+    if proven is not None:
+        svg = draw_bounds(f"{one.name}-bd", proven, claimed, published, violated)
+        keys = [Key("bad-bar" if violated else "good-bar", "proven to leak"), Key("ink-bar", "claimed at most")]
+        keys += [Key("vermilion-dots", "published formula")] if published is not None else []
+        drawn.append(Figure(svg, "The bar must not reach beyond the line.", keys))
+    points, tables = _audit_points(one, context), _audit_tables(content)
+    sides = ([*drawn, *tables], points) if points else (drawn, tables)
+    blocks.append(Columns([side for side in sides if side]))
+    known = (
+        *_SHARED,
+        "priced_epsilon",
+        "design",
+        "attack",
+        "runs",
+        "black_box",
+        "points",
+        "canaries",
+        "included",
+        "guesses",
+        "correct",
+    )
+    return card_of(one, blocks, known, "Canaries" if one.record.kind == "canary-audit" else "Worst-case audit")
+
+
+def _at_least(proven: float | None) -> str:
+    return "–" if proven is None else f"ε ≥ {rounded_down(proven)}"
+
+
+def _at_most(claimed: float | None) -> str:
+    return "–" if claimed is None else f"ε ≤ {rounded_up(claimed)}"
+
+
+def _priced(priced: float | None, claimed: float | None) -> list[Number]:
+    """What the accountant says of what ran, where the claim is another's."""
+    if priced is None or (claimed is not None and priced <= claimed * 1.01):
+        return []
+    return [Number("priced here", _at_most(priced), "upper bound for what ran")]
+
+
+def _at(delta: float | None) -> str:
+    return "" if delta is None else f"at δ = {power_of_ten(delta)}"
+
+
+def _audit_tables(content: Fields) -> list[Block]:
+    facts = [(name, content.text(name)) for name in ("design", "method", "attack") if content.text(name)]
+    facts += [
+        (name, figure(value))
+        for name in ("runs", "canaries", "included", "guesses", "correct")
+        if (value := content.number(name)) is not None
+    ]
+    found: list[Block] = []
+    # A fit to Gaussian DP holds as nearly as the mechanism is Gaussian: it is named, and proves nothing.
+    by = [
+        (_METHODS.get(name, name), f"ε {'≈' if name == 'gdp' else '≥'} {rounded_down(value)}")
+        for name, value in content.fields("proven_by").numbers().items()
+    ]
+    box = content.fields("black_box")
+    if (value := box.number("proven_epsilon")) is not None:
+        by.append((f"black box: {box.text('attack')}", f"ε ≥ {rounded_down(value)}"))
+    if by:
+        found.append(Table("What leaks at least, by method", ("method", "ε"), by))
+    if facts:
+        found.append(Table("The attack", ("", ""), facts, text=(1,)))
+    return found
+
+
+def _audit_points(one: Shown, context: Context) -> list[Block]:
+    points = one.content.fields("points").curve("alpha", "beta", "alpha_high", "beta_high")
+    if not points:
+        return []
+    limit = _miss_limit(one, context)
+    svg = draw_audit_points(f"{one.name}-pt", points, limit)
+    keys = [Key("vermilion", "measured"), Key("ink-square", "upper confidence bounds")]
+    keys += [Key("blue", "limit by the claim")] if limit else []
+    return [Figure(svg, "Error rates of the attack. A square in the shaded part would refute the claim.", keys)]
+
+
+def _miss_limit(one: Shown, context: Context) -> tuple[list[float], list[float]] | None:
+    """(false-alarm rates, least miss rates) by what is claimed: a whole trade-off curve, or one point of it."""
+    if limit := context.catch_limit(one):
+        return limit[0], [1 - caught for caught in limit[1]]
+    epsilon, delta = one.content.number("claimed_epsilon"), one.content.number("delta")
+    if epsilon is None or delta is None:
+        return None
+    grid = np.geomspace(1e-6, 1, 300)
+    growth = math.exp(min(max(epsilon, 0.0), 700.0))
+    # The least that (epsilon, delta)-DP leaves (Kairouz, Oh, Viswanath 2015).
+    missed = np.maximum(0.0, np.maximum(1 - delta - growth * grid, (1 - delta - grid) / growth))
+    return grid.tolist(), missed.tolist()

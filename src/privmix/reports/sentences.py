@@ -1,0 +1,178 @@
+"""Privacy in plain words. Figures are rounded to the safe side: bounds up, what an attack proved down."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from markupsafe import Markup
+
+ADD_REMOVE: Final = "add_remove"
+_SUPERSCRIPTS: Final = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+# Smaller figures are of no interest.
+_LEAST: Final = 1e-12
+_PRIORS: Final = (0.01, 0.1, 0.5)
+# An attacker who is right more often than this, on an even bet, is hardly held back.
+_WEAK: Final = 0.95
+
+
+def rounded_up(value: float, digits: int = 3) -> str:
+    """The least decimal of so many significant digits that is not below ``value``.
+
+    Example:
+        >>> rounded_up(7.9995), rounded_up(0.12341), rounded_up(1234.5)
+        ('8', '0.124', '1240')
+    """
+    return _rounded(value, digits, up=True)
+
+
+def rounded_down(value: float, digits: int = 3) -> str:
+    """The greatest decimal of so many significant digits that is not above ``value``.
+
+    Example:
+        >>> rounded_down(0.98765), rounded_down(0.0)
+        ('0.987', '0')
+    """
+    return _rounded(value, digits, up=False)
+
+
+def percent_up(share: float) -> str:
+    """A share as a percentage, never below it; never a certainty unless it is one.
+
+    Example:
+        >>> percent_up(0.43211), percent_up(0.99996), percent_up(0.0)
+        ('43.3%', '99.996%', '0%')
+    """
+    if share >= 1:
+        return "100%"
+    for decimals in (1, 2, 3, 4, 5, 6):
+        value = math.ceil(round(share * 100 * 10**decimals, 6)) / 10**decimals
+        if value < 100:
+            return f"{value:.{decimals}f}".rstrip("0").rstrip(".") + "%"
+    return "practically 100%"
+
+
+def percent(share: float | None, decimals: int = 1) -> str:
+    """A measured share as a percentage; a dash where there is none.
+
+    Example:
+        >>> percent(0.90277), percent(None)
+        ('90.3%', '–')
+    """
+    return "–" if share is None else f"{100 * share:.{decimals}f}%"
+
+
+def figure(value: float | None, digits: int = 4) -> str:
+    """A measured number; a dash where there is none."""
+    if value is None:
+        return "–"
+    return f"{int(value):,}" if value == int(value) and abs(value) < 1e15 else f"{value:.{digits}g}"
+
+
+def odds(delta: float) -> str:
+    """A small probability in words, never below it.
+
+    Example:
+        >>> odds(1e-5), odds(3e-4), odds(0.0), odds(0.7)
+        ('1 in 100,000', '1 in 3,330', 'never', '70% of the time')
+    """
+    if delta <= 0:
+        return "never"
+    if delta > 0.1:
+        return f"{percent_up(delta)} of the time"
+    whole = math.floor(1 / delta * (1 + 1e-9))
+    step = 10 ** max(0, len(str(whole)) - 3)
+    return f"1 in {whole // step * step:,}"
+
+
+def power_of_ten(value: float) -> str:
+    """A small number as people write it.
+
+    Example:
+        >>> power_of_ten(1e-5), power_of_ten(2.5e-6), power_of_ten(0.01)
+        ('10⁻⁵', '2.5 × 10⁻⁶', '0.01')
+    """
+    if value <= 0 or value >= 0.001:
+        return f"{value:g}"
+    mantissa, power = f"{value:.3g}".split("e") if "e" in f"{value:.3g}" else f"{value:.2e}".split("e")
+    mantissa = f"{float(mantissa):g}"
+    raised = "10" + str(int(power)).translate(_SUPERSCRIPTS)
+    return raised if mantissa == "1" else f"{mantissa} × {raised}"
+
+
+def belief(prior: float, epsilon: float) -> float:
+    """The most that a belief of ``prior`` can become under pure epsilon-DP, by Bayes' rule.
+
+    Example:
+        >>> round(belief(0.5, 1.0), 3), belief(0.5, 0.0)
+        (0.731, 0.5)
+    """
+    return prior / (prior + (1 - prior) * math.exp(min(-epsilon, 700.0)))
+
+
+def beliefs(epsilon: float) -> list[tuple[str, str]]:
+    """What may be believed before and, at most, after."""
+    return [(f"{100 * prior:g}%", percent_up(belief(prior, epsilon))) for prior in _PRIORS]
+
+
+def unit(adjacency: str) -> tuple[str, str]:
+    """What a guarantee hides, and how."""
+    if adjacency == ADD_REMOVE:
+        return "one record", "present or absent"
+    return ("one record", "its content") if adjacency == "replace_one" else ("unknown", f"adjacency {adjacency}")
+
+
+def meaning(epsilon: float, delta: float, adjacency: str, caught: float | None, right: float | None) -> list[Markup]:
+    """What (epsilon, delta) means to a person in the data, in three sentences at most.
+
+    Args:
+        epsilon: of the guarantee.
+        delta: of the guarantee.
+        adjacency: of the guarantee.
+        caught: the most an attacker with 5% false alarms detects, from the trade-off curve; None where unknown.
+        right: how often the best attacker wins an even bet, from the same curve; None where unknown.
+    """
+    present = adjacency == ADD_REMOVE
+    question = (
+        "a given record is in the data" if present else "a given record had one of two versions and not the other"
+    )
+    # Kairouz, Oh and Viswanath 2015: for a pair of datasets, (epsilon, delta)-DP tells at most as much as a mechanism
+    # that gives the answer away with probability delta, and is epsilon-DP otherwise.
+    told = Markup(", except that <strong>{}</strong> they may as well be told the answer").format(_how_often(delta))
+    found = [
+        Markup(
+            "Take someone who thinks it 50% likely that {}. Once they have seen everything, they are no better off "
+            "than if that had become <strong>{}</strong> at most{}."
+        ).format(question, percent_up(belief(0.5, epsilon)), told if delta > 0 else "")
+    ]
+    if caught is not None:
+        text = (
+            "Whoever accuses 5% of those absent catches at most <strong>{}</strong> of those present."
+            if present
+            else "Whoever is wrong about 5% of the one version recognises at most <strong>{}</strong> of the other."
+        )
+        found.append(Markup(text).format(percent_up(caught)))
+    if right is not None:
+        text = "On an even bet the best possible attack is right at most <strong>{}</strong> of the time{}."
+        weak = ": a weak promise, whatever attacks have managed so far" if right > _WEAK else " (guessing: 50%)"
+        found.append(Markup(text).format(percent_up(right), weak))
+    return found
+
+
+def _how_often(delta: float) -> str:
+    return odds(delta) + ("" if delta > 0.1 else " times")
+
+
+def _rounded(value: float, digits: int, *, up: bool) -> str:
+    if value == 0 or not math.isfinite(value):
+        return f"{value:g}"
+    if abs(value) < _LEAST:
+        return f"{_LEAST:.0e}" if up and value > 0 else "0"
+    places = digits - 1 - math.floor(math.log10(abs(value)))
+    scaled = value * 10.0**places
+    whole = round(scaled)
+    # What is a whole number but for the last bits of a float is one.
+    if abs(scaled - whole) >= 1e-9 * abs(scaled):
+        whole = math.ceil(scaled) if up else math.floor(scaled)
+    text = f"{whole / 10.0**places:.{max(places, 0)}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text

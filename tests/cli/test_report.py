@@ -1,0 +1,326 @@
+"""``privmix report``: from folders of every verb to one page, and an error for whatever doesn't belong together."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+from privmix.accounting import Adjacency, Gaussian, Repeated, event_from_dict, gdp_tradeoff, tradeoff_curve
+from privmix.cli.guarantee import model_guarantee, release_guarantee
+from privmix.release import PrivateRecords, ReleaseConfig, SecretStreams, release_to_folder
+from privmix.release.certificate import content_hash
+from privmix.release.count import count_noise
+from privmix.reports.records import RunRecord, read_records, write_record
+from privmix.training import ModelFacts, TrainingConfig, TrainingJob, TrainingRecords
+from tests.cli.helpers import Outcome, privmix
+
+COUNT, DIM = 400, 4
+CLASSES = ("well", "ill")
+IDENTITY = {"name": "identity", "version": 1, "options": {}}
+SECRET = 0.123454321
+
+
+def points(split: str) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0 if split == "train" else 1)
+    y = rng.integers(0, 2, COUNT)
+    return (np.eye(2, DIM)[y] * 0.7 + rng.normal(0, 0.05, (COUNT, DIM))).astype(np.float32), y
+
+
+def make_release(
+    folder: Path, *, insecure: bool = False, epsilon: float = 4.0, delta: float = 1e-4, **changes: Any
+) -> Path:
+    x, y = points("train")
+    config: dict[str, Any] = {"mixup_degree": 16, "rows": 300, "centre": "none", **changes}
+    plan = ReleaseConfig(records=COUNT, dim=DIM, classes=CLASSES, **config).calibrate(epsilon, delta)
+    release_to_folder(
+        plan,
+        PrivateRecords(x, y),
+        SecretStreams.from_seed(1) if insecure else SecretStreams.from_entropy(),
+        folder,
+        target=(epsilon, delta),
+        extractor=IDENTITY,
+        input_shape=(DIM,),
+    )
+    return folder
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two releases, a model fitted on the first, a trained model, and data to evaluate on."""
+    root = tmp_path_factory.mktemp("made")
+    make_release(root / "REL")
+    make_release(root / "OTHER")
+    assert privmix("fit", str(root / "REL"), "--out", str(root / "MODEL")).code == 0
+    x, y = points("test")
+    np.savez(root / "test.npz", x=x, y=y)
+    config = TrainingConfig.for_model("linear", records=COUNT, epsilon=4.0, delta=1e-4, epochs=2)
+    job = TrainingJob(config, ModelFacts(CLASSES, IDENTITY, (DIM,), dim=DIM), records=COUNT)
+    inside = points("train")
+    (root / "TRAINED").mkdir()
+    job.run(TrainingRecords.of(inside[0], inside[1], classes=2)).write(root / "TRAINED")
+    return root
+
+
+@pytest.fixture
+def work(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with copies of all of them, to spoil at will; commands run in it."""
+    shutil.copytree(made, tmp_path / "work")
+    monkeypatch.chdir(tmp_path / "work")
+    return tmp_path / "work"
+
+
+def note(run: Path, about: str | None, *, private: bool = False, kind: str = "audit", **content: Any) -> Path:
+    subject = {"kind": "design" if about is None else "release", "id": about}
+    return write_record(RunRecord(kind, subject, private, content or {"proven_epsilon": SECRET}, {"runs": 1}), run)
+
+
+def id_of(folder: Path) -> str:
+    return str(json.loads((folder / "certificate.json").read_text())["release_id"])
+
+
+def refused(outcome: Outcome, *words: str, code: int = 2) -> None:
+    assert outcome.code == code, outcome.err
+    assert outcome.err.strip().count("\n") == 0
+    assert not Path("report.html").exists()
+    for word in words:
+        assert word in outcome.err
+
+
+def test_a_release_alone(work: Path) -> None:
+    outcome = privmix("report", "REL")
+    assert outcome.code == 0, outcome.err
+    page = Path("report.html").read_text()
+    for words in ("Safe to give to anyone", id_of(work / "REL"), "privmix attack membership", "NOT a bound", "poisson"):
+        assert words in page
+    assert Path("report.html").stat().st_mode & 0o044
+    assert privmix("verify", "REL").code == 0
+    again = privmix("report", "REL")
+    assert again.code == 2
+    assert "--overwrite" in again.err
+    assert privmix("report", "REL", "--overwrite").code == 0
+    assert Path("report.html").read_text() == page
+
+
+def test_a_trained_model_alone(work: Path) -> None:
+    assert privmix("report", "TRAINED", "--out", "new/page.html").code == 0
+    page = Path("new/page.html").read_text()
+    for words in ("DP-SGD", "Safe to give to anyone", "tuned on the same private records"):
+        assert words in page
+
+
+def test_evaluation_is_private_unless_it_is_said_to_be_public(work: Path) -> None:
+    line = ["evaluate", "MODEL", "--data", "test.npz", "--classes", ",".join(CLASSES), "--record", "RUN", "--json"]
+    assert privmix(*line).code == 0
+    (record,) = read_records(Path("RUN"))
+    assert record.private
+    assert record.subject == {"kind": "release", "id": id_of(work / "REL")}
+    assert np.trace(record.content["confusion"]) == round(record.content["accuracy"] * record.content["n"])
+    assert privmix("report", "RUN", "REL", "--out", "public.html").code == 0
+    assert privmix("report", "RUN", "REL", "--for", "owner", "--out", "owner.html").code == 0
+    assert "Accuracy on split test" not in Path("public.html").read_text()
+    owner = Path("owner.html").read_text()
+    assert "Accuracy on split test" in owner
+    assert "do not publish" in owner
+    assert Path("owner.html").stat().st_mode & 0o077 == 0
+    assert privmix("report", "REL", "--out", "alone.html").code == 0
+    assert Path("alone.html").read_bytes() == Path("public.html").read_bytes()
+    shutil.rmtree("RUN")
+    assert privmix(*line, "--public-data").code == 0
+    assert privmix("report", "RUN", "REL", "--out", "public.html", "--overwrite").code == 0
+    assert "Accuracy on split test" in Path("public.html").read_text()
+
+
+def test_evaluation_of_a_trained_model_is_about_it(work: Path) -> None:
+    line = ["evaluate", "TRAINED", "--data", "test.npz", "--classes", ",".join(CLASSES), "--record", "RUN"]
+    assert privmix(*line).code == 0
+    assert privmix("report", "RUN", "TRAINED", "--for", "owner").code == 0
+    assert "Accuracy on split test" in Path("report.html").read_text()
+
+
+def test_a_run_folder_holds_all_parts(work: Path) -> None:
+    run = work / "RUN"
+    shutil.copytree("REL", run / "release")
+    shutil.copytree("MODEL", run / "model")
+    note(run, id_of(work / "REL"))
+    note(run, id_of(work / "REL"), private=True, kind="canary-audit", proven_epsilon=0.7654)
+    note(run, None, proven_epsilon=0.5678)
+    assert privmix("report", "RUN").code == 0
+    page = Path("report.html").read_text()
+    assert "0.123" in page
+    assert "0.567" in page
+    assert "0.765" not in page
+
+
+def test_records_of_designs_need_no_release(work: Path) -> None:
+    note(work / "RUN", None)
+    assert privmix("report", "RUN").code == 0
+    assert "privmix report RUN RELEASE" in Path("report.html").read_text()
+
+
+def test_what_is_not_private_is_said_so(work: Path) -> None:
+    make_release(work / "SEEDED", insecure=True)
+    assert privmix("report", "SEEDED").code == 0
+    page = Path("report.html").read_text()
+    assert "Not safe to give to anyone" in page
+    assert "insecure_seed" in page
+
+
+# What doesn't belong together.
+
+
+def test_records_of_another_release(work: Path) -> None:
+    note(work / "RUN", id_of(work / "OTHER"))
+    refused(privmix("report", "RUN", "REL"), "record audit", id_of(work / "OTHER"), id_of(work / "REL"))
+    refused(privmix("report", "RUN"), id_of(work / "OTHER"), "no release or model")
+    assert privmix("report", "RUN", "REL", "OTHER").code == 0
+
+
+def test_a_model_of_another_release(work: Path) -> None:
+    refused(privmix("report", "MODEL", "OTHER"), "MODEL", id_of(work / "REL"), id_of(work / "OTHER"))
+    refused(privmix("report", "MODEL"), id_of(work / "REL"), "no release or model")
+
+
+@pytest.mark.parametrize("part", ["REL", "TRAINED"])
+def test_no_certificate(part: str, work: Path) -> None:
+    Path(part, "certificate.json").unlink()
+    note(Path(part), None)
+    refused(privmix("report", part), part, "certificate")
+
+
+def test_a_run_folder_with_a_release_without_certificate(work: Path) -> None:
+    shutil.copytree("REL", "RUN/release")
+    Path("RUN/release/certificate.json").unlink()
+    note(work / "RUN", None)
+    refused(privmix("report", "RUN"), "release", "certificate")
+
+
+def edit(path: Path, change: Any, *, rehash: bool = False) -> None:
+    content = json.loads(path.read_text())
+    change(content)
+    if rehash:
+        content["content_sha256"] = content_hash(content)
+    path.write_text(json.dumps(content))
+
+
+@pytest.mark.parametrize("rehash", [False, True])
+@pytest.mark.parametrize("part", ["REL", "TRAINED"])
+def test_a_certificate_that_promises_more_than_it_keeps(part: str, rehash: bool, work: Path) -> None:
+    """Also one whose hash was made anew: its price is recomputed."""
+    path = Path(part, "certificate.json")
+    edit(path, lambda content: content["guarantee"].update(epsilon=0.1), rehash=rehash)
+    refused(privmix("report", part), "certificate", "epsilon" if rehash else "content_sha256")
+
+
+def test_a_tampered_record(work: Path) -> None:
+    path = note(work / "RUN", None, private=True)
+    edit(path, lambda content: content.update(private=False))
+    refused(privmix("report", "RUN", "REL"), "content_sha256")
+    path.write_text("{")
+    refused(privmix("report", "RUN", "REL"), "a run record")
+
+
+def test_a_guarantee_is_never_taken_from_a_record(work: Path) -> None:
+    note(work / "RUN", id_of(work / "REL"), kind="guarantee", epsilon=0.01, delta=0.0, is_upper_bound=True)
+    refused(privmix("report", "RUN", "REL"), "record guarantee", "certificates")
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (["NOWHERE"], ["RUN", "NOWHERE"]),
+        (["EMPTY"], ["RUN", "certificate.json"]),
+        (["REL", "--for", "everyone"], ["--for", "owner, public"]),
+        (["REL", "--out", "EMPTY"], ["--out"]),
+        (["REL", "--out", "notes.txt", "--overwrite"], ["--out", "privmix report"]),
+        (["REL", "--out", "REL/report.html"], ["--out", "outside"]),
+    ],
+    ids=["nowhere", "empty", "audience", "folder", "other file", "inside"],
+)
+def test_bad_input(line: list[str], words: list[str], work: Path) -> None:
+    Path("EMPTY").mkdir()
+    Path("notes.txt").write_text("mine")
+    refused(privmix("report", *line), *words)
+    assert Path("notes.txt").read_text() == "mine"
+    assert privmix("verify", "REL").code == 0
+
+
+# The guarantee's record.
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"centre": "private", "residual_clip_norm": 0.5},
+        {"design": "fixed", "rows": 50},
+        {"design": "moments"},
+        {"design": "classwise", "full_batch": True, "rows": None},
+    ],
+    ids=["poisson", "centred", "fixed", "moments", "classwise"],
+)
+def test_the_record_says_what_accounting_says(changes: dict[str, Any], tmp_path: Path) -> None:
+    record = release_guarantee(make_release(tmp_path / "REL", **changes))
+    content, certificate = record.content, json.loads((tmp_path / "REL" / "certificate.json").read_text())
+    assert content["recomputed_epsilon"] <= content["epsilon"] * (1 + 1e-6) <= 4.0 * (1 + 1e-6)
+    assert record.to_dict() == release_guarantee(tmp_path / "REL").to_dict()
+    event = event_from_dict(certificate["event"])
+    beta = tradeoff_curve(event, [0.05], adjacency=Adjacency(content["adjacency"]))[0]
+    assert content["power"]["caught"] == pytest.approx(1 - beta)
+    alpha, curve = (np.array(content["tradeoff"][name]) for name in ("alpha", "beta"))
+    # No point of the curve promises more than the stated pair, and the even bet is the curve's best point.
+    assert content["power"]["right"] >= (1 + (1 - alpha - curve).max()) / 2 - 1e-9
+    stated = np.argmin(np.abs(np.array(content["epsilon_delta"]["epsilon"]) - content["epsilon"]))
+    assert content["epsilon_delta"]["delta"][stated] <= 1e-4 * (1 + 1e-6)
+
+
+def test_a_gaussian_release_has_gaussian_curves(tmp_path: Path) -> None:
+    """Full-batch class sums are one Gaussian query for each record, whose curves are known in closed form."""
+    folder = make_release(tmp_path / "REL", design="classwise", full_batch=True, rows=None)
+    record = release_guarantee(folder)
+    event = event_from_dict(json.loads((folder / "certificate.json").read_text())["event"])
+    assert isinstance(event, Repeated)
+    assert isinstance(event.event, Gaussian)
+    mu = 1 / event.event.noise_multiplier
+    alpha, beta = (np.array(record.content["tradeoff"][name]) for name in ("alpha", "beta"))
+    exact = gdp_tradeoff(mu, alpha)
+    assert np.all(beta <= exact + 1e-9)
+    assert np.max(exact - beta) < 0.01
+    assert record.content["power"]["right"] == pytest.approx(norm.cdf(mu / 2), abs=1e-3)
+
+
+@pytest.mark.parametrize("private_count", [False, True], ids=["pure", "private count"])
+def test_some_promise_one_point_and_not_a_curve(private_count: bool, tmp_path: Path) -> None:
+    """Their trade-off is that of (epsilon, delta) alone, whatever else the event would give."""
+    changes: dict[str, Any] = {"design": "fixed", "noise": "laplace", "mixup_degree": 8, "rows": 20, "delta": 0.0}
+    if private_count:
+        changes = {"records_noise_multiplier": count_noise(4.0, 1e-4)}
+    content = release_guarantee(make_release(tmp_path / "REL", **changes)).content
+    epsilon, delta = content["epsilon"], content["delta"]
+    assert delta == (1e-4 if private_count else 0)
+    assert content["epsilon_delta"] is None
+    assert content["power"]["right"] == pytest.approx((np.exp(epsilon) + delta) / (1 + np.exp(epsilon)))
+    missed = max(0, 1 - delta - np.exp(epsilon) * 0.05, np.exp(-epsilon) * (1 - delta - 0.05))
+    assert content["power"]["caught"] == pytest.approx(1 - missed)
+    outcome = privmix("report", str(tmp_path / "REL"), "--out", str(tmp_path / "page.html"))
+    assert outcome.code == 0, outcome.err
+    assert ("δ = 0<" in (tmp_path / "page.html").read_text()) != private_count
+
+
+def test_a_trained_models_record(made: Path) -> None:
+    record = model_guarantee(made / "TRAINED")
+    assert record.subject["kind"] == "model"
+    assert record.content["recomputed_epsilon"] <= record.content["epsilon"] * (1 + 1e-6)
+    assert record.content["published"]["epsilon"] > 0
+    assert record.settings["batch_size"] >= 1
+
+
+def test_an_edited_weight_is_noticed(work: Path) -> None:
+    path = Path("TRAINED/weights.safetensors")
+    path.write_bytes(path.read_bytes()[:-1] + b"\x01")
+    refused(privmix("report", "TRAINED"), "weights")

@@ -1,0 +1,433 @@
+"""The page: nothing private for the public, nothing that a text could turn into markup, nothing that can't be read."""
+
+from __future__ import annotations
+
+import base64
+import copy
+import io
+import json
+import re
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from privmix.errors import InvalidInput
+from privmix.reports.page import render_page, write_page
+from privmix.reports.records import KINDS, RunRecord
+from tests.reports import samples
+from tests.reports.markup import Page
+
+MARK = 987123.654
+MARK_TEXTS = ("987123", "987,123", "9.871e+05", "9.87123e+05", "987K")
+
+
+def changed(record: RunRecord, **fields: Any) -> RunRecord:
+    return RunRecord(**{**vars(record), **fields})
+
+
+def replaced_leaves(value: Any, leaf: Any) -> Any:
+    """The same structure with every number and text replaced."""
+    if isinstance(value, dict):
+        return {name: replaced_leaves(item, leaf) for name, item in value.items()}
+    if isinstance(value, list):
+        return [replaced_leaves(item, leaf) for item in value]
+    return leaf(value)
+
+
+# Public pages are made without private records.
+
+
+def test_no_private_record_changes_a_byte_of_a_public_page() -> None:
+    """Added, removed or changed private records make no difference, neither does their number."""
+    public = [record for record in samples.everything() if not record.private]
+    private = [record for record in samples.everything() if record.private]
+    assert len(public) > 2
+    assert len(private) > 2
+    alone = render_page(public, "public")
+    other = [changed(one, content={"accuracy": MARK, "violated": True, "attacks": [{"auc": 1.0}]}) for one in private]
+    more = [changed(one, record_id=f"{number + 99:032x}") for number, one in enumerate(private * 3)]
+    for held in (private, private[:1], other, more, [*other, *more]):
+        assert render_page([*held, *public], "public") == alone
+    assert render_page([*private, *public], "owner") != render_page(public, "owner")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_number_planted_in_every_private_field_stays_out(kind: str) -> None:
+    """Also in titles, settings, commands, statements and versions; the owner's page shows that it was there to find."""
+    record = next(one for one in samples.everything() if one.record_id == f"{KINDS.index(kind) + 1:032x}")
+    planted = changed(
+        record,
+        private=True,
+        content=replaced_leaves(copy.deepcopy(record.content), lambda value: MARK if _is_number(value) else f"x{MARK}"),
+        settings={f"s{MARK}": MARK},
+        title=f"title {MARK}",
+        command=f"command {MARK}",
+        statements=[f"statement {MARK}"],
+        versions={"package": f"v{MARK}"},
+    )
+    others = [one for one in samples.everything(private=False) if one.kind != kind]
+    page = render_page([*others, planted], "public")
+    assert page == render_page(others, "public")
+    assert not any(text in page for text in MARK_TEXTS)
+    assert sum(page.count(text) for text in MARK_TEXTS) == 0
+    shown = render_page([*others, planted], "owner")
+    assert sum(shown.count(text) for text in MARK_TEXTS) >= 5
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+@pytest.mark.parametrize("private", [False, True])
+def test_nobody_is_singled_out_in_public(private: bool) -> None:
+    """Lists of records at risk are the owner's, even where the data are public; wherever they stand."""
+    record = samples.membership(private=private, more={"highest_risk": [{"record": 161803, "score": 1.0}]})
+    records = [samples.guarantee(), record]
+    public, owner = render_page(records, "public"), render_page(records, "owner")
+    for number in ("4711", "271828", "161803", "highest risk"):
+        assert number not in public
+    assert "271828" in owner
+    assert "Records at highest risk" in owner
+
+
+def test_only_the_owners_page_says_that_it_is_private() -> None:
+    records = samples.everything()
+    owner, public = Page(render_page(records, "owner")), Page(render_page(records, "public"))
+    banners = [element for element in owner.elements if element.attributes.get("class") == "banner"]
+    assert "do not publish" in banners[0].text
+    assert not [element for element in public.elements if element.attributes.get("class") == "banner"]
+    chips = [element.text for element in owner.elements if element.attributes.get("class") == "chip"]
+    # A chip on each private panel, on the summary of figures and on the private settings.
+    assert len(chips) == sum(record.private for record in records) + 2
+    assert not [element for element in public.elements if element.attributes.get("class") == "chip"]
+
+
+def test_nothing_to_show_is_an_error() -> None:
+    with pytest.raises(InvalidInput, match="public"):
+        render_page([samples.membership(private=True)], "public")
+    with pytest.raises(InvalidInput, match="--for"):
+        render_page([samples.guarantee()], "everyone")
+
+
+@pytest.mark.parametrize("audience", ["owner", "public"])
+def test_the_same_records_give_the_same_bytes(audience: str) -> None:
+    records = samples.everything()
+    page = render_page(records, audience)
+    assert render_page(records[::-1], audience) == page
+    assert render_page([*records, *records], audience) == page
+
+
+# The page is well-formed, accessible and self-contained.
+
+
+@pytest.fixture(scope="module", params=["owner", "public"])
+def page(request: pytest.FixtureRequest) -> str:
+    """Two records of a kind, and one of each other."""
+    twin = changed(samples.membership(private=False), record_id="f" * 32, title="Another model")
+    return render_page([*samples.everything(private=request.param == "owner"), twin], request.param)
+
+
+def test_ids_are_unique_and_references_resolve(page: str) -> None:
+    elements = Page(page).elements
+    ids = [element.attributes["id"] for element in elements if "id" in element.attributes]
+    assert len(ids) == len(set(ids))
+    pointed = re.findall(r'(?:url\(#|href="#)([^)"]+)', page)
+    labels = [element.attributes.get("aria-labelledby", "").split() for element in elements]
+    pointed += [name for names in labels for name in names]
+    assert len(pointed) > 30
+    assert set(pointed) <= set(ids)
+
+
+def test_every_figure_and_picture_has_a_name(page: str) -> None:
+    parsed = Page(page)
+    figures = parsed.all("svg")
+    assert len(figures) >= 8
+    for figure in figures:
+        assert figure.attributes["role"] == "img"
+        names = {element.tag: element.text for element in figure.inside if element.tag in ("title", "desc")}
+        assert len(names["title"]) > 5
+        assert len(names["desc"]) > 30
+    assert all(len(picture.attributes["alt"]) > 5 for picture in parsed.all("img"))
+    assert len(parsed.all("img")) == 12
+
+
+def test_headings_landmarks_and_language(page: str) -> None:
+    parsed = Page(page)
+    levels = [int(element.tag[1]) for element in parsed.all("h1", "h2", "h3", "h4", "h5", "h6")]
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(later - earlier <= 1 for earlier, later in pairwise(levels))
+    assert parsed.all("html")[0].attributes["lang"] == "en"
+    assert len(parsed.all("main")) == len(parsed.all("nav")) == 1
+    first = parsed.all("a")[0].attributes
+    assert first["href"] == "#main"
+    assert first["class"] == "skip"
+
+
+def test_what_may_be_wide_scrolls_and_takes_the_focus(page: str) -> None:
+    parsed = Page(page)
+    regions = [element for element in parsed.elements if element.attributes.get("role") == "group"]
+    for region in regions:
+        assert region.attributes["tabindex"] == "0"
+        assert region.attributes["aria-label"]
+    tables = [element for region in regions for element in region.inside if element.tag == "table"]
+    assert len(tables) == len(parsed.all("table")) > 10
+    assert len(parsed.all("caption")) == len(tables)
+
+
+def test_nothing_is_loaded_and_nothing_runs(page: str) -> None:
+    parsed = Page(page)
+    assert not parsed.all("script", "iframe", "object", "embed", "form", "base")
+    for element in parsed.elements:
+        for name, value in element.attributes.items():
+            assert not name.startswith("on")
+            if name in ("src", "href", "xlink:href"):
+                assert value.startswith(("data:", "#"))
+    assert "http://" not in page
+    assert "https://" not in page
+    assert "@import" not in page
+    policy = next(element.attributes for element in parsed.all("meta") if "http-equiv" in element.attributes)
+    assert policy["content"].startswith("default-src 'none'")
+
+
+def test_colours_of_figures_follow_the_page(page: str) -> None:
+    """Every colour that is drawn is a variable that light, dark and print define."""
+    figures = re.findall(r"<svg.*?</svg>", page, re.DOTALL)
+    for figure in figures:
+        without = re.sub(r"var\(--[a-z]+,#[0-9a-fA-F]{6}\)", "", figure)
+        # Ids and data URIs aside, no colour is left.
+        assert not re.search(r'(?:fill|stroke|color)\s*[:=]\s*"?#', without)
+    style = page[page.index("<style>") : page.index("</style>")]
+    used = {name for figure in figures for name in re.findall(r"var\(--([a-z]+),", figure)}
+    assert {"ink", "muted", "blue"} <= used
+    light, dark = style[: style.index("@media")], style[style.index("@media") : style.index("* {")]
+    assert all(f"--{name}:" in light and f"--{name}:" in dark for name in used)
+
+
+# Texts of records are texts.
+
+HOSTILE = (
+    "<script>alert(1)</script>",
+    '"><img src=x onerror=alert(1)>',
+    "{{ 7 * 7 }}{% raw %}",
+    "$\\frac{1}{$ _^{",
+    "</style></svg></title><b>",
+    "nul\x00 bell\x07 back\u202eward",
+    "&lt;i&gt;&amp;",
+)
+
+
+def tags(page: str) -> list[str]:
+    return [element.tag for element in Page(page).elements]
+
+
+@pytest.mark.parametrize("number", range(len(HOSTILE)))
+def test_no_text_becomes_markup(number: int) -> None:
+    """Class names, titles, names of attacks, settings and their names: the page has the same elements as ever."""
+    text = HOSTILE[number]
+    pages = []
+    for word in ("plain", text):
+        records = [
+            changed(
+                record,
+                content=replaced_leaves(
+                    copy.deepcopy(record.content),
+                    lambda value, word=word: (
+                        f"{word}{value}" if isinstance(value, str) and len(value) < 1000 else value
+                    ),
+                ),
+                title=f"{word} {record.title}",
+                command=f"privmix {word}",
+                settings={word: [word, {word: word}], "nested": {word: word}},
+                statements=[word],
+                versions={word: word},
+            )
+            for record in samples.everything(private=False)
+        ]
+        names = tuple(f"{word}{digit}" for digit in range(10))
+        records = [samples.evaluation(private=False, classes=names), *records[1:-2], records[-1]]
+        pages.append(render_page([samples.guarantee(), *records], "owner"))
+    assert tags(pages[1]) == tags(pages[0])
+    parsed = Page(pages[1])
+    assert not any(name.startswith("on") for element in parsed.elements for name in element.attributes)
+    shown = "".join(mark if mark.isprintable() else "?" for mark in text)
+    assert sum(shown in element.text for element in parsed.all("th", "td", "li", "code")) > 10
+    assert not re.search(r"[\x00-\x08\x0b-\x1f\u202e]", pages[1])
+
+
+# Records of other versions.
+
+
+def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    yield path
+    if isinstance(value, dict):
+        for name, item in value.items():
+            yield from leaves(item, (*path, name))
+    elif isinstance(value, list) and value and isinstance(value[0], dict):
+        yield from leaves(value[0], (*path, 0))
+
+
+def with_value(content: Any, path: tuple[Any, ...], value: Any) -> Any:
+    found = copy.deepcopy(content)
+    inner = found
+    for step in path[:-1]:
+        inner = inner[step]
+    inner[path[-1]] = value
+    return found
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_fields_of_other_kinds_or_none_are_no_trouble(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each field of each kind, missing or of another type: there is a page all the same."""
+    from privmix.reports import panels, panels_attacks
+
+    # Drawing takes most of the time and sees checked numbers only; one value a field is drawn, the others are not.
+    record = next(one for one in samples.everything(private=False) if one.kind == kind)
+    paths = [path for path in leaves(record.content) if path and path[-1] != "images"]
+    assert len(paths) >= 3
+    strange: list[Any] = [None, "text", 7, [], [{"x": []}], {"x": [None]}, True, -1.5, 10**400, [1, 2, 3]]
+    drawn = {name: getattr(module, name) for module in (panels, panels_attacks) for name in dir(module)}
+    for module in (panels, panels_attacks):
+        for name in [name for name in drawn if name.startswith("draw_") and hasattr(module, name)]:
+            monkeypatch.setattr(module, name, lambda *_, **__: "")
+    for path in paths:
+        for value in strange:
+            assert render_page([changed(record, content=with_value(record.content, path, value))], "owner")
+    monkeypatch.undo()
+    for number, path in enumerate(paths[:10]):
+        content = with_value(record.content, path, strange[number % len(strange)])
+        assert Page(render_page([changed(record, content=content)], "owner")).all("h1")
+    assert render_page([changed(record, content={})], "owner")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_new_figures_of_a_record_are_shown(kind: str) -> None:
+    record = next(one for one in samples.everything(private=False) if one.kind == kind)
+    content = {**record.content, "figure_of_tomorrow": 0.12345, "nested": {"of": ["tomorrow"]}}
+    page = render_page([changed(record, content=content)], "public")
+    assert "figure of tomorrow" in page
+    assert "0.12345" in page
+
+
+# What must not be overlooked.
+
+
+def test_a_refuted_claim_is_loud() -> None:
+    page = Page(render_page([samples.guarantee(), samples.audit(violated=True)], "public"))
+    text = page.all("main")[0].text
+    assert "A claim is refuted" in text
+    assert "Not safe to give to anyone" in text
+    assert "Safe to give" not in text
+    assert "6.31" in text
+    quiet = Page(render_page([samples.guarantee(), samples.audit()], "public")).all("main")[0].text
+    assert "Safe to give to anyone" in quiet
+    assert "A claim is refuted" not in quiet
+
+
+def test_a_refuted_design_is_not_held_against_a_release() -> None:
+    design = changed(samples.audit(violated=True), subject={"kind": "design", "id": None})
+    text = Page(render_page([samples.guarantee(), design], "public")).all("main")[0].text
+    assert "about a design" in text
+    assert "Safe to give to anyone" in text
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"insecure_seed": True, "warnings": ["insecure_seed: the noise can be re-created."]},
+        {"epsilon": None},
+        {"is_upper_bound": False},
+    ],
+    ids=["seed", "infinite", "no bound"],
+)
+def test_what_is_not_private_is_not_called_safe(changes: dict[str, Any]) -> None:
+    record = samples.guarantee()
+    record = changed(record, content={**record.content, **changes})
+    text = Page(render_page([record], "public")).all("main")[0].text
+    assert "Not safe to give to anyone" in text
+    assert "Safe to give" not in text
+    assert "What this means" not in text
+    for warning in changes.get("warnings", ()):
+        assert warning in text
+
+
+def test_missing_panels_say_how_to_make_them() -> None:
+    page = Page(render_page([samples.guarantee()], "public"))
+    commands = " ".join(element.text for element in page.all("code"))
+    for words in ("privmix audit", "privmix evaluate", "privmix attack membership", "privmix attack inversion"):
+        assert words in commands
+    whole = render_page(samples.everything(private=False), "public")
+    assert "Not in this report" not in whole
+
+
+def test_statements_settings_commands_and_hashes_are_all_there() -> None:
+    records = samples.everything()
+    text = Page(render_page(records, "owner")).all("main")[0].text
+    for record in records:
+        for sentence in (*record.statements, record.command, record.record_id, record.to_dict()["content_sha256"]):
+            assert sentence in text
+    for words in ("poisson", "60000", "2.6.0", samples.RELEASE_ID, "f" * 64, "NOT a bound"):
+        assert words in text
+
+
+def test_pictures_are_the_recorded_bytes() -> None:
+    record = samples.inversion()
+    images = record.content["images"]
+    expected = np.frombuffer(base64.b64decode(images["uint8"]), np.uint8).reshape(images["shape"])
+    page = Page(render_page([record], "public"))
+    shown = []
+    for element in page.all("img"):
+        content = base64.b64decode(element.attributes["src"].removeprefix("data:image/png;base64,"))
+        shown.append(np.asarray(Image.open(io.BytesIO(content))))
+    assert np.array_equal(np.stack(shown).reshape(expected.shape), expected)
+    assert page.all("img")[5].attributes["alt"] == "m = 4, no noise"
+
+
+def test_many_classes_are_drawn_and_not_written_out() -> None:
+    record = samples.evaluation(classes=tuple(f"class {number}" for number in range(77)), private=False)
+    page = Page(render_page([record], "public"))
+    assert "Confusion matrix" in [element.text for element in page.all("title")]
+    assert len(page.all("td")) < 200
+
+
+# Files.
+
+
+def test_a_page_is_written_whole_and_only_over_a_page(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "report.html"
+    text = render_page([samples.guarantee()], "owner")
+    write_page(text, path, private=True)
+    assert path.read_text() == text
+    assert path.stat().st_mode & 0o777 == 0o600
+    with pytest.raises(InvalidInput, match="overwrite"):
+        write_page(text, path, private=False)
+    write_page(text, path, private=False, overwrite=True)
+    assert path.stat().st_mode & 0o044
+    assert [entry.name for entry in path.parent.iterdir()] == ["report.html"]
+    other = tmp_path / "notes.html"
+    other.write_text("my notes")
+    with pytest.raises(InvalidInput, match="privmix report"):
+        write_page(text, other, private=False, overwrite=True)
+    assert other.read_text() == "my notes"
+    with pytest.raises(InvalidInput):
+        write_page(text, tmp_path, private=False, overwrite=True)
+
+
+def test_a_draft_that_others_could_read_is_not_reused(tmp_path: Path) -> None:
+    draft = tmp_path / ".report.html.draft"
+    draft.write_text("left by a killed run")
+    draft.chmod(0o666)
+    write_page("<!doctype html>", tmp_path / "report.html", private=True)
+    assert (tmp_path / "report.html").stat().st_mode & 0o777 == 0o600
+
+
+def test_records_survive_json(tmp_path: Path) -> None:
+    """What the samples hold is what a stored record can hold."""
+    for record in samples.everything():
+        again = RunRecord.from_dict(json.loads(json.dumps(record.to_dict(), allow_nan=False)))
+        assert render_page([again], "owner") == render_page([record], "owner")

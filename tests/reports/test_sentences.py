@@ -1,0 +1,101 @@
+"""Plain words: bounds are rounded up, proofs down, and beliefs are those of Bayes."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from privmix.reports.fields import Fields
+from privmix.reports.sentences import (
+    belief,
+    meaning,
+    odds,
+    percent_up,
+    power_of_ten,
+    rounded_down,
+    rounded_up,
+)
+
+SIZES = st.floats(1e-9, 1e9)
+# Decimals are the nearest floats of what they say, no more exactly.
+SLACK = 1 + 1e-8
+
+
+@given(SIZES)
+def test_bounds_are_rounded_up_and_proofs_down(value: float) -> None:
+    up, down = float(rounded_up(value)), float(rounded_down(value))
+    assert down / SLACK <= value <= up * SLACK
+    assert up - down <= 0.0101 * value
+
+
+@given(st.floats(0, 1))
+def test_a_share_is_never_shown_below_what_it_is(share: float) -> None:
+    text = percent_up(share)
+    if text != "practically 100%":
+        assert float(text.removesuffix("%")) >= 100 * share - 1e-6
+    assert (text == "100%") == (share == 1)
+
+
+@given(st.floats(1e-12, 0.1))
+def test_odds_are_never_shown_longer_than_they_are(delta: float) -> None:
+    often = int(odds(delta).removeprefix("1 in ").replace(",", ""))
+    assert 1 / often >= delta / SLACK
+    assert 1 / often <= delta * 1.15
+
+
+@given(st.floats(1e-12, 1))
+def test_powers_of_ten_can_be_read_back(value: float) -> None:
+    text = power_of_ten(value).translate(str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")).replace(" × ", "*")
+    mantissa, _, power = text.rpartition("*")
+    read = float(text) if text[:2] != "10" and not mantissa else float(mantissa or 1) * 10.0 ** int(power[2:])
+    assert read == pytest.approx(value, rel=6e-3)
+
+
+@given(st.floats(0.001, 0.999), st.floats(0, 20))
+def test_beliefs_follow_bayes(prior: float, epsilon: float) -> None:
+    """An answer that is e^epsilon times as likely with the record as without is the most telling one there is."""
+    with_it, without = math.exp(epsilon) / (1 + math.exp(epsilon)), 1 / (1 + math.exp(epsilon))
+    posterior = prior * with_it / (prior * with_it + (1 - prior) * without)
+    assert belief(prior, epsilon) == pytest.approx(posterior, rel=1e-9)
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(0.5, 0.0), (1.0, 1e-3), (2.0, 0.05)])
+def test_the_one_who_is_told_now_and_then_knows_as_much_as_the_guarantee_allows(epsilon: float, delta: float) -> None:
+    """The comparison in the sentence: told with probability delta, else randomised response. Its trade-off curve is the
+    least that (epsilon, delta)-DP allows, so nobody under the guarantee does better (Kairouz, Oh, Viswanath 2015).
+    """
+    keep = math.exp(epsilon) / (1 + math.exp(epsilon))
+    # Answers: told "present", told "absent", noisy "present", noisy "absent".
+    present = np.array([delta, 0, (1 - delta) * keep, (1 - delta) * (1 - keep)])
+    absent = np.array([0, delta, (1 - delta) * (1 - keep), (1 - delta) * keep])
+    accused = np.array([[bool(code >> bit & 1) for bit in range(4)] for code in range(16)])
+    alpha, beta = accused @ absent, 1 - accused @ present
+    limit = np.maximum(0, np.maximum(1 - delta - np.exp(epsilon) * alpha, np.exp(-epsilon) * (1 - delta - alpha)))
+    assert np.all(beta >= limit - 1e-12)
+    assert np.sum(np.isclose(beta, limit, atol=1e-12)) >= 4
+
+
+@pytest.mark.parametrize(
+    ("adjacency", "words"),
+    [("add_remove", ("is in the data", "those present")), ("replace_one", ("one of two versions", "the other"))],
+)
+def test_the_meaning_speaks_of_what_is_hidden(adjacency: str, words: tuple[str, ...]) -> None:
+    text = " ".join(meaning(1.0, 1e-5, adjacency, 0.123, 0.62))
+    for word in (*words, "73.2%", "12.3%", "62%", "1 in 100,000"):
+        assert word in text
+    assert "weak promise" not in text
+    assert "weak promise" in " ".join(meaning(20.0, 1e-5, adjacency, 0.99, 0.99))
+    assert "told" not in " ".join(meaning(1.0, 0.0, adjacency, None, None))
+
+
+@pytest.mark.parametrize("value", [True, "1", None, [], {}, float("nan"), float("inf"), 10**400])
+def test_what_is_no_number_is_none(value: object) -> None:
+    found = Fields({"a": value, "b": [1, value], "c": [[1, 2], [3, value]]})
+    assert found.number("a") is None
+    assert found.series("b") == []
+    assert found.matrix("c") == []
+    assert Fields(value).number("a") is None
