@@ -7,6 +7,7 @@ appendix E.2). Group statistics are those of one record, so the features stay pe
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, ClassVar, Final
 
@@ -60,6 +61,19 @@ class Scattering(Extractor):
             normal = group_norm(maps.view(len(x), colours * maps.shape[1], *maps.shape[2:]), GROUPS, eps=1e-5)
         return normal.reshape(len(x), self.output_dim(x.shape[1:])).numpy()
 
+    def differentiable(self, input_shape: tuple[int, ...]) -> Callable[[Tensor], Tensor]:
+        """(b, H, W) or (b, H, W, colours) floats in [0, 1] -> (b, d), with gradients."""
+        height, width, colours = _image_shape(input_shape)
+        bank = _bank(height, width)
+        dense = _dense(height, width) if max(bank.padded) <= MAX_PADDED else None
+
+        def features(x: Tensor) -> Tensor:
+            planes = x.reshape(-1, height, width, colours).permute(0, 3, 1, 2).reshape(-1, height, width)
+            maps = scatter_fft(planes, bank) if dense is None else dense.differentiable(planes)
+            return group_norm(maps.reshape(len(x), -1, *maps.shape[2:]), GROUPS, eps=1e-5).flatten(1)
+
+        return features
+
 
 def scatter(images: Tensor) -> Tensor:
     """Scattering coefficients before normalisation: (b, H, W) float32 -> (b, 81, H // 4, W // 4) float32.
@@ -72,9 +86,11 @@ def scatter(images: Tensor) -> Tensor:
     """
     height, width = images.shape[1:]
     bank = _bank(height, width)
+    # Made outside inference mode: gradients may go through the same matrices later.
+    dense = _dense(height, width) if max(bank.padded) <= MAX_PADDED else None
     with torch.inference_mode():
-        if max(bank.padded) <= MAX_PADDED:
-            return _dense(height, width)(images)
+        if dense is not None:
+            return dense(images)
         output = images.new_empty(len(images), *bank.output_shape)
         size = max(1, _CHUNK_PIXELS // (bank.padded[0] * bank.padded[1]))
         for start in range(0, len(images), size):
