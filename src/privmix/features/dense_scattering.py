@@ -27,6 +27,8 @@ from privmix.features.wavelets import ANGLES, CHANNELS, STRIDE, FilterBank, halv
 TILE: Final = 32
 # Longest padded side for which the dense products beat the FFT.
 MAX_PADDED: Final = 48
+# Keeps the gradient of a modulus finite at zero, where it is then zero.
+_TINY: Final = 1e-20
 
 Array = NDArray[np.float64]
 ComplexArray = NDArray[np.complex128]
@@ -214,9 +216,8 @@ class _WithGradients(_Workspace):
         return torch.index_select(rows, 0, which)
 
     def modulus(self, wave: Tensor) -> Tensor:
-        # Its gradient at zero is zero, where that of a square root would be none.
-        modulus: Tensor = torch.linalg.vector_norm(wave, dim=0)
-        return modulus
+        real, imaginary = wave[0], wave[1]
+        return (real * real + imaginary * imaginary + _TINY).sqrt()
 
 
 def _smooth(x: Tensor, average: tuple[Tensor, ...], work: _Workspace) -> Tensor:
