@@ -73,8 +73,9 @@ def test_equals_the_extractor_and_has_its_slopes(name: str, tmp_path: Path) -> N
     assert found.requires_grad
     assert found.shape == expected.shape
     assert np.abs(found.detach().numpy() - expected).max() < TOLERANCE
-    # Away from the ends of [0, 1], where resizing cuts what overshoots.
-    assert slope_error(features, torch.from_numpy(0.3 + 0.4 * images), 1e-3) < 2e-2
+    # Resizing cuts what overshoots [0, 1]: stay away from such kinks.
+    inner = 0.3 + 0.4 * images if name == "vision" else images
+    assert slope_error(features, torch.from_numpy(inner), 1e-3) < 2e-2
 
 
 def test_dense_gradients_are_those_of_the_definition() -> None:

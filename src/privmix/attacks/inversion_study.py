@@ -1,0 +1,360 @@
+"""How much of single images an inversion of mixed rows brings back, with and without the noise of a plan.
+
+The setting is that of 004 (Figures 4 and 9): rows of m images, attacked at several degrees and budgets. Where the
+papers fix the weight of total variation, the attacker here chooses it, the start and the brightness on rows that it
+makes itself of public images of the same kind: half of the images given play that part and are attacked by nobody.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privmix.attacks.inversion import InversionConfig, MixedFeatures, invert
+from privmix.attacks.known_rows import check_sums, draw_members, rows_of_members
+from privmix.attacks.similarity import Similarity, best_matches, match_order
+from privmix.errors import InvalidInput, check_integer
+from privmix.features import Extractor
+from privmix.features.identity import unit_range
+from privmix.release.dataset import RecordTransform
+from privmix.release.plan import Plan, ReleasePlan
+
+Progress = Callable[[str, int, int], None]
+
+STATEMENTS: Final = (
+    "The attacker knows the extractor, the plan, the released mean and how many records a row holds; the last is more "
+    "than a release says.",
+    "Each original is matched with the recovered image of its row that is most like it. The baseline matches it in the "
+    "same way with as many images of other people: an attack tells something only where it does better than that.",
+    "An attack that fails proves nothing: a better one may exist. The guarantee is the certificate's epsilon.",
+)
+# Share of the steps that a try on public rows gets.
+_TRIAL: Final = 2
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """What an attacker may choose.
+
+    Attributes:
+        tv_weight: beta.
+        from_mean: start near the mean of the public images, not at uniform noise.
+        stretch: scale every recovered image to the public images' brightest pixel; extractors that normalise do not
+            see brightness.
+    """
+
+    tv_weight: float
+    from_mean: bool = False
+    stretch: bool = False
+
+
+# Noise asks for more smoothing; without it, too much of it wipes out what the row tells.
+QUIET: Final = (Attempt(1e-4), Attempt(1e-4, from_mean=True), Attempt(1e-3))
+NOISY: Final = (Attempt(1e-2), Attempt(1e-1, from_mean=True), Attempt(1.0, from_mean=True))
+
+
+@dataclass(frozen=True)
+class InversionCase:
+    """One setting to attack: a plan, and the epsilon that its noise is for, or None to leave the noise out."""
+
+    plan: Plan
+    epsilon: float | None
+
+
+@dataclass(frozen=True)
+class CaseResult:
+    """What the attack achieved in one setting.
+
+    Attributes:
+        m: mixup degree.
+        epsilon: None without noise.
+        noise_std: of the noise in a released feature.
+        recovered: likeness of the recovered images to their originals.
+        others: likeness of other people's images, matched in the same way.
+        mean_image: likeness of the mean public image.
+        attempt: what the attacker chose.
+        originals: how many images the figures are means over.
+    """
+
+    m: int
+    epsilon: float | None
+    noise_std: float
+    recovered: Similarity
+    others: Similarity
+    mean_image: Similarity
+    attempt: Attempt
+    originals: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values: the figures of the recovered images beside those of the baselines."""
+        return {
+            "m": self.m,
+            "epsilon": self.epsilon,
+            **asdict(self.recovered),
+            "noise_std": self.noise_std,
+            "baseline": asdict(self.others),
+            "mean_image": asdict(self.mean_image),
+            "attempt": asdict(self.attempt),
+            "originals": self.originals,
+        }
+
+
+@dataclass(frozen=True)
+class InversionStudy:
+    """Figures and pictures of all settings.
+
+    Attributes:
+        cases: in the order given.
+        pictures: (rows, columns, H, W) or (rows, columns, H, W, colours) uint8: for each degree a row of originals,
+            then a row of recovered images for each budget.
+        row_labels: what each row of pictures shows.
+    """
+
+    cases: tuple[CaseResult, ...]
+    pictures: NDArray[np.uint8]
+    row_labels: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The content of a run record of kind ``inversion``."""
+        first = self.cases[0]
+        return {
+            "cases": [case.to_dict() for case in self.cases],
+            "baseline": {"mse": first.others.mse, "ssim": first.others.ssim, "m": first.m},
+            "images": {
+                "shape": list(self.pictures.shape),
+                "uint8": base64.b64encode(np.ascontiguousarray(self.pictures).tobytes()).decode(),
+                "row_labels": list(self.row_labels),
+                "column_labels": [f"image {column + 1}" for column in range(self.pictures.shape[1])],
+            },
+        }
+
+
+def study_inversion(
+    cases: Sequence[InversionCase],
+    images: NDArray[Any],
+    labels: NDArray[np.integer[Any]],
+    extractor: Extractor,
+    generator: np.random.Generator,
+    *,
+    originals: int = 8,
+    centre: NDArray[np.float32] | None = None,
+    config: InversionConfig | None = None,
+    attempts: Sequence[Attempt] | None = None,
+    progress: Progress | None = None,
+) -> InversionStudy:
+    """Attack rows of known members in every setting, and compare what comes out with what went in.
+
+    Args:
+        cases: the settings; those of one degree attack rows of the same members.
+        images: (n, H, W) or (n, H, W, colours), uint8 or floats in [0, 1]. Half are attacked, half are the attacker's.
+        labels: (n,) class of each.
+        extractor: one with gradients.
+        generator: source of members, noise and starts.
+        originals: how many images to attack at each degree; rows of more members are judged by that many of them.
+        centre: the released mean, where the plans centre; None makes one from the images as the plan would.
+        config: the attacker's effort.
+        attempts: what the attacker tries; None is :data:`QUIET` or :data:`NOISY`.
+        progress: called with (stage, done, total).
+
+    Raises:
+        InvalidInput: the extractor has no gradients, inputs are no images, or there are too few images for a degree.
+        MissingExtra: scikit-image is not installed.
+
+    Example:
+        >>> from privmix.data import embedded_digits
+        >>> from privmix.features import Pixels
+        >>> from privmix.release import ReleaseConfig
+        >>> data = embedded_digits("test").read()
+        >>> config = ReleaseConfig(records=360, dim=64, classes=data.schema.classes, mixup_degree=1, centre="none")
+        >>> study = study_inversion([InversionCase(config.with_noise(1.0), None)], data.x, data.y, Pixels(),
+        ...                         np.random.default_rng(0), originals=2, config=InversionConfig(steps=60))
+        >>> study.cases[0].recovered.ssim > study.cases[0].others.ssim
+        True
+    """
+    if not cases:
+        raise InvalidInput("cases", 0, "at least one setting")
+    check_integer("originals", originals, low=1)
+    scene = _Scene.of(images, labels, extractor, generator)
+    results: list[CaseResult] = []
+    pictures: list[NDArray[np.float32]] = []
+    row_labels: list[str] = []
+    degrees = list(dict.fromkeys(check_sums(case.plan).mixup_degree for case in cases))
+    for degree, own in zip(degrees, generator.spawn(len(degrees)), strict=True):
+        mine = [case for case in cases if check_sums(case.plan).mixup_degree == degree]
+        group = _Group.draw(scene, check_sums(mine[0].plan), degree, originals, own)
+        pictures.append(_flat(group.judged(group.targets), originals))
+        row_labels.append(f"m = {degree}: raw")
+        for case in mine:
+            if progress is not None:
+                progress("settings", len(results), len(cases))
+            result, recovered = _attack(
+                scene, group, case, centre, config or InversionConfig(), attempts, own, progress
+            )
+            results.append(result)
+            pictures.append(_flat(recovered, originals))
+            row_labels.append(f"m = {degree}: {case_name(case.epsilon)}")
+    if progress is not None:
+        progress("settings", len(cases), len(cases))
+    grid = np.rint(np.stack(pictures) * 255).astype(np.uint8)
+    return InversionStudy(tuple(results), grid, tuple(row_labels))
+
+
+def case_name(epsilon: float | None) -> str:
+    """``"no noise"`` or ``"ε = 8"``.
+
+    Example:
+        >>> case_name(None), case_name(8.0)
+        ('no noise', 'ε = 8')
+    """
+    return "no noise" if epsilon is None else f"ε = {epsilon:.3g}"
+
+
+@dataclass(frozen=True)
+class _Scene:
+    """Images in [0, 1], their labels, the extractor, and which images the attacker owns."""
+
+    images: NDArray[np.float32]
+    labels: NDArray[np.integer[Any]]
+    extractor: Extractor
+    private: NDArray[np.int64]
+    public: NDArray[np.int64]
+
+    @classmethod
+    def of(
+        cls,
+        images: NDArray[Any],
+        labels: NDArray[np.integer[Any]],
+        extractor: Extractor,
+        generator: np.random.Generator,
+    ) -> _Scene:
+        if images.ndim not in (3, 4) or len(images) < 2 or len(labels) != len(images):
+            raise InvalidInput("images", images.shape, "at least two (H, W) or (H, W, colours), and a label for each")
+        order = generator.permutation(len(images))
+        half = len(images) // 2
+        return cls(unit_range(images), np.asarray(labels), extractor, order[:half], order[half:])
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.images.shape[1:]
+
+    def features(self, which: NDArray[np.int64]) -> NDArray[np.float32]:
+        return self.extractor.extract(self.images[which])
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Members of the rows of one degree: those attacked, the attacker's own, and other people."""
+
+    targets: NDArray[np.float32]
+    trials: NDArray[np.float32]
+    others: NDArray[np.float32]
+    mean: NDArray[np.float32]
+    shown: int
+
+    @classmethod
+    def draw(
+        cls, scene: _Scene, plan: ReleasePlan, degree: int, originals: int, generator: np.random.Generator
+    ) -> _Group:
+        """(rows, degree, *image shape) each."""
+        rows = -(-originals // degree)
+
+        def pick(pool: NDArray[np.int64], count: int) -> NDArray[np.int64]:
+            return pool[np.array(draw_members(plan, scene.labels[pool], count, degree, generator))]
+
+        public = pick(scene.public, 2 * rows)
+        chosen = (scene.images[which] for which in (pick(scene.private, rows), public[:rows], public[rows:]))
+        return cls(*chosen, scene.images[scene.public].mean(axis=0), min(originals, degree))
+
+    def judged(self, members: NDArray[np.float32]) -> NDArray[np.float32]:
+        """The members of each row that figures are about."""
+        return members[:, : self.shown]
+
+
+def _attack(
+    scene: _Scene,
+    group: _Group,
+    case: InversionCase,
+    centre: NDArray[np.float32] | None,
+    config: InversionConfig,
+    attempts: Sequence[Attempt] | None,
+    generator: np.random.Generator,
+    progress: Progress | None,
+) -> tuple[CaseResult, NDArray[np.float32]]:
+    """Try on public rows what works best, attack, and compare; also the recovered images in the originals' order."""
+    plan, noisy = check_sums(case.plan), case.epsilon is not None
+    transform = _transform(scene, plan, centre, generator if noisy else None)
+    mixed = MixedFeatures(scene.extractor.differentiable(scene.shape), transform, plan.divisor)
+    brightest = float(scene.images[scene.public].reshape(len(scene.public), -1).max(axis=1).mean())
+
+    def recover(members: NDArray[np.float32], attempt: Attempt, effort: InversionConfig) -> NDArray[np.float32]:
+        features = scene.extractor.extract(members.reshape(-1, *scene.shape))
+        order = np.arange(len(features)).reshape(members.shape[:2])
+        rows = rows_of_members(plan, transform, features, list(order), generator if noisy else None)
+        start = group.mean if attempt.from_mean else None
+        return invert(
+            mixed,
+            rows,
+            scene.shape,
+            members.shape[1],
+            generator,
+            tv_weight=attempt.tv_weight,
+            start=start,
+            config=effort,
+            progress=progress,
+        )
+
+    trial = replace(config, steps=max(1, config.steps // _TRIAL))
+    scores: dict[Attempt, float] = {}
+    for attempt in attempts or (NOISY if noisy else QUIET):
+        found = recover(group.trials, attempt, trial)
+        for stretch in (False, True):
+            tried = _stretched(found, brightest) if stretch else found
+            scores[replace(attempt, stretch=stretch)] = best_matches(group.judged(group.trials), tried, False).ssim
+    best = max(scores, key=lambda attempt: scores[attempt])
+    recovered = recover(group.targets, best, config)
+    recovered = _stretched(recovered, brightest) if best.stretch else recovered
+    judged = group.judged(group.targets)
+    mean = np.broadcast_to(group.mean, (len(judged), 1, *scene.shape))
+    result = CaseResult(
+        m=plan.mixup_degree,
+        epsilon=case.epsilon,
+        noise_std=plan.noise_std_x if noisy else 0.0,
+        recovered=best_matches(judged, recovered),
+        others=best_matches(judged, group.others),
+        mean_image=best_matches(judged, mean),
+        attempt=best,
+        originals=judged.shape[0] * judged.shape[1],
+    )
+    order = match_order(judged, recovered)
+    return result, np.take_along_axis(recovered, order.reshape(*order.shape, *(1 for _ in scene.shape)), axis=1)
+
+
+def _transform(
+    scene: _Scene, plan: ReleasePlan, centre: NDArray[np.float32] | None, generator: np.random.Generator | None
+) -> RecordTransform:
+    """The plan's map from features to what is summed; without a released mean, one is made as the plan would."""
+    if not plan.centred:
+        return RecordTransform(plan.clip_norm, plan.norm)
+    if centre is None:
+        clipped = RecordTransform(plan.clip_norm, plan.norm).clip(scene.features(np.arange(len(scene.images))))
+        mean = clipped.mean(axis=0)
+        if generator is not None and plan.centre_noise_multiplier is not None:
+            mean += generator.normal(0, plan.clip_norm * plan.centre_noise_multiplier / plan.records, plan.dim)
+        centre = mean.astype(np.float32)
+    return RecordTransform(plan.clip_norm, plan.norm, centre, plan.residual_clip_norm)
+
+
+def _stretched(images: NDArray[np.float32], brightest: float) -> NDArray[np.float32]:
+    """Each image scaled so that its brightest pixel is ``brightest``."""
+    highest = images.max(axis=tuple(range(2, images.ndim)), keepdims=True)
+    return np.clip(images * (brightest / np.maximum(highest, 1e-3)), 0, 1, dtype=np.float32)
+
+
+def _flat(images: NDArray[np.float32], columns: int) -> NDArray[np.float32]:
+    """(rows, a, ...) -> (columns, ...), in order."""
+    return images.reshape(-1, *images.shape[2:])[:columns]
