@@ -46,11 +46,11 @@ class InversionConfig:
 
     Example:
         >>> InversionConfig(steps=100).learning_rate
-        0.2
+        0.4
     """
 
     steps: int = 500
-    learning_rate: float = 0.2
+    learning_rate: float = 0.4
     images_at_once: int = 64
 
     def __post_init__(self) -> None:

@@ -53,8 +53,8 @@ class Attempt:
     stretch: bool = False
 
 
-# Noise asks for more smoothing; without it, too much of it wipes out what the row tells.
-QUIET: Final = (Attempt(1e-4), Attempt(1e-4, from_mean=True), Attempt(1e-3))
+# The first is 004's. Noise asks for more smoothing; without it, too much of it wipes out what the row tells.
+QUIET: Final = (Attempt(1e-4), Attempt(1e-4, from_mean=True), Attempt(1e-3, from_mean=True))
 NOISY: Final = (Attempt(1e-2), Attempt(1e-1, from_mean=True), Attempt(1.0, from_mean=True))
 
 

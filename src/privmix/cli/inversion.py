@@ -166,7 +166,7 @@ def _declared(extractor: Extractor, schema: Schema, given: Mapping[str, Any]) ->
         low_open=True,
         high_open=True,
     )
-    degrees = [_integer("--mixup-degrees", word) for word in _words("--mixup-degrees", given, _DEGREES)]
+    degrees = [_degree(word) for word in _words("--mixup-degrees", given, _DEGREES)]
     budgets = [_budget(word) for word in _words("--epsilons", given, _EPSILONS)]
     cases = []
     for degree in degrees:
@@ -209,8 +209,11 @@ def _words(flag: str, given: Mapping[str, Any], default: str) -> Sequence[str]:
     return words
 
 
-def _integer(flag: str, word: str) -> int:
-    return check_integer(flag, word, low=1)
+def _degree(word: str) -> int:
+    try:
+        return check_integer("--mixup-degrees", int(word), low=1)
+    except ValueError:
+        raise InvalidInput("--mixup-degrees", word, "integers >= 1, separated by commas") from None
 
 
 def _budget(word: str) -> float | None:
