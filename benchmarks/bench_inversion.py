@@ -99,7 +99,7 @@ def write_results(runs: list[dict[str, Any]], suffix: str) -> None:
         "(CIFAR-10)",
         "attack": "Adam, projected on [0, 1]; "
         + ", ".join(f"{name} {steps} steps" for name, (_, steps) in DATASETS.items())
-        + "; weight of total variation, start and brightness chosen by SSIM on rows of public images, at half the steps",
+        + "; weight of total variation, start and brightness chosen by SSIM on public rows, at half the steps",
         "attempts": f"without noise {[(a.tv_weight, a.from_mean) for a in QUIET]}, with noise "
         f"{[(a.tv_weight, a.from_mean) for a in NOISY]} (weight, start at the mean image)",
         "papers": "004 (Figures 4, 9, 10) and 002 (Figure 6, appendix K): weight 1e-4, uniform start, 5,000 steps, "

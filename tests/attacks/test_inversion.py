@@ -5,11 +5,13 @@ from __future__ import annotations
 import base64
 import sys
 import types
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from privmix.attacks import similarity
 from privmix.attacks.inversion import InversionConfig, MixedFeatures, inversion_loss, invert, total_variation
@@ -18,7 +20,7 @@ from privmix.attacks.known_rows import draw_members, rows_of_members
 from privmix.attacks.similarity import best_matches, match_order
 from privmix.data import embedded_digits
 from privmix.errors import InvalidInput, MissingExtra
-from privmix.features import Pixels, Scattering, Tabular
+from privmix.features import ModuleEncoder, Pixels, Scattering, Tabular
 from privmix.mechanisms.streams import SecretStreams
 from privmix.release import PrivateRecords, RecordTransform, ReleaseConfig, ReleaseEngine
 
@@ -199,6 +201,18 @@ def test_one_image_without_noise_is_recovered(digits: tuple[np.ndarray, np.ndarr
     assert case.recovered.ssim > 0.8
     assert case.recovered.mse < 0.4 * min(case.others.mse, case.mean_image.mse)
     assert case.recovered.ssim > 0.3 + max(case.others.ssim, case.mean_image.ssim)
+
+
+def test_any_extractor_on_torch_can_be_attacked(tmp_path: Path) -> None:
+    """A random linear network of more outputs than pixels loses nothing but the scale, which the public images give."""
+    data = embedded_digits("test").read()
+    weights = torch.randn(200, 64, generator=torch.Generator().manual_seed(0)) / 8
+    save_file({"0.weight": weights}, tmp_path / "net.safetensors")
+    extractor = ModuleEncoder(str(tmp_path / "net.safetensors"))
+    cases = [InversionCase(config(dim=200).with_noise(1.0), None)]
+    settings: dict[str, Any] = {"originals": 4, "config": InversionConfig(200), "attempts": [Attempt(1e-4)]}
+    (case,) = study_inversion(cases, data.x, data.y, extractor, np.random.default_rng(0), **settings).cases
+    assert case.recovered.ssim > 0.8 > 0.5 > case.others.ssim
 
 
 def test_noise_of_a_real_budget_hides_the_image(digits: tuple[np.ndarray, np.ndarray]) -> None:

@@ -12,7 +12,7 @@ the row holds, which a release does not say: that makes it stronger, never weake
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -89,7 +89,8 @@ class MixedFeatures:
     def _clip(self, vectors: Tensor, bound: float) -> Tensor:
         order = 1 if self.transform.norm == "l1" else 2
         norms = vectors.norm(p=order, dim=1, keepdim=True)
-        return vectors * (bound / norms.clamp(min=bound))
+        clipped: Tensor = vectors * (bound / norms.clamp(min=bound))
+        return clipped
 
 
 def total_variation(images: Tensor) -> Tensor:
@@ -108,7 +109,7 @@ def total_variation(images: Tensor) -> Tensor:
     planes = images.unsqueeze(-1) if images.ndim == 3 else images
     down = torch.nn.functional.pad(planes[:, 1:] - planes[:, :-1], (0, 0, 0, 0, 0, 1))
     right = torch.nn.functional.pad(planes[:, :, 1:] - planes[:, :, :-1], (0, 0, 0, 1))
-    edges = (down.square() + right.square() + _SMOOTH).sqrt() - _SMOOTH**0.5
+    edges: Tensor = (down.square() + right.square() + _SMOOTH).sqrt() - _SMOOTH**0.5
     return edges.flatten(1).sum(dim=1)
 
 
@@ -190,7 +191,9 @@ def invert(
     return np.asarray(images.numpy())
 
 
-def _descend(mixed: MixedFeatures, images: Tensor, rows: Tensor, tv_weight: float, config: InversionConfig) -> Any:
+def _descend(
+    mixed: MixedFeatures, images: Tensor, rows: Tensor, tv_weight: float, config: InversionConfig
+) -> Iterator[int]:
     """Improve ``images`` in place, yielding the number of steps done; rows do not influence each other."""
     images.requires_grad_()
     optimiser = torch.optim.Adam([images], lr=config.learning_rate)

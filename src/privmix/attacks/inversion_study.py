@@ -16,13 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privmix.attacks.inversion import InversionConfig, MixedFeatures, invert
-from privmix.attacks.known_rows import check_sums, draw_members, rows_of_members
+from privmix.attacks.inversion_scene import RowMembers, Scene, transform_of
+from privmix.attacks.known_rows import check_sums, rows_of_members
 from privmix.attacks.similarity import Similarity, best_matches, match_order
 from privmix.errors import InvalidInput, check_integer
 from privmix.features import Extractor
-from privmix.features.identity import unit_range
-from privmix.release.dataset import RecordTransform
-from privmix.release.plan import Plan, ReleasePlan
+from privmix.release.plan import Plan
 
 Progress = Callable[[str, int, int], None]
 
@@ -33,7 +32,7 @@ STATEMENTS: Final = (
     "same way with as many images of other people: an attack tells something only where it does better than that.",
     "An attack that fails proves nothing: a better one may exist. The guarantee is the certificate's epsilon.",
 )
-# Share of the steps that a try on public rows gets.
+# A try on public rows gets one step in so many.
 _TRIAL: Final = 2
 
 
@@ -179,14 +178,14 @@ def study_inversion(
     if not cases:
         raise InvalidInput("cases", 0, "at least one setting")
     check_integer("originals", originals, low=1)
-    scene = _Scene.of(images, labels, extractor, generator)
+    scene = Scene.of(images, labels, extractor, generator)
     results: list[CaseResult] = []
     pictures: list[NDArray[np.float32]] = []
     row_labels: list[str] = []
     degrees = list(dict.fromkeys(check_sums(case.plan).mixup_degree for case in cases))
     for degree, own in zip(degrees, generator.spawn(len(degrees)), strict=True):
         mine = [case for case in cases if check_sums(case.plan).mixup_degree == degree]
-        group = _Group.draw(scene, check_sums(mine[0].plan), degree, originals, own)
+        group = RowMembers.draw(scene, check_sums(mine[0].plan), degree, originals, own)
         pictures.append(_flat(group.judged(group.targets), originals))
         row_labels.append(f"m = {degree}: raw")
         for case in mine:
@@ -214,70 +213,9 @@ def case_name(epsilon: float | None) -> str:
     return "no noise" if epsilon is None else f"ε = {epsilon:.3g}"
 
 
-@dataclass(frozen=True)
-class _Scene:
-    """Images in [0, 1], their labels, the extractor, and which images the attacker owns."""
-
-    images: NDArray[np.float32]
-    labels: NDArray[np.integer[Any]]
-    extractor: Extractor
-    private: NDArray[np.int64]
-    public: NDArray[np.int64]
-
-    @classmethod
-    def of(
-        cls,
-        images: NDArray[Any],
-        labels: NDArray[np.integer[Any]],
-        extractor: Extractor,
-        generator: np.random.Generator,
-    ) -> _Scene:
-        if images.ndim not in (3, 4) or len(images) < 2 or len(labels) != len(images):
-            raise InvalidInput("images", images.shape, "at least two (H, W) or (H, W, colours), and a label for each")
-        order = generator.permutation(len(images))
-        half = len(images) // 2
-        return cls(unit_range(images), np.asarray(labels), extractor, order[:half], order[half:])
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.images.shape[1:]
-
-    def features(self, which: NDArray[np.int64]) -> NDArray[np.float32]:
-        return self.extractor.extract(self.images[which])
-
-
-@dataclass(frozen=True)
-class _Group:
-    """Members of the rows of one degree: those attacked, the attacker's own, and other people."""
-
-    targets: NDArray[np.float32]
-    trials: NDArray[np.float32]
-    others: NDArray[np.float32]
-    mean: NDArray[np.float32]
-    shown: int
-
-    @classmethod
-    def draw(
-        cls, scene: _Scene, plan: ReleasePlan, degree: int, originals: int, generator: np.random.Generator
-    ) -> _Group:
-        """(rows, degree, *image shape) each."""
-        rows = -(-originals // degree)
-
-        def pick(pool: NDArray[np.int64], count: int) -> NDArray[np.int64]:
-            return pool[np.array(draw_members(plan, scene.labels[pool], count, degree, generator))]
-
-        public = pick(scene.public, 2 * rows)
-        chosen = (scene.images[which] for which in (pick(scene.private, rows), public[:rows], public[rows:]))
-        return cls(*chosen, scene.images[scene.public].mean(axis=0), min(originals, degree))
-
-    def judged(self, members: NDArray[np.float32]) -> NDArray[np.float32]:
-        """The members of each row that figures are about."""
-        return members[:, : self.shown]
-
-
 def _attack(
-    scene: _Scene,
-    group: _Group,
+    scene: Scene,
+    group: RowMembers,
     case: InversionCase,
     centre: NDArray[np.float32] | None,
     config: InversionConfig,
@@ -287,7 +225,7 @@ def _attack(
 ) -> tuple[CaseResult, NDArray[np.float32]]:
     """Try on public rows what works best, attack, and compare; also the recovered images in the originals' order."""
     plan, noisy = check_sums(case.plan), case.epsilon is not None
-    transform = _transform(scene, plan, centre, generator if noisy else None)
+    transform = transform_of(scene, plan, centre, generator if noisy else None)
     mixed = MixedFeatures(scene.extractor.differentiable(scene.shape), transform, plan.divisor)
     brightest = float(scene.images[scene.public].reshape(len(scene.public), -1).max(axis=1).mean())
 
@@ -334,25 +272,10 @@ def _attack(
     return result, np.take_along_axis(recovered, order.reshape(*order.shape, *(1 for _ in scene.shape)), axis=1)
 
 
-def _transform(
-    scene: _Scene, plan: ReleasePlan, centre: NDArray[np.float32] | None, generator: np.random.Generator | None
-) -> RecordTransform:
-    """The plan's map from features to what is summed; without a released mean, one is made as the plan would."""
-    if not plan.centred:
-        return RecordTransform(plan.clip_norm, plan.norm)
-    if centre is None:
-        clipped = RecordTransform(plan.clip_norm, plan.norm).clip(scene.features(np.arange(len(scene.images))))
-        mean = clipped.mean(axis=0)
-        if generator is not None and plan.centre_noise_multiplier is not None:
-            mean += generator.normal(0, plan.clip_norm * plan.centre_noise_multiplier / plan.records, plan.dim)
-        centre = mean.astype(np.float32)
-    return RecordTransform(plan.clip_norm, plan.norm, centre, plan.residual_clip_norm)
-
-
 def _stretched(images: NDArray[np.float32], brightest: float) -> NDArray[np.float32]:
     """Each image scaled so that its brightest pixel is ``brightest``."""
     highest = images.max(axis=tuple(range(2, images.ndim)), keepdims=True)
-    return np.clip(images * (brightest / np.maximum(highest, 1e-3)), 0, 1, dtype=np.float32)
+    return np.asarray(np.clip(images * (brightest / np.maximum(highest, 1e-3)), 0, 1), np.float32)
 
 
 def _flat(images: NDArray[np.float32], columns: int) -> NDArray[np.float32]:
