@@ -273,6 +273,8 @@ def test_bad_input_is_refused(digits: tuple[np.ndarray, np.ndarray]) -> None:
         study_inversion([], *digits, Scattering(), rng)
     with pytest.raises(InvalidInput, match="features"):
         rows_of_members(plan, RecordTransform(1.0), np.zeros((4, 5)), [np.arange(2)], None)
+    with pytest.raises(InvalidInput, match="transform"):
+        rows_of_members(plan, RecordTransform(2.0), np.zeros((4, 1296)), [np.arange(2)], None)
     mixed = MixedFeatures(Pixels().differentiable((4, 4)), RecordTransform(1.0), 1.0)
     with pytest.raises(InvalidInput, match="start"):
         invert(mixed, np.zeros((1, 16)), (4, 4), 1, rng, start=np.zeros((3, 3)))

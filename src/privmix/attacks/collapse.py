@@ -119,7 +119,7 @@ def measure_collapse(
         >>> y = rng.integers(0, 3, 90)
         >>> config = ReleaseConfig(records=900, dim=3, classes=("a", "b", "c"), mixup_degree=16, centre="none")
         >>> found = measure_collapse([config.with_noise(1.0)], np.eye(3)[y], y, rng, rows=100)
-        >>> found.neural_collapse, round(sum(found.histograms[0].clean), 6), found.to_dict()["labels"]
+        >>> round(found.neural_collapse, 6), round(sum(found.histograms[0].clean), 6), found.to_dict()["labels"]
         (0.0, 1.0, 3)
     """
     if not plans:

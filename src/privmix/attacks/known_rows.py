@@ -41,17 +41,20 @@ def rows_of_members(
         (rows, d) float32.
 
     Raises:
-        InvalidInput: another feature dimension, or a design whose rows are no plain sums.
+        InvalidInput: another feature dimension or bound than the plan's, or a design whose rows are no plain sums.
 
     Example:
         >>> from privmix.release import ReleaseConfig
-        >>> config = ReleaseConfig(records=4, dim=2, classes=("a", "b"), mixup_degree=2, centre="none")
+        >>> config = ReleaseConfig(
+        ...     records=4, dim=2, classes=("a", "b"), mixup_degree=2, clip_norm=2.0, centre="none")
         >>> rows_of_members(config.with_noise(1.0), RecordTransform(2.0), np.eye(2), [np.array([0, 1])], None).tolist()
         [[0.5, 0.5]]
     """
     check_sums(plan)
     if features.ndim != 2 or features.shape[1] != plan.dim:
         raise InvalidInput("features", features.shape, f"(n, {plan.dim}), as the plan says")
+    if (transform.final_clip_norm, transform.norm) != (plan.final_clip_norm, plan.norm):
+        raise InvalidInput("transform", transform.final_clip_norm, f"the plan's bound, {plan.final_clip_norm:g}")
     lattice = plan_lattice(plan)
     records = LatticeRecords.of(lattice.quantise(transform(features) / transform.final_clip_norm))
     offsets = offsets_of(np.array([len(row) for row in members], np.int64))
