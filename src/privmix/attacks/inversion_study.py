@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from privmix.attacks.inversion import InversionConfig, MixedFeatures, invert
 from privmix.attacks.inversion_scene import RowMembers, Scene, transform_of
 from privmix.attacks.known_rows import check_sums, rows_of_members
-from privmix.attacks.similarity import Similarity, best_matches, match_order
+from privmix.attacks.similarity import Similarity, best_correlation, best_matches, match_order
 from privmix.errors import InvalidInput, check_integer
 from privmix.features import Extractor
 from privmix.release.plan import Plan
@@ -33,7 +33,7 @@ STATEMENTS: Final = (
     "An attack that fails proves nothing: a better one may exist. The guarantee is the certificate's epsilon.",
 )
 # A try on public rows gets one step in so many.
-_TRIAL: Final = 2
+_TRIAL: Final = 4
 
 
 @dataclass(frozen=True)
@@ -247,13 +247,11 @@ def _attack(
         )
 
     trial = replace(config, steps=max(1, config.steps // _TRIAL))
-    scores: dict[Attempt, float] = {}
-    for attempt in attempts or (NOISY if noisy else QUIET):
-        found = recover(group.trials, attempt, trial)
-        for stretch in (False, True):
-            tried = _stretched(found, brightest) if stretch else found
-            scores[replace(attempt, stretch=stretch)] = best_matches(group.judged(group.trials), tried, False).ssim
-    best = max(scores, key=lambda attempt: scores[attempt])
+    practice = group.judged(group.trials)
+    tried = [(attempt, recover(group.trials, attempt, trial)) for attempt in attempts or (NOISY if noisy else QUIET)]
+    best, found = max(tried, key=lambda pair: best_correlation(practice, pair[1]))
+    errors = [best_matches(practice, images, False).mse for images in (found, _stretched(found, brightest))]
+    best = replace(best, stretch=errors[1] < errors[0])
     recovered = recover(group.targets, best, config)
     recovered = _stretched(recovered, brightest) if best.stretch else recovered
     judged = group.judged(group.targets)

@@ -73,6 +73,26 @@ def best_matches(originals: NDArray[Any], candidates: NDArray[Any], perceptual: 
     return Similarity(means[0], 1 - means[1], means[2] if learned is not None else None)
 
 
+def best_correlation(originals: NDArray[Any], candidates: NDArray[Any]) -> float:
+    """Mean over originals of the largest correlation of pixels with a candidate of the own row.
+
+    What an attacker judges its own tries by: unlike the error or structural similarity, it is not raised by images that
+    are black or flat throughout. Shapes are those of :func:`best_matches`.
+
+    Example:
+        >>> one = np.arange(4.0).reshape(1, 1, 2, 2)
+        >>> round(best_correlation(one, 0.1 * one), 6), best_correlation(one, np.zeros((1, 3, 2, 2)))
+        (1.0, 0.0)
+    """
+
+    def centred(images: NDArray[Any]) -> NDArray[np.float64]:
+        flat = images.reshape(*images.shape[:2], -1).astype(np.float64)
+        flat -= flat.mean(axis=2, keepdims=True)
+        return np.asarray(flat / np.maximum(np.linalg.norm(flat, axis=2, keepdims=True), 1e-9))
+
+    return float((centred(originals) @ centred(candidates).transpose(0, 2, 1)).max(axis=2).mean())
+
+
 def match_order(originals: NDArray[Any], candidates: NDArray[Any]) -> NDArray[np.int64]:
     """(rows, a) number of the candidate that is structurally most like each original, to show them side by side."""
     return np.array(
