@@ -203,6 +203,16 @@ def test_one_image_without_noise_is_recovered(digits: tuple[np.ndarray, np.ndarr
     assert case.recovered.ssim > 0.3 + max(case.others.ssim, case.mean_image.ssim)
 
 
+@pytest.mark.parametrize("given", [True, False], ids=["released-mean", "made-mean"])
+def test_centred_rows_are_attacked_as_they_are_made(given: bool, digits: tuple[np.ndarray, np.ndarray]) -> None:
+    centre = RecordTransform(1.0).clip(Scattering().transform(digits[0])).mean(axis=0).astype(np.float32)
+    cases = [InversionCase(config(centre="private").with_noise(1.0), None)]
+    settings: dict[str, Any] = {"config": InversionConfig(200), "attempts": [Attempt(1e-4, from_mean=True)]}
+    generator, mean = np.random.default_rng(0), centre if given else None
+    (case,) = study_inversion(cases, *digits, Scattering(), generator, originals=3, centre=mean, **settings).cases
+    assert case.recovered.ssim > 0.3 + max(case.others.ssim, case.mean_image.ssim)
+
+
 def test_any_extractor_on_torch_can_be_attacked(tmp_path: Path) -> None:
     """A random linear network of more outputs than pixels loses nothing but the scale, which the public images give."""
     data = embedded_digits("test").read()
