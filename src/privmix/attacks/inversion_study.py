@@ -29,7 +29,8 @@ STATEMENTS: Final = (
     "The attacker knows the extractor, the plan, the released mean and how many records a row holds; the last is more "
     "than a release says.",
     "Each original is matched with the recovered image of its row that is most like it. The baseline matches it in the "
-    "same way with as many images of other people: an attack tells something only where it does better than that.",
+    "same way with as many images of other people: an attack tells something only where it does better than that, and "
+    "than the mean of public images.",
     "An attack that fails proves nothing: a better one may exist. The guarantee is the certificate's epsilon.",
 )
 # A try on public rows gets one step in so many.
