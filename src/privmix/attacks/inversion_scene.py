@@ -72,6 +72,7 @@ class RowMembers:
         trials: public ones, which the attacker practises on.
         others: public ones that are in no row: the baseline.
         mean: the mean of all public images.
+        brightest: the mean of their brightest pixels.
         shown: how many members of a row are judged and shown.
     """
 
@@ -79,6 +80,7 @@ class RowMembers:
     trials: NDArray[np.float32]
     others: NDArray[np.float32]
     mean: NDArray[np.float32]
+    brightest: float
     shown: int
 
     @classmethod
@@ -101,6 +103,7 @@ class RowMembers:
             trials=scene.images[public[:rows]],
             others=scene.images[public[rows:]],
             mean=scene.images[scene.public].mean(axis=0),
+            brightest=float(scene.images[scene.public].reshape(len(scene.public), -1).max(axis=1).mean()),
             shown=min(originals, degree),
         )
 
