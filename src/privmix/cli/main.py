@@ -12,11 +12,14 @@ from rich.markup import escape
 from privmix import __version__
 from privmix.cli import (  # noqa: F401  (they register verbs)
     account,
+    attack,
     audit,
+    collapse,
     demo,
     evaluate,
     fit,
     inspect,
+    inversion,
     ledger,
     planning,
     release,

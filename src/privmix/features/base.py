@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
 from privmix.data.source import Schema
 from privmix.errors import InvalidInput, check_choice, check_integer
@@ -65,6 +66,20 @@ class Extractor(ABC):
     @abstractmethod
     def transform(self, x: NDArray[Any]) -> NDArray[np.float32]:
         """(b, *input_shape) inputs -> (b, d) float32 features."""
+
+    def differentiable(self, input_shape: tuple[int, ...]) -> Callable[[Tensor], Tensor]:
+        """The extractor of images as a function of tensors, through which gradients go.
+
+        Args:
+            input_shape: (H, W) or (H, W, colours).
+
+        Returns:
+            a function from (b, *input_shape) float32 in [0, 1] to (b, d) float32: :meth:`transform` up to rounding.
+
+        Raises:
+            InvalidInput: the extractor has no gradients, or takes other inputs.
+        """
+        raise InvalidInput("features", self.name, "an extractor of images with gradients, such as scattering or pixels")
 
     def options(self) -> dict[str, Any]:
         """The constructor's arguments, as JSON values."""

@@ -27,6 +27,8 @@ from privmix.features.wavelets import ANGLES, CHANNELS, STRIDE, FilterBank, halv
 TILE: Final = 32
 # Longest padded side for which the dense products beat the FFT.
 MAX_PADDED: Final = 48
+# Keeps the gradient of a modulus finite at zero, where it is then zero.
+_TINY: Final = 1e-20
 
 Array = NDArray[np.float64]
 ComplexArray = NDArray[np.complex128]
@@ -82,57 +84,55 @@ class DenseScattering:
             self._scatter_tile(tile, output[start : start + TILE], work)
         return output
 
+    def differentiable(self, images: Tensor) -> Tensor:
+        """The same products with gradients, in one tile of all images: (b, H, W) -> (b, 81, H // 4, W // 4).
+
+        The gradient of a modulus at zero is taken as zero.
+        """
+        output = torch.empty(len(images), *self.bank.output_shape)
+        self._scatter_tile(images.permute(1, 2, 0).contiguous(), output, _WithGradients())
+        return output
+
     def _scatter_tile(self, tile: Tensor, output: Tensor, work: _Workspace) -> None:
-        """Scatter ``tile`` (H, W, TILE) into ``output`` (b <= TILE, 81, h, w)."""
+        """Scatter ``tile`` (H, W, n) into ``output`` (b <= n, 81, h, w)."""
         rows, columns = self.rows, self.columns
         _, height, width = self.bank.output_shape
-        maps = work("maps", CHANNELS, height, width, TILE)
-        first, second = maps[1 : 1 + 2 * ANGLES], maps[1 + 2 * ANGLES :].view(ANGLES, ANGLES, height, width, TILE)
-
+        count = tile.shape[-1]
+        maps = work.empty("maps", CHANNELS, height, width, count)
         maps[0] = _smooth(tile, self.image_average, work)
         # (k', alias, re/im, w, n)
-        spectrum = work("spectrum", rows, 2 * self.bank.shape[1], TILE)
-        torch.mm(self.to_rows_frequency, tile.view(len(tile), -1), out=spectrum.view(2 * rows, -1))
+        spectrum = work.mm("spectrum", self.to_rows_frequency, tile.view(len(tile), -1)).view(rows, -1, count)
 
-        wave = work("a", rows, 2 * columns * ANGLES, TILE)
-        torch.bmm(self.fine, spectrum, out=wave)
-        fine = work("b", 2, rows, columns, ANGLES * TILE)
-        torch.mm(self.fine_back, wave.view(2 * rows, -1), out=fine.view(2 * rows, -1))
-        modulus = _modulus(fine)
-        averaged = _smooth(modulus, self.average, work).view(height, width, ANGLES, TILE)
-        first[:ANGLES] = averaged.permute(2, 0, 1, 3)
+        wave = work.bmm("a", self.fine, spectrum)
+        fine = work.mm("b", self.fine_back, wave.view(2 * rows, -1)).view(2, rows, columns, ANGLES * count)
+        modulus = work.modulus(fine)
+        averaged = _smooth(modulus, self.average, work).view(height, width, ANGLES, count)
+        maps[1 : 1 + ANGLES] = averaged.permute(2, 0, 1, 3)
 
-        self._second_order(modulus, second, work)
+        averaged = self._second_order(modulus, work).view(height, width, ANGLES, ANGLES, count)
+        maps[1 + 2 * ANGLES :].view(ANGLES, ANGLES, height, width, count)[:] = averaged.permute(3, 2, 0, 1, 4)
 
-        wave = work("a", rows // 2, columns * ANGLES, TILE)
-        torch.bmm(self.coarse, spectrum.view(rows // 2, -1, TILE), out=wave)
-        coarse = work("b", 2, rows // 2, columns // 2, ANGLES * TILE)
-        torch.mm(self.half_back_rows, wave.view(rows, -1), out=coarse.view(rows, -1))
-        averaged = _smooth(_modulus(coarse), self.half_average, work).view(height, width, ANGLES, TILE)
-        first[ANGLES:] = averaged.permute(2, 0, 1, 3)
+        wave = work.bmm("a", self.coarse, spectrum.view(rows // 2, -1, count))
+        coarse = work.mm("b", self.half_back_rows, wave.view(rows, -1))
+        modulus = work.modulus(coarse.view(2, rows // 2, columns // 2, ANGLES * count))
+        averaged = _smooth(modulus, self.half_average, work).view(height, width, ANGLES, count)
+        maps[1 + ANGLES : 1 + 2 * ANGLES] = averaged.permute(2, 0, 1, 3)
 
         output.copy_(maps.permute(3, 0, 1, 2)[: len(output)])
 
-    def _second_order(self, modulus: Tensor, second: Tensor, work: _Workspace) -> None:
-        """Scatter |x * psi_1| (R, C, 8 n) once more, into ``second`` (8 first angles, 8 second angles, h, w, n)."""
+    def _second_order(self, modulus: Tensor, work: _Workspace) -> Tensor:
+        """Scatter |x * psi_1| (R, C, 8 n) once more: (h, w, 8 second angles, 8 first angles, n) in few axes."""
         rows, columns, tile = modulus.shape
-        _, _, height, width, _ = second.shape
         # Rows to frequencies, half of them: the modulus is real. (k, re/im, c, n)
-        half = work("a", rows + 2, columns * tile)
-        torch.mm(self.modulus_rows, modulus.view(rows, -1), out=half)
-        spectrum = work("c", rows // 2 + 1, 2 * columns, tile)
-        torch.bmm(self.modulus_columns.expand(len(spectrum), -1, -1), half.view(len(spectrum), -1, tile), out=spectrum)
+        half = work.mm("a", self.modulus_rows, modulus.view(rows, -1)).view(rows // 2 + 1, -1, tile)
+        spectrum = work.bmm("c", self.modulus_columns.expand(len(half), -1, -1), half)
         # The aliases of every frequency that is left side by side: (k', l', re/im, 4, n).
-        aliases = work("a", len(self.second), 4, tile)
-        torch.index_select(spectrum.view(-1, tile), 0, self.gather, out=aliases.view(-1, tile))
-        filtered = work("b", rows // 2, columns, ANGLES * tile)
-        torch.bmm(self.second, aliases, out=filtered.view(-1, ANGLES, tile))
-        wave = work("a", rows // 2, columns, ANGLES * tile)
-        torch.bmm(self.half_back_columns.expand(rows // 2, -1, -1), filtered, out=wave)
-        waves = work("b", 2, rows // 2, columns // 2, ANGLES * tile)
-        torch.mm(self.half_back_rows, wave.view(rows, -1), out=waves.view(rows, -1))
-        averaged = _smooth(_modulus(waves), self.half_average, work)
-        second.copy_(averaged.view(height, width, ANGLES, ANGLES, -1).permute(3, 2, 0, 1, 4))
+        aliases = work.select("a", spectrum.view(-1, tile), self.gather).view(len(self.second), 4, tile)
+        filtered = work.bmm("b", self.second, aliases).view(rows // 2, columns, ANGLES * tile)
+        wave = work.bmm("a", self.half_back_columns.expand(rows // 2, -1, -1), filtered)
+        waves = work.mm("b", self.half_back_rows, wave.view(rows, -1))
+        moduli = work.modulus(waves.view(2, rows // 2, columns // 2, ANGLES * tile))
+        return _smooth(moduli, self.half_average, work)
 
     def _row_filters(self, psi: Array, pad: Array, step: int) -> Array:
         """Per row frequency, convolution of the columns with all angles: (R, (re/im, C / step, angle), (re/im, W))."""
@@ -169,29 +169,62 @@ class _Workspace:
     def __init__(self) -> None:
         self._memory: dict[str, Tensor] = {}
 
-    def __call__(self, name: str, *shape: int) -> Tensor:
+    def empty(self, name: str, *shape: int) -> Tensor:
+        """Memory of that name and shape, with whatever it holds."""
         size = int(np.prod(shape))
         memory = self._memory.get(name)
         if memory is None or len(memory) < size:
             memory = self._memory[name] = torch.empty(size)
         return memory[:size].view(shape)
 
+    def mm(self, name: str, left: Tensor, right: Tensor) -> Tensor:
+        """Matrix product, into the memory of that name."""
+        return torch.mm(left, right, out=self.empty(name, len(left), right.shape[1]))
 
-def _modulus(wave: Tensor) -> Tensor:
-    """|re + i im| of (2, ...), in place. Separate steps, each correctly rounded: the bits do not depend on position."""
-    real, imaginary = wave[0], wave[1]
-    real.mul_(real)
-    imaginary.mul_(imaginary)
-    return real.add_(imaginary).sqrt_()
+    def bmm(self, name: str, left: Tensor, right: Tensor) -> Tensor:
+        """Batch of matrix products, into the memory of that name."""
+        return torch.bmm(left, right, out=self.empty(name, len(left), left.shape[1], right.shape[2]))
+
+    def select(self, name: str, rows: Tensor, which: Tensor) -> Tensor:
+        """Some rows of a matrix, into the memory of that name."""
+        return torch.index_select(rows, 0, which, out=self.empty(name, len(which), rows.shape[1]))
+
+    def modulus(self, wave: Tensor) -> Tensor:
+        """|re + i im| of (2, ...), in place.
+
+        Separate steps, each correctly rounded: the bits do not depend on position.
+        """
+        real, imaginary = wave[0], wave[1]
+        real.mul_(real)
+        imaginary.mul_(imaginary)
+        return real.add_(imaginary).sqrt_()
+
+
+class _WithGradients(_Workspace):
+    """The same arithmetic in fresh memory, so that gradients can go back through every step."""
+
+    def empty(self, name: str, *shape: int) -> Tensor:
+        return torch.empty(shape)
+
+    def mm(self, name: str, left: Tensor, right: Tensor) -> Tensor:
+        return torch.mm(left, right)
+
+    def bmm(self, name: str, left: Tensor, right: Tensor) -> Tensor:
+        return torch.bmm(left, right)
+
+    def select(self, name: str, rows: Tensor, which: Tensor) -> Tensor:
+        return torch.index_select(rows, 0, which)
+
+    def modulus(self, wave: Tensor) -> Tensor:
+        real, imaginary = wave[0], wave[1]
+        return (real * real + imaginary * imaginary + _TINY).sqrt()
 
 
 def _smooth(x: Tensor, average: tuple[Tensor, ...], work: _Workspace) -> Tensor:
     """Low-pass (R, C, n) along both axes and keep every output position: (h, w, n)."""
     by_rows, by_columns = average
-    rows = work("smooth rows", len(by_rows), x.shape[1], x.shape[2])
-    torch.mm(by_rows, x.view(x.shape[0], -1), out=rows.view(len(by_rows), -1))
-    both = work("smooth", len(by_rows), len(by_columns), x.shape[2])
-    return torch.bmm(by_columns.expand(len(by_rows), -1, -1), rows, out=both)
+    rows = work.mm("smooth rows", by_rows, x.view(x.shape[0], -1)).view(len(by_rows), *x.shape[1:])
+    return work.bmm("smooth", by_columns.expand(len(by_rows), -1, -1), rows)
 
 
 def _dft(length: int) -> ComplexArray:

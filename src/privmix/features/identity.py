@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
 from privmix.errors import InvalidInput
 from privmix.features.base import Extractor
@@ -48,6 +50,10 @@ class Pixels(Extractor):
     def transform(self, x: NDArray[Any]) -> NDArray[np.float32]:
         """(b, *shape) uint8, or floats that are in [0, 1] already -> (b, prod(shape)) float32."""
         return unit_range(x).reshape(len(x), math.prod(x.shape[1:]))
+
+    def differentiable(self, input_shape: tuple[int, ...]) -> Callable[[Tensor], Tensor]:
+        """(b, *input_shape) -> (b, d): the values themselves."""
+        return lambda x: x.flatten(1)
 
 
 def unit_range(x: NDArray[Any]) -> NDArray[np.float32]:

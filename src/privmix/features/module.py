@@ -18,7 +18,7 @@ from torch import Tensor
 
 from privmix.errors import InvalidInput
 from privmix.features.identity import unit_range
-from privmix.features.torch_encoder import TorchEncoder, image_tensor
+from privmix.features.torch_encoder import TorchEncoder, channels_first, check_image_shape, image_tensor
 
 _FORMATS: Final = (".pt", ".pth", ".ts", ".torchscript", ".pt2", ".safetensors")
 _PROBES: Final = 4
@@ -113,6 +113,13 @@ class ModuleEncoder(TorchEncoder):
         if features.shape[1] != dim:
             raise InvalidInput("module", self._public_name, "a network with outputs of one length")
         return features
+
+    def differentiable(self, input_shape: tuple[int, ...]) -> Callable[[Tensor], Tensor]:
+        """(b, H, W) or (b, H, W, C) -> (b, d), with gradients; in float32, one call for all."""
+        check_image_shape(input_shape, self.name)
+        self.output_dim(input_shape)
+        network = self._network
+        return lambda x: network(channels_first(x).to(self.device)).float().flatten(1).to(x.device)
 
     def _probe(self, shape: tuple[int, ...]) -> int:
         """Try zeros, then random inputs alone and together."""

@@ -7,6 +7,7 @@ appendix E.2). Group statistics are those of one record, so the features stay pe
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, ClassVar, Final, Self
 
@@ -98,6 +99,26 @@ class Scattering(Extractor):
             found = (found + _normal(np.ascontiguousarray(planes[..., ::-1]))) / 2
         return found.reshape(len(x), dim).numpy()
 
+    def differentiable(self, input_shape: tuple[int, ...]) -> Callable[[Tensor], Tensor]:
+        """(b, H, W) or (b, H, W, colours) floats in [0, 1] -> (b, d), with gradients."""
+        height, width, colours = _image_shape(input_shape)
+        self.output_dim(input_shape)
+        bank = _bank(height, width)
+        dense = _dense(height, width) if max(bank.padded) <= MAX_PADDED else None
+        to_ycbcr = torch.from_numpy(_YCBCR.T.copy())
+
+        def normal(planes: Tensor) -> Tensor:
+            flat = planes.reshape(-1, height, width)
+            maps = scatter_fft(flat, bank) if dense is None else dense.differentiable(flat)
+            return group_norm(maps.reshape(len(planes), -1, *maps.shape[2:]), GROUPS, eps=1e-5).flatten(1)
+
+        def features(x: Tensor) -> Tensor:
+            values = x.reshape(-1, height, width, colours)
+            planes = (values @ to_ycbcr.to(values) if self.ycbcr else values).permute(0, 3, 1, 2)
+            return (normal(planes) + normal(planes.flip(-1))) / 2 if self.mirror else normal(planes)
+
+        return features
+
 
 def _normal(planes: NDArray[np.float32]) -> Tensor:
     """(b, colours, H, W) -> (b, 81 * colours, H // 4, W // 4), normalised in groups."""
@@ -118,9 +139,11 @@ def scatter(images: Tensor) -> Tensor:
     """
     height, width = images.shape[1:]
     bank = _bank(height, width)
+    # Made outside inference mode: gradients may go through the same matrices later.
+    dense = _dense(height, width) if max(bank.padded) <= MAX_PADDED else None
     with torch.inference_mode():
-        if max(bank.padded) <= MAX_PADDED:
-            return _dense(height, width)(images)
+        if dense is not None:
+            return dense(images)
         output = images.new_empty(len(images), *bank.output_shape)
         size = max(1, _CHUNK_PIXELS // (bank.padded[0] * bank.padded[1]))
         for start in range(0, len(images), size):

@@ -178,5 +178,20 @@ def unit_rows(x: Tensor) -> Tensor:
 
 def image_tensor(x: NDArray[np.float32]) -> Tensor:
     """(b, H, W) or (b, H, W, C) images -> (b, C, H, W)."""
-    tensor = torch.from_numpy(np.ascontiguousarray(x))
-    return tensor[:, None] if tensor.ndim == 3 else tensor.permute(0, 3, 1, 2).contiguous()
+    return channels_first(torch.from_numpy(np.ascontiguousarray(x)))
+
+
+def channels_first(x: Tensor) -> Tensor:
+    """(b, H, W) or (b, H, W, C) -> (b, C, H, W).
+
+    Example:
+        >>> channels_first(torch.zeros(2, 5, 7)).shape, channels_first(torch.zeros(2, 5, 7, 3)).shape
+        (torch.Size([2, 1, 5, 7]), torch.Size([2, 3, 5, 7]))
+    """
+    return x[:, None] if x.ndim == 3 else x.permute(0, 3, 1, 2).contiguous()
+
+
+def check_image_shape(input_shape: tuple[int, ...], name: str) -> None:
+    """Raise :class:`InvalidInput` unless inputs are images (H, W) or (H, W, C)."""
+    if len(input_shape) not in (2, 3):
+        raise InvalidInput(f"input shape for {name}", tuple(input_shape), "images (H, W) or (H, W, C)")

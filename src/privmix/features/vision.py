@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -17,7 +17,7 @@ from privmix.errors import InvalidInput, MissingExtra, check_choice, check_integ
 from privmix.features.identity import unit_range
 from privmix.features.models import quiet
 from privmix.features.preprocessing import Preprocessing
-from privmix.features.torch_encoder import PretrainedEncoder, freeze, image_tensor, unit_rows
+from privmix.features.torch_encoder import PretrainedEncoder, channels_first, freeze, image_tensor, unit_rows
 
 _POOLINGS: Final = ("auto", "cls", "mean", "pooler")
 # Their class token is trained. The pooler of a plain ViT is not in most checkpoints: it would be random numbers.
@@ -107,6 +107,11 @@ class VisionEncoder(PretrainedEncoder):
             return np.empty((0, self._dim), np.float32)
         return self._records(image_tensor(unit_range(x)), self._forward)
 
+    def differentiable(self, input_shape: tuple[int, ...]) -> Callable[[Tensor], Tensor]:
+        """(b, H, W) or (b, H, W, 1 or 3) -> (b, d), with gradients; in float32, one call for all."""
+        _check_shape(tuple(input_shape))
+        return lambda x: self._forward(channels_first(x).to(self.device)).float().to(x.device)
+
     @cached_property
     def _dim(self) -> int:
         side = self._preprocessing.side
@@ -178,7 +183,8 @@ class VisionEncoder(PretrainedEncoder):
             raise MissingExtra("transformers", self.extra) from None
         folder, device = self._located.folder, self.device
         try:
-            with quiet():
+            # Weights made in inference mode would let no gradient through, and the first call may come from there.
+            with quiet(), torch.inference_mode(False):
                 config = AutoConfig.from_pretrained(
                     self._located.folder, local_files_only=True, trust_remote_code=False
                 )

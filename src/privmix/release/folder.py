@@ -176,6 +176,16 @@ def load_release(folder: str | Path) -> ReleasedDataset:
     return assemble(plan, x, y, _read_centre(root, plan), certificate, moments)
 
 
+def read_transform(folder: Path, plan: Plan) -> RecordTransform:
+    """The public map from features to what the release in ``folder`` mixed, without reading its rows.
+
+    Raises:
+        StorageError: the released mean is missing or unreadable.
+        InvalidInput: it does not fit the plan.
+    """
+    return RecordTransform(plan.clip_norm, plan.norm, _read_centre(folder, plan), plan.residual_clip_norm)
+
+
 def assemble(
     plan: Plan,
     x: NDArray[np.float32],

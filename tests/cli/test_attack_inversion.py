@@ -1,0 +1,133 @@
+"""``privmix attack inversion`` and ``collapse`` from the command line, on small real digits."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+
+import pytest
+
+from privmix.reports.records import read_records
+from tests.cli.helpers import Outcome, privmix
+from tests.cli.test_path import digits, released
+
+__all__ = ["digits", "released"]
+
+QUICK = ("--steps", "12", "--images", "2", "--features", "pixels")
+
+
+def invert(data: Path, *more: str) -> Outcome:
+    return privmix("attack", "inversion", "--data", str(data), *more)
+
+
+def test_inversion_writes_figures_a_picture_and_a_private_record(digits: Path, tmp_path: Path) -> None:
+    picture, run = tmp_path / "picture.png", tmp_path / "run"
+    flags = ("--mixup-degrees", "1,3", "--epsilons", "none,8", "--records", "60000", "--delta", "1e-5")
+    outcome = invert(digits, *QUICK, *flags, "--figure", str(picture), "--record", str(run), "--json")
+    assert outcome.code == 0, outcome.err
+    content = json.loads(outcome.out)
+    assert [(case["m"], case["epsilon"]) for case in content["cases"]] == [(1, None), (1, 8.0), (3, None), (3, 8.0)]
+    assert content["images"]["shape"] == [6, 2, 8, 8]
+    assert set(content["baseline"]) >= {"mse", "ssim"}
+    (record,) = read_records(run)
+    assert (record.kind, record.private, record.subject["kind"]) == ("inversion", True, "design")
+    assert record.settings["plans"][1]["plan"]["records"] == 60_000
+    # What shows private images is its owner's.
+    for file in (picture, *(run / "records").iterdir()):
+        assert stat.S_IMODE(file.stat().st_mode) & 0o077 == 0
+
+
+def test_public_data_makes_a_public_record(digits: Path, tmp_path: Path) -> None:
+    flags = ("--mixup-degrees", "1", "--epsilons", "none", "--public-data", "--record", str(tmp_path))
+    outcome = invert(digits, *QUICK, *flags)
+    assert outcome.code == 0, outcome.err
+    assert "no noise" in outcome.out
+    (record,) = read_records(tmp_path)
+    assert record.private is False
+
+
+def test_the_same_seed_gives_the_same_figures(digits: Path) -> None:
+    line = (*QUICK, "--mixup-degrees", "1", "--epsilons", "2", "--json")
+    first, second, other = (json.loads(invert(digits, *line, "--seed", seed).out) for seed in ("1", "1", "2"))
+    assert first == second
+    assert first["images"] != other["images"]
+
+
+def test_a_release_says_what_is_attacked(digits: Path, released: Path, tmp_path: Path) -> None:
+    line = ("--steps", "12", "--images", "2", "--record", str(tmp_path), "--json")
+    outcome = privmix("attack", "inversion", str(released), "--data", str(digits), *line)
+    assert outcome.code == 0, outcome.err
+    cases = json.loads(outcome.out)["cases"]
+    certificate = json.loads((released / "certificate.json").read_text())
+    assert [(case["m"], case["epsilon"]) for case in cases] == [(32, None), (32, certificate["guarantee"]["epsilon"])]
+    assert cases[1]["noise_std"] == pytest.approx(certificate["noise_std"]["x"])
+    (record,) = read_records(tmp_path)
+    assert record.subject == {"kind": "release", "id": certificate["release_id"]}
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (("--features", "minilm"), "columns"),
+        (("--features", "identity"), "gradients"),
+        (("--mixup-degrees", "1,x"), "--mixup-degrees"),
+        (("--mixup-degrees", "500"), "mixup"),
+        (("--epsilons", "0"), "--epsilons"),
+        (("--epsilons", "8,8"), "--epsilons"),
+        (("--images", "0"), "--images"),
+        (("--figure", "picture.txt"), "--figure"),
+        (("--delta", "2"), "--delta"),
+    ],
+    ids=lambda value: "-".join(value).replace("--", "") if isinstance(value, tuple) else None,
+)
+def test_bad_input_to_inversion(digits: Path, tmp_path: Path, flags: tuple[str, ...], message: str) -> None:
+    outcome = invert(digits, "--steps", "2", "--record", str(tmp_path / "run"), *flags)
+    assert outcome.code == 2, outcome.err
+    assert message in outcome.err
+    assert not (tmp_path / "run").exists()
+
+
+def test_options_beside_a_release_are_refused(digits: Path, released: Path) -> None:
+    for verb, data in (("inversion", "--data"), ("collapse", "--proxy")):
+        outcome = privmix("attack", verb, str(released), data, str(digits), "--records", "10")
+        assert outcome.code == 2
+        assert "--records" in outcome.err
+
+
+def test_collapse_of_declared_plans(digits: Path, tmp_path: Path) -> None:
+    line = ("--features", "pixels", "--epsilon", "8", "--records", "50000", "--json")
+    picture = tmp_path / "labels.png"
+    outcome = privmix(
+        "attack", "collapse", "--proxy", str(digits), *line, "--figure", str(picture), "--record", str(tmp_path)
+    )
+    assert outcome.code == 0, outcome.err
+    content = json.loads(outcome.out)
+    assert [one["design"] for one in content["histograms"]] == ["poisson", "hierarchical"]
+    assert content["labels"] == 10
+    assert content["neural_collapse"] > 0
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    (record,) = read_records(tmp_path)
+    assert (record.kind, record.private) == ("collapse", False)
+
+
+def test_collapse_of_a_release(digits: Path, released: Path) -> None:
+    outcome = privmix("attack", "collapse", str(released), "--proxy", str(digits))
+    assert outcome.code == 0, outcome.err
+    assert "poisson" in outcome.out
+    assert "neural collapse" in outcome.out
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ((), "--features, --epsilon"),
+        (("--features", "pixels", "--epsilon", "-1"), "epsilon"),
+        (("--features", "pixels", "--epsilon", "1", "--expected-classes", "11"), "expected_classes"),
+    ],
+    ids=["nothing", "epsilon", "classes"],
+)
+def test_bad_input_to_collapse(digits: Path, flags: tuple[str, ...], message: str) -> None:
+    outcome = privmix("attack", "collapse", "--proxy", str(digits), *flags)
+    assert outcome.code == 2, outcome.err
+    assert message in outcome.err
