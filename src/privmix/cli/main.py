@@ -17,6 +17,7 @@ from privmix.cli import (  # noqa: F401  (they register verbs)
     fit,
     inspect,
     ledger,
+    membership,
     planning,
     release,
     train,
