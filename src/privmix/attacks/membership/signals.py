@@ -51,7 +51,7 @@ def class_scores(model: Any, features: NDArray[Any], classes: int) -> NDArray[np
         least = float(found.min(initial=0.0))
     else:
         raise InvalidInput("model", type(model).__name__, "one with predict_proba or decision_function")
-    known = np.asarray(getattr(model, "classes_", np.arange(found.shape[-1])), dtype=np.int64)
+    known = np.asarray(getattr(model, "classes_", np.arange(classes)), dtype=np.int64)
     if found.shape != (len(features), len(known)) or not np.isfinite(found).all():
         raise InvalidInput("model output", found.shape, f"finite numbers of shape (n, {classes})")
     if np.array_equal(known, np.arange(classes)):
