@@ -1,8 +1,10 @@
 """Membership inference on linear models: without privacy, on mixtures without noise, on releases, and by DP-SGD.
 
 Beside 004's Table 4 and 002's Table 9, which attack linear models on CIFAR-100 by their loss. Here LiRA and RMIA attack
-too, with reference models. Of each method 19 models are made, each from a random half of the records; the first three
-are attacked in turn, with the other 18 as references. Finished methods are kept in results/membership_runs.json.
+too, with reference models. Of each method 20 models are made in pairs, each pair from the two halves of a shuffle of
+the records. One model each of three pairs is attacked, with the 18 models of the other pairs as references: so many of
+these have a record, and so many don't, whether it is a member or not. Finished methods are kept in
+results/membership_runs.json.
 
     python benchmarks/bench_membership.py [tables]
 """
@@ -54,7 +56,7 @@ from privmix.training import ModelFacts, TrainingConfig, TrainingJob
 RUNS = common.RESULTS / "membership_runs.json"
 CACHE = common.RESULTS.parent / "cache"
 DELTA: Final = 1e-5
-MODELS, TARGETS = 19, 3
+MODELS, TARGETS = 20, (0, 2, 4)
 ATTACKS = ("loss", "lira", "rmia", "lira-offline", "rmia-offline")
 # Classes, records in all, description.
 SETS: dict[str, tuple[int, int, str]] = {
@@ -67,16 +69,16 @@ METHODS: list[tuple[str, float | None]] = [
     ("mixing", None),
     *(("poisson", epsilon) for epsilon in EPSILONS),
     *(("moments", epsilon) for epsilon in EPSILONS),
-    *(("dp-sgd", epsilon) for epsilon in EPSILONS),
     *(("hierarchical", epsilon) for epsilon in (8.0, 1.0)),
+    *(("dp-sgd", epsilon) for epsilon in (8.0, 1.0, 4.0, 2.0)),
 ]
 LABELS = {
     "none": "non-private, logistic regression",
     "mixing": "mixing, m = 64, no noise",
     "poisson": "Poisson mixing, m = 64",
     "hierarchical": "hierarchical (HS), m = 64",
-    "moments": "moments",
     "dp-sgd": "DP-SGD, linear",
+    "moments": "moments",
 }
 # (test accuracy, AUC, gap in points or None) on CIFAR-100.
 PUBLISHED: dict[tuple[str, float | None], tuple[str, float, float, float | None]] = {
@@ -191,7 +193,7 @@ def one_method(dataset: str, method: str, epsilon: float | None) -> list[dict[st
             "seconds_a_model": seconds,
             **attack(scores, marks, y, number, own, bound),
         }
-        for number in range(TARGETS)
+        for number in TARGETS
     ]
 
 
@@ -203,12 +205,13 @@ def attack(
     own_probabilities: bool,
     bound: Callable[[Any], NDArray[np.float64]] | None,
 ) -> dict[str, Any]:
-    """All attacks on model ``number``, the other models being references."""
+    """All attacks on model ``number``; the models of all other pairs are references."""
     inside = marks[number]
     target = scores[number].astype(np.float64)
     temperature = 1.0 if own_probabilities else fit_temperature(target[~inside], labels[~inside])
     logits = np.stack([true_class_logits(part.astype(np.float64), labels, temperature) for part in scores])
-    others = np.arange(MODELS) != number
+    # Its other half is left out: members would be missing in one reference more than non-members.
+    others = np.arange(MODELS) // 2 != number // 2
     found = score_records(
         logits[number], ReferenceModels(logits[others], marks[others]), ~inside, MembershipConfig(ATTACKS)
     )
@@ -224,7 +227,7 @@ def attack(
         result["attacks"][name] = {
             "auc": auc_interval(values[inside], values[~inside]),
             "tpr": {str(rate): vars(tpr_at(values[inside], values[~inside], rate)) for rate in (0.01, 0.001)},
-            "roc": curve.to_dict() if number == 0 and name in ("loss", "lira", "rmia") else None,
+            "roc": curve.to_dict() if number == TARGETS[0] else None,
         }
     return result
 
@@ -233,7 +236,7 @@ def write_tables(runs: list[dict[str, Any]]) -> None:
     tables = []
     for dataset, (_, count, what) in SETS.items():
         rows = []
-        for method, epsilon in METHODS:
+        for method, epsilon in sorted(METHODS, key=lambda item: (list(LABELS).index(item[0]), -(item[1] or 0))):
             mine = [
                 run for run in runs if (run["dataset"], run["method"], run["epsilon"]) == (dataset, method, epsilon)
             ]
@@ -242,20 +245,20 @@ def write_tables(runs: list[dict[str, Any]]) -> None:
         if rows:
             tables.append(f"## {dataset}: {what}; {count // 2:,} members, as many others\n\n{_table(rows)}")
     facts = {
-        "figures": f"mean of {TARGETS} attacked models; each has {MODELS - 1} reference models of the same method on "
-        "other halves. Loss AUC with its spread over the models",
+        "figures": f"mean of {len(TARGETS)} attacked models; each has {MODELS - 2} reference models of the same method "
+        "on other halves. Loss AUC with its spread over the models. LiRA and RMIA: online / offline",
         "intervals": "of one model, by records: DeLong for AUC (about ±0.010 with 6,500 members and as many others), "
         "Clopper-Pearson for true positives (at 1%, about ±0.003); in the JSON",
-        "LiRA, RMIA": "online, variances over all records; RMIA with gamma 1 and all non-members as population. "
-        "The offline attacks are in the JSON",
+        "LiRA, RMIA": "LiRA with one variance a side for all records; RMIA with gamma 1, all non-members as population "
+        "and, offline, a = 0.3. Regression scores become probabilities by a temperature fitted on non-members",
         "bound": f"most true positives at 1% false positives that any attack on one record can expect: 1 - f(0.01) "
         f"with f the trade-off curve by PLD; delta {DELTA:g}, add/remove",
         "methods": "releases: Poisson and HS (3 expected classes) with private centring, T = n, the noise-aware ridge; "
         "moments with their own learner; all priced honestly by PLD. Mixing without noise is no release that privmix "
         "makes: the plan's noise multiplier is set to 1e-6. DP-SGD: defaults for linear models. Non-private: C = 10",
         "published": "004's Table 4 and 002's Table 9: CIFAR-100, ResNet-152 (SimCLRv2) features, 50,000 members, a "
-        "linear softmax; ε by asymptotic Gaussian DP, which is no upper bound, and for HS far from one. With other data, "
-        "features and sizes the order of the methods compares, the figures don't. Both tables attack by loss alone",
+        "linear softmax, attacked by loss alone; ε by asymptotic Gaussian DP, which is no upper bound, and for HS far "
+        "from one. With other data, features and sizes the order of the methods compares, the figures don't",
     }
     common.save("membership", "Membership inference", facts, runs, tables)
     draw(runs)
@@ -279,9 +282,11 @@ def _row(method: str, epsilon: float | None, mine: list[dict[str, Any]]) -> list
         f"{mean(loss):.4f} ± {spread(loss):.4f}",
     ]
     for name in ("lira", "rmia"):
-        row.append(f"{mean(lambda run, name=name: run['attacks'][name]['auc'][0]):.3f}")
+        both = (name, f"{name}-offline")
+        row.append(" / ".join(f"{mean(lambda run, n=n: run['attacks'][n]['auc'][0]):.3f}" for n in both))
         for rate in ("0.01", "0.001"):
-            row.append(f"{100 * mean(lambda run, n=name, r=rate: run['attacks'][n]['tpr'][r]['tpr']):.2f}")
+            found = [100 * mean(lambda run, n=n, r=rate: run["attacks"][n]["tpr"][r]["tpr"]) for n in both]
+            row.append(" / ".join(f"{value:.2f}" for value in found))
     row.append("" if mine[0]["bounds"] is None else f"{100 * mine[0]['bounds']['0.01']:.1f}")
     published = PUBLISHED.get((method, epsilon))
     if published is None:
@@ -297,7 +302,7 @@ def _table(rows: list[list[str]]) -> str:
 
 
 def draw(runs: list[dict[str, Any]]) -> None:
-    """ROC curves of LiRA on log axes, one panel a dataset."""
+    """ROC curves of offline LiRA on log axes, one panel a dataset."""
     shown = [("none", None), ("mixing", None), ("moments", 8.0), ("poisson", 8.0), ("dp-sgd", 8.0), ("moments", 1.0)]
     figure = new_figure(10, 4.8)
     panels = figure.subplots(1, len(SETS), sharey=True)
@@ -307,7 +312,7 @@ def draw(runs: list[dict[str, Any]]) -> None:
             run = next((r for r in runs if (r["dataset"], r["method"], r["epsilon"], r["target"]) == key), None)
             if run is None:
                 continue
-            curve = run["attacks"]["lira"]["roc"]
+            curve = run["attacks"]["lira-offline"]["roc"]
             name = LABELS[method] + ("" if epsilon is None else f", ε = {epsilon:g}")
             colour = COLOURS[index]
             axes.loglog(curve["fpr"], np.maximum(curve["tpr"], 1e-6), color=colour, label=name, linewidth=1.6)
@@ -317,7 +322,7 @@ def draw(runs: list[dict[str, Any]]) -> None:
         axes.set_xlim(2e-4, 1)
         axes.set_ylim(1e-4, 1)
         axes.set_xlabel("false positive rate")
-        axes.set_title(f"LiRA on {dataset}", fontsize=10)
+        axes.set_title(f"offline LiRA on {dataset}", fontsize=10)
         axes.grid(True, which="major", alpha=0.3)
     panels[0].set_ylabel("true positive rate (95% band of each point)")
     panels[0].legend(fontsize=8, loc="upper left")
@@ -328,11 +333,11 @@ def main() -> None:
     """Run what is missing; with the argument ``tables``, only write what is there."""
     runs: list[dict[str, Any]] = json.loads(RUNS.read_text()) if RUNS.exists() else []
     done = {(run["dataset"], run["method"], run["epsilon"]) for run in runs}
-    for dataset in () if "tables" in sys.argv else SETS:
-        for method, epsilon in METHODS:
+    for method, epsilon in () if "tables" in sys.argv else METHODS:
+        for dataset in SETS:
             if (dataset, method, epsilon) not in done:
                 runs += one_method(dataset, method, epsilon)
-                losses = [run["attacks"]["loss"]["auc"][0] for run in runs[-TARGETS:]]
+                losses = [run["attacks"]["loss"]["auc"][0] for run in runs[-len(TARGETS) :]]
                 print(dataset, method, epsilon, f"{runs[-1]['seconds_a_model']:.1f} s a model", losses, flush=True)
                 RUNS.write_text(json.dumps(runs, indent=0) + "\n")
     write_tables(runs)

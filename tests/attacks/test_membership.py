@@ -40,15 +40,16 @@ def noisy_digits(count: int, wrong: float, seed: int = 0) -> tuple[np.ndarray, n
     return x, np.where(random, rng.integers(0, 10, count), y)
 
 
-def halves(x: np.ndarray, y: np.ndarray) -> tuple[PrivateRecords, PrivateRecords]:
-    half = len(x) // 2
-    return PrivateRecords(x[:half], y[:half]), PrivateRecords(x[half:], y[half:])
+def marks(count: int) -> np.ndarray:
+    """Half of the records are members, here and there."""
+    return np.isin(np.arange(count), np.random.default_rng(9).permutation(count)[: count // 2])
 
 
 def test_a_model_that_knows_its_records_by_heart_is_found_out() -> None:
-    members, nonmembers = halves(*noisy_digits(800, wrong=1.0))
-    tree = DecisionTreeClassifier(random_state=0).fit(members.features, members.labels)
-    found = infer_membership(tree, members, nonmembers, classes=10)
+    x, y = noisy_digits(800, wrong=1.0)
+    member = marks(800)
+    tree = DecisionTreeClassifier(random_state=0).fit(x[member], y[member])
+    found = infer_membership(tree, PrivateRecords(x, y), member, classes=10)
     # Random labels: nine in ten non-members are labelled wrongly, so the AUC is near 0.95.
     assert found.attacks[0].auc_low > 0.9
     assert found.train_accuracy == 1.0
@@ -58,12 +59,12 @@ def test_a_model_that_knows_its_records_by_heart_is_found_out() -> None:
 
 def test_reference_models_beat_the_loss_on_an_overfitted_model() -> None:
     x, y = noisy_digits(1000, wrong=0.3)
-    members, nonmembers = halves(x, y)
+    member = marks(1000)
     learner = LogisticRegression(C=10.0, max_iter=200)
     found = infer_membership(
-        learner.fit(members.features, members.labels),
-        members,
-        nonmembers,
+        learner.fit(x[member], y[member]),
+        PrivateRecords(x, y),
+        member,
         classes=10,
         config=MembershipConfig(ATTACKS, references=8),
         trainer=EstimatorTrainer(learner),
@@ -117,8 +118,8 @@ def released(x: np.ndarray, y: np.ndarray) -> Any:
 
 
 def test_references_on_releases(small: tuple[np.ndarray, np.ndarray]) -> None:
-    members, nonmembers = halves(*small)
-    release = released(members.features, members.labels)
+    (x, y), member = small, marks(400)
+    release = released(x[member], y[member])
     model = NoiseAwareRidgeClassifier(regularisation=0.01).fit(release)
     trainer = ReleaseTrainer.of(model, release.certificate)
     assert trainer.plan.to_dict() == release.certificate["plan"]
@@ -126,8 +127,8 @@ def test_references_on_releases(small: tuple[np.ndarray, np.ndarray]) -> None:
     seen = []
     found = infer_membership(
         model,
-        members,
-        nonmembers,
+        PrivateRecords(x, y),
+        member,
         classes=10,
         config=MembershipConfig(("loss", "lira", "rmia"), references=4),
         trainer=trainer,
@@ -153,17 +154,17 @@ FACTS = ModelFacts(tuple("0123456789"), {"name": "identity"}, (64,), 64)
 
 
 def test_references_by_dp_sgd(small: tuple[np.ndarray, np.ndarray]) -> None:
-    members, nonmembers = halves(*small)
+    (x, y), member = small, marks(400)
     config = TrainingConfig.for_model("linear", records=200, epsilon=8.0, delta=1e-3, epochs=3)
     job = TrainingJob(config, FACTS, 200, device="cpu")
-    model = job.run(TrainingRecords.of(members.features, members.labels, classes=10))
+    model = job.run(TrainingRecords.of(x[member], y[member], classes=10))
     trainer = DpSgdTrainer.of(model)
     assert trainer.job.plan == job.plan
     assert trainer.job.config.settings() == config.settings()
     found = infer_membership(
         model,
-        members,
-        nonmembers,
+        PrivateRecords(x, y),
+        member,
         classes=10,
         config=MembershipConfig(("lira-offline",), references=4),
         trainer=trainer,
@@ -202,12 +203,12 @@ class Counting(EstimatorTrainer):
 
 
 def run(x: np.ndarray, y: np.ndarray, work: Path, references: int = 6) -> Any:
-    members, nonmembers = halves(x, y)
+    member = marks(len(x))
     learner = LogisticRegression(max_iter=500)
     return infer_membership(
-        LogisticRegression(max_iter=500).fit(members.features, members.labels),
-        members,
-        nonmembers,
+        LogisticRegression(max_iter=500).fit(x[member], y[member]),
+        PrivateRecords(x, y),
+        member,
         classes=10,
         config=MembershipConfig(("lira",), references=references),
         trainer=Counting(learner),
@@ -253,15 +254,16 @@ def test_work_of_another_attack_is_refused(small: tuple[np.ndarray, np.ndarray],
 
 
 def test_records_at_risk_are_for_the_owner_only() -> None:
-    members, nonmembers = halves(*noisy_digits(200, wrong=0.5))
-    tree = DecisionTreeClassifier(random_state=0).fit(members.features, members.labels)
-    found = infer_membership(tree, members, nonmembers, classes=10, config=MembershipConfig(highest=3))
+    (x, y), member = noisy_digits(200, wrong=0.5), marks(200)
+    tree = DecisionTreeClassifier(random_state=0).fit(x[member], y[member])
+    found = infer_membership(tree, PrivateRecords(x, y), member, classes=10, config=MembershipConfig(highest=3))
     assert "highest_risk" not in found.to_dict()
     owners = found.to_dict(owner=True)
     assert [sorted(entry) for entry in owners["highest_risk"]] == [["record", "score"]] * 3
     json.dumps(owners, allow_nan=False)
-    scores = true_class_logits(class_scores(tree, members.features, 10), members.labels)
+    scores = true_class_logits(class_scores(tree, x[member], 10), y[member])
     assert [entry["score"] for entry in owners["highest_risk"]] == sorted(scores, reverse=True)[:3]
+    assert [scores[entry["record"]] for entry in owners["highest_risk"]] == sorted(scores, reverse=True)[:3]
 
 
 @pytest.mark.parametrize(
@@ -275,17 +277,18 @@ def test_fewest_references(attacks: tuple[str, ...], members: int, nonmembers: i
 
 
 def test_wrong_records_and_settings_are_refused() -> None:
-    x, y = noisy_digits(40, wrong=0.0)
-    members, nonmembers = halves(x, y)
+    (x, y), member = noisy_digits(40, wrong=0.0), marks(40)
     tree = DecisionTreeClassifier().fit(x, y)
-    with pytest.raises(InvalidInput, match="as many features"):
-        infer_membership(tree, members, PrivateRecords(x[20:, :5], y[20:]), classes=10)
-    with pytest.raises(InvalidInput, match="labels of members"):
-        infer_membership(tree, members, nonmembers, classes=2)
-    with pytest.raises(InvalidInput, match="two records"):
-        infer_membership(tree, members, PrivateRecords(x[:1], y[:1]), classes=10)
+    records = PrivateRecords(x, y)
+    for wrong_mark in (member[:-1], member.astype(int), np.ones(40, bool), np.arange(40) < 1):
+        with pytest.raises(InvalidInput, match="member: got a value that is private"):
+            infer_membership(tree, records, wrong_mark, classes=10)
+    with pytest.raises(InvalidInput, match="labels"):
+        infer_membership(tree, records, member, classes=2)
+    with pytest.raises(InvalidInput, match="features"):
+        infer_membership(tree, PrivateRecords(x[:, 0], y), member, classes=10)
     with pytest.raises(InvalidInput, match="trainer"):
-        infer_membership(tree, members, nonmembers, classes=10, config=MembershipConfig(("lira",)))
+        infer_membership(tree, records, member, classes=10, config=MembershipConfig(("lira",)))
     for wrong in ({"attacks": ("magic",)}, {"attacks": ()}, {"attacks": ("loss", "loss")}, {"confidence": 1.0}):
         with pytest.raises(InvalidInput):
             MembershipConfig(**wrong)  # type: ignore[arg-type]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final
 
+import numpy as np
 import typer
 from rich.table import Table
 
@@ -33,7 +34,7 @@ from privmix.cli.options import (
     TextColumn,
     check_writable,
 )
-from privmix.cli.pipeline import features_in_memory
+from privmix.cli.pipeline import features_of_all
 from privmix.cli.recording import Record, keep_record
 from privmix.errors import WITHHELD, InvalidInput
 from privmix.features import from_spec
@@ -135,14 +136,13 @@ models, which are made from other draws of the same records, as the model was (C
         raise InvalidInput("--nonmembers", nonmembers, "another split than --members")
     sources = [source_for_model(facts, extractor, data, split, classes, columns) for split in (members, nonmembers)]
     with progress_bars() as progress:
-        # One bar each: both have the extractor's name for a stage.
-        inside = features_in_memory(sources[0], extractor, lambda _, done, total: progress("members", done, total))
-        outside = features_in_memory(sources[1], extractor, lambda _, done, total: progress("non-members", done, total))
-        target.check_count(len(inside.labels))
+        records = features_of_all(sources, extractor, progress)
+        inside = sources[0].schema.records
+        target.check_count(inside)
         found = infer_membership(
             target.model,
-            inside,
-            outside,
+            records,
+            np.arange(len(records.labels)) < inside,
             classes=len(facts.classes),
             config=config,
             trainer=target.trainer,

@@ -165,8 +165,8 @@ class MembershipResult:
 
 def infer_membership(
     model: Any,
-    members: PrivateRecords,
-    nonmembers: PrivateRecords,
+    records: PrivateRecords,
+    member: NDArray[np.bool_],
     *,
     classes: int,
     config: MembershipConfig | None = None,
@@ -179,13 +179,13 @@ def infer_membership(
     """Attack ``model`` with each configured attack and compare members' scores with non-members'.
 
     Members and non-members should be records of one kind: whatever else tells them apart, other classes or other
-    times, is taken for membership. Reference models hold as many records as there are members, drawn from both; that is
-    half of them where there are as many non-members, the paper's setting.
+    times, is taken for membership. Reference models hold as many records as there are members, drawn from all; that is
+    half of them where there are as many non-members, the setting of Carlini et al.
 
     Args:
         model: has ``predict_proba`` or ``decision_function`` on features.
-        members: what the model was made of.
-        nonmembers: what it was not made of; also RMIA's population.
+        records: (n, d) features and labels of members and non-members; non-members are also RMIA's population.
+        member: (n,) which of them the model was made of.
         classes: K; labels are 0 .. K-1.
         config: settings; the loss attack alone by default.
         trainer: makes reference models as the model was made; needed by all attacks but ``loss``.
@@ -202,21 +202,21 @@ def infer_membership(
         >>> random = np.random.default_rng(0)
         >>> x, y = random.normal(size=(400, 20)), random.integers(0, 2, 400)
         >>> overfitted = KNeighborsClassifier(3).fit(x[:200], y[:200])
-        >>> members, others = PrivateRecords(x[:200], y[:200]), PrivateRecords(x[200:], y[200:])
-        >>> found = infer_membership(overfitted, members, others, classes=2)
+        >>> found = infer_membership(overfitted, PrivateRecords(x, y), np.arange(400) < 200, classes=2)
         >>> found.gap_low > 0.2, found.attacks[0].auc_low > 0.6
         (True, True)
     """
     config = config or MembershipConfig()
-    features, labels = _pool(members, nonmembers, classes)
-    count = len(members.labels)
+    features, labels = records.features, records.labels
+    _check_records(records, member, classes)
+    count = int(member.sum())
     if config.needs_references:
-        config.check_references(count, len(nonmembers.labels))
+        config.check_references(count, len(labels) - count)
         if trainer is None:
             raise InvalidInput("trainer", None, "what makes reference models, for attacks other than loss")
     scores = class_scores(model, features, classes)
     right = scores.argmax(axis=1) == labels
-    temperature = 1.0 if gives_probabilities(model) else fit_temperature(scores[count:], labels[count:])
+    temperature = 1.0 if gives_probabilities(model) else fit_temperature(scores[~member], labels[~member])
     target = true_class_logits(scores, labels, temperature)
     references = None
     if config.needs_references and trainer is not None:
@@ -235,9 +235,9 @@ def infer_membership(
             )
         finally:
             own.destroy()
-    found = score_records(target, references, np.arange(len(labels)) >= count, config)
+    found = score_records(target, references, ~member, config)
     bound = None if certificate is None else lambda rates: tpr_bound(certificate, rates)
-    return _result(found, right, count, config, bound)
+    return _result(found, right, member, config, bound)
 
 
 def score_records(
@@ -271,20 +271,21 @@ def score_records(
 def _result(
     found: Mapping[str, NDArray[np.float64]],
     right: NDArray[np.bool_],
-    count: int,
+    member: NDArray[np.bool_],
     config: MembershipConfig,
     bound: Callable[[NDArray[np.float64]], NDArray[np.float64]] | None,
 ) -> MembershipResult:
-    results = tuple(_measure(name, scores[:count], scores[count:], config, bound) for name, scores in found.items())
-    ranking = found[next(name for name in _RANKS if name in found)][:count]
+    results = tuple(_measure(name, scores[member], scores[~member], config, bound) for name, scores in found.items())
+    ranking = found[next(name for name in _RANKS if name in found)][member]
     first = np.argsort(-ranking, kind="stable")[: config.highest]
-    gap = newcombe(int(right[:count].sum()), count, int(right[count:].sum()), len(right) - count, config.confidence)
+    inside, outside = right[member], right[~member]
+    gap = newcombe(int(inside.sum()), len(inside), int(outside.sum()), len(outside), config.confidence)
     return MembershipResult(
-        members=count,
-        nonmembers=len(right) - count,
+        members=len(inside),
+        nonmembers=len(outside),
         confidence=config.confidence,
-        train_accuracy=float(right[:count].mean()),
-        test_accuracy=float(right[count:].mean()),
+        train_accuracy=float(inside.mean()),
+        test_accuracy=float(outside.mean()),
         gap=gap[0],
         gap_low=gap[1],
         gap_high=gap[2],
@@ -324,17 +325,14 @@ def newcombe(
     return p - q, low, high
 
 
-def _pool(members: PrivateRecords, nonmembers: PrivateRecords, classes: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """Features and labels of both, members first."""
+def _check_records(records: PrivateRecords, member: NDArray[np.bool_], classes: int) -> None:
     check_integer("classes", classes, low=2)
-    for name, records in (("members", members), ("nonmembers", nonmembers)):
-        if records.features.ndim != 2 or records.labels.shape != records.features.shape[:1]:
-            raise InvalidInput(name, WITHHELD, "features of shape (n, d) with one label each")
-        if len(records.labels) < 2:
-            raise InvalidInput(name, WITHHELD, "at least two records")
-        if records.labels.min() < 0 or records.labels.max() >= classes:
-            raise InvalidInput(f"labels of {name}", WITHHELD, f"integers from 0 to {classes - 1}")
-    if members.features.shape[1] != nonmembers.features.shape[1]:
-        found = (members.features.shape[1], nonmembers.features.shape[1])
-        raise InvalidInput("features of members and nonmembers", found, "as many features in both")
-    return np.concatenate([members.features, nonmembers.features]), np.concatenate([members.labels, nonmembers.labels])
+    features, labels = records.features, records.labels
+    if features.ndim != 2 or labels.shape != features.shape[:1]:
+        raise InvalidInput("records", WITHHELD, "features of shape (n, d) with one label each")
+    if member.shape != labels.shape or member.dtype != np.bool_:
+        raise InvalidInput("member", WITHHELD, "one mark, true or false, a record")
+    if min(int(member.sum()), int((~member).sum())) < 2:
+        raise InvalidInput("member", WITHHELD, "at least two members and two others")
+    if labels.min() < 0 or labels.max() >= classes:
+        raise InvalidInput("labels", WITHHELD, f"integers from 0 to {classes - 1}")

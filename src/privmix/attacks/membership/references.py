@@ -109,11 +109,14 @@ def train_references(
     if kept is not None:
         marks = kept.marks(marks)
     logits = np.empty((references, len(features)))
+    # One copy of the chosen records at a time, always in the same memory.
+    chosen = np.empty((size, features.shape[1]), features.dtype)
     for number, mark in enumerate(marks):
         found = None if kept is None else kept.load(number, len(features))
         if found is None:
             own = streams.derive(f"reference {number}")
-            found = logits_of(trainer(features[mark], labels[mark], own))
+            np.take(features, np.flatnonzero(mark), axis=0, out=chosen, mode="clip")
+            found = logits_of(trainer(chosen, labels[mark], own))
             own.destroy()
             if kept is not None:
                 kept.save(number, found)
