@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -235,9 +235,8 @@ def infer_membership(
             )
         finally:
             own.destroy()
-    found = score_records(target, references, ~member, config)
-    bound = None if certificate is None else lambda rates: tpr_bound(certificate, rates)
-    return _result(found, right, member, config, bound)
+    result = _result(score_records(target, references, ~member, config), right, member, config)
+    return result if certificate is None else _with_bounds(result, certificate)
 
 
 def score_records(
@@ -273,9 +272,8 @@ def _result(
     right: NDArray[np.bool_],
     member: NDArray[np.bool_],
     config: MembershipConfig,
-    bound: Callable[[NDArray[np.float64]], NDArray[np.float64]] | None,
 ) -> MembershipResult:
-    results = tuple(_measure(name, scores[member], scores[~member], config, bound) for name, scores in found.items())
+    results = tuple(_measure(name, scores[member], scores[~member], config) for name, scores in found.items())
     ranking = found[next(name for name in _RANKS if name in found)][member]
     first = np.argsort(-ranking, kind="stable")[: config.highest]
     inside, outside = right[member], right[~member]
@@ -296,16 +294,19 @@ def _result(
 
 
 def _measure(
-    name: str,
-    inside: NDArray[np.float64],
-    outside: NDArray[np.float64],
-    config: MembershipConfig,
-    bound: Callable[[NDArray[np.float64]], NDArray[np.float64]] | None,
+    name: str, inside: NDArray[np.float64], outside: NDArray[np.float64], config: MembershipConfig
 ) -> AttackResult:
     curve = roc_with_band(inside, outside, config.confidence)
     points = tuple(tpr_at(inside, outside, rate, config.confidence) for rate in config.fprs)
-    bounds = None if bound is None else (bound(np.array(config.fprs)), bound(curve.fpr))
-    return AttackResult(name, *auc_interval(inside, outside, config.confidence), points, curve, bounds)
+    return AttackResult(name, *auc_interval(inside, outside, config.confidence), points, curve)
+
+
+def _with_bounds(result: MembershipResult, certificate: Mapping[str, Any]) -> MembershipResult:
+    """The same, with what the guarantee leaves; all attacks have the same rates, so that it is computed once."""
+    points, rates = result.attacks[0].tpr_at, result.attacks[0].roc.fpr
+    bound = tpr_bound(certificate, np.concatenate([[point.fpr for point in points], rates]))
+    bounds = (bound[: len(points)], bound[len(points) :])
+    return replace(result, attacks=tuple(replace(attack, bounds=bounds) for attack in result.attacks))
 
 
 def newcombe(
