@@ -258,6 +258,7 @@ def test_records_at_risk_are_for_the_owner_only() -> None:
     tree = DecisionTreeClassifier(random_state=0).fit(x[member], y[member])
     found = infer_membership(tree, PrivateRecords(x, y), member, classes=10, config=MembershipConfig(highest=3))
     assert "highest_risk" not in found.to_dict()
+    assert "highest_risk" not in repr(found)
     owners = found.to_dict(owner=True)
     assert [sorted(entry) for entry in owners["highest_risk"]] == [["record", "score"]] * 3
     json.dumps(owners, allow_nan=False)

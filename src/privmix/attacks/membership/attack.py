@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -74,7 +74,7 @@ class MembershipConfig:
         rarest = min(share, 1 - share) if {"lira", "rmia"} & set(self.attacks) else 1 - share
         least = int(np.ceil(LEAST_REFERENCES / rarest - 1e-9))
         if self.needs_references and self.references < least:
-            allowed = f"at least {least}: each holds {share:.0%} of the records, and each record must be left out twice"
+            allowed = f"at least {least}: each record must be left out by two of them and, online, be in two"
             raise InvalidInput("references", self.references, allowed)
 
 
@@ -119,6 +119,9 @@ class AttackResult:
 class MembershipResult:
     """What the attacks found. Private: computed from private records.
 
+    Formal guarantees:
+        * single records are named by ``highest_risk`` and by ``to_dict(owner=True)``, and by no ``repr``.
+
     Attributes:
         members, nonmembers: how many records of each.
         confidence: of all intervals.
@@ -138,7 +141,7 @@ class MembershipResult:
     gap_low: float
     gap_high: float
     attacks: tuple[AttackResult, ...]
-    highest_risk: tuple[tuple[int, float], ...]
+    highest_risk: tuple[tuple[int, float], ...] = field(repr=False)
     reference_models: int
 
     def to_dict(self, *, owner: bool = False) -> dict[str, Any]:
