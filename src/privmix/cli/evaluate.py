@@ -24,12 +24,14 @@ from privmix.cli.options import (
 )
 from privmix.cli.pipeline import class_list, features_in_memory
 from privmix.cli.recording import Record, keep_record
+from privmix.data import Source
 from privmix.data.remote import is_remote, public_name
 from privmix.errors import InvalidInput
-from privmix.features import from_spec
+from privmix.features import Extractor, from_spec
 from privmix.learning import load_model
+from privmix.learning.base import ReleaseFacts
 from privmix.reports.confusion import draw_confusion
-from privmix.training import TrainedModel, is_trained_model, load_trained
+from privmix.training import ModelFacts, TrainedModel, is_trained_model, load_trained
 
 
 @app.command()
@@ -67,12 +69,7 @@ def evaluate(
     facts = classifier.facts_
     extractor = from_spec(facts.extractor, features_model)
     columns = Columns(label_column, image_column, feature_column, text_column, image_size)
-    source = open_for(extractor, data, split, class_list(classes) or list(facts.classes), columns)
-    if tuple(source.schema.input_shape) != tuple(facts.input_shape):
-        raise InvalidInput("--data", source.schema.input_shape, f"inputs of shape {tuple(facts.input_shape)}")
-    if tuple(source.schema.classes) != tuple(facts.classes):
-        # In another order every label would mean another class, and the score would be of nothing.
-        raise InvalidInput("--classes", list(source.schema.classes), f"the model's: {', '.join(facts.classes)}")
+    source = source_for_model(facts, extractor, data, split, classes, columns)
     with progress_bars() as progress:
         records = features_in_memory(source, extractor, progress)
     result, matrix = score(classifier.predict(records.features), records.labels, tuple(facts.classes))
@@ -100,6 +97,24 @@ def evaluate(
     out.print(
         f"accuracy {100 * result['accuracy']:.2f}% on {result['n']} records; picture: {plain(picture)}", soft_wrap=True
     )
+
+
+def source_for_model(
+    facts: ReleaseFacts | ModelFacts, extractor: Extractor, data: str, split: str, classes: str | None, columns: Columns
+) -> Source:
+    """Open data for a model.
+
+    Raises:
+        InvalidInput: its inputs have another shape than the model's, or its classes are others or in another order.
+        StorageError: it can't be read.
+    """
+    source = open_for(extractor, data, split, class_list(classes) or list(facts.classes), columns)
+    if tuple(source.schema.input_shape) != tuple(facts.input_shape):
+        raise InvalidInput("--data", source.schema.input_shape, f"inputs of shape {tuple(facts.input_shape)}")
+    if tuple(source.schema.classes) != tuple(facts.classes):
+        # In another order every label would mean another class, and the score would be of nothing.
+        raise InvalidInput("--classes", list(source.schema.classes), f"the model's: {', '.join(facts.classes)}")
+    return source
 
 
 def score(

@@ -21,6 +21,7 @@ from privmix.cli import (  # noqa: F401  (they register verbs)
     inspect,
     inversion,
     ledger,
+    membership,
     planning,
     release,
     report,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -42,16 +42,23 @@ def class_list(text: str | None) -> int | list[str] | None:
 
 def features_in_memory(source: Source, extractor: Extractor, progress: Progress) -> PrivateRecords:
     """Read raw records and return their features (n, d) and labels (n,)."""
-    schema = source.schema
-    extractor.check_schema(schema)
-    features = np.empty((schema.records, extractor.output_dim(schema.input_shape)), np.float32)
-    labels = np.empty(schema.records, np.int64)
+    return features_of_all([source], extractor, progress)
+
+
+def features_of_all(sources: Sequence[Source], extractor: Extractor, progress: Progress) -> PrivateRecords:
+    """Features and labels of several sources of one input shape, one after the other in one array."""
+    for source in sources:
+        extractor.check_schema(source.schema)
+    total = sum(source.schema.records for source in sources)
+    features = np.empty((total, extractor.output_dim(sources[0].schema.input_shape)), np.float32)
+    labels = np.empty(total, np.int64)
     done = 0
-    for batch in source.batches(extractor.step):
-        end = done + len(batch.y)
-        features[done:end], labels[done:end] = extractor.transform(batch.x), batch.y
-        done = end
-        progress(f"features ({extractor.name})", done, schema.records)
+    for source in sources:
+        for batch in source.batches(extractor.step):
+            end = done + len(batch.y)
+            features[done:end], labels[done:end] = extractor.transform(batch.x), batch.y
+            done = end
+            progress(f"features ({extractor.name})", done, total)
     return PrivateRecords(features, labels)
 
 

@@ -1,0 +1,45 @@
+"""Membership inference: who was in the data behind a model? Loss, LiRA and RMIA, with reference models on releases.
+
+The attacker knows the mechanism, its settings and records of the same kind, and asks of each record whether it was
+among those that the model was made of. What is measured is one attacker's success: a lower bound on what a model gives
+away, beside the upper bound that a guarantee sets.
+"""
+
+from privmix.attacks.membership.attack import (
+    ATTACKS,
+    AttackResult,
+    MembershipConfig,
+    MembershipResult,
+    infer_membership,
+)
+from privmix.attacks.membership.bound import tpr_bound
+from privmix.attacks.membership.references import train_references
+from privmix.attacks.membership.roc import Roc, TprAt, auc_interval, clopper_pearson, roc_with_band, tpr_at
+from privmix.attacks.membership.scores import ReferenceModels, lira_scores, rmia_scores
+from privmix.attacks.membership.signals import fit_temperature, true_class_logits
+from privmix.attacks.membership.trainers import DpSgdTrainer, EstimatorTrainer, ReferenceTrainer, ReleaseTrainer
+
+__all__ = [
+    "ATTACKS",
+    "AttackResult",
+    "DpSgdTrainer",
+    "EstimatorTrainer",
+    "MembershipConfig",
+    "MembershipResult",
+    "ReferenceModels",
+    "ReferenceTrainer",
+    "ReleaseTrainer",
+    "Roc",
+    "TprAt",
+    "auc_interval",
+    "clopper_pearson",
+    "fit_temperature",
+    "infer_membership",
+    "lira_scores",
+    "rmia_scores",
+    "roc_with_band",
+    "tpr_at",
+    "tpr_bound",
+    "train_references",
+    "true_class_logits",
+]

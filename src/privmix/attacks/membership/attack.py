@@ -1,0 +1,342 @@
+"""Attack a model: was this record among those that it was made of? Figures, bands and the records most at risk."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from privmix.attacks.membership.bound import tpr_bound
+from privmix.attacks.membership.references import Progress, train_references
+from privmix.attacks.membership.roc import Roc, TprAt, auc_interval, roc_with_band, tpr_at
+from privmix.attacks.membership.scores import LEAST_REFERENCES, ReferenceModels, lira_scores, rmia_scores
+from privmix.attacks.membership.signals import class_scores, fit_temperature, gives_probabilities, true_class_logits
+from privmix.attacks.membership.trainers import ReferenceTrainer
+from privmix.errors import WITHHELD, InvalidInput, check_choice, check_integer, check_number
+from privmix.mechanisms.streams import SecretStreams
+from privmix.release import PrivateRecords
+
+LOSS: Final = "loss"
+ATTACKS: Final = (LOSS, "lira", "lira-offline", "rmia", "rmia-offline")
+# Whose scores rank the records at risk, where several attacks ran.
+_RANKS: Final = ("lira", "rmia", "lira-offline", "rmia-offline", LOSS)
+
+
+@dataclass(frozen=True)
+class MembershipConfig:
+    """Settings of an attack.
+
+    Attributes:
+        attacks: of :data:`ATTACKS`. ``loss`` asks the model alone (Yeom et al. 2018), the others need reference models;
+            ``-offline`` uses only those without the record.
+        references: R, reference models.
+        confidence: of all intervals.
+        fprs: false positive rates at which true positives are reported.
+        gamma: of RMIA.
+        offline_a: a of offline RMIA.
+        highest: how many members with the highest scores are listed.
+    """
+
+    attacks: tuple[str, ...] = (LOSS,)
+    references: int = 16
+    confidence: float = 0.95
+    fprs: tuple[float, ...] = (0.01, 0.001)
+    gamma: float = 1.0
+    offline_a: float = 0.3
+    highest: int = 10
+
+    def __post_init__(self) -> None:
+        if not self.attacks or len(set(self.attacks)) != len(self.attacks):
+            raise InvalidInput("attacks", ",".join(self.attacks), "at least one, each once")
+        for attack in self.attacks:
+            check_choice("attack", attack, ATTACKS)
+        check_integer("references", self.references, low=1)
+        check_number("confidence", self.confidence, low=0, high=1, low_open=True, high_open=True)
+        for rate in self.fprs:
+            check_number("fpr", rate, low=0, high=1, low_open=True)
+        check_number("gamma", self.gamma, low=1)
+        check_number("offline_a", self.offline_a, low=0, high=1)
+        check_integer("highest", self.highest, low=0)
+
+    @property
+    def needs_references(self) -> bool:
+        """Whether an attack compares with reference models."""
+        return any(attack != LOSS for attack in self.attacks)
+
+    def check_references(self, members: int, nonmembers: int) -> None:
+        """Raise :class:`InvalidInput` unless so many references leave out and take in each record often enough."""
+        share = members / (members + nonmembers)
+        rarest = min(share, 1 - share) if {"lira", "rmia"} & set(self.attacks) else 1 - share
+        least = int(np.ceil(LEAST_REFERENCES / rarest - 1e-9))
+        if self.needs_references and self.references < least:
+            allowed = f"at least {least}: each record must be left out by two of them and, online, be in two"
+            raise InvalidInput("references", self.references, allowed)
+
+
+@dataclass(frozen=True)
+class AttackResult:
+    """How one attack did.
+
+    Attributes:
+        name: of the attack.
+        auc, auc_low, auc_high: see :func:`privmix.attacks.membership.roc.auc_interval`.
+        tpr_at: true positives at the configured rates.
+        roc: the curve with its band.
+        bounds: most true positives that the guarantee leaves at each rate of ``tpr_at`` and of ``roc``, or None.
+    """
+
+    name: str
+    auc: float
+    auc_low: float
+    auc_high: float
+    tpr_at: tuple[TprAt, ...]
+    roc: Roc
+    bounds: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values."""
+        rates, curve = [vars(point).copy() for point in self.tpr_at], dict(self.roc.to_dict())
+        if self.bounds is not None:
+            for rate, bound in zip(rates, self.bounds[0], strict=True):
+                rate["bound"] = float(bound)
+            curve["bound"] = [float(f"{value:.6g}") for value in self.bounds[1]]
+        return {
+            "name": self.name,
+            "auc": self.auc,
+            "auc_low": self.auc_low,
+            "auc_high": self.auc_high,
+            "tpr_at": rates,
+            "roc": curve,
+        }
+
+
+@dataclass(frozen=True)
+class MembershipResult:
+    """What the attacks found. Private: computed from private records.
+
+    Formal guarantees:
+        * single records are named by ``highest_risk`` and by ``to_dict(owner=True)``, and by no ``repr``.
+
+    Attributes:
+        members, nonmembers: how many records of each.
+        confidence: of all intervals.
+        train_accuracy, test_accuracy: of the model on members and on non-members.
+        gap, gap_low, gap_high: their difference, with Newcombe's interval (1998, method 10).
+        attacks: one result each.
+        highest_risk: (place among the members, score) of those that the strongest attack is surest of.
+        reference_models: R, 0 without.
+    """
+
+    members: int
+    nonmembers: int
+    confidence: float
+    train_accuracy: float
+    test_accuracy: float
+    gap: float
+    gap_low: float
+    gap_high: float
+    attacks: tuple[AttackResult, ...]
+    highest_risk: tuple[tuple[int, float], ...] = field(repr=False)
+    reference_models: int
+
+    def to_dict(self, *, owner: bool = False) -> dict[str, Any]:
+        """JSON values; single records are in it for the data's owner only."""
+        content: dict[str, Any] = {
+            name: getattr(self, name)
+            for name in (
+                "members",
+                "nonmembers",
+                "confidence",
+                "train_accuracy",
+                "test_accuracy",
+                "gap",
+                "gap_low",
+                "gap_high",
+            )
+        }
+        content["attacks"] = [attack.to_dict() for attack in self.attacks]
+        if owner:
+            content["highest_risk"] = [{"record": record, "score": score} for record, score in self.highest_risk]
+        content["reference_models"] = self.reference_models
+        return content
+
+
+def infer_membership(
+    model: Any,
+    records: PrivateRecords,
+    member: NDArray[np.bool_],
+    *,
+    classes: int,
+    config: MembershipConfig | None = None,
+    trainer: ReferenceTrainer | None = None,
+    streams: SecretStreams | None = None,
+    certificate: Mapping[str, Any] | None = None,
+    work: Path | None = None,
+    progress: Progress | None = None,
+) -> MembershipResult:
+    """Attack ``model`` with each configured attack and compare members' scores with non-members'.
+
+    Members and non-members should be records of one kind: whatever else tells them apart, other classes or other
+    times, is taken for membership. Reference models hold as many records as there are members, drawn from all; that is
+    half of them where there are as many non-members, the setting of Carlini et al.
+
+    Args:
+        model: has ``predict_proba`` or ``decision_function`` on features.
+        records: (n, d) features and labels of members and non-members; non-members are also RMIA's population.
+        member: (n,) which of them the model was made of.
+        classes: K; labels are 0 .. K-1.
+        config: settings; the loss attack alone by default.
+        trainer: makes reference models as the model was made; needed by all attacks but ``loss``.
+        streams: randomness of the reference models; a fresh key by default. Destroyed at the end.
+        certificate: of the model's release or training: adds the most that its guarantee leaves to any attack.
+        work: see :func:`privmix.attacks.membership.references.train_references`.
+        progress: called with (stage, done, in all).
+
+    Raises:
+        InvalidInput: records, classes, references or settings don't fit; the message says what would.
+
+    Example:
+        >>> from sklearn.neighbors import KNeighborsClassifier
+        >>> random = np.random.default_rng(0)
+        >>> x, y = random.normal(size=(400, 20)), random.integers(0, 2, 400)
+        >>> overfitted = KNeighborsClassifier(3).fit(x[:200], y[:200])
+        >>> found = infer_membership(overfitted, PrivateRecords(x, y), np.arange(400) < 200, classes=2)
+        >>> found.gap_low > 0.2, found.attacks[0].auc_low > 0.6
+        (True, True)
+    """
+    config = config or MembershipConfig()
+    features, labels = records.features, records.labels
+    _check_records(records, member, classes)
+    count = int(member.sum())
+    if config.needs_references:
+        config.check_references(count, len(labels) - count)
+        if trainer is None:
+            raise InvalidInput("trainer", None, "what makes reference models, for attacks other than loss")
+    scores = class_scores(model, features, classes)
+    right = scores.argmax(axis=1) == labels
+    temperature = 1.0 if gives_probabilities(model) else fit_temperature(scores[~member], labels[~member])
+    target = true_class_logits(scores, labels, temperature)
+    references = None
+    if config.needs_references and trainer is not None:
+        own = streams or SecretStreams.from_entropy()
+        try:
+            references = train_references(
+                trainer,
+                features,
+                labels,
+                size=count,
+                references=config.references,
+                streams=own,
+                logits_of=lambda made: true_class_logits(class_scores(made, features, classes), labels, temperature),
+                work=work,
+                progress=progress,
+            )
+        finally:
+            own.destroy()
+    result = _result(score_records(target, references, ~member, config), right, member, config)
+    return result if certificate is None else _with_bounds(result, certificate)
+
+
+def score_records(
+    target: NDArray[np.float64],
+    references: ReferenceModels | None,
+    population: NDArray[np.bool_],
+    config: MembershipConfig,
+) -> dict[str, NDArray[np.float64]]:
+    """Each attack's (n,) scores of all records, from log-odds in the target and in reference models.
+
+    Args:
+        target: (n,) log-odds in the attacked model.
+        references: of the same records; None for the loss alone.
+        population: (n,) which records are known to be no members, for RMIA.
+        config: which attacks, with which constants.
+    """
+    found = {}
+    for attack in config.attacks:
+        kind, _, offline = attack.partition("-")
+        if kind == LOSS or references is None:
+            found[attack] = target
+        elif kind == "lira":
+            found[attack] = lira_scores(target, references, online=not offline)
+        else:
+            found[attack] = rmia_scores(
+                target, references, population, online=not offline, gamma=config.gamma, offline_a=config.offline_a
+            )
+    return found
+
+
+def _result(
+    found: Mapping[str, NDArray[np.float64]],
+    right: NDArray[np.bool_],
+    member: NDArray[np.bool_],
+    config: MembershipConfig,
+) -> MembershipResult:
+    results = tuple(_measure(name, scores[member], scores[~member], config) for name, scores in found.items())
+    ranking = found[next(name for name in _RANKS if name in found)][member]
+    first = np.argsort(-ranking, kind="stable")[: config.highest]
+    inside, outside = right[member], right[~member]
+    gap = newcombe(int(inside.sum()), len(inside), int(outside.sum()), len(outside), config.confidence)
+    return MembershipResult(
+        members=len(inside),
+        nonmembers=len(outside),
+        confidence=config.confidence,
+        train_accuracy=float(inside.mean()),
+        test_accuracy=float(outside.mean()),
+        gap=gap[0],
+        gap_low=gap[1],
+        gap_high=gap[2],
+        attacks=results,
+        highest_risk=tuple((int(record), float(ranking[record])) for record in first),
+        reference_models=config.references if config.needs_references else 0,
+    )
+
+
+def _measure(
+    name: str, inside: NDArray[np.float64], outside: NDArray[np.float64], config: MembershipConfig
+) -> AttackResult:
+    curve = roc_with_band(inside, outside, config.confidence)
+    points = tuple(tpr_at(inside, outside, rate, config.confidence) for rate in config.fprs)
+    return AttackResult(name, *auc_interval(inside, outside, config.confidence), points, curve)
+
+
+def _with_bounds(result: MembershipResult, certificate: Mapping[str, Any]) -> MembershipResult:
+    """The same, with what the guarantee leaves; all attacks have the same rates, so that it is computed once."""
+    points, rates = result.attacks[0].tpr_at, result.attacks[0].roc.fpr
+    bound = tpr_bound(certificate, np.concatenate([[point.fpr for point in points], rates]))
+    bounds = (bound[: len(points)], bound[len(points) :])
+    return replace(result, attacks=tuple(replace(attack, bounds=bounds) for attack in result.attacks))
+
+
+def newcombe(
+    first: int, of_first: int, second: int, of_second: int, confidence: float = 0.95
+) -> tuple[float, float, float]:
+    """Difference of two independent shares with Newcombe's interval (1998, method 10, from Wilson's intervals).
+
+    Example:
+        >>> [round(value, 4) for value in newcombe(56, 70, 48, 80)]  # Newcombe's example (a)
+        [0.2, 0.0524, 0.3339]
+    """
+    p, q = first / of_first, second / of_second
+    one = stats.binomtest(first, of_first).proportion_ci(confidence, method="wilson")
+    two = stats.binomtest(second, of_second).proportion_ci(confidence, method="wilson")
+    low = p - q - float(np.hypot(p - one.low, two.high - q))
+    high = p - q + float(np.hypot(one.high - p, q - two.low))
+    return p - q, low, high
+
+
+def _check_records(records: PrivateRecords, member: NDArray[np.bool_], classes: int) -> None:
+    check_integer("classes", classes, low=2)
+    features, labels = records.features, records.labels
+    if features.ndim != 2 or labels.shape != features.shape[:1]:
+        raise InvalidInput("records", WITHHELD, "features of shape (n, d) with one label each")
+    if member.shape != labels.shape or member.dtype != np.bool_:
+        raise InvalidInput("member", WITHHELD, "one mark, true or false, a record")
+    if min(int(member.sum()), int((~member).sum())) < 2:
+        raise InvalidInput("member", WITHHELD, "at least two members and two others")
+    if labels.min() < 0 or labels.max() >= classes:
+        raise InvalidInput("labels", WITHHELD, f"integers from 0 to {classes - 1}")

@@ -1,0 +1,199 @@
+"""Reference models: many models made like the target, each from known records, so that one record's trace shows."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privmix.attacks.membership.scores import ReferenceModels
+from privmix.attacks.membership.trainers import ReferenceTrainer
+from privmix.errors import InvalidInput, StorageError, check_integer
+from privmix.folders import write_durably
+from privmix.mechanisms.streams import SecretStreams
+
+Progress = Callable[[str, int, int], None]
+"""Called with (stage, done, in all)."""
+
+_SETTINGS: Final = "settings.json"
+_DEAL: Final = "records.npz"
+
+
+def deal_records(records: int, size: int, references: int, random: np.random.Generator) -> NDArray[np.bool_]:
+    """Choose the records of each reference model, so that all records are in as many models, give or take one.
+
+    Records are dealt from shuffled decks, one after another; with ``size`` half of ``records``, each pair of models
+    shares one deck.
+
+    Args:
+        records: n.
+        size: records a model, below n.
+        references: R.
+        random: shuffles the decks.
+
+    Returns:
+        (R, n) marks.
+
+    Example:
+        >>> marks = deal_records(10, 6, 5, np.random.default_rng(0))
+        >>> marks.sum(axis=1).tolist(), sorted(set(marks.sum(axis=0).tolist()))
+        ([6, 6, 6, 6, 6], [3])
+    """
+    check_integer("reference size", size, low=1, high=records - 1)
+    marks = np.zeros((references, records), bool)
+    deck = random.permutation(records)
+    for mark in marks:
+        hand, deck = deck[:size], deck[size:]
+        if len(hand) < size:
+            fresh = random.permutation(records)
+            # What the hand has from the end of the old deck stays in the new one.
+            held = np.isin(fresh, hand)
+            taken = fresh[~held][: size - len(hand)]
+            deck = fresh[~np.isin(fresh, taken)]
+            hand = np.concatenate([hand, taken])
+        mark[hand] = True
+    return marks
+
+
+def train_references(
+    trainer: ReferenceTrainer,
+    features: NDArray[Any],
+    labels: NDArray[np.int64],
+    *,
+    size: int,
+    references: int,
+    streams: SecretStreams,
+    logits_of: Callable[[Any], NDArray[np.float64]],
+    work: Path | None = None,
+    progress: Progress | None = None,
+) -> ReferenceModels:
+    """Make reference models and read each one's log-odds of all records; the models themselves are not kept.
+
+    Args:
+        trainer: makes a model as the target was made.
+        features: (n, d) of all records, members and others.
+        labels: (n,).
+        size: records of each model: as many as the target's, so that the plan means the same.
+        references: R.
+        streams: randomness of the choice of records and, derived from it, of each model; the caller destroys them.
+        logits_of: a model's log-odds (n,) of all records.
+        work: folder for finished models' log-odds. The same call goes on with what is there. Private: readable by its
+            owner only.
+        progress: called with ("reference models", done, R).
+
+    Raises:
+        InvalidInput: ``work`` belongs to another attack.
+        StorageError: it can't be read or written.
+
+    Example:
+        >>> from sklearn.naive_bayes import GaussianNB
+        >>> from privmix.attacks.membership.signals import class_scores, true_class_logits
+        >>> from privmix.attacks.membership.trainers import EstimatorTrainer
+        >>> x, y = np.random.default_rng(0).normal(size=(40, 2)), np.arange(40) % 2
+        >>> found = train_references(
+        ...     EstimatorTrainer(GaussianNB()), x, y, size=20, references=4, streams=SecretStreams.from_seed(0),
+        ...     logits_of=lambda model: true_class_logits(class_scores(model, x, 2), y))
+        >>> found.logits.shape, int(found.included.sum())
+        ((4, 40), 80)
+    """
+    marks = deal_records(len(features), size, references, streams.generator("reference records"))
+    kept = None if work is None else _Kept(work, _identity(trainer, features, labels, size, references))
+    if kept is not None:
+        marks = kept.marks(marks)
+    logits = np.empty((references, len(features)))
+    # One copy of the chosen records at a time, always in the same memory.
+    chosen = np.empty((size, features.shape[1]), features.dtype)
+    for number, mark in enumerate(marks):
+        found = None if kept is None else kept.load(number, len(features))
+        if found is None:
+            own = streams.derive(f"reference {number}")
+            np.take(features, np.flatnonzero(mark), axis=0, out=chosen, mode="clip")
+            found = logits_of(trainer(chosen, labels[mark], own))
+            own.destroy()
+            if kept is not None:
+                kept.save(number, found)
+        logits[number] = found
+        if progress is not None:
+            progress("reference models", number + 1, references)
+    return ReferenceModels(logits, marks)
+
+
+class _Kept:
+    """Finished reference models' log-odds in a private folder, for one attack only."""
+
+    def __init__(self, folder: Path, identity: dict[str, Any]) -> None:
+        self._folder = folder
+        mask = os.umask(0o077)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            text = json.dumps(identity, indent=1, sort_keys=True)
+            place = folder / _SETTINGS
+            if place.exists():
+                if place.read_text(encoding="utf-8") != text:
+                    raise InvalidInput("--work", str(folder), "the folder of the same attack, or an empty one")
+            elif any(folder.iterdir()):
+                raise InvalidInput("--work", str(folder), "the folder of the same attack, or an empty one")
+            else:
+                write_durably(place, text.encode())
+        except OSError as error:
+            raise StorageError(f"--work: {folder}: {error.strerror or type(error).__name__}") from None
+        finally:
+            os.umask(mask)
+
+    def marks(self, fresh: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Which records each model has: as noted, or noted now."""
+        found = self._read(_DEAL, fresh.shape)
+        if found is None:
+            self._write(_DEAL, fresh)
+            return fresh
+        return found.astype(bool)
+
+    def load(self, number: int, records: int) -> NDArray[np.float64] | None:
+        """Log-odds of model ``number``, if it was finished."""
+        return self._read(f"reference-{number:05d}.npz", (records,))
+
+    def save(self, number: int, logits: NDArray[np.float64]) -> None:
+        """Keep the log-odds of model ``number``."""
+        self._write(f"reference-{number:05d}.npz", logits)
+
+    def _read(self, name: str, shape: tuple[int, ...]) -> NDArray[Any] | None:
+        place = self._folder / name
+        if not place.exists():
+            return None
+        try:
+            with np.load(place, allow_pickle=False) as content:
+                found = np.asarray(content["values"])
+        except (OSError, ValueError, KeyError, zipfile.BadZipFile):
+            raise StorageError(f"--work: {place}: not readable") from None
+        if found.shape != shape:
+            raise StorageError(f"--work: {place}: not what this attack wrote")
+        return found
+
+    def _write(self, name: str, values: NDArray[Any]) -> None:
+        content = io.BytesIO()
+        np.savez(content, values=values)
+        mask = os.umask(0o077)
+        try:
+            write_durably(self._folder / name, content.getvalue())
+        except OSError as error:
+            raise StorageError(f"--work: {self._folder}: {error.strerror or type(error).__name__}") from None
+        finally:
+            os.umask(mask)
+
+
+def _identity(
+    trainer: ReferenceTrainer, features: NDArray[Any], labels: NDArray[np.int64], size: int, references: int
+) -> dict[str, Any]:
+    """What must be the same for finished models to count."""
+    digest = hashlib.blake2b(repr((features.shape, str(features.dtype))).encode(), digest_size=32)
+    digest.update(np.ascontiguousarray(features).data)
+    digest.update(np.ascontiguousarray(labels).data)
+    return {"trainer": trainer.settings(), "records": digest.hexdigest(), "size": size, "references": references}

@@ -1,0 +1,191 @@
+"""Making a model as the attacked one was made, from other records: by a release, by DP-SGD, or without privacy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+import numpy as np
+import sklearn
+from numpy.typing import NDArray
+
+from privmix.accounting import Adjacency
+from privmix.errors import InvalidInput
+from privmix.learning import SecondMomentsClassifier
+from privmix.learning.base import ReleaseLearner
+from privmix.mechanisms.streams import SecretStreams
+from privmix.release import MomentsPlan, PrivateRecords, plan_from_dict, release_to_memory
+from privmix.release.plan import Plan
+from privmix.training import (
+    ExecutionConfig,
+    ExtendedConfig,
+    OptimiserConfig,
+    TrainedModel,
+    TrainingConfig,
+    TrainingJob,
+    TrainingRecords,
+    ViewConfig,
+    WarmUpConfig,
+    parse_augmentations,
+)
+
+# Of a certificate's settings, what TrainingJob adds to those of its config.
+_NOT_CONFIG = frozenset(("records", "records_declared", "network", "extractor", "classes", "device"))
+
+
+class ReferenceTrainer(Protocol):
+    """Makes one model from records."""
+
+    def __call__(self, features: NDArray[Any], labels: NDArray[np.int64], streams: SecretStreams) -> Any:
+        """A classifier made from (n, d) features and (n,) labels; ``streams`` are fresh, and used up."""
+
+    def settings(self) -> dict[str, Any]:
+        """JSON values of all that decides what is made, but for records and streams."""
+
+
+@dataclass(frozen=True)
+class ReleaseTrainer:
+    """Releases the records by the real engine under ``plan``, and fits ``learner`` on the release.
+
+    Attributes:
+        plan: of the attacked model's release.
+        learner: of the attacked model; a copy is fitted.
+        extractor: description of the feature extractor.
+        input_shape: shape of one raw input.
+        target: the (epsilon, delta) of the plan, for the certificates.
+
+    Example:
+        >>> from privmix.learning import NoiseAwareRidgeClassifier
+        >>> from privmix.release import ReleaseConfig
+        >>> plan = ReleaseConfig(records=200, dim=3, classes=("no", "yes"), mixup_degree=8).calibrate(8.0, 1e-3)
+        >>> trainer = ReleaseTrainer(plan, NoiseAwareRidgeClassifier(), {"name": "identity"}, (3,))
+        >>> x = np.random.default_rng(0).normal(size=(200, 3))
+        >>> trainer(x, (x[:, 0] > 0).astype(int), SecretStreams.from_seed(0)).decision_function(x).shape
+        (200, 2)
+    """
+
+    plan: Plan
+    learner: ReleaseLearner
+    extractor: Mapping[str, Any] = field(repr=False)
+    input_shape: Sequence[int]
+    target: tuple[float, float] = (1.0, 1e-5)
+
+    @classmethod
+    def of(cls, model: ReleaseLearner, certificate: Mapping[str, Any]) -> ReleaseTrainer:
+        """Makes models as ``model`` was made, from the release that ``certificate`` is of.
+
+        Raises:
+            InvalidInput: the model was fitted on another release.
+        """
+        if certificate["release_id"] != model.facts_.release_id:
+            allowed = f"the release that the model was fitted on, {model.facts_.release_id}"
+            raise InvalidInput("release", certificate["release_id"], allowed)
+        plan = plan_from_dict(certificate["plan"])
+        if isinstance(plan, MomentsPlan) and isinstance(model, SecondMomentsClassifier):
+            # It reads no sampled row.
+            plan = replace(plan, rows=1)
+        asked = (certificate["guarantee"]["epsilon_asked"], certificate["guarantee"]["delta"])
+        return cls(plan, sklearn.clone(model), certificate["extractor"], tuple(certificate["input_shape"]), asked)
+
+    def __call__(self, features: NDArray[Any], labels: NDArray[np.int64], streams: SecretStreams) -> ReleaseLearner:
+        """A fitted copy of the learner; the release is not kept."""
+        released = release_to_memory(
+            self.plan,
+            PrivateRecords(features, labels),
+            streams,
+            target=self.target,
+            extractor=self.extractor,
+            input_shape=self.input_shape,
+        )
+        learner: ReleaseLearner = sklearn.clone(self.learner)
+        return learner.fit(released)
+
+    def settings(self) -> dict[str, Any]:
+        """Plan and learner."""
+        learner = {name: repr(value) for name, value in self.learner.get_params().items()}
+        return {"plan": self.plan.to_dict(), "learner": {"name": self.learner.name, **learner}}
+
+
+@dataclass(frozen=True, eq=False)
+class DpSgdTrainer:
+    """Trains by DP-SGD as ``job`` does; each model has fresh noise and fresh batches."""
+
+    job: TrainingJob
+
+    @classmethod
+    def of(cls, model: TrainedModel, device: str | None = None) -> DpSgdTrainer:
+        """Makes models as ``model`` was made, from the settings in its certificate.
+
+        Raises:
+            InvalidInput: the settings need what a certificate does not hold: public data, a pool, a bank of views or
+                augmentations of one's own.
+        """
+        certificate = model.certificate
+        settings = certificate["settings"]
+        if certificate["public_data"] or settings["bank_views"]:
+            raise InvalidInput(
+                "model", "trained with public data or a bank of views", "one trained on its records alone"
+            )
+        job = TrainingJob(
+            _config_of(settings),
+            model.facts_,
+            settings["records"],
+            records_declared=settings["records_declared"],
+            device=device,
+        )
+        again = job.settings()
+        differing = sorted(name for name, value in settings.items() if name != "device" and again.get(name) != value)
+        if differing or again["plan"] != certificate["plan"]:
+            raise InvalidInput("model settings", ", ".join(differing) or "plan", "such as this version makes again")
+        return cls(job)
+
+    def __call__(self, features: NDArray[Any], labels: NDArray[np.int64], streams: SecretStreams) -> TrainedModel:
+        """A trained model; no checkpoint is kept."""
+        records = TrainingRecords.of(features, labels, classes=len(self.job.facts.classes))
+        return self.job.run(records, streams=streams)
+
+    def settings(self) -> dict[str, Any]:
+        """Those of the job."""
+        return self.job.settings()
+
+
+@dataclass(frozen=True, eq=False)
+class EstimatorTrainer:
+    """Fits a copy of a scikit-learn classifier on the records themselves: no privacy at all, to compare with."""
+
+    estimator: Any
+
+    def __call__(self, features: NDArray[Any], labels: NDArray[np.int64], streams: SecretStreams) -> Any:
+        """A fitted copy."""
+        copy = sklearn.clone(self.estimator)
+        if "random_state" in copy.get_params():
+            copy.set_params(random_state=int(streams.generator("estimator").integers(2**31)))
+        return copy.fit(features, labels)
+
+    def settings(self) -> dict[str, Any]:
+        """Name and parameters."""
+        parameters = {name: repr(value) for name, value in self.estimator.get_params().items()}
+        return {"estimator": type(self.estimator).__name__, **parameters}
+
+
+def _config_of(settings: Mapping[str, Any]) -> TrainingConfig:
+    """The config that described itself so, where it can be rebuilt from that."""
+    values = {name: value for name, value in settings.items() if name not in _NOT_CONFIG}
+    views = dict(values["views"])
+    names = ",".join(augmentation["name"] for augmentation in views.pop("augmentations"))
+    try:
+        return TrainingConfig(
+            **{
+                **values,
+                "adjacency": Adjacency(values["adjacency"]),
+                "optimiser": OptimiserConfig(**values["optimiser"]),
+                "views": ViewConfig(**views, augmentations=parse_augmentations(names)),
+                "bank_augmentations": (),
+                "warm_up": WarmUpConfig(**values["warm_up"]),
+                "extended": ExtendedConfig(**values["extended"]),
+                "execution": ExecutionConfig(**values["execution"]),
+            }
+        )
+    except (TypeError, KeyError):
+        raise InvalidInput("model settings", sorted(values), "those of this version") from None

@@ -1,0 +1,295 @@
+"""Whole attacks: overfitted models are found out, private ones are not, and what single records show stays inside."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+from sklearn.datasets import load_digits
+from sklearn.linear_model import LogisticRegression
+from sklearn.tree import DecisionTreeClassifier
+
+from privmix.attacks.membership import (
+    ATTACKS,
+    DpSgdTrainer,
+    EstimatorTrainer,
+    MembershipConfig,
+    ReleaseTrainer,
+    infer_membership,
+)
+from privmix.attacks.membership.signals import class_scores, true_class_logits
+from privmix.errors import InvalidInput, StorageError
+from privmix.learning import NoiseAwareRidgeClassifier, SecondMomentsClassifier
+from privmix.mechanisms.streams import SecretStreams
+from privmix.release import PrivateRecords, ReleaseConfig, release_to_memory
+from privmix.training import ModelFacts, TrainingConfig, TrainingJob, TrainingRecords, ViewConfig
+
+
+def noisy_digits(count: int, wrong: float, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Real digits, a share of whose labels is random."""
+    x, y = load_digits(return_X_y=True)
+    rng = np.random.default_rng(seed)
+    order = rng.permutation(len(x))[:count]
+    x, y = x[order] / 16, y[order]
+    random = rng.random(count) < wrong
+    return x, np.where(random, rng.integers(0, 10, count), y)
+
+
+def marks(count: int) -> np.ndarray:
+    """Half of the records are members, here and there."""
+    return np.isin(np.arange(count), np.random.default_rng(9).permutation(count)[: count // 2])
+
+
+def test_a_model_that_knows_its_records_by_heart_is_found_out() -> None:
+    x, y = noisy_digits(800, wrong=1.0)
+    member = marks(800)
+    tree = DecisionTreeClassifier(random_state=0).fit(x[member], y[member])
+    found = infer_membership(tree, PrivateRecords(x, y), member, classes=10)
+    # Random labels: nine in ten non-members are labelled wrongly, so the AUC is near 0.95.
+    assert found.attacks[0].auc_low > 0.9
+    assert found.train_accuracy == 1.0
+    assert 0.7 < found.gap_low < found.gap < found.gap_high <= 1
+    assert found.reference_models == 0
+
+
+def test_reference_models_beat_the_loss_on_an_overfitted_model() -> None:
+    x, y = noisy_digits(1000, wrong=0.3)
+    member = marks(1000)
+    learner = LogisticRegression(C=10.0, max_iter=200)
+    found = infer_membership(
+        learner.fit(x[member], y[member]),
+        PrivateRecords(x, y),
+        member,
+        classes=10,
+        config=MembershipConfig(ATTACKS, references=8),
+        trainer=EstimatorTrainer(learner),
+        streams=SecretStreams.from_seed(0),
+    )
+    results = {attack.name: attack for attack in found.attacks}
+    assert results["lira"].auc_low > results["loss"].auc_high
+    assert results["rmia"].auc_low > results["loss"].auc_high
+    assert results["lira"].tpr_at[0].low > results["loss"].tpr_at[0].high
+
+
+def guesses(scores: np.ndarray, included: np.ndarray) -> int:
+    """How many records are guessed right, when the higher half of the scores is taken for members."""
+    return int(((scores > np.median(scores)) == included).sum())
+
+
+def test_a_release_keeps_its_promise_and_no_privacy_does_not() -> None:
+    """Steinke, Nasr, Jagielski 2023, Theorem 5.2: with each record present or not by a coin of its own, the right
+    guesses of any attack on an epsilon-DP mechanism are at most Binomial(r, e^eps / (1 + e^eps)) in distribution.
+    """
+    count, epsilon, delta = 1500, 0.5, 1e-12
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(count, 20)), rng.integers(0, 2, count)
+    included = rng.random(count) < 0.5
+    # A correct mechanism goes beyond in less than 1e-7, and by delta in less than 2 r delta = 3e-9.
+    most = stats.binom.isf(1e-7, count, math.exp(epsilon) / (1 + math.exp(epsilon)))
+    plan = ReleaseConfig(records=count // 2, dim=20, classes=("no", "yes"), design="moments").calibrate(epsilon, delta)
+    trainer = ReleaseTrainer(plan, SecondMomentsClassifier(), {"name": "identity"}, (20,), (epsilon, delta))
+    private = trainer(x[included], y[included], SecretStreams.from_seed(1))
+    assert guesses(true_class_logits(class_scores(private, x, 2), y), included) <= most
+    tree = DecisionTreeClassifier(random_state=0).fit(x[included], y[included])
+    # By heart: all members and about half of the others are given their own label for sure, so that three quarters of
+    # the guesses are right. Of 750 coins, fewer than needed here fall so in less than 1e-10.
+    sure = true_class_logits(class_scores(tree, x, 2), y) > 0
+    assert int((sure == included).sum()) > most
+
+
+@pytest.fixture(scope="module")
+def small() -> tuple[np.ndarray, np.ndarray]:
+    x, y = noisy_digits(400, wrong=0.2)
+    return x.astype(np.float32), y
+
+
+def released(x: np.ndarray, y: np.ndarray) -> Any:
+    classes = tuple("0123456789")
+    plan = ReleaseConfig(records=len(x), dim=64, classes=classes, mixup_degree=16, rows=500).calibrate(8.0, 1e-3)
+    streams = SecretStreams.from_seed(0)
+    return release_to_memory(
+        plan, PrivateRecords(x, y), streams, target=(8.0, 1e-3), extractor={"name": "identity"}, input_shape=(64,)
+    )
+
+
+def test_references_on_releases(small: tuple[np.ndarray, np.ndarray]) -> None:
+    (x, y), member = small, marks(400)
+    release = released(x[member], y[member])
+    model = NoiseAwareRidgeClassifier(regularisation=0.01).fit(release)
+    trainer = ReleaseTrainer.of(model, release.certificate)
+    assert trainer.plan.to_dict() == release.certificate["plan"]
+    assert trainer.learner.regularisation == 0.01
+    seen = []
+    found = infer_membership(
+        model,
+        PrivateRecords(x, y),
+        member,
+        classes=10,
+        config=MembershipConfig(("loss", "lira", "rmia"), references=4),
+        trainer=trainer,
+        certificate=release.certificate,
+        progress=lambda *step: seen.append(step),
+    )
+    assert seen == [("reference models", done, 4) for done in range(1, 5)]
+    assert found.reference_models == 4
+    for attack in found.attacks:
+        bounds = attack.to_dict()["tpr_at"]
+        assert [point["fpr"] for point in bounds] == [0.01, 0.001]
+        assert all(point["fpr"] < point["bound"] < 1 for point in bounds)
+
+
+def test_a_model_of_another_release_is_refused(small: tuple[np.ndarray, np.ndarray]) -> None:
+    one, other = released(*small), released(*small)
+    model = NoiseAwareRidgeClassifier(regularisation=0.1).fit(one)
+    with pytest.raises(InvalidInput, match="the release that the model was fitted on"):
+        ReleaseTrainer.of(model, other.certificate)
+
+
+FACTS = ModelFacts(tuple("0123456789"), {"name": "identity"}, (64,), 64)
+
+
+def test_references_by_dp_sgd(small: tuple[np.ndarray, np.ndarray]) -> None:
+    (x, y), member = small, marks(400)
+    config = TrainingConfig.for_model("linear", records=200, epsilon=8.0, delta=1e-3, epochs=3)
+    job = TrainingJob(config, FACTS, 200, device="cpu")
+    model = job.run(TrainingRecords.of(x[member], y[member], classes=10))
+    trainer = DpSgdTrainer.of(model)
+    assert trainer.job.plan == job.plan
+    assert trainer.job.config.settings() == config.settings()
+    found = infer_membership(
+        model,
+        PrivateRecords(x, y),
+        member,
+        classes=10,
+        config=MembershipConfig(("lira-offline",), references=4),
+        trainer=trainer,
+        certificate=model.certificate,
+    )
+    assert 0 < found.attacks[0].auc_low < found.attacks[0].auc_high < 1
+
+
+def test_training_that_the_certificate_does_not_hold_is_not_repeated(small: tuple[np.ndarray, np.ndarray]) -> None:
+    config = TrainingConfig.for_model("linear", records=400, epsilon=8.0, delta=1e-3, epochs=1)
+    model = TrainingJob(config, FACTS, 400, device="cpu").run(TrainingRecords.of(*small, classes=10))
+    certificate = dict(model.certificate)
+    model.certificate = {**certificate, "public_data": {"public": "digest"}}
+    with pytest.raises(InvalidInput, match="public data"):
+        DpSgdTrainer.of(model)
+    views = {**ViewConfig().fingerprint(), "augmentations": [{"name": "flip", "probability": 0.1}]}
+    model.certificate = {**certificate, "settings": {**certificate["settings"], "views": views}}
+    with pytest.raises(InvalidInput):
+        DpSgdTrainer.of(model)
+    model.certificate = {**certificate, "plan": {**certificate["plan"], "noise_multiplier": 1.0}}
+    with pytest.raises(InvalidInput, match="plan"):
+        DpSgdTrainer.of(model)
+
+
+class Counting(EstimatorTrainer):
+    """Counts the models it makes, and stops after some."""
+
+    made = 0
+    most = 10**6
+
+    def __call__(self, features: np.ndarray, labels: np.ndarray, streams: SecretStreams) -> Any:
+        if Counting.made >= Counting.most:
+            raise KeyboardInterrupt
+        Counting.made += 1
+        return super().__call__(features, labels, streams)
+
+
+def run(x: np.ndarray, y: np.ndarray, work: Path, references: int = 6) -> Any:
+    member = marks(len(x))
+    learner = LogisticRegression(max_iter=500)
+    return infer_membership(
+        LogisticRegression(max_iter=500).fit(x[member], y[member]),
+        PrivateRecords(x, y),
+        member,
+        classes=10,
+        config=MembershipConfig(("lira",), references=references),
+        trainer=Counting(learner),
+        streams=SecretStreams.from_seed(len(list(work.glob("*")))),
+        work=work,
+    )
+
+
+def test_a_killed_attack_goes_on(
+    small: tuple[np.ndarray, np.ndarray], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Counting, "made", 0)
+    monkeypatch.setattr(Counting, "most", 4)
+    work = tmp_path / "work"
+    with pytest.raises(KeyboardInterrupt):
+        run(*small, work)
+    kept = {path.name: path.read_bytes() for path in work.iterdir()}
+    assert len(kept) == 6
+    assert all(path.stat().st_mode & 0o077 == 0 for path in [work, *work.iterdir()])
+    monkeypatch.setattr(Counting, "most", 10**6)
+    found = run(*small, work)
+    # Another key, yet the same records for each model, and only two models are new.
+    assert Counting.made == 6
+    assert all((work / name).read_bytes() == content for name, content in kept.items())
+    again = run(*small, work)
+    assert Counting.made == 6
+    assert json.dumps(again.to_dict(owner=True)) == json.dumps(found.to_dict(owner=True))
+
+
+def test_work_of_another_attack_is_refused(small: tuple[np.ndarray, np.ndarray], tmp_path: Path) -> None:
+    x, y = small
+    run(x, y, tmp_path / "work", references=4)
+    for other in (lambda: run(x + 1, y, tmp_path / "work", references=4), lambda: run(x, y, tmp_path / "work")):
+        with pytest.raises(InvalidInput, match="same attack"):
+            other()
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "letter.txt").write_text("hello")
+    with pytest.raises(InvalidInput, match="an empty one"):
+        run(x, y, tmp_path / "mine")
+    (tmp_path / "work" / "reference-00001.npz").write_bytes(b"broken")
+    with pytest.raises(StorageError, match="not readable"):
+        run(x, y, tmp_path / "work", references=4)
+
+
+def test_records_at_risk_are_for_the_owner_only() -> None:
+    (x, y), member = noisy_digits(200, wrong=0.5), marks(200)
+    tree = DecisionTreeClassifier(random_state=0).fit(x[member], y[member])
+    found = infer_membership(tree, PrivateRecords(x, y), member, classes=10, config=MembershipConfig(highest=3))
+    assert "highest_risk" not in found.to_dict()
+    assert "highest_risk" not in repr(found)
+    owners = found.to_dict(owner=True)
+    assert [sorted(entry) for entry in owners["highest_risk"]] == [["record", "score"]] * 3
+    json.dumps(owners, allow_nan=False)
+    scores = true_class_logits(class_scores(tree, x[member], 10), y[member])
+    assert [entry["score"] for entry in owners["highest_risk"]] == sorted(scores, reverse=True)[:3]
+    assert [scores[entry["record"]] for entry in owners["highest_risk"]] == sorted(scores, reverse=True)[:3]
+
+
+@pytest.mark.parametrize(
+    ("attacks", "members", "nonmembers", "least"),
+    [(("lira",), 300, 300, 4), (("rmia",), 600, 200, 8), (("lira-offline",), 200, 600, 3), (("rmia",), 200, 600, 8)],
+)
+def test_fewest_references(attacks: tuple[str, ...], members: int, nonmembers: int, least: int) -> None:
+    MembershipConfig(attacks, references=least).check_references(members, nonmembers)
+    with pytest.raises(InvalidInput, match=f"at least {least}:"):
+        MembershipConfig(attacks, references=least - 1).check_references(members, nonmembers)
+
+
+def test_wrong_records_and_settings_are_refused() -> None:
+    (x, y), member = noisy_digits(40, wrong=0.0), marks(40)
+    tree = DecisionTreeClassifier().fit(x, y)
+    records = PrivateRecords(x, y)
+    for wrong_mark in (member[:-1], member.astype(int), np.ones(40, bool), np.arange(40) < 1):
+        with pytest.raises(InvalidInput, match="member: got a value that is private"):
+            infer_membership(tree, records, wrong_mark, classes=10)
+    with pytest.raises(InvalidInput, match="labels"):
+        infer_membership(tree, records, member, classes=2)
+    with pytest.raises(InvalidInput, match="features"):
+        infer_membership(tree, PrivateRecords(x[:, 0], y), member, classes=10)
+    with pytest.raises(InvalidInput, match="trainer"):
+        infer_membership(tree, records, member, classes=10, config=MembershipConfig(("lira",)))
+    for wrong in ({"attacks": ("magic",)}, {"attacks": ()}, {"attacks": ("loss", "loss")}, {"confidence": 1.0}):
+        with pytest.raises(InvalidInput):
+            MembershipConfig(**wrong)  # type: ignore[arg-type]

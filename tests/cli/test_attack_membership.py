@@ -1,0 +1,153 @@
+"""``privmix attack membership`` on small digits: figures, records, and what is refused before any work."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from privmix.reports.records import public_records, read_records
+from tests.cli.helpers import Outcome, privmix
+from tests.cli.training import line, save
+
+MEMBERS, OTHERS = 300, 300
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Data, a release with a model, another release, and a trained model."""
+    root = tmp_path_factory.mktemp("membership")
+    (root / "own").mkdir()
+    save(root / "own" / "train.npz", 0, MEMBERS)
+    save(root / "own" / "test.npz", MEMBERS, MEMBERS + OTHERS)
+    data = ["--data", str(root / "own"), "--classes", "10"]
+    budget = ["--features", "pixels", "--design", "moments", "--rows", "40", "--epsilon", "20", "--delta", "1e-4"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(root)
+        for name in ("REL", "OTHER"):
+            assert privmix("release", *data, *budget, "--out", name).code == 0
+        assert privmix("fit", "REL", "--out", "MODEL").code == 0
+        assert privmix(*line(out="TRAINED")).code == 0
+    return root
+
+
+@pytest.fixture(autouse=True)
+def _there(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(place)
+
+
+def attack(*more: str, model: str = "MODEL") -> Outcome:
+    return privmix("attack", "membership", model, "--data", "own", *more)
+
+
+def result(*more: str, model: str = "MODEL") -> dict[str, Any]:
+    outcome = attack(*more, "--json", model=model)
+    assert outcome.code == 0, outcome.err
+    found: dict[str, Any] = json.loads(outcome.out)
+    return found
+
+
+ALL = ("--attack", "loss,lira,rmia", "--references", "4", "--release", "REL")
+
+
+def test_all_attacks_on_a_release(tmp_path: Path) -> None:
+    found = result(*ALL, "--record", str(tmp_path))
+    assert (found["members"], found["nonmembers"], found["reference_models"]) == (MEMBERS, OTHERS, 4)
+    assert found["gap"] == pytest.approx(found["train_accuracy"] - found["test_accuracy"])
+    assert [entry["name"] for entry in found["attacks"]] == ["loss", "lira", "rmia"]
+    for entry in found["attacks"]:
+        assert entry["auc_low"] < entry["auc"] < entry["auc_high"]
+        assert [point["fpr"] for point in entry["tpr_at"]] == [0.01, 0.001]
+        assert all(point["low"] <= point["tpr"] <= point["high"] for point in entry["tpr_at"])
+        assert all(point["fpr"] <= point["bound"] <= 1 for point in entry["tpr_at"])
+        assert {"fpr", "tpr", "low", "high"} <= set(entry["roc"])
+    (record,) = read_records(tmp_path)
+    assert (record.kind, record.private, record.subject["kind"]) == ("membership", True, "release")
+    assert record.subject["id"] == json.loads(Path("REL/certificate.json").read_text())["release_id"]
+    assert record.content["attacks"] == found["attacks"]
+    assert len(record.content["highest_risk"]) == 10
+    assert any("owner only" in sentence for sentence in record.statements)
+    assert public_records([record]) == []
+
+
+def test_public_data_lists_no_record(tmp_path: Path) -> None:
+    found = result("--public-data", "--record", str(tmp_path))
+    (record,) = read_records(tmp_path)
+    assert not record.private
+    assert "highest_risk" not in found
+    assert "highest_risk" not in record.content
+    shown = attack("--public-data")
+    assert "highest risk" not in shown.out
+
+
+def test_people_see_a_table_and_what_it_means() -> None:
+    shown = attack("--release", "REL")
+    assert shown.code == 0, shown.err
+    for words in ("gap", "loss", "bound", "highest risk"):
+        assert words in shown.out
+    for words in ("proves little", "owner only"):
+        assert words in shown.err
+
+
+def test_a_trained_model(tmp_path: Path) -> None:
+    found = result("--attack", "loss,lira-offline", "--references", "4", "--record", str(tmp_path), model="TRAINED")
+    assert found["reference_models"] == 4
+    (record,) = read_records(tmp_path)
+    certificate = json.loads(Path("TRAINED/certificate.json").read_text())
+    assert record.subject == {"kind": "model", "id": certificate["model_id"]}
+
+
+def test_a_second_run_uses_the_work_of_the_first(tmp_path: Path) -> None:
+    first = result(*ALL, "--work", str(tmp_path / "W"))
+    assert result(*ALL, "--work", str(tmp_path / "W")) == first
+
+
+def refused(outcome: Outcome, *words: str, code: int = 2) -> None:
+    assert outcome.code == code, (outcome.code, outcome.err)
+    assert outcome.out == ""
+    assert outcome.err.strip().count("\n") == 0
+    assert "Traceback" not in outcome.err
+    for word in words:
+        assert word in outcome.err
+
+
+def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
+    refused(attack("--release", "OTHER"), "release", "fitted on")
+    refused(attack("--attack", "lira"), "--release", "lira")
+    refused(attack("--attack", "loss,magic"), "one of loss, lira")
+    refused(attack(*ALL[:2], "--references", "3", *ALL[4:]), "references", "at least 4")
+    refused(attack("--release", "REL", model="TRAINED"), "--release", "none")
+    refused(attack("--confidence", "1"), "confidence")
+    refused(attack("--nonmembers", "train"), "--nonmembers")
+    refused(attack("--classes", "11"), "--classes")
+    refused(attack("--nonmembers", "validation"), "validation", code=attack("--nonmembers", "validation").code)
+    refused(attack("--release", "nowhere"), "certificate", code=1)
+    refused(attack(model="nowhere"), "nowhere", code=1)
+    (tmp_path / "file").write_text("")
+    refused(attack("--record", str(tmp_path / "file")), "--record", code=1)
+
+
+def test_inputs_of_another_shape_are_refused(tmp_path: Path) -> None:
+    np.savez(tmp_path / "train.npz", x=np.zeros((9, 4, 4), np.uint8), y=np.arange(9))
+    np.savez(tmp_path / "test.npz", x=np.zeros((9, 4, 4), np.uint8), y=np.arange(9))
+    refused(privmix("attack", "membership", "MODEL", "--data", str(tmp_path)), "inputs of shape")
+
+
+def test_other_members_than_the_certificate_counts_are_refused(tmp_path: Path) -> None:
+    save(tmp_path / "train.npz", 0, MEMBERS - 1)
+    save(tmp_path / "test.npz", MEMBERS, MEMBERS + OTHERS)
+    for model in ("MODEL", "TRAINED"):
+        release = ("--release", "REL") if model == "MODEL" else ()
+        outcome = privmix("attack", "membership", model, "--data", str(tmp_path), *release)
+        refused(outcome, "--members", f"the {MEMBERS} records")
+        assert str(MEMBERS - 1) not in outcome.err
+
+
+def test_the_certificate_of_the_release_must_be_whole(tmp_path: Path) -> None:
+    certificate = json.loads(Path("REL/certificate.json").read_text())
+    certificate["guarantee"]["epsilon"] = 1.0
+    (tmp_path / "certificate.json").write_text(json.dumps(certificate))
+    refused(attack("--release", str(tmp_path)), "content_sha256")
