@@ -9,7 +9,10 @@ from typing import Annotated
 import typer
 from rich.panel import Panel
 
+from privmix.attacks.audit import Audit
+from privmix.attacks.membership import MembershipResult
 from privmix.cli.app import app, out, plain, progress_bars
+from privmix.cli.demo_attacks import attack_demo
 from privmix.cli.demo_steps import DemoResult, Digits, run_demo
 from privmix.cli.report import build_report
 from privmix.errors import InvalidInput
@@ -23,7 +26,7 @@ def demo(
     out_folder: Annotated[Path, typer.Option("--out", help="Folder to create.")] = Path("demo-output"),
     overwrite: Annotated[bool, typer.Option(help="Replace an existing --out.")] = False,
 ) -> None:
-    """Release scikit-learn's digits at epsilon 8, fit a classifier on the release, and write a report on both.
+    """Release scikit-learn's digits at epsilon 8, fit a classifier, attack both, and write a report.
 
     Example: privmix demo --out demo-output
     """
@@ -34,14 +37,17 @@ def demo(
             raise InvalidInput("--out", str(out_folder), "a folder that an earlier demo made, to overwrite it")
         shutil.rmtree(out_folder)
     with progress_bars() as progress:
-        result = run_demo(Digits.read(progress), out_folder, progress)
+        digits = Digits.read(progress)
+        result = run_demo(digits, out_folder, progress)
+        attacks = attack_demo(digits, result, out_folder, progress)
     page = out_folder / "report.html"
     write_page(build_report([out_folder], PUBLIC), page, private=False)
-    _show(result, out_folder, page)
+    _show(result, *attacks, out_folder, page)
 
 
-def _show(result: DemoResult, out_folder: Path, page: Path) -> None:
+def _show(result: DemoResult, audit: Audit, membership: MembershipResult, out_folder: Path, page: Path) -> None:
     plan, verified = result.plan, result.verified
+    areas = ", ".join(f"{attempt.auc:.3f} by {attempt.name}" for attempt in membership.attacks)
     curve = ", ".join(f"{100 * accuracy:.1f}% at {epsilon:g}" for epsilon, accuracy in result.utility)
     out.print(
         Panel(
@@ -54,6 +60,10 @@ def _show(result: DemoResult, out_folder: Path, page: Path) -> None:
             f"  learned from the release: {100 * result.accuracy:.1f}%\n"
             f"  logistic regression without privacy: {100 * result.reference_accuracy:.1f}%\n"
             f"  from releases at other epsilons: {curve}\n\n"
+            f"[bold]Attacks[/]\n"
+            f"  {audit.runs} runs of the worst case prove epsilon >= {audit.proven_epsilon:.2f}; "
+            f"claimed: <= {audit.claimed_epsilon:.3g}\n"
+            f"  membership AUC: {areas} (0.5 is guessing)\n\n"
             f"[bold]Files[/] in {out_folder}\n"
             f"  release/        hand this to anyone: rows (Parquet), certificate.json, README.md\n"
             f"  model/          the classifier\n"

@@ -33,7 +33,7 @@ EPSILON, DELTA, DEGREE, ROWS = 8.0, 1e-4, 32, 5_000
 # Of the curve; the released one is part of it and is not released again.
 EPSILONS: Final = (1.0, 2.0, 4.0, 8.0)
 _CONFIDENCE: Final = 0.95
-_PUBLIC: Final = "The digits are public data, taken as private here to show how it is done: every figure may be shown."
+PUBLIC: Final = "The digits are public data, taken as private here to show how it is done: every figure may be shown."
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ def run_demo(digits: Digits, folder: Path, progress: Progress) -> DemoResult:
         private=False,
         settings=_settings(learner=classifier.name),
         title="Accuracy on held-out digits",
-        statements=["Without privacy: logistic regression on the same features.", _PUBLIC],
+        statements=["Without privacy: logistic regression on the same features.", PUBLIC],
     )
     utility = _utility(digits, result["accuracy"], progress)
     keep_record(
@@ -128,7 +128,7 @@ def run_demo(digits: Digits, folder: Path, progress: Progress) -> DemoResult:
             "Each point is a release of its own, fitted and measured in the same way. On private data each would cost "
             "budget of its own.",
             f"Intervals: {100 * _CONFIDENCE:g}%, for the number of test records alone (Clopper and Pearson).",
-            _PUBLIC,
+            PUBLIC,
         ],
     )
     points = tuple((point["epsilon"], point["accuracy"]) for point in utility)

@@ -45,7 +45,7 @@ from privmix.training import TrainedModel, is_trained_model, load_trained
 from privmix.training.verify import plan_of
 
 _ID = re.compile(r"[0-9a-f]{32}\Z")
-_STATEMENTS: Final = (
+STATEMENTS: Final = (
     "An attack that finds little proves little: others may find more. What bounds them all is the guarantee.",
     "Intervals are over records, for this one model; those of the ROC curve hold point by point.",
     "The bound is the most that any attack on one record can expect under the guarantee; a rate measured over the "
@@ -159,7 +159,7 @@ models, which are made from other draws of the same records, as the model was (C
         private=not public_data,
         settings={**vars(config), "members": members, "nonmembers": nonmembers, "with_release": release is not None},
         title="Membership inference",
-        statements=_STATEMENTS if public_data else (*_STATEMENTS, _OWN_ONLY),
+        statements=STATEMENTS if public_data else (*STATEMENTS, _OWN_ONLY),
     )
     if json_output:
         print_json({**content, "private": kept.private})
@@ -215,7 +215,7 @@ def _show(found: MembershipResult, *, listed: bool) -> None:
                 cells.append(f"{100 * attempt.bounds[0][number]:.3g}%")
         table.add_row(attempt.name, *cells)
     out.print(table)
-    for sentence in _STATEMENTS:
+    for sentence in STATEMENTS:
         err.print(sentence, soft_wrap=True)
     if listed and found.highest_risk:
         places = ", ".join(str(place) for place, _ in found.highest_risk)
