@@ -30,7 +30,7 @@ def report(
     runs: Annotated[
         list[Path],
         typer.Argument(
-            metavar="RUN...",
+            metavar="RUN",
             help="Release, trained model, or run folder that --record filled (it may hold release/ and model/).",
         ),
     ],

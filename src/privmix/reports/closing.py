@@ -14,12 +14,32 @@ from privmix.reports.sentences import percent, rounded_down
 _MISSING: Final = (
     (("guarantee",), "The guarantee", "from a certificate", "privmix report RUN RELEASE"),
     (("evaluation",), "Accuracy", "on labelled data of your own", "privmix evaluate MODEL --data DATA --record RUN"),
-    (("utility",), "Accuracy against ε", "predicted without private data", "privmix plan --help"),
+    (
+        ("utility",),
+        "Accuracy against ε",
+        "predicted without private data",
+        "privmix plan --records N --dim D --classes K --epsilon 1",
+    ),
     (("audit",), "Worst-case audit", "the ε that an attack proves", "privmix audit RELEASE --record RUN"),
-    (("canary-audit",), "Canary audit", "planted records, scored after one run", "privmix audit --help"),
+    (
+        ("canary-audit",),
+        "Canary audit",
+        "planted records, scored after one run",
+        "privmix audit RELEASE --data DATA --canaries 1000 --record RUN",
+    ),
     (("membership",), "Membership", "who can be found", "privmix attack membership MODEL --data DATA --record RUN"),
-    (("inversion",), "Inversion", "what can be drawn again", "privmix attack inversion --help"),
-    (("collapse",), "Collapse", "whether mixing keeps classes apart", "privmix attack collapse --help"),
+    (
+        ("inversion",),
+        "Inversion",
+        "what can be drawn again",
+        "privmix attack inversion RELEASE --data DATA --record RUN",
+    ),
+    (
+        ("collapse",),
+        "Collapse",
+        "whether mixing keeps classes apart",
+        "privmix attack collapse RELEASE --proxy PUBLIC --record RUN",
+    ),
 )
 _UNCHECKED: Final = (
     "Not checked by this page: that the rows or weights came from running the plan, that the key of the noise was kept "

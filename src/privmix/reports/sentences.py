@@ -40,12 +40,14 @@ def percent_up(share: float) -> str:
     """A share as a percentage, never below it; never a certainty unless it is one.
 
     Example:
-        >>> percent_up(0.43211), percent_up(0.99996), percent_up(0.0)
-        ('43.3%', '99.996%', '0%')
+        >>> percent_up(0.43211), percent_up(0.99996), percent_up(0.0021), percent_up(0.0)
+        ('43.3%', '99.996%', '0.21%', '0%')
     """
     if share >= 1:
         return "100%"
-    for decimals in (1, 2, 3, 4, 5, 6):
+    # Two digits of small shares, and as many nines of large ones as they have.
+    fewest = 1 if share >= 0.01 else 2 if share >= 0.001 else 3
+    for decimals in range(fewest, 7):
         value = math.ceil(round(share * 100 * 10**decimals, 6)) / 10**decimals
         if value < 100:
             return f"{value:.{decimals}f}".rstrip("0").rstrip(".") + "%"
