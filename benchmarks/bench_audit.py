@@ -51,7 +51,7 @@ class Cell:
 # Designs, and runs: fewer where one engine run is one trial, or where rows hold many companions.
 DESIGNS: list[tuple[str, dict[str, Any], int]] = [
     ("poisson", {"design": "poisson"}, 6000),
-    ("hierarchical", {"design": "hierarchical"}, 2000),
+    ("hierarchical", {"design": "hierarchical"}, 1200),
     ("classwise", {"design": "classwise"}, 10_000),
     ("full-batch", {"design": "classwise", "full_batch": True}, 10_000),
     ("fixed", {"design": "fixed"}, 600),
