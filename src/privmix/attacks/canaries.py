@@ -12,32 +12,26 @@ other records, but not who joined which row.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.attacks.canary_scores import ClassSums, RowScores, resolve
+from privmix.attacks.canary_records import CANARY_SHARE, KINDS, Canaries, WithCanaries, blocks_of, make_canaries
+from privmix.attacks.canary_scores import Filters, RowScores, resolve
 from privmix.attacks.one_run import OneRun
 from privmix.attacks.one_run_proof import Mechanism, OneRunProof, best_guesses, check_enough, prove
 from privmix.errors import InvalidInput, check_choice, check_integer, check_number
-from privmix.mechanisms.membership import RECORD_TILE
 from privmix.mechanisms.streams import SecretStreams
-from privmix.release import RecordTransform, ReleasePlan
+from privmix.release import ReleasePlan
 from privmix.release.api import make_engine
 from privmix.release.engine import Progress
 from privmix.release.plan import Plan
-from privmix.release.tiles import RecordSource, RecordTiles, Tile, record_tiles, tiles_of
+from privmix.release.tiles import RecordSource, RecordTiles, tiles_of
 
-KINDS: Final = ("random", "mislabelled")
 EVIDENCE: Final = ("rows", "neighbours", "tiles")
 DESIGNS: Final = ("poisson", "hierarchical", "classwise", "fixed")
-# Length of a canary in clipping bounds where nothing is centred: a mechanism that does not clip shows at once.
-_REACH: Final = 10.0
-# What a centred canary's residual is made longer by, so that the mean's noise does not leave it short of the bound.
-_MARGIN: Final = 1.1
-_BLOCK: Final = 1024
 
 
 @dataclass(frozen=True)
@@ -98,67 +92,6 @@ class CanaryAudit:
         return {**self.proof.to_dict(), "included": self.included, "method": self.method}
 
 
-@dataclass(frozen=True, eq=False)
-class Canaries:
-    """Canary records (k, d) and (k,), and in replace-one audits the records that may stand in their place.
-
-    Attributes:
-        features: (k, d) float32.
-        labels: (k,) class numbers.
-        opposites: None, or features and labels of the same shapes.
-    """
-
-    features: NDArray[np.float32]
-    labels: NDArray[np.int64]
-    opposites: tuple[NDArray[np.float32], NDArray[np.int64]] | None = None
-
-    def __len__(self) -> int:
-        return len(self.labels)
-
-
-@dataclass(frozen=True, eq=False)
-class WithCanaries:
-    """The first ``kept`` records of ``others``, and after them the canaries that stand in. Secret.
-
-    Only the tile in which the two meet is copied.
-    """
-
-    others: RecordTiles
-    kept: int
-    features: NDArray[np.float32]
-    labels: NDArray[np.int64]
-    _meeting: list[Tile] = field(default_factory=list, init=False, repr=False)
-
-    def __repr__(self) -> str:
-        return "<WithCanaries>"
-
-    @property
-    def count(self) -> int:
-        """How many records there are."""
-        return self.kept + len(self.labels)
-
-    @property
-    def dim(self) -> int:
-        """d."""
-        return self.others.dim
-
-    def tile(self, index: int) -> Tile:
-        """See :class:`privmix.release.tiles.RecordTiles`."""
-        start, end = index * RECORD_TILE, (index + 1) * RECORD_TILE
-        own = slice(max(0, start - self.kept), max(0, end - self.kept))
-        if start >= self.kept:
-            return self.features[own], self.labels[own]
-        x, y = self.others.tile(index)
-        if end <= self.kept:
-            return x, y
-        if not self._meeting:
-            real = self.kept - start
-            features = np.empty((real + len(self.features[own]), self.dim), np.float32)
-            features[:real], features[real:] = x[:real], self.features[own]
-            self._meeting.append((features, np.concatenate([y[:real], self.labels[own]])))
-        return self._meeting[0]
-
-
 def audit_release(
     plan: Plan,
     records: RecordSource,
@@ -208,7 +141,7 @@ def audit_release(
     others = tiles_of(records)
     kept = others.count - (config.canaries if checked.design == "fixed" else 0)
     try:
-        canaries = make_canaries(checked, others, config, generator)
+        canaries = make_canaries(checked, others, config.canaries, config.kind, generator)
         coins = generator.random(config.canaries) < 0.5
         scores = _scores(checked, others, kept, canaries, coins, config.evidence, streams, progress)
     finally:
@@ -244,46 +177,6 @@ def release_mechanism(plan: ReleasePlan) -> Mechanism:
     return Mechanism(event, plan.adjacency)
 
 
-def make_canaries(
-    plan: ReleasePlan, others: RecordTiles, config: CanaryConfig, generator: np.random.Generator
-) -> Canaries:
-    """Canaries that move the sums as far as the plan allows: at the clipping bound, in directions of their own.
-
-    Where the plan centres, directions start from the records' own mean: what is left of a canary then points in its
-    direction and not, with all others, against the mean.
-    """
-    size, classes = config.canaries, plan.num_classes
-    if config.kind == "mislabelled":
-        picked = np.sort(generator.choice(others.count, min(size, others.count), replace=False))
-        picked = picked[np.arange(size) % len(picked)]
-        features, true = _records_at(others, picked)
-        shift = generator.integers(1, classes, size)
-        opposites = None
-        if plan.design == "fixed":
-            opposites = -features, true
-        return Canaries(features, (true + shift) % classes, opposites)
-    directions = _directions(size, plan.dim, generator)
-    labels = generator.integers(0, classes, size)
-    start, length = np.zeros(plan.dim, np.float32), _REACH * plan.clip_norm
-    if plan.centred:
-        start = _mean(plan, others)
-        room = plan.clip_norm**2 - float(start @ start)
-        length = max(_MARGIN * plan.final_clip_norm, room**0.5 if room > 0 else 0.0)
-    opposites = None
-    if plan.design == "fixed":
-        opposites = start - length * directions, (labels + 1) % classes
-    return Canaries(start + length * directions, labels, opposites)
-
-
-def _directions(count: int, dim: int, generator: np.random.Generator) -> NDArray[np.float32]:
-    """(count, dim) random unit vectors; any ``dim`` in a row are orthogonal, so that they blur one another little."""
-    made = np.empty((count, dim), np.float32)
-    for start in range(0, count, dim):
-        part = made[start : start + dim]
-        part[:] = np.linalg.qr(generator.standard_normal((dim, len(part)), dtype=np.float32))[0].T
-    return made
-
-
 def _scores(
     plan: ReleasePlan,
     others: RecordTiles,
@@ -294,51 +187,22 @@ def _scores(
     streams: SecretStreams,
     progress: Progress | None,
 ) -> NDArray[np.float64]:
-    """Run the engine on the records and the included canaries; score every canary by the rows."""
-    features, labels = canaries.features[coins], canaries.labels[coins]
-    if canaries.opposites is not None:
-        features = np.concatenate([features, canaries.opposites[0][~coins]])
-        labels = np.concatenate([labels, canaries.opposites[1][~coins]])
-    engine = make_engine(plan, WithCanaries(others, kept, features, labels), streams)
+    """Run the engine on the records and what the coins chose; score every canary by the rows."""
+    engine = make_engine(plan, WithCanaries(others, kept, *canaries.chosen(coins)), streams)
+
+    def known() -> Iterator[tuple[NDArray[Any], NDArray[np.int64], float]]:
+        for x, y in blocks_of(others, kept):
+            yield x, y, 1.0
+        for x, y in canaries.sides:
+            yield x, y, CANARY_SHARE
+
     scores: list[RowScores] = []
     for block in engine.rows(progress):
         if not scores:
-            sides = [(canaries.features, canaries.labels), *([canaries.opposites] if canaries.opposites else [])]
-            others_sums = ClassSums.of(plan, engine.transform, _blocks(others, kept))
-            for side in sides:
-                # Half of the canaries are there.
-                others_sums.add(engine.transform, *side, share=0.5)
-            scores = [RowScores.prepare(plan, engine.transform, side, others_sums, evidence) for side in sides]
+            transform = engine.transform
+            for side in canaries.sides:
+                filters = Filters.prepare(plan, transform, side, known)
+                scores.append(RowScores(plan, transform, filters, known, evidence))
         for score in scores:
             score.add(block.start, block.x, block.y)
     return resolve(scores[0], scores[1] if len(scores) > 1 else None)
-
-
-def _blocks(tiles: RecordTiles, kept: int) -> Iterator[Tile]:
-    """The first ``kept`` records, some at a time: views, where the tiles are."""
-    for index in range(record_tiles(tiles)):
-        x, y = tiles.tile(index)
-        for start in range(0, len(y), _BLOCK):
-            left = kept - index * RECORD_TILE - start
-            if left > 0:
-                yield x[start : start + min(_BLOCK, left)], y[start : start + min(_BLOCK, left)]
-
-
-def _mean(plan: ReleasePlan, tiles: RecordTiles) -> NDArray[np.float32]:
-    """(d,) mean of the clipped records."""
-    clip, total = RecordTransform(plan.clip_norm, plan.norm).clip, np.zeros(tiles.dim)
-    for x, _ in _blocks(tiles, tiles.count):
-        total += clip(x).sum(axis=0)
-    return np.asarray(total / tiles.count, np.float32)
-
-
-def _records_at(tiles: RecordTiles, indices: NDArray[np.int64]) -> Tile:
-    """Features and labels of some records."""
-    features = np.empty((len(indices), tiles.dim), np.float32)
-    labels = np.empty(len(indices), np.int64)
-    for index in range(record_tiles(tiles)):
-        own = np.flatnonzero(indices // RECORD_TILE == index)
-        if len(own):
-            x, y = tiles.tile(index)
-            features[own], labels[own] = x[indices[own] % RECORD_TILE], y[indices[own] % RECORD_TILE]
-    return features, labels

@@ -1,13 +1,13 @@
 """Log-likelihood ratios of canaries from released rows, a block at a time.
 
-A row's sum is that of its members and Gaussian noise. For a canary with features a and one-hot label b (less the
-offset), the projection z = w . (row - what the other records are expected to add) on the matched filter
-w = (a / s_x^2, C_y^-1 b) is about normal around 0, and around w . (a, b) where the canary joined, which it does with
-probability p. Hence the log-likelihood ratio of a row is log(1 - p + p exp((z D - D^2 / 2) / v)), with D that distance
-and v the variance of z: the noise's, and what sampling the other records adds to it. All projections are one product of
-rows and canaries.
+A row's sum is that of its members and Gaussian noise. Of a canary with features a and one-hot label b (less the offset)
+a row shows the projection z = w . (row - its expectation) on the matched filter w = (a / s_x^2, C_y^-1 b): about normal
+with variance v, and moved by D = w . (a, b) where the canary joined, which it does with probability p. The row's ratio
+is log(1 - p + p e^u) with u = t z - log E[e^(t z)] and t = D / v. The expectation is over the noise and over who else
+joined: it is that of known records, each drawn with a known probability, and exact. Thousands of rows add up what is
+wrong with it, so variances estimated from the rows themselves would not do.
 
-Canaries blur one another: those beside one, in or out, shift its projections in all rows alike. That part of the ratio
+Canaries blur one another: those beside one, in or out, move its projections in all rows alike. That part of the ratio
 which is linear in the projections is therefore replaced by the best linear estimate of the coin from the sums of all
 canaries' projections: with S these sums and G the products of canaries and filters, S = p T G (coins - 1/2) + noise of
 covariance T G, so the estimate is proportional to (1 + p^2 T G / 4)^-1 S.
@@ -15,47 +15,117 @@ covariance T G, so the estimate is proportional to (1 + p^2 T G / 4)^-1 S.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
+from privmix.attacks.canary_records import CANARY_SHARE, Blocks, Side
 from privmix.mechanisms.membership import ROW_TILE
 from privmix.release import RecordTransform, ReleasePlan
 
-Side = tuple[NDArray[np.float32], NDArray[np.int64]]
+Floats = NDArray[np.float32]
 
-# Rows that must be seen before variances are taken from them and not from the plan.
-_ENOUGH: Final = 64
 # Exponents beyond which a row's ratio is cut: it says "here" or "not here" as clearly as any.
 _CERTAIN: Final = 60.0
+# Rows of a canary's class that must be seen before the noise is measured on them and not taken from the plan.
+_ENOUGH: Final = 16
+# Records that the variance of projections is estimated from.
+_SOME: Final = 4096
 
 
 @dataclass(frozen=True, eq=False)
-class ClassSums:
-    """Sums of transformed records by class, (K, d), and how many there are, (K,). Secret."""
+class Filters:
+    """What canaries look like in a row, and what the other records do to that.
 
-    features: NDArray[np.float64]
+    Attributes:
+        labels: (k,) the canaries' classes.
+        vectors: (k, d + K) what each adds to a row's sum: features and label.
+        weights: (d + K, k) filters matched to them.
+        shift: (k,) D.
+        noise: (k,) variance of the planned noise in projections.
+        spread: (k,) variance that sampling the other records adds, about.
+        expected: (K, k) sums of the projections of each class's records.
+        counts: (K,) records of each class.
+    """
+
+    labels: NDArray[np.int64]
+    vectors: Floats
+    weights: Floats
+    shift: Floats
+    noise: Floats
+    spread: Floats
+    expected: Floats
     counts: NDArray[np.float64]
 
     @classmethod
-    def of(
-        cls, plan: ReleasePlan, transform: RecordTransform, blocks: Iterable[tuple[NDArray[Any], NDArray[np.int64]]]
-    ) -> ClassSums:
-        """Those of records that come in blocks."""
-        sums = cls(np.zeros((plan.num_classes, plan.dim)), np.zeros(plan.num_classes))
-        for x, y in blocks:
-            sums.add(transform, x, y)
-        return sums
+    def prepare(cls, plan: ReleasePlan, transform: RecordTransform, side: Side, others: Blocks) -> Filters:
+        """Match filters to the canaries ``side``, (k, d) and (k,), once the transform is known."""
+        classes, rate = plan.num_classes, plan.record_rate
+        onehot = np.eye(classes) - plan.label_offset
+        sums, counts = np.zeros((classes, plan.dim)), np.zeros(classes)
+        for x, y, share in others():
+            sums += share * (np.eye(classes)[y].T @ transform(x))
+            counts += share * np.bincount(y, minlength=classes)
+        vectors = contributions(plan, transform, *side)
+        weights = np.zeros((plan.dim + classes, len(vectors)), np.float32)
+        std_x, std_y = plan.noise_std_x * plan.divisor, plan.noise_std_y * plan.divisor
+        np.divide(vectors[:, : plan.dim].T, std_x**2, out=weights[: plan.dim])
+        if not plan.public_labels:
+            # Labels of the other members blur those of the canaries as much as the noise does.
+            overall = rate * (plan.class_rate or 1.0)
+            blur = (onehot * (counts * overall * (1 - overall))[:, None]).T @ onehot + np.eye(classes) * std_y**2
+            weights[plan.dim :] = np.linalg.solve(blur, vectors[:, plan.dim :].T)
+        noise = std_x**2 * np.square(weights[: plan.dim]).sum(axis=0)
+        noise += std_y**2 * np.square(weights[plan.dim :]).sum(axis=0)
+        expected = np.concatenate([sums, onehot * counts[:, None]], axis=1) @ weights
+        return cls(
+            side[1],
+            vectors,
+            weights,
+            np.einsum("kd,dk->k", vectors, weights),
+            noise,
+            cls._spread(plan, transform, weights, side[1], others, counts.sum()),
+            expected.astype(np.float32),
+            counts,
+        )
 
-    def add(self, transform: RecordTransform, x: NDArray[Any], y: NDArray[np.int64], share: float = 1.0) -> None:
-        """Add records, or a share of each."""
-        classes = len(self.counts)
-        self.features[:] += share * (np.eye(classes)[y].T @ transform(x))
-        self.counts[:] += share * np.bincount(y, minlength=classes)
+    @staticmethod
+    def _spread(
+        plan: ReleasePlan,
+        transform: RecordTransform,
+        weights: Floats,
+        labels: NDArray[np.int64],
+        others: Blocks,
+        count: float,
+    ) -> Floats:
+        squares, seen = np.zeros((plan.num_classes, len(labels))), 0.0
+        classes = np.eye(plan.num_classes, dtype=np.float32)
+        # Spread over all records, which may lie class by class.
+        every = max(1, int(count / _SOME))
+        for number, (x, y, share) in enumerate(others()):
+            if number % every == 0:
+                projected = contributions(plan, transform, x, y) @ weights
+                squares += share * (classes[y].T @ np.square(projected))
+                seen += share * len(y)
+        met = (meetings(plan)[:, labels] * squares).sum(axis=0)
+        return np.asarray(plan.record_rate * (1 - plan.record_rate) * met * count / max(seen, 1.0), np.float32)
+
+
+def contributions(plan: ReleasePlan, transform: RecordTransform, x: Floats, y: NDArray[np.int64]) -> Floats:
+    """(b, d + K) float32: what records add to the sums of features and labels."""
+    made = np.empty((len(y), plan.dim + plan.num_classes), np.float32)
+    made[:, : plan.dim] = transform(x)
+    made[:, plan.dim :] = (np.eye(plan.num_classes) - plan.label_offset)[y]
+    return made
+
+
+def meetings(plan: ReleasePlan) -> Floats:
+    """(K, K) how often a row that may hold records of one class may hold those of another, too."""
+    apart = {"hierarchical": plan.class_rate or 1.0, "classwise": 0.0}.get(plan.design, 1.0)
+    return np.where(np.eye(plan.num_classes, dtype=bool), 1.0, apart).astype(np.float32)
 
 
 @dataclass(eq=False)
@@ -64,72 +134,44 @@ class RowScores:
 
     Attributes:
         plan: public.
-        labels: (k,) the canaries' classes.
-        vectors: (k, d + K) float32, what each adds to a row's sum: features and label.
-        filters: (d + K, k) float32, matched to them.
-        expected: (K, k) what a class's records add to a projection, were all of them in the row.
-        counts: (K,) records of each class.
+        transform: of the release.
+        filters: of the canaries.
+        others: all records that may be in the data, canaries included.
         evidence: see :class:`privmix.attacks.canaries.CanaryConfig`.
         totals: (k,) sums of rows' ratios so far, and ``sums``, of projections.
     """
 
     plan: ReleasePlan
-    labels: NDArray[np.int64]
-    vectors: NDArray[np.float32]
-    filters: NDArray[np.float32]
-    expected: NDArray[np.float32]
-    counts: NDArray[np.float64]
+    transform: RecordTransform
+    filters: Filters
+    others: Blocks
     evidence: str
     totals: NDArray[np.float64] = field(init=False)
     sums: NDArray[np.float64] = field(init=False)
-    _variance: NDArray[np.float32] | None = field(default=None, init=False)
-    _before: tuple[NDArray[np.float32], NDArray[np.bool_]] | None = field(default=None, init=False)
+    tilt: Floats | None = field(default=None, init=False)
+    _constant: Floats = field(init=False)
+    _by_class: Floats = field(init=False)
+    _before: tuple[Floats, NDArray[np.bool_]] | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
-        self.totals, self.sums = np.zeros(len(self.labels)), np.zeros(len(self.labels))
-        self.shift = np.einsum("kd,dk->k", self.vectors, self.filters)
+        self.totals, self.sums = np.zeros(len(self.filters.labels)), np.zeros(len(self.filters.labels))
 
-    @classmethod
-    def prepare(
-        cls, plan: ReleasePlan, transform: RecordTransform, side: Side, others: ClassSums, evidence: str
-    ) -> RowScores:
-        """Make filters and expectations, once the transform is known.
-
-        Args:
-            plan: public.
-            transform: of the release.
-            side: features (k, d) and labels (k,) of the canaries.
-            others: sums of all that is expected to be in the data.
-            evidence: see :class:`privmix.attacks.canaries.CanaryConfig`.
-        """
-        classes, rate = plan.num_classes, plan.record_rate * (plan.class_rate or 1.0)
-        onehot = np.eye(classes) - plan.label_offset
-        vectors = np.empty((len(side[1]), plan.dim + classes), np.float32)
-        vectors[:, : plan.dim], vectors[:, plan.dim :] = transform(side[0]), onehot[side[1]]
-        filters = np.zeros((plan.dim + classes, len(vectors)), np.float32)
-        np.divide(vectors[:, : plan.dim].T, (plan.noise_std_x * plan.divisor) ** 2, out=filters[: plan.dim])
-        if not plan.public_labels:
-            # Labels of the other members blur those of the canaries as much as the noise does.
-            spread = (onehot * (others.counts * rate * (1 - rate))[:, None]).T @ onehot
-            spread += np.eye(classes) * (plan.noise_std_y * plan.divisor) ** 2
-            filters[plan.dim :] = np.linalg.solve(spread, vectors[:, plan.dim :].T)
-        sums = np.concatenate([others.features, onehot * others.counts[:, None]], axis=1)
-        expected = (sums @ filters).astype(np.float32)
-        return cls(plan, side[1], vectors, filters, expected, others.counts, evidence)
-
-    def add(self, start: int, x: NDArray[np.float32], y: NDArray[np.float32]) -> None:
+    def add(self, start: int, x: Floats, y: Floats) -> None:
         """Score released rows, (b, d) and (b, K), the first of which is row ``start``, a multiple of the row tile."""
-        dim = self.plan.dim
+        plan, filters = self.plan, self.filters
         for first in range(0, len(x), ROW_TILE):
             rows = slice(first, first + ROW_TILE)
             present = self._classes_present(start + first, y[rows])
-            seen = x[rows] @ self.filters[:dim]
-            seen += y[rows] @ self.filters[dim:]
-            seen *= np.float32(self.plan.divisor)
-            seen -= (present * np.float32(self.plan.record_rate)) @ self.expected
-            self._add_tile(seen, present[:, self.labels])
+            seen = x[rows] @ filters.weights[: plan.dim]
+            seen += y[rows] @ filters.weights[plan.dim :]
+            seen *= np.float32(plan.divisor)
+            seen -= (present * np.float32(plan.record_rate)) @ filters.expected
+            if self.evidence == "rows":
+                self._add_rows(seen, present)
+            else:
+                self._add_gaps(seen, present)
 
-    def _classes_present(self, start: int, y: NDArray[np.float32]) -> NDArray[np.bool_]:
+    def _classes_present(self, start: int, y: Floats) -> NDArray[np.bool_]:
         """(b, K) whether a row may hold records of a class, as far as the row itself tells."""
         plan, classes = self.plan, self.plan.num_classes
         if plan.design == "classwise":
@@ -137,44 +179,73 @@ class RowScores:
         if plan.design == "hierarchical":
             # A drawn class shows in the row's label sum: more than half its expected members.
             members = (y + plan.label_offset) * plan.divisor
-            return np.asarray(members > self.counts * plan.record_rate / 2)
+            return np.asarray(members > self.filters.counts * plan.record_rate / 2)
         return np.ones((len(y), classes), bool)
 
-    def _add_tile(self, seen: NDArray[np.float32], present: NDArray[np.bool_]) -> None:
-        rate = self.plan.record_rate
-        if self.evidence == "rows":
-            self.sums += np.sum(seen, axis=0, where=present, dtype=np.float64)
-            ratio = _ratio(seen, self.shift, self._variance_of(seen, present), rate)
-            self.totals += np.sum(ratio, axis=0, where=present, dtype=np.float64)
-            return
+    def _add_rows(self, seen: Floats, present: NDArray[np.bool_]) -> None:
+        own = present[:, self.filters.labels]
+        if self.tilt is None:
+            self._tune(self._noise_factor(seen, own, 1))
+        self.sums += np.sum(seen, axis=0, where=own, dtype=np.float64)
+        seen *= self.tilt
+        seen -= present @ self._by_class
+        seen -= self._constant
+        self.totals += np.sum(_ratio(seen, self.plan.record_rate), axis=0, where=own, dtype=np.float64)
+
+    def _add_gaps(self, seen: Floats, present: NDArray[np.bool_]) -> None:
+        """Score differences of rows: a canary in one of the two moves them, one way or the other."""
+        own = present[:, self.filters.labels]
         if self.evidence == "neighbours":
             pairs = len(seen) // 2 * 2
-            gaps, both = seen[0:pairs:2] - seen[1:pairs:2], present[0:pairs:2] & present[1:pairs:2]
+            gaps, both = seen[0:pairs:2] - seen[1:pairs:2], own[0:pairs:2] & own[1:pairs:2]
         else:
-            before, self._before = self._before, (seen, present)
+            before, self._before = self._before, (seen, own)
             if before is None or len(before[0]) < len(seen):
                 return
-            gaps, both = seen - before[0][: len(seen)], present & before[1][: len(seen)]
-        # A canary in one of the two rows moves their difference one way or the other; in both, or none, it does not.
-        ratio = _two_sided_ratio(gaps, self.shift, self._variance_of(gaps, both), rate * (1 - rate))
-        self.totals += np.sum(ratio, axis=0, where=both, dtype=np.float64)
+            gaps, both = seen - before[0][: len(seen)], own & before[1][: len(seen)]
+        if self.tilt is None:
+            factor = self._noise_factor(gaps, both, 2)
+            variance = 2 * (factor * self.filters.noise + self.filters.spread)
+            self.tilt = self.filters.shift / variance
+            self._constant = self.tilt**2 * variance / 2
+        rate = self.plan.record_rate * (1 - self.plan.record_rate)
+        up, down = gaps * self.tilt - self._constant, -gaps * self.tilt - self._constant
+        for one in (up, down):
+            np.clip(one, -_CERTAIN, _CERTAIN, out=one)
+            np.expm1(one, out=one)
+        up += down
+        self.totals += np.sum(np.log1p(rate * up), axis=0, where=both, dtype=np.float64)
 
-    def _variance_of(self, seen: NDArray[np.float32], present: NDArray[np.bool_]) -> NDArray[np.float32]:
-        """(k,) variance of projections in which no canary is: measured on the first rows, where they are enough."""
-        if self._variance is None:
-            enough = present.sum(axis=0)
-            squares = np.sum(np.square(seen, dtype=np.float64), axis=0, where=present)
-            measured = squares / np.maximum(enough, 1)
-            planned = self.shift * (1.0 if self.evidence == "rows" else 2.0)
-            usable = (enough >= _ENOUGH) & (measured > 0)
-            self._variance = np.where(usable, measured, planned).astype(np.float32)
-        return self._variance
+    def _noise_factor(self, seen: Floats, own: NDArray[np.bool_], rows: int) -> float:
+        """Variance of the noise over what was planned, measured on all canaries together.
 
-    @property
-    def slope(self) -> NDArray[np.float64]:
-        """(k,) how much a row's ratio grows with its projection."""
-        assert self._variance is not None
-        return np.asarray(self.plan.record_rate * self.shift / self._variance, np.float64)
+        What is common to all canaries changes no guess; where the noise is not what was planned, ratios must know.
+        """
+        enough = own.sum(axis=0)
+        if enough.min(initial=0) < _ENOUGH:
+            return 1.0
+        measured = np.sum(np.square(seen, dtype=np.float64), axis=0, where=own) / enough / rows
+        factor = np.median((measured - self.filters.spread) / self.filters.noise)
+        return max(float(factor), 1e-4)
+
+    def _tune(self, factor: float) -> None:
+        """Choose t, and work out log E[e^(t z)] of the noise and, by class, of the other records' draws."""
+        filters, rate = self.filters, self.plan.record_rate
+        self.tilt = filters.shift / (factor * filters.noise + filters.spread)
+        self._constant = self.tilt**2 * np.float32(factor) * filters.noise / 2
+        by_class = np.zeros(filters.expected.shape)
+        classes = np.eye(len(by_class), dtype=np.float32)
+        weights = filters.weights * self.tilt
+        if rate < 1:
+            for x, y, share in self.others():
+                projected = contributions(self.plan, self.transform, x, y) @ weights
+                by_class -= share * rate * (classes[y].T @ projected)
+                by_class += share * (classes[y].T @ _ratio(projected, rate))
+            # No canary blurs itself.
+            itself = self.tilt * filters.shift
+            own = (filters.labels, np.arange(len(itself)))
+            by_class[own] -= CANARY_SHARE * (_ratio(itself.copy(), rate) - rate * itself)
+        self._by_class = by_class.astype(np.float32)
 
 
 def resolve(present: RowScores, absent: RowScores | None) -> NDArray[np.float64]:
@@ -185,59 +256,31 @@ def resolve(present: RowScores, absent: RowScores | None) -> NDArray[np.float64]
         absent: of what stands in their place where their coins leave them out; None where nothing does.
     """
     totals = present.totals if absent is None else present.totals - absent.totals
-    if present.evidence != "rows":
+    if present.evidence != "rows" or present.tilt is None:
         # Differences of rows hold nothing linear.
         return totals
-    plan, vectors, filters, sums = present.plan, present.vectors, present.filters, present.sums
+    plan, labels = present.plan, present.filters.labels
+    vectors, weights, sums = present.filters.vectors, present.filters.weights, present.sums
     if absent is not None:
-        vectors, filters, sums = vectors - absent.vectors, filters - absent.filters, sums - absent.sums
-    rows, other_class = {
-        "hierarchical": (plan.rows * (plan.class_rate or 1.0), plan.class_rate or 1.0),
-        "classwise": (plan.rows / plan.num_classes, 0.0),
-    }.get(plan.design, (float(plan.rows), 1.0))
-    products = vectors @ filters
-    if other_class < 1:
-        # Canaries of two classes meet in the rows that hold both.
-        products *= np.where(present.labels[:, None] == present.labels, np.float32(1), np.float32(other_class))
-    slope = present.slope
-    # What is less noisy than planned weighs more.
-    products *= plan.record_rate * rows * slope.mean() / 4
+        vectors, weights, sums = vectors - absent.filters.vectors, weights - absent.filters.weights, sums - absent.sums
+    products = vectors @ weights
+    met = meetings(plan)
+    products *= met[labels][:, labels]
+    # Rows that may hold a canary: all, a class's share, or those that drew its class.
+    rows = plan.rows * {"hierarchical": plan.class_rate or 1.0, "classwise": 1 / len(met)}.get(plan.design, 1.0)
+    slope = plan.record_rate * present.tilt.astype(np.float64)
+    products *= np.float32(plan.record_rate * rows * slope.mean() / 4)
     products.flat[:: len(products) + 1] += 1
     own = np.diag(products).astype(np.float64)
     estimate = linalg.solve(products, sums.astype(np.float32), assume_a="pos", overwrite_a=True, check_finite=False)
     return np.asarray(totals + slope * (own * estimate - sums))
 
 
-def _ratio(
-    seen: NDArray[np.float32], shift: NDArray[np.float32], variance: NDArray[np.float32], rate: float
-) -> NDArray[np.float32]:
-    """log(1 - p + p e^u), in place of ``seen``."""
-    exponent = _exponent(seen, shift, variance)
+def _ratio(exponent: Floats, rate: float) -> Floats:
+    """log(1 - p + p e^u), in place."""
     if rate == 1:
         return exponent
     np.clip(exponent, -_CERTAIN, _CERTAIN, out=exponent)
     np.expm1(exponent, out=exponent)
     exponent *= np.float32(rate)
     return np.asarray(np.log1p(exponent, out=exponent))
-
-
-def _two_sided_ratio(
-    gaps: NDArray[np.float32], shift: NDArray[np.float32], variance: NDArray[np.float32], rate: float
-) -> NDArray[np.float32]:
-    """log(1 - 2a + a e^u + a e^u'), u and u' for a canary in the first row or in the second."""
-    up, down = _exponent(gaps.copy(), shift, variance), _exponent(-gaps, shift, variance)
-    for one in (up, down):
-        np.clip(one, -_CERTAIN, _CERTAIN, out=one)
-        np.expm1(one, out=one)
-    up += down
-    up *= np.float32(rate)
-    return np.asarray(np.log1p(up, out=up))
-
-
-def _exponent(
-    seen: NDArray[np.float32], shift: NDArray[np.float32], variance: NDArray[np.float32]
-) -> NDArray[np.float32]:
-    """(z D - D^2 / 2) / v, in place."""
-    seen -= shift / 2
-    seen *= shift / variance
-    return seen
