@@ -42,7 +42,7 @@ class CanaryConfig:
         canaries: k.
         confidence: of all that is proven, together.
         guesses: r, or None for what proves most if the claim is just met.
-        kind: ``"random"`` directions, as long as clipping lets them be; ``"mislabelled"`` records of the dataset.
+        kind: ``"planted"``, what reveals most; ``"mislabelled"`` records of the dataset; ``"blank"`` ones (models).
         evidence: what is scored: ``"rows"``, the likelihood ratio of each row, the best attack on a mechanism that does
             what its plan says; ``"neighbours"``, differences of neighbouring rows, and ``"tiles"``, of rows in
             neighbouring row tiles: both show noise that was used twice.
@@ -55,7 +55,7 @@ class CanaryConfig:
     canaries: int = 1000
     confidence: float = 0.95
     guesses: int | None = None
-    kind: str = "random"
+    kind: str = "planted"
     evidence: str = "rows"
 
     def __post_init__(self) -> None:
@@ -158,6 +158,7 @@ def check_auditable(plan: Plan, config: CanaryConfig) -> ReleasePlan:
         raise InvalidInput("design", plan.design, "one with mixed rows of equal weights: " + ", ".join(DESIGNS))
     if plan.noise != "gaussian":
         raise InvalidInput("noise", plan.noise, "gaussian for an audit with canaries")
+    check_choice("canaries' kind", config.kind, KINDS[:2])
     if plan.design == "fixed" and config.canaries > plan.records:
         allowed = f"at most {plan.records}, the records whose places they take"
         raise InvalidInput("canaries", config.canaries, allowed)

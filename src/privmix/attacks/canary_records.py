@@ -23,7 +23,7 @@ Blocks = Callable[[], Iterator[tuple[NDArray[Any], NDArray[np.int64], float]]]
 CANARY_SHARE: Final = 0.5
 """Of the canaries, that is."""
 
-KINDS: Final = ("random", "mislabelled")
+KINDS: Final = ("planted", "mislabelled", "blank")
 # Length of a canary in clipping bounds where nothing is centred: a mechanism that does not clip shows at once.
 _REACH: Final = 10.0
 # What a centred canary's residual is made longer by, so that the mean's noise does not leave it short of the bound.
@@ -116,7 +116,7 @@ def make_canaries(
     direction and not, with all others, against the mean.
     """
     classes = plan.num_classes
-    if check_choice("canaries' kind", kind, KINDS) == "mislabelled":
+    if check_choice("canaries' kind", kind, KINDS[:2]) == "mislabelled":
         picked = np.sort(generator.choice(others.count, min(size, others.count), replace=False))
         picked = picked[np.arange(size) % len(picked)]
         features, true = _records_at(others, picked)
@@ -160,7 +160,8 @@ def blocks_of(tiles: RecordTiles, kept: int) -> Iterator[Tile]:
 def _mean(plan: ReleasePlan, tiles: RecordTiles, generator: np.random.Generator) -> NDArray[np.float32]:
     """(d,) mean of the clipped records, or of some of them: directions need no more."""
     some = np.sort(generator.choice(tiles.count, min(_SOME, tiles.count), replace=False))
-    return RecordTransform(plan.clip_norm, plan.norm).clip(_records_at(tiles, some)[0]).mean(axis=0, dtype=np.float32)
+    clipped = RecordTransform(plan.clip_norm, plan.norm).clip(_records_at(tiles, some)[0])
+    return np.asarray(clipped.mean(axis=0), np.float32)
 
 
 def _records_at(tiles: RecordTiles, indices: NDArray[np.int64]) -> Tile:

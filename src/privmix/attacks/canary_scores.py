@@ -175,7 +175,7 @@ class RowScores:
         """(b, K) whether a row may hold records of a class, as far as the row itself tells."""
         plan, classes = self.plan, self.plan.num_classes
         if plan.design == "classwise":
-            return (start + np.arange(len(y)))[:, None] % classes == np.arange(classes)
+            return np.asarray((start + np.arange(len(y)))[:, None] % classes == np.arange(classes))
         if plan.design == "hierarchical":
             # A drawn class shows in the row's label sum: more than half its expected members.
             members = (y + plan.label_offset) * plan.divisor
@@ -186,6 +186,7 @@ class RowScores:
         own = present[:, self.filters.labels]
         if self.tilt is None:
             self._tune(self._noise_factor(seen, own, 1))
+        assert self.tilt is not None
         self.sums += np.sum(seen, axis=0, where=own, dtype=np.float64)
         seen *= self.tilt
         seen -= present @ self._by_class
@@ -205,9 +206,9 @@ class RowScores:
             gaps, both = seen - before[0][: len(seen)], own & before[1][: len(seen)]
         if self.tilt is None:
             factor = self._noise_factor(gaps, both, 2)
-            variance = 2 * (factor * self.filters.noise + self.filters.spread)
+            variance = 2 * (np.float32(factor) * self.filters.noise + self.filters.spread)
             self.tilt = self.filters.shift / variance
-            self._constant = self.tilt**2 * variance / 2
+            self._constant = np.square(self.tilt) * variance / 2
         rate = self.plan.record_rate * (1 - self.plan.record_rate)
         up, down = gaps * self.tilt - self._constant, -gaps * self.tilt - self._constant
         for one in (up, down):
@@ -231,8 +232,8 @@ class RowScores:
     def _tune(self, factor: float) -> None:
         """Choose t, and work out log E[e^(t z)] of the noise and, by class, of the other records' draws."""
         filters, rate = self.filters, self.plan.record_rate
-        self.tilt = filters.shift / (factor * filters.noise + filters.spread)
-        self._constant = self.tilt**2 * np.float32(factor) * filters.noise / 2
+        self.tilt = filters.shift / (np.float32(factor) * filters.noise + filters.spread)
+        self._constant = np.square(self.tilt) * np.float32(factor) * filters.noise / 2
         by_class = np.zeros(filters.expected.shape)
         classes = np.eye(len(by_class), dtype=np.float32)
         weights = filters.weights * self.tilt
