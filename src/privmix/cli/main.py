@@ -12,6 +12,7 @@ from rich.markup import escape
 from privmix import __version__
 from privmix.cli import (  # noqa: F401  (they register verbs)
     account,
+    audit,
     demo,
     evaluate,
     fit,

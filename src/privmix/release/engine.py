@@ -37,7 +37,8 @@ Progress = Callable[[str, int, int], None]
 _TILES_AT_ONCE = (8, 64)
 _DRAWS_A_RECORD = 4
 _DRAWS_AT_ONCE = 2**26
-_NOISE_ROWS = 16
+# At least 16 rows, or so many that narrow rows too are drawn thousands of values at a time.
+_NOISE_ROWS, _NOISE_VALUES = 16, 2**14
 _BLOCK_TILES = 8
 _EXACT_FLOAT64 = 2**53
 # Blocks of columns, draws and noise that are in memory beside tiles and sums.
@@ -208,7 +209,8 @@ class Engine(ABC):
     ) -> None:
         """Write (sums + noise) * unit to ``out``, a few rows at a time: they stay in the cache."""
         draw = laplace_on_lattice if self._plan.noise == "laplace" else gaussian_on_lattice
-        for rows in (slice(first, first + _NOISE_ROWS) for first in range(0, len(sums), _NOISE_ROWS)):
+        step = max(_NOISE_ROWS, _NOISE_VALUES // sums.shape[1])
+        for rows in (slice(first, first + step) for first in range(0, len(sums), step)):
             noise = draw(generator, sums[rows].shape, scale)
             noise += sums[rows]
             noise *= unit

@@ -1,0 +1,314 @@
+"""Worst cases of the designs that add or remove one record; see :mod:`privmix.attacks.worst_case`.
+
+Units: what a record adds to a row is measured in its own bound, so a canary adds 1 and noise has standard deviation s_x
+in its coordinate and s_y along its label; both together are one reading of it with the joint noise s.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+from scipy.special import expit, logsumexp
+
+from privmix.attacks.bounds import Scores
+from privmix.attacks.replace_one import ReplaceCase
+from privmix.attacks.worst_case import Mask, WorstCase, log_mixture
+from privmix.errors import InvalidInput
+from privmix.release import PrivateRecords, RecordTransform
+from privmix.release.engine import Engine, RowBlock
+from privmix.release.moments_engine import MomentsEngine
+from privmix.release.moments_plan import MomentsPlan
+from privmix.release.plan import Plan, ReleasePlan
+
+Indices = NDArray[np.int64]
+
+# Numbers a run: wide enough that most of the time is noise, small enough for the cache and memory.
+_CELLS: Final = 2**20
+_MOST_TRIALS: Final = 64
+_MOST_OTHERS: Final = 2**17
+# How sure a label row shows its class, in standard deviations of its noise.
+_CLEAR: Final = 4.0
+# Reach of the grid of noisy counts beyond the counts themselves, in standard deviations; more is certain either way.
+_GRID: Final = 6.0
+
+
+def worst_case_of(plan: Plan) -> WorstCase:
+    """The worst case of a plan's design, under the plan's own rates, rows, noise and clipping.
+
+    What runs is the plan with fewer features and, where the class list plays no part, other classes. The law of the
+    attacked coordinates is the same:
+
+    * poisson, hierarchical: a record joins a row at rates that are constants of the plan, whatever the number of
+      records and classes, so the dataset may be small; the accounting event is the same, and this is checked;
+    * classwise: classes stay, since they decide how many rows a record may touch;
+    * fixed: a row holds the canary with probability m/n and the rest are alike, so m and n may be divided by their
+      greatest common divisor; random weights depend on m itself, so that both stay;
+    * moments: one query; how many rows are sampled from its answer plays no part;
+    * centred plans keep their classes and have one canary a run: records share the released mean.
+
+    Raises:
+        InvalidInput: the plan's clipping leaves no room for a canary (a residual bound above the norm bound).
+    """
+    if isinstance(plan, ReleasePlan) and plan.design in ("fixed", "random-weight"):
+        return ReplaceCase.of(plan)
+    if plan.centred and plan.final_clip_norm > 0.9 * plan.clip_norm:
+        raise InvalidInput("residual_clip_norm", plan.final_clip_norm, "at most 0.9 of clip_norm for an audit")
+    if isinstance(plan, MomentsPlan):
+        return _moments_case(plan)
+    width = 1 if plan.centred else max(2, min(_MOST_TRIALS, _CELLS // plan.rows))
+    if plan.design == "classwise":
+        reduced = replace(plan, dim=width)
+        usable = 1 if plan.centred else plan.rows % plan.num_classes or plan.num_classes
+        return ClasswiseCase(reduced, width * usable, usable)
+    if plan.design == "hierarchical":
+        level = _companion_level(plan, 1.0)
+        members = _members_for(plan, level)
+        width = max(1, min(width, _MOST_OTHERS // members))
+        return HierarchicalCase(_reduced(plan, width, max(2, width)), width, members, level)
+    return PoissonCase(_reduced(plan, width, width + 1), width)
+
+
+def _reduced(plan: ReleasePlan, dim: int, classes: int) -> ReleasePlan:
+    names = plan.classes if plan.centred else tuple(str(number) for number in range(classes))
+    reduced = replace(plan, dim=dim, classes=names)
+    assert reduced.event == plan.event, "what runs is not what is audited"
+    return reduced
+
+
+def _moments_case(plan: MomentsPlan) -> WorstCase:
+    width = 1 if plan.centred else _MOST_TRIALS
+    names = plan.classes if plan.centred else tuple(str(number) for number in range(width + 1))
+    reduced = replace(plan, dim=width, classes=names, rows=1)
+    assert reduced.event == plan.event, "what runs is not what is audited"
+    return MomentsCase(reduced, width)
+
+
+def _companion_level(plan: ReleasePlan, label_overlap: float) -> float:
+    """The feature, in the canary's coordinate, of a record whose label overlaps with the canary's.
+
+    Its part along the label is cancelled by its part along the feature, weighted by the noise of both: what is learnt
+    of it then says nothing about the canary, and hides nothing of it. For lambda < 1 that would need more than the
+    feature's bound; the attack is then a little weaker than the best.
+    """
+    return max(-1.0, -label_overlap / plan.label_noise_ratio**2)
+
+
+def _label_overlap(plan: Plan) -> float:
+    """<label of the last class, label of the first> over the square of a label's norm."""
+    offset = plan.label_offset
+    return (plan.num_classes * offset**2 - 2 * offset) / plan.label_norm**2
+
+
+def _members_for(plan: ReleasePlan, level: float) -> int:
+    """How many companions a class needs so that its rows show whether it was drawn, through all noise."""
+    noise = _joint(plan.feature_noise_multiplier, plan.label_noise_multiplier, level)
+    # Two standard deviations of the members' own random number are kept apart from the noise.
+    expected = (2 + math.sqrt(4 + _CLEAR * noise)) ** 2
+    return math.ceil(expected / plan.record_rate)
+
+
+def _joint(feature_noise: float, label_noise: float, level: float) -> float:
+    return 1 / math.sqrt(level**2 / feature_noise**2 + 1 / label_noise**2)
+
+
+@dataclass(frozen=True)
+class _AddRemoveCase(WorstCase):
+    """Canary j is C e_j with label j; one bystander is in every dataset, so that none is empty."""
+
+    def records(self, present: Mask) -> PrivateRecords:
+        others, labels = self._others()
+        canaries = np.flatnonzero(present)
+        features = np.zeros((len(canaries), self.plan.dim))
+        features[np.arange(len(canaries)), self._coordinates[canaries]] = self.plan.clip_norm
+        return PrivateRecords(
+            np.concatenate([features, others]), np.concatenate([self._classes[canaries], labels]).astype(np.int64)
+        )
+
+    def _others(self) -> tuple[Scores, Indices]:
+        return np.zeros((1, self.plan.dim)), np.array([self.plan.num_classes - 1])
+
+    @property
+    def _coordinates(self) -> Indices:
+        return np.arange(self.trials)
+
+    @property
+    def _classes(self) -> Indices:
+        return np.arange(self.trials)
+
+    def of_rest(self, engine: Engine | MomentsEngine) -> Scores:
+        """What the released mean shows: a Gaussian query that holds the canary's clipped feature."""
+        plan = self.plan
+        if plan.centre_noise_multiplier is None or engine.transform.centre is None:
+            return np.zeros((2, self.trials))
+        clip = RecordTransform(plan.clip_norm)
+        others = self.contribution(clip, self._others()[0]).sum()
+        own = float(self.contribution(clip, np.full((1, 1), plan.clip_norm))[0, 0])
+        seen = float(engine.transform.centre[0]) * plan.records / plan.clip_norm - others
+        gain = own * (2 * seen - own) / (2 * plan.centre_noise_multiplier**2)
+        return np.array([[gain], [0.0]])
+
+    def _canary(self, transform: RecordTransform) -> float:
+        """What a canary adds to its coordinate of a sum."""
+        probe = np.zeros((1, self.plan.dim))
+        probe[0, 0] = self.plan.clip_norm
+        return float(self.contribution(transform, probe)[0, 0])
+
+    def _readings(self, block: RowBlock) -> tuple[Scores, Scores]:
+        """(rows, trials) readings of features and of labels, each with the canary as 1."""
+        plan = self.plan
+        assert isinstance(plan, ReleasePlan)
+        features = block.x * (plan.divisor / plan.final_clip_norm)
+        if plan.centred:
+            own = -plan.label_offset * np.ones(plan.num_classes)
+            own[0] += 1
+            labels = (block.y @ own)[:, None] * (plan.divisor / plan.label_norm**2)
+        else:
+            labels = block.y[:, : self.trials] * plan.divisor
+        return features.astype(np.float64), labels.astype(np.float64)
+
+
+@dataclass(frozen=True)
+class PoissonCase(_AddRemoveCase):
+    """The canary alone: each row holds it with the sampling rate, on top of noise."""
+
+    def _others(self) -> tuple[Scores, Indices]:
+        features, labels = super()._others()
+        assert isinstance(self.plan, ReleasePlan)
+        if self.plan.centred:
+            # Its label is not orthogonal to the canary's; see _companion_level.
+            features[0, 0] = _companion_level(self.plan, _label_overlap(self.plan)) * self.plan.final_clip_norm
+        return features, labels
+
+    def of_rows(self, block: RowBlock, transform: RecordTransform) -> Scores:
+        plan, own = self.plan, self._canary(transform)
+        assert isinstance(plan, ReleasePlan)
+        feature, label = self._readings(block)
+        noise = _joint(plan.feature_noise_multiplier, plan.label_noise_multiplier, own)
+        reading = noise**2 * (own * feature / plan.feature_noise_multiplier**2 + label / plan.label_noise_multiplier**2)
+        gains = log_mixture(plan.record_rate, (2 * reading - 1) / (2 * noise**2))
+        return np.stack([gains.sum(axis=0), reading.sum(axis=0)])
+
+
+@dataclass(frozen=True)
+class ClasswiseCase(_AddRemoveCase):
+    """Canaries in coordinates of their own and in every class that has the most rows; labels show nothing."""
+
+    usable: int
+
+    @property
+    def _coordinates(self) -> Indices:
+        return np.arange(self.trials) // self.usable
+
+    @property
+    def _classes(self) -> Indices:
+        return np.arange(self.trials) % self.usable
+
+    def of_rows(self, block: RowBlock, transform: RecordTransform) -> Scores:
+        plan, own = self.plan, self._canary(transform)
+        assert isinstance(plan, ReleasePlan)
+        reading = block.x.astype(np.float64) * (plan.divisor / plan.final_clip_norm / own)
+        noise = plan.feature_noise_multiplier / own
+        gains = log_mixture(plan.record_rate, (2 * reading - 1) / (2 * noise**2))
+        classes = (block.start + np.arange(len(reading))) % plan.num_classes
+        found = np.zeros((2, self.plan.dim, self.usable))
+        for number in range(self.usable):
+            found[0, :, number] = gains[classes == number].sum(axis=0)
+            found[1, :, number] = reading[classes == number].sum(axis=0)
+        return found.reshape(2, self.trials)
+
+
+@dataclass(frozen=True)
+class HierarchicalCase(_AddRemoveCase):
+    """The canary among ``members`` records of its class, by which the label row shows whether the class was drawn.
+
+    They lie against the canary in its coordinate, so that their random number moves feature and label readings apart
+    and leaves the canary's alone: of the two readings, one combination shows the canary with the joint noise s, and one
+    shows the class.
+    """
+
+    members: int
+    level: float
+
+    def _others(self) -> tuple[Scores, Indices]:
+        features = np.repeat(np.eye(self.plan.dim)[: self.trials], self.members, axis=0)
+        features *= self.level * self.plan.final_clip_norm
+        return features, np.repeat(np.arange(self.trials), self.members)
+
+    def of_rows(self, block: RowBlock, transform: RecordTransform) -> Scores:
+        plan, own = self.plan, self._canary(transform)
+        assert isinstance(plan, ReleasePlan)
+        assert plan.class_rate is not None
+        probe = np.zeros((1, plan.dim))
+        probe[0, 0] = self.level * plan.final_clip_norm
+        companion = float(self.contribution(transform, probe)[0, 0])
+        feature, label = self._readings(block)
+        apart = own - companion
+        reading, number = (feature - companion * label) / apart, (own * label - feature) / apart
+        feature_noise, label_noise = plan.feature_noise_multiplier, plan.label_noise_multiplier
+        noise = math.hypot(feature_noise, companion * label_noise) / apart
+        drawn = self._drawn(number, math.hypot(feature_noise, own * label_noise) / apart)
+        gains = log_mixture(drawn * plan.record_rate, (2 * reading - 1) / (2 * noise**2))
+        return np.stack([gains.sum(axis=0), reading.sum(axis=0)])
+
+    def _drawn(self, number: Scores, noise: float) -> Scores:
+        """Chance that the class was drawn, given a noisy count of its members in the row."""
+        plan = self.plan
+        assert isinstance(plan, ReleasePlan)
+        assert plan.class_rate is not None
+        if plan.class_rate == 1:
+            return np.ones_like(number)
+        first, step, odds = _class_odds(self.members, plan.record_rate, plan.class_rate, noise)
+        # Linear interpolation on an even grid, which needs no search.
+        place = np.clip((number - first) / step, 0, len(odds) - 1.001)
+        below = place.astype(np.int32)
+        place -= below
+        return np.asarray(expit(odds[below] * (1 - place) + odds[below + 1] * place))
+
+
+@lru_cache(maxsize=8)
+def _class_odds(members: int, rate: float, class_rate: float, noise: float) -> tuple[float, float, Scores]:
+    """First and step of a grid of noisy counts of a class's members in a row; log-odds there that it was drawn."""
+    least, most = stats.binom.ppf([1e-12, 1 - 1e-12], members, rate)
+    counts = np.arange(least, most + 1)
+    at = np.linspace(-_GRID * noise, most + _GRID * noise, 4000)
+    near = -((at[:, None] - counts) ** 2) / (2 * noise**2)
+    drawn = logsumexp(near + stats.binom.logpmf(counts, members, rate), axis=1)
+    prior = math.log(class_rate) - math.log1p(-class_rate)
+    return float(at[0]), float(at[1] - at[0]), np.asarray(prior + drawn + at**2 / (2 * noise**2))
+
+
+@dataclass(frozen=True)
+class MomentsCase(_AddRemoveCase):
+    """The canary alone: all of one Gaussian query shows it, and so there is nothing that a better attack could use."""
+
+    def of_rows(self, block: RowBlock, transform: RecordTransform) -> Scores:
+        """Rows sampled from the released moments add nothing to them."""
+        return np.zeros((2, self.trials))
+
+    def of_rest(self, engine: Engine | MomentsEngine) -> Scores:
+        plan = self.plan
+        assert isinstance(plan, MomentsPlan)
+        assert isinstance(engine, MomentsEngine)
+        found, bound, columns = engine.moments, plan.final_clip_norm, np.arange(self.trials)
+        own, other = self._canary(engine.transform), 0.0
+        labels = np.eye(plan.num_classes)[: self.trials] - plan.label_offset
+        overlap = 0.0
+        if plan.centred:
+            overlap = _label_overlap(plan)
+            other = float(self.contribution(engine.transform, self._others()[0])[0, 0])
+        seen = (
+            found.second[columns, columns] / bound**2 - other**2,
+            (found.cross * labels).sum(axis=1) / (bound * plan.label_norm**2) - other * overlap,
+            labels @ found.label_sums / plan.label_norm**2 - overlap,
+        )
+        noises = (plan.second_noise_multiplier, plan.cross_noise_multiplier, plan.count_noise_multiplier)
+        gain = super().of_rest(engine)[0]
+        for part, adds, noise in zip(seen, (own**2, own, 1.0), noises, strict=True):
+            gain = np.asarray(gain + adds * (2 * part - adds) / (2 * noise**2))
+        return np.stack([gain, seen[0]])

@@ -1,0 +1,184 @@
+"""The worst pair of neighbouring datasets of each design, and the best attack on what the real engine makes of them.
+
+What decides the privacy of a design is not a dataset's size but its worst pair of neighbours, and that pair can be
+tiny: a record in a coordinate of its own, and only such other records as the design's worst case needs. The engine that
+runs is the real one, with the real rows T, rates, noise and clipping; features and classes that play no part are left
+out. :func:`audited_plan` says why the law of what is attacked is the same.
+
+Several canaries in one run are independent trials where the design draws records independently: each has a coordinate
+and a label (or, class by class, rows) that no other one touches, and coordinates get independent noise.
+"""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privmix.attacks.bounds import Scores
+from privmix.errors import check_integer
+from privmix.mechanisms.noise import Lattice
+from privmix.mechanisms.streams import SecretStreams
+from privmix.release import PrivateRecords, RecordTransform
+from privmix.release.api import make_engine
+from privmix.release.engine import Engine, Progress, RowBlock
+from privmix.release.moments_engine import MomentsEngine
+from privmix.release.plan import Plan
+
+EngineFactory = Callable[[Plan, PrivateRecords, SecretStreams], Engine | MomentsEngine]
+"""Makes the engine that is audited."""
+
+Mask = NDArray[np.bool_]
+
+_LARGEST_SEED: Final = 2**31 - 1
+# The exponential of more is no float.
+_LARGE: Final = 700.0
+
+
+def real_engine(plan: Plan, records: PrivateRecords, streams: SecretStreams) -> Engine | MomentsEngine:
+    """The engine that releases are made with, on one thread: an audit runs several at once."""
+    return make_engine(plan, records, streams, workers=1)
+
+
+@dataclass(frozen=True)
+class WorstCase(ABC):
+    """A design's worst pair of neighbours, as ``trials`` independent trials in one run of the engine.
+
+    Attributes:
+        plan: what runs; see :func:`privmix.attacks.designs.worst_case_of` for how it follows from the audited plan.
+        trials: canaries in one run.
+    """
+
+    plan: Plan
+    trials: int
+
+    @abstractmethod
+    def records(self, present: Mask) -> PrivateRecords:
+        """The dataset in which canary j is there exactly where ``present[j]``; (trials,) booleans."""
+
+    @abstractmethod
+    def of_rows(self, block: RowBlock, transform: RecordTransform) -> Scores:
+        """(2, trials) what some released rows show: log-likelihood ratio, and the weaker linear statistic."""
+
+    def of_rest(self, engine: Engine | MomentsEngine) -> Scores:
+        """(2, trials) what else was released shows: here nothing."""
+        return np.zeros((2, self.trials))
+
+    def run(self, present: Mask, streams: SecretStreams, make: EngineFactory = real_engine) -> Scores:
+        """Run the engine once; (2, trials) scores of the exact attack and of the linear one. Destroys the streams."""
+        try:
+            engine = make(self.plan, self.records(present), streams)
+            total = np.zeros((2, self.trials))
+            for block in engine.rows():
+                total += self.of_rows(block, engine.transform)
+            return total + self.of_rest(engine)
+        finally:
+            streams.destroy()
+
+    def contribution(self, transform: RecordTransform, features: NDArray[Any]) -> Scores:
+        """What records of these features add to a sum, in units of their bound: clipped, centred, on the lattice."""
+        lattice = Lattice(self.plan.lattice_bits)
+        return np.asarray(lattice.quantise(transform(features) / transform.final_clip_norm) * lattice.step)
+
+
+@dataclass(frozen=True)
+class AttackScores:
+    """Scores of independent trials without and with the canary; the higher, the more they speak for it.
+
+    Attributes:
+        without: (runs,) exact log-likelihood ratios where it is absent.
+        present: (runs,) where it is there.
+        linear_without: (runs,) scores of the attack that knows neither rates nor noise.
+        linear_present: (runs,)
+    """
+
+    without: Scores
+    present: Scores
+    linear_without: Scores
+    linear_present: Scores
+
+
+def attack(
+    case: WorstCase,
+    runs: int,
+    *,
+    seed: int | None = None,
+    make: EngineFactory = real_engine,
+    workers: int | None = None,
+    progress: Progress | None = None,
+) -> AttackScores:
+    """Attack ``runs`` independent trials, half of them with the canary, each engine run under fresh streams.
+
+    Args:
+        case: from :func:`privmix.attacks.designs.worst_case_of`.
+        runs: trials in all, an even number of at least 2.
+        seed: for tests, from 0 to 2^31 - 1; None takes fresh keys from the operating system.
+        make: makes the engine; a test puts a broken one in here.
+        workers: engines that run at once; None is one a core.
+        progress: called with "attack", trials done and trials in all.
+
+    Example:
+        >>> from privmix.attacks.designs import worst_case_of
+        >>> from privmix.release import ReleaseConfig
+        >>> config = ReleaseConfig(records=1000, dim=9, classes=("a", "b"), mixup_degree=16, rows=50, centre="none")
+        >>> scores = attack(worst_case_of(config.calibrate(2.0, 1e-3)), 200, seed=0)
+        >>> scores.present.shape, bool(scores.present.mean() > scores.without.mean())
+        ((100,), True)
+    """
+    check_integer("runs", runs, low=2)
+    if seed is not None:
+        check_integer("seed", seed, low=0, high=_LARGEST_SEED)
+    # With one trial a run, presence alternates; with more, half of the canaries are there.
+    engines = -(-runs // case.trials) + (case.trials % 2)
+    if case.trials == 1:
+        engines = runs
+    columns = np.arange(case.trials)
+
+    def one(index: int) -> tuple[Mask, Scores]:
+        present = (columns + index) % 2 == 1
+        streams = SecretStreams.from_entropy() if seed is None else SecretStreams.from_seed(seed * 2**32 + index)
+        return present, case.run(present, streams, make)
+
+    found: tuple[list[Scores], list[Scores]] = ([], [])
+    done = 0
+    for present, scores in _in_order(one, engines, workers or os.cpu_count() or 1):
+        for side in (0, 1):
+            found[side].append(scores[:, present == bool(side)])
+        done = min(runs, done + case.trials)
+        if progress:
+            progress("attack", done, runs)
+    half = runs // 2
+    absent, there = (np.concatenate(side, axis=1)[:, :half] for side in found)
+    return AttackScores(absent[0], there[0], absent[1], there[1])
+
+
+def _in_order(work: Callable[[int], tuple[Mask, Scores]], count: int, workers: int) -> Iterator[tuple[Mask, Scores]]:
+    """Results for 0 .. count - 1, a few at work at a time: ctrl-C does not wait for all of them."""
+    if workers == 1:
+        yield from map(work, range(count))
+        return
+    with ThreadPoolExecutor(workers) as pool:
+        numbers = iter(range(count))
+        while batch := list(islice(numbers, 4 * workers)):
+            yield from pool.map(work, batch)
+
+
+def log_mixture(rate: Scores | float, gain: Scores) -> Scores:
+    """log(1 - rate + rate e^gain): the row's likelihood ratio when the record joins it with chance ``rate``.
+
+    Example:
+        >>> log_mixture(0.5, np.array([0.0, 2000.0])).round(3).tolist()
+        [0.0, 1999.307]
+    """
+    with np.errstate(divide="ignore"):
+        found = np.log1p(rate * np.expm1(np.minimum(gain, _LARGE)))
+        found += np.maximum(gain - _LARGE, 0)
+        # Where the record is certain to join, all digits of 1 - rate + rate e^gain are those of e^gain.
+        return np.maximum(found, np.log(rate) + gain) if np.max(rate) == 1 else np.asarray(found)

@@ -1,0 +1,198 @@
+"""``privmix audit``: attack a release, a model or a design, and say which epsilon that proves."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from privmix.accounting import UnsupportedEvent, calibrate
+from privmix.attacks.audit import DEFAULT_CONFIDENCE, DEFAULT_RUNS, Audit, audit_plan, check_audit
+from privmix.attacks.training_worst_case import audit_training
+from privmix.cli.app import app, err, out, print_json, progress_bars
+from privmix.cli.recording import Record, keep_record
+from privmix.errors import InvalidInput
+from privmix.release import ReleaseConfig, plan_from_dict, verify_release
+from privmix.release.certificate import read_certificate
+from privmix.release.engine import Progress
+from privmix.release.plan import Plan
+from privmix.training import is_trained_model, load_trained
+from privmix.training.verify import plan_of, verify_trained
+
+
+@dataclass(frozen=True)
+class _How:
+    """How an audit runs: what all kinds of it share."""
+
+    runs: int
+    confidence: float
+    seed: int | None
+    progress: Progress
+
+
+@dataclass(frozen=True)
+class _Found:
+    """An audit, what it is of, and what else decided it."""
+
+    audit: Audit
+    subject: dict[str, Any]
+    settings: dict[str, Any]
+
+
+@app.command()
+def audit(
+    target: Annotated[
+        Path | None, typer.Argument(help="Folder of a release or of a trained model; or give --design.")
+    ] = None,
+    design: Annotated[
+        str | None, typer.Option(help="poisson, fixed, hierarchical, classwise, random-weight or moments.")
+    ] = None,
+    records: Annotated[int | None, typer.Option(help="Record count n of the design.")] = None,
+    rows: Annotated[int | None, typer.Option(help="Rows released, T. Default: n.")] = None,
+    mixup_degree: Annotated[int, typer.Option(help="Records mixed into a row, m.")] = 64,
+    epsilon_target: Annotated[float | None, typer.Option("--epsilon", help="Claim of the design.")] = None,
+    delta: Annotated[float, typer.Option(help="Probability with which epsilon may be exceeded.")] = 1e-5,
+    classes: Annotated[int, typer.Option(help="Number of classes.")] = 10,
+    expected_classes: Annotated[float, typer.Option(help="Hierarchical: expected classes in a row.")] = 3.0,
+    full_batch: Annotated[bool, typer.Option(help="Classwise: every record of the class in its row.")] = False,
+    max_weight: Annotated[float, typer.Option(help="Random-weight: largest weight.")] = 1.0,
+    noise: Annotated[str, typer.Option(help="gaussian, or laplace (design fixed).")] = "gaussian",
+    centre: Annotated[str, typer.Option(help="none, or private: release the mean first.")] = "none",
+    as_published: Annotated[
+        bool, typer.Option(help="Take the noise from the papers' formula: audits the published claim.")
+    ] = False,
+    runs: Annotated[int, typer.Option(help="Independent runs, half of them with the record.")] = DEFAULT_RUNS,
+    confidence: Annotated[float, typer.Option(help="Of what is said to be proven.")] = DEFAULT_CONFIDENCE,
+    seed: Annotated[int | None, typer.Option(help="For tests: the same runs again.")] = None,
+    record: Record = None,
+    json_output: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+) -> None:
+    """Attack the worst pair of neighbouring datasets with the real engine: a proven lower bound beside the claim.
+
+    Reads no private data: what decides is the plan, from the folder's certificate or from the options.
+
+    Examples:
+    privmix audit REL --record RUN
+    privmix audit --design hierarchical --classes 100 --expected-classes 3 --records 50000 --epsilon 1 --as-published
+    """
+    if (target is None) == (design is None):
+        raise InvalidInput("TARGET, --design", "both or neither", "one of the two: a folder or a design")
+    with progress_bars(quiet=json_output) as progress:
+        how = _How(runs, confidence, seed, progress)
+        if target is not None:
+            if records is not None or epsilon_target is not None or as_published:
+                raise InvalidInput("--records, --epsilon, --as-published", "given", "options of --design only")
+            found = _audit_model(target, how) if is_trained_model(target) else _audit_release(target, how)
+        else:
+            assert design is not None
+            if records is None or epsilon_target is None:
+                raise InvalidInput("--records, --epsilon", "not given", "the design's record count and its claim")
+            config = ReleaseConfig(
+                records=records,
+                dim=1,
+                classes=tuple(str(number) for number in range(classes)),
+                design=design,
+                mixup_degree=mixup_degree,
+                rows=rows,
+                centre=centre,
+                noise=noise,
+                expected_classes=expected_classes,
+                full_batch=full_batch,
+                max_weight=max_weight,
+            )
+            found = _audit_design(config, epsilon_target, delta, as_published, how)
+    _report(found, record, json_output)
+
+
+def _audit_release(folder: Path, how: _How) -> _Found:
+    """Audit the plan of a release whose certificate holds."""
+    checked = verify_release(folder)
+    plan = plan_from_dict(read_certificate(folder)["plan"])
+    found = audit_plan(
+        plan,
+        checked.epsilon,
+        checked.delta,
+        runs=how.runs,
+        confidence=how.confidence,
+        seed=how.seed,
+        progress=how.progress,
+    )
+    return _Found(found, {"kind": "release", "id": checked.release_id}, {"plan": plan.to_dict(), "seed": how.seed})
+
+
+def _audit_model(folder: Path, how: _How) -> _Found:
+    """Audit the plan of a trained model whose certificate holds."""
+    checked = verify_trained(folder)
+    plan = plan_of(load_trained(folder).certificate)
+    found = audit_training(
+        plan, checked.epsilon, runs=how.runs, confidence=how.confidence, seed=how.seed, progress=how.progress
+    )
+    return _Found(found, {"kind": "model", "id": checked.model_id}, {"plan": plan.to_dict(), "seed": how.seed})
+
+
+def _audit_design(config: ReleaseConfig, epsilon: float, delta: float, as_published: bool, how: _How) -> _Found:
+    """Audit a design under a claim, with the noise that the claim needs or, as published, that the papers give it."""
+    check_audit(epsilon, delta, how.runs, how.confidence)
+    plan = published_plan(config, epsilon, delta) if as_published else config.calibrate(epsilon, delta)
+    found = audit_plan(
+        plan,
+        epsilon,
+        delta,
+        own_price=not as_published,
+        runs=how.runs,
+        confidence=how.confidence,
+        seed=how.seed,
+        progress=how.progress,
+    )
+    settings = {"plan": plan.to_dict(), "as_published": as_published, "seed": how.seed}
+    return _Found(found, {"kind": "design", "id": None}, settings)
+
+
+def published_plan(config: ReleaseConfig, epsilon: float, delta: float) -> Plan:
+    """The plan with the noise of the papers' formula, which may be less than private.
+
+    Raises:
+        UnsupportedEvent: the papers have no formula for this design.
+    """
+    adjacency = config.with_noise(1.0).adjacency
+    try:
+        found = calibrate(
+            lambda noise: config.with_noise(noise).event, epsilon, delta, accountant="as_published", adjacency=adjacency
+        )
+    except UnsupportedEvent:
+        raise InvalidInput("--as-published", config.design, "a design that the papers have a formula for") from None
+    return config.with_noise(found.noise_multiplier)
+
+
+def _report(of: _Found, record: Path | None, json_output: bool) -> None:
+    found, content = of.audit, of.audit.to_dict()
+    statements = found.statements
+    if of.settings.get("as_published"):
+        statements = ["The noise follows the papers' formula, which is no bound.", *statements]
+    keep_record(
+        record,
+        "audit",
+        of.subject,
+        content,
+        private=False,
+        settings=of.settings,
+        title=f"Worst-case audit of design {found.design}",
+        statements=statements,
+    )
+    if json_output:
+        print_json(content)
+        return
+    claimed = "nothing" if math.isinf(found.claimed_epsilon) else f"epsilon {found.claimed_epsilon:.4g}"
+    verdict = "[bold red]refuted[/]" if found.violated else "[green]not refuted[/]"
+    out.print(f"claim: {claimed} at delta {found.delta:g}: {verdict} at confidence {found.confidence:g}")
+    out.print(f"proven: epsilon is at least {found.proven_epsilon:.4g} (Clopper-Pearson, {found.runs} runs)")
+    if found.gdp_epsilon is not None:
+        out.print(f"as Gaussian DP: mu at least {found.proven_mu:.4g}, epsilon {found.gdp_epsilon:.4g}")
+    out.print(f"price of what ran: epsilon {found.priced_epsilon:.4g}, an upper bound")
+    if found.published_epsilon is not None:
+        out.print(f"the papers' formula for it: epsilon {found.published_epsilon:.4g}, no bound")
+    for text in statements:
+        err.print(text, soft_wrap=True)
