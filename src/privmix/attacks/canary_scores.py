@@ -233,7 +233,7 @@ class RowScores:
         """Choose t, and work out log E[e^(t z)] of the noise and, by class, of the other records' draws."""
         filters, rate = self.filters, self.plan.record_rate
         self.tilt = filters.shift / (np.float32(factor) * filters.noise + filters.spread)
-        self._constant = np.square(self.tilt) * np.float32(factor) * filters.noise / 2
+        self._constant = np.asarray(np.square(self.tilt) * factor * filters.noise / 2, np.float32)
         by_class = np.zeros(filters.expected.shape)
         classes = np.eye(len(by_class), dtype=np.float32)
         weights = filters.weights * self.tilt

@@ -50,7 +50,7 @@ def audit_training_canaries(
     records: TrainingRecords,
     canaries: CanaryConfig,
     *,
-    plan_records: int | None = None,
+    plan: TrainingPlan | None = None,
     streams: SecretStreams,
     generator: np.random.Generator,
     progress: Progress | None = None,
@@ -74,7 +74,7 @@ def audit_training_canaries(
         facts: public facts of the data.
         records: the owner's.
         canaries: see :class:`privmix.attacks.canaries.CanaryConfig`; ``evidence`` is for planted ones.
-        plan_records: the public record count of the plan; None: that of ``records``.
+        plan: what ran, if it is known; None: what ``config`` asks for with as many records.
         streams: fresh secret streams for the run; used up.
         generator: of canaries and coins; nobody who guesses may know it.
         progress: see :data:`privmix.training.job.Progress`.
@@ -93,7 +93,10 @@ def audit_training_canaries(
         True
     """
     check_auditable_training(config, canaries)
-    job = _CanaryJob(config, facts, plan_records or len(records), records_declared=True)
+    job = _CanaryJob(config, facts, len(records) if plan is None else plan.records, records_declared=True)
+    if plan is not None:
+        # Calibrated by whichever version ran it; canaries come on top of the count that it states.
+        job.plan = replace(plan, records_declared=True)
     mechanism = training_mechanism(job.plan)
     guesses = canaries.guesses_for(mechanism, job.plan.delta)
     coins = generator.random(canaries.canaries) < 0.5
