@@ -223,7 +223,7 @@ class RowScores:
         What is common to all canaries changes no guess; where the noise is not what was planned, ratios must know.
         """
         enough = own.sum(axis=0)
-        if enough.min(initial=0) < _ENOUGH:
+        if enough.min() < _ENOUGH:
             return 1.0
         measured = np.sum(np.square(seen, dtype=np.float64), axis=0, where=own) / enough / rows
         factor = np.median((measured - self.filters.spread) / self.filters.noise)

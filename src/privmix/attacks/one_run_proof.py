@@ -23,7 +23,8 @@ from privmix.attacks.one_run import (
 )
 from privmix.errors import InvalidInput, check_integer, check_number
 
-_LINES: Final = 192
+_LINES: Final = 256
+_RAREST: Final = 1e-12
 _SHARES: Final = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0)
 # Noise is searched for in this range, as a factor of the planned one, to one part in a hundred.
 _NOISIER: Final = 64.0
@@ -41,7 +42,8 @@ def event_least(event: Event, adjacency: Adjacency) -> Least:
         >>> 0.99 * exact < event_least(Gaussian(1.0), Adjacency.ADD_REMOVE)(0.7) <= exact
         True
     """
-    most = min(40.0, max(epsilon(event, 1e-7, adjacency=adjacency).epsilon, 1e-6))
+    # The recursion begins with events as rare as a false proof may be: lines must reach them.
+    most = min(40.0, max(epsilon(event, _RAREST, adjacency=adjacency).epsilon, 1e-6))
     epsilons = np.concatenate([[0.0], np.geomspace(most / 500, most, _LINES - 1)])
     deltas = epsilon_delta_curve(event, epsilons.tolist(), adjacency=adjacency)
     growth = np.exp(epsilons)

@@ -42,6 +42,10 @@ _REACH: Final = 10.0
 # Exponents beyond which a step's ratio is cut: it says "here" or "not here" as clearly as any.
 _CERTAIN: Final = 60.0
 _LEAST_PROBABILITY: Final = 1e-12
+# Of a squared standard normal variable.
+_MEDIAN_SQUARE: Final = 0.4549
+# Noise, as a share of the planned one, below which it is taken to be this.
+_LEAST_NOISE: Final = 0.01
 
 
 def audit_training_canaries(
@@ -156,6 +160,7 @@ class _Planted:
     scores: NDArray[np.float64] = field(init=False)
     _others: NDArray[np.float64] | None = field(default=None, init=False)
     _before: NDArray[np.float64] | None = field(default=None, init=False)
+    _medians: list[float] = field(default_factory=list, init=False)
 
     def __post_init__(self) -> None:
         self.scores = np.zeros(len(self.places))
@@ -174,6 +179,7 @@ class _Planted:
         shown = (total - self._others) / self.plan.clip_norm
         noise, rate = self.plan.noise_multiplier * self.plan.sensitivity / self.plan.clip_norm, self.plan.sampling_rate
         if self.evidence == "rows":
+            noise = self._measured(shown, noise)
             self.scores += _ratio(shown, noise, rate)
             if self.plan.adjacency is Adjacency.REPLACE_ONE:
                 self.scores -= _ratio(-shown, noise, rate)
@@ -182,8 +188,14 @@ class _Planted:
             self._before = shown
             return
         gaps, self._before = shown - self._before, None
-        up, down = (_expm1(sign * gaps, 2**0.5 * noise) for sign in (1, -1))
+        noise = self._measured(gaps, 2**0.5 * noise)
+        up, down = (_expm1(sign * gaps, noise) for sign in (1, -1))
         self.scores += np.log1p(rate * (1 - rate) * (up + down))
+
+    def _measured(self, shown: NDArray[np.float64], planned: float) -> float:
+        """Standard deviation of the noise: as planned, or less if all steps so far show less. Most canaries are out."""
+        self._medians.append(float(np.median(np.square(shown))) / _MEDIAN_SQUARE)
+        return min(planned, max(float(np.mean(self._medians)) ** 0.5, _LEAST_NOISE * planned))
 
 
 def _ratio(shown: NDArray[np.float64], noise: float, rate: float) -> NDArray[np.float64]:
