@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
+from scipy.special import ndtri
 
 from privmix.accounting import Adjacency, Event, UnsupportedEvent, epsilon, tradeoff_curve
 from privmix.attacks.bounds import (
@@ -31,6 +32,7 @@ from privmix.release.pricing import plan_cost
 DEFAULT_RUNS: Final = 10_000
 DEFAULT_CONFIDENCE: Final = 0.95
 _POINTS: Final = 60
+_LEAST: Final = 1e-300
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,8 @@ class Audit:
     Formal guarantees:
         * Sound: ``violated`` is true of a correct claim with chance at most 1 - ``confidence``. It rests on bounds that
           hold for every mechanism with the claimed (epsilon, delta) and, where the claim is the plan's own price, on
-          the plan's own trade-off curve, of which the accountant gives a lower bound. The chance is shared equally.
+          the plan's own trade-off curve, of which the accountant gives a lower bound, both for the exact attack and
+          for a search for noise that was used twice. The chance is shared among them.
         * ``proven_epsilon`` is at most the true epsilon at ``delta`` with chance at least ``confidence``, whatever the
           mechanism is. It may be far below: what no experiment of this size can show is not shown.
         * Trials are independent if the engine draws records and noise as its plan says; one that does not is at fault
@@ -237,7 +240,9 @@ def judge(
     proven = _proven(scores.without, scores.present, delta, share)
     mu_rates = best_rates(scores.without, scores.present, mu_of_rates, share)
     mu = float(mu_of_rates(np.array([mu_rates.false_alarm_high]), np.array([mu_rates.miss_high]))[0])
-    below = Curve(event, adjacency).excludes(scores.without, scores.present, share)
+    curve = Curve(event, adjacency)
+    below = curve.excludes(scores.without, scores.present, share / 2)
+    below = curve.excludes(scores.repeats_without, scores.repeats_present, share / 2) or below
     return Audit(
         design=design,
         attack=_EXACT,
@@ -289,9 +294,10 @@ class Curve:
         return bool(rates.miss_high < exact)
 
     def _margin(self, false_alarm: Scores, miss: Scores) -> Scores:
-        # Chords of a convex curve lie above it: good enough to choose a threshold by, not to judge with.
+        # Chords of a convex curve lie above it: good enough to choose a threshold by, not to judge with. Normal scores
+        # weigh small rates as confidence bounds do; differences would favour the curve's ends, where all is close.
         at, values = self._grid
-        return np.asarray(np.interp(false_alarm, at, values) - miss)
+        return np.asarray(ndtri(np.maximum(np.interp(false_alarm, at, values), _LEAST)) - ndtri(miss))
 
     @cached_property
     def _grid(self) -> tuple[Scores, Scores]:

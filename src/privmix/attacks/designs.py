@@ -18,7 +18,7 @@ from scipy.special import expit, logsumexp
 
 from privmix.attacks.bounds import Scores
 from privmix.attacks.replace_one import ReplaceCase
-from privmix.attacks.worst_case import Mask, WorstCase, log_mixture
+from privmix.attacks.worst_case import LONG, Mask, WorstCase, exact_pairs, log_mixture
 from privmix.errors import InvalidInput
 from privmix.release import PrivateRecords, RecordTransform
 from privmix.release.engine import Engine, RowBlock
@@ -119,13 +119,13 @@ def _joint(feature_noise: float, label_noise: float, level: float) -> float:
 
 @dataclass(frozen=True)
 class _AddRemoveCase(WorstCase):
-    """Canary j is C e_j with label j; one bystander is in every dataset, so that none is empty."""
+    """Canary j has all its length in coordinate j, more than C, and label j; a bystander is in every dataset."""
 
     def records(self, present: Mask) -> PrivateRecords:
         others, labels = self._others()
         canaries = np.flatnonzero(present)
         features = np.zeros((len(canaries), self.plan.dim))
-        features[np.arange(len(canaries)), self._coordinates[canaries]] = self.plan.clip_norm
+        features[np.arange(len(canaries)), self._coordinates[canaries]] = LONG * self.plan.clip_norm
         return PrivateRecords(
             np.concatenate([features, others]), np.concatenate([self._classes[canaries], labels]).astype(np.int64)
         )
@@ -140,6 +140,16 @@ class _AddRemoveCase(WorstCase):
     @property
     def _classes(self) -> Indices:
         return np.arange(self.trials)
+
+    def of_repeats(self, x: Scores, transform: RecordTransform) -> Scores:
+        return np.asarray(self._pairs(x, transform).sum(axis=0))
+
+    def _pairs(self, x: Scores, transform: RecordTransform) -> Scores:
+        """(rows, d) pairs that differ by one canary in a coordinate."""
+        plan = self.plan
+        assert isinstance(plan, ReleasePlan)
+        unit = plan.final_clip_norm / plan.divisor
+        return exact_pairs(x, unit * 2.0**-plan.lattice_bits, unit * self._canary(transform))
 
     def of_rest(self, engine: Engine | MomentsEngine) -> Scores:
         """What the released mean shows: a Gaussian query that holds the canary's clipped feature."""
@@ -163,14 +173,14 @@ class _AddRemoveCase(WorstCase):
         """(rows, trials) readings of features and of labels, each with the canary as 1."""
         plan = self.plan
         assert isinstance(plan, ReleasePlan)
-        features = block.x * (plan.divisor / plan.final_clip_norm)
+        features = block.x.astype(np.float64) * (plan.divisor / plan.final_clip_norm)
         if plan.centred:
             own = -plan.label_offset * np.ones(plan.num_classes)
             own[0] += 1
-            labels = (block.y @ own)[:, None] * (plan.divisor / plan.label_norm**2)
+            labels = (block.y.astype(np.float64) @ own)[:, None] * (plan.divisor / plan.label_norm**2)
         else:
-            labels = block.y[:, : self.trials] * plan.divisor
-        return features.astype(np.float64), labels.astype(np.float64)
+            labels = block.y[:, : self.trials].astype(np.float64) * plan.divisor
+        return features, np.asarray(labels)
 
 
 @dataclass(frozen=True)
@@ -209,6 +219,10 @@ class ClasswiseCase(_AddRemoveCase):
     def _classes(self) -> Indices:
         return np.arange(self.trials) % self.usable
 
+    def of_repeats(self, x: Scores, transform: RecordTransform) -> Scores:
+        pairs = self._pairs(x, transform)
+        return np.stack([pairs[first :: self.plan.num_classes].sum(axis=0) for first in range(self.usable)], 1).ravel()
+
     def of_rows(self, block: RowBlock, transform: RecordTransform) -> Scores:
         plan, own = self.plan, self._canary(transform)
         assert isinstance(plan, ReleasePlan)
@@ -234,6 +248,10 @@ class HierarchicalCase(_AddRemoveCase):
 
     members: int
     level: float
+
+    def of_repeats(self, x: Scores, transform: RecordTransform) -> Scores:
+        """Companions move rows too, and hide what repeats; rows of other designs get their noise by the same code."""
+        return np.zeros(self.trials)
 
     def _others(self) -> tuple[Scores, Indices]:
         features = np.repeat(np.eye(self.plan.dim)[: self.trials], self.members, axis=0)
@@ -290,6 +308,10 @@ class MomentsCase(_AddRemoveCase):
     def of_rows(self, block: RowBlock, transform: RecordTransform) -> Scores:
         """Rows sampled from the released moments add nothing to them."""
         return np.zeros((2, self.trials))
+
+    def of_repeats(self, x: Scores, transform: RecordTransform) -> Scores:
+        """There is one query."""
+        return np.zeros(self.trials)
 
     def of_rest(self, engine: Engine | MomentsEngine) -> Scores:
         plan = self.plan

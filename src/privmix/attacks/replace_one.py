@@ -15,7 +15,7 @@ import numpy as np
 from scipy.special import roots_jacobi
 
 from privmix.attacks.bounds import Scores
-from privmix.attacks.worst_case import Mask, WorstCase, log_mixture
+from privmix.attacks.worst_case import LONG, Mask, WorstCase, exact_pairs, log_mixture
 from privmix.release import PrivateRecords, RecordTransform
 from privmix.release.engine import Engine, RowBlock
 from privmix.release.moments_engine import MomentsEngine
@@ -50,9 +50,19 @@ class ReplaceCase(WorstCase):
     def records(self, present: Mask) -> PrivateRecords:
         features = np.full((self.plan.records, 1), self._feature_of_others)
         labels = np.ones(self.plan.records, np.int64)
-        features[-1] = self.plan.clip_norm if present[0] else -self.plan.clip_norm
+        features[-1] = LONG * (self.plan.clip_norm if present[0] else -self.plan.clip_norm)
         labels[-1] = 0 if present[0] else 1
         return PrivateRecords(features, labels)
+
+    def of_repeats(self, x: Scores, transform: RecordTransform) -> Scores:
+        plan = self.plan
+        if plan.design == "random-weight":
+            # Weights differ from row to row: no difference is known beforehand.
+            return np.zeros(1)
+        others, new = self.contribution(transform, np.array([[self._feature_of_others], [plan.clip_norm]]))[:, 0]
+        unit = plan.final_clip_norm / plan.divisor
+        pairs = exact_pairs(x, unit * 2.0**-plan.lattice_bits, unit * float(new - others))
+        return np.asarray(pairs.sum(axis=0))
 
     def of_rest(self, engine: Engine | MomentsEngine) -> Scores:
         plan = self.plan

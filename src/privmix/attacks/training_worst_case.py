@@ -39,6 +39,8 @@ DIRECTIONS: Final = 400
 
 _STEP: Final = 1e-6
 _LENGTH: Final = 1e3
+# Readings are float32 differences: so close is equal.
+_SAME: Final = 1e-3
 
 
 def canary_readings(plan: TrainingPlan, present: Mask, streams: SecretStreams) -> Scores:
@@ -117,19 +119,24 @@ def attack_training(
             streams.destroy()
         if progress:
             progress("attack", min(runs, (index + 1) * directions), runs)
-    exact, linear = np.concatenate(found, axis=1)
+    exact, linear, repeats = np.concatenate(found, axis=1)
     sides = np.tile(present, len(found))
     half = runs // 2
-    return AttackScores(exact[~sides][:half], exact[sides][:half], linear[~sides][:half], linear[sides][:half])
+    exact_sides, linear_sides, repeats_sides = (
+        (scores[~sides][:half], scores[sides][:half]) for scores in (exact, linear, repeats)
+    )
+    return AttackScores(*exact_sides, *linear_sides, *repeats_sides)
 
 
 def _scores(plan: TrainingPlan, seen: Scores) -> Scores:
-    """(2, directions) exact and linear scores of (steps, directions) readings."""
+    """(3, directions) exact and linear scores of (steps, directions) readings, and one for noise that repeats."""
     rate, noise = plan.sampling_rate, plan.noise_multiplier
     gains = log_mixture(rate, (2 * seen - 1) / (2 * noise**2))
     if plan.adjacency is Adjacency.REPLACE_ONE:
         gains -= log_mixture(rate, (-2 * seen - 1) / (2 * noise**2))
-    return np.stack([gains.sum(axis=0), seen.sum(axis=0)])
+    # Without noise between two steps, all that is left of their difference is a canary that joined one of them.
+    apart = np.abs(np.abs(np.diff(seen, axis=0)) - 1) < _SAME
+    return np.stack([gains.sum(axis=0), seen.sum(axis=0), apart.sum(axis=0)])
 
 
 def audit_training(

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from privmix.attacks.bounds import Scores
 from privmix.errors import check_integer
+from privmix.mechanisms.membership import ROW_TILE
 from privmix.mechanisms.noise import Lattice
 from privmix.mechanisms.streams import SecretStreams
 from privmix.release import PrivateRecords, RecordTransform
@@ -37,9 +38,16 @@ EngineFactory = Callable[[Plan, PrivateRecords, SecretStreams], Engine | Moments
 
 Mask = NDArray[np.bool_]
 
+LONG: Final = 4.0
+"""Length of a canary before clipping, in clipping bounds: one that is not clipped shows."""
+
 _LARGEST_SEED: Final = 2**31 - 1
 # The exponential of more is no float.
 _LARGE: Final = 700.0
+# Rows and tiles between two rows that are searched for the same noise.
+_LAGS: Final = (1, 2, 3, 4, 8, 16)
+_TILES_BACK: Final = 4
+_MOST_STEPS: Final = 2.0**30 - 1
 
 
 def real_engine(plan: Plan, records: PrivateRecords, streams: SecretStreams) -> Engine | MomentsEngine:
@@ -71,14 +79,26 @@ class WorstCase(ABC):
         """(2, trials) what else was released shows: here nothing."""
         return np.zeros((2, self.trials))
 
+    def of_repeats(self, x: Scores, transform: RecordTransform) -> Scores:
+        """(trials,) how many pairs of rows differ by exactly one canary, as they would if noise were used twice.
+
+        Args:
+            x: (rows, d) all released features.
+            transform: the release's.
+        """
+        return np.zeros(self.trials)
+
     def run(self, present: Mask, streams: SecretStreams, make: EngineFactory = real_engine) -> Scores:
-        """Run the engine once; (2, trials) scores of the exact attack and of the linear one. Destroys the streams."""
+        """Run the engine once, and destroy the streams; (3, trials) scores: exact, linear, and of repeated noise."""
         try:
             engine = make(self.plan, self.records(present), streams)
-            total = np.zeros((2, self.trials))
+            total, rows = np.zeros((2, self.trials)), []
             for block in engine.rows():
                 total += self.of_rows(block, engine.transform)
-            return total + self.of_rest(engine)
+                rows.append(block.x)
+            total += self.of_rest(engine)
+            repeats = self.of_repeats(np.concatenate(rows), engine.transform)
+            return np.concatenate([total, repeats[None]])
         finally:
             streams.destroy()
 
@@ -97,12 +117,16 @@ class AttackScores:
         present: (runs,) where it is there.
         linear_without: (runs,) scores of the attack that knows neither rates nor noise.
         linear_present: (runs,)
+        repeats_without: (runs,) scores of the search for noise that was used twice.
+        repeats_present: (runs,)
     """
 
     without: Scores
     present: Scores
     linear_without: Scores
     linear_present: Scores
+    repeats_without: Scores
+    repeats_present: Scores
 
 
 def attack(
@@ -156,7 +180,7 @@ def attack(
             progress("attack", done, runs)
     half = runs // 2
     absent, there = (np.concatenate(side, axis=1)[:, :half] for side in found)
-    return AttackScores(absent[0], there[0], absent[1], there[1])
+    return AttackScores(absent[0], there[0], absent[1], there[1], absent[2], there[2])
 
 
 def _in_order(work: Callable[[int], tuple[Mask, Scores]], count: int, workers: int) -> Iterator[tuple[Mask, Scores]]:
@@ -182,3 +206,31 @@ def log_mixture(rate: Scores | float, gain: Scores) -> Scores:
         found += np.maximum(gain - _LARGE, 0)
         # Where the record is certain to join, all digits of 1 - rate + rate e^gain are those of e^gain.
         return np.maximum(found, np.log(rate) + gain) if np.max(rate) == 1 else np.asarray(found)
+
+
+def exact_pairs(x: Scores, unit: float, difference: float) -> Scores:
+    """(rows, d) how many of the rows near each row, in time or by tile, are exactly ``difference`` below it.
+
+    Released numbers are on a grid with many points within a standard deviation of the noise, so two rows hardly ever
+    differ by one number given beforehand, unless their noise is the same.
+
+    Args:
+        x: (rows, d) released features.
+        unit: step of their grid.
+        difference: in the same units as ``x``.
+
+    Example:
+        >>> exact_pairs(np.array([[0.7], [0.2], [0.9]]), 0.1, 0.5).tolist()
+        [[1.0], [0.0], [0.0]]
+    """
+    steps = np.rint(np.clip(x / unit, -_MOST_STEPS, _MOST_STEPS)).astype(np.int32)
+    wanted = round(difference / unit)
+    found = np.zeros(steps.shape, np.int32)
+    tiles = [ROW_TILE * number for number in range(1, _TILES_BACK + 1)]
+    for lag in [*_LAGS, *tiles]:
+        if lag >= len(steps):
+            break
+        apart = steps[lag:] - steps[:-lag]
+        found[lag:] += apart == wanted
+        found[:-lag] += apart == -wanted
+    return found.astype(np.float64)

@@ -1,0 +1,148 @@
+"""``privmix audit``: designs, releases, models, and bad input."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from privmix.release import ReleaseConfig, SecretStreams, release_to_folder
+from privmix.release.certificate import CERTIFICATE_FILE, content_hash
+from privmix.reports.records import public_records, read_records
+from privmix.training import ModelFacts, TrainingConfig, TrainingJob, TrainingRecords
+from tests.cli.helpers import privmix
+from tests.release.helpers import CLASSES, make_records
+
+HEADLINE = (
+    "audit --design hierarchical --classes 100 --expected-classes 3 --records 50000 --mixup-degree 64 --epsilon 1 "
+    "--delta 1e-5 --runs 300 --seed 0 --json"
+)
+
+
+def audit(line: str) -> dict[str, Any]:
+    outcome = privmix(*line.split())
+    assert outcome.code == 0, outcome.err
+    result: dict[str, Any] = json.loads(outcome.out)
+    return result
+
+
+@pytest.fixture(scope="module")
+def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("audit") / "rel"
+    config = ReleaseConfig(records=600, dim=7, classes=CLASSES, mixup_degree=20, rows=40, centre="none")
+    release_to_folder(
+        config.calibrate(4.0, 1e-3),
+        make_records(),
+        SecretStreams.from_entropy(),
+        folder,
+        target=(4.0, 1e-3),
+        extractor={"name": "identity"},
+        input_shape=(7,),
+    )
+    return folder
+
+
+def test_the_published_claim_is_refuted_and_the_honest_one_is_not() -> None:
+    """Both are wrong with chance 1e-6. Fewer rows than records, and fewer runs: for speed."""
+    line = HEADLINE.replace("--runs 300", "--rows 2000 --runs 6000 --confidence 0.999999")
+    published = audit(f"{line} --as-published")
+    assert published["claimed_epsilon"] == 1
+    assert published["violated"] is True
+    assert published["claimed_epsilon"] < published["proven_epsilon"] < published["priced_epsilon"]
+    assert published["published_epsilon"] == pytest.approx(1, abs=1e-3)
+    honest = audit(line)
+    assert honest["violated"] is False
+    assert honest["proven_epsilon"] <= honest["claimed_epsilon"] == 1
+    assert honest["confidence"] == 0.999999
+
+
+def test_a_release_is_audited_from_its_certificate_and_kept(release: Path, tmp_path: Path) -> None:
+    found = audit(f"audit {release} --runs 4000 --confidence 0.999999 --json --record {tmp_path / 'run'}")
+    certificate = json.loads((release / CERTIFICATE_FILE).read_text())
+    assert found["claimed_epsilon"] == certificate["guarantee"]["epsilon"]
+    assert found["design"] == "poisson"
+    assert found["violated"] is False
+    record = public_records(read_records(tmp_path / "run"))[0]
+    assert (record.kind, record.subject) == ("audit", {"kind": "release", "id": certificate["release_id"]})
+    assert record.content == found
+    assert record.settings["plan"] == certificate["plan"]
+    points = record.content["points"]
+    assert len(points["alpha"]) <= 60
+    assert all(high >= rate for rate, high in zip(points["beta"], points["beta_high"], strict=True))
+
+
+def test_a_trained_model_is_audited_from_its_certificate(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    config = TrainingConfig.for_model("linear", records=300, epsilon=4.0, delta=1e-4, epochs=2)
+    job = TrainingJob(config, ModelFacts(("no", "yes"), {"name": "identity"}, (2,), dim=2), records=300)
+    (tmp_path / "model").mkdir()
+    job.run(TrainingRecords.of(rng.normal(size=(300, 2)), rng.integers(0, 2, 300), classes=2)).write(tmp_path / "model")
+    outcome = privmix("audit", str(tmp_path / "model"), "--runs", "800", "--confidence", "0.999999")
+    assert outcome.code == 0, outcome.err
+    assert "not refuted" in outcome.out
+    assert "design dp-sgd" in outcome.err
+
+
+def test_the_text_says_what_was_found(release: Path) -> None:
+    outcome = privmix("audit", str(release), "--runs", "100", "--seed", "1")
+    assert outcome.code == 0
+    for words in ("claim: epsilon", "proven: epsilon is at least", "price of what ran"):
+        assert words in outcome.out
+    assert "no private record was read" in outcome.err
+
+
+def test_help_teaches_with_an_example() -> None:
+    assert "privmix audit REL" in privmix("audit", "--help").out
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("audit", "one of the two"),
+        ("audit --design poisson", "record count and its claim"),
+        ("audit --design poisson --records 500 --epsilon 1 --runs 4", "at least 20 at confidence 0.95"),
+        ("audit --design poisson --records 500 --epsilon 1 --confidence 2", "confidence"),
+        ("audit --design fixed --noise laplace --records 500 --epsilon 1 --as-published", "papers have a formula"),
+        ("audit --design nothing --records 500 --epsilon 1", "design"),
+    ],
+)
+def test_bad_input(line: str, words: str) -> None:
+    outcome = privmix(*line.split())
+    assert outcome.code == 2
+    assert words in outcome.err
+    assert outcome.out == ""
+
+
+def test_bad_folders(release: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    outcome = privmix("audit", str(tmp_path / "empty"))
+    assert outcome.code == 1
+    assert "certificate" in outcome.err
+    both = privmix("audit", str(release), "--design", "poisson")
+    assert both.code == 2
+    assert "one of the two" in both.err
+    assert privmix("audit", str(release), "--epsilon", "1").code == 2
+    assert "at least 20" in privmix("audit", str(release), "--runs", "2").err
+
+
+def test_tampered_certificates(release: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "rel"
+    folder.mkdir()
+    for path in release.rglob("*"):
+        if path.is_file():
+            (folder / path.relative_to(release)).parent.mkdir(parents=True, exist_ok=True)
+            (folder / path.relative_to(release)).write_bytes(path.read_bytes())
+    certificate = json.loads((folder / CERTIFICATE_FILE).read_text())
+    certificate["guarantee"]["epsilon"] = 0.5
+    (folder / CERTIFICATE_FILE).write_text(json.dumps(certificate))
+    edited = privmix("audit", str(folder))
+    assert edited.code == 2
+    assert "content_sha256" in edited.err
+    certificate["content_sha256"] = content_hash(certificate)
+    (folder / CERTIFICATE_FILE).write_text(json.dumps(certificate))
+    hashed = privmix("audit", str(folder))
+    assert hashed.code == 2
+    assert "certificate epsilon" in hashed.err
