@@ -152,6 +152,22 @@ def test_delta_is_allowed_for(together: bool) -> None:
     assert false <= stats.binom.isf(1e-6, runs, ALPHA)
 
 
+def test_canaries_that_influence_one_another_prove_nothing_false() -> None:
+    """One Gaussian answer to 60 canaries in 20 dimensions: each is mu-GDP, and guesses hang together."""
+    rng, mu, runs = np.random.default_rng(2), 1.0, 1000
+    vectors = rng.standard_normal((60, 20)) + 1.0
+    vectors *= mu / np.linalg.norm(vectors, axis=1, keepdims=True)
+    false = {"gaussian": 0, "steinke": 0}
+    for _ in range(runs):
+        coins = rng.random(60) < 0.5
+        seen = vectors.T @ (coins - 0.5) + rng.standard_normal(20)
+        run = OneRun.of(vectors @ seen, coins, 60)
+        false["gaussian"] += is_refuted(run, gaussian_least(mu), ALPHA)
+        # Of 1-GDP, delta at epsilon 0.5 is Phi(0) - e^0.5 Phi(-1) = 0.24.
+        false["steinke"] += steinke_p_value(run, 0.5, 0.3) <= ALPHA
+    assert max(false.values()) <= stats.binom.isf(1e-6, runs, ALPHA)
+
+
 def test_a_recursion_without_privacy_loss_is_blind_guessing() -> None:
     """mu = 0: only what fair coins would hardly do is refuted."""
     assert not is_refuted(OneRun(100, 100, 50), gaussian_least(0.0), 0.05)

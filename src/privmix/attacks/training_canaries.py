@@ -10,6 +10,7 @@ one record more. Under replace-one a canary is always there, and its coin turns 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -195,7 +196,8 @@ class _Planted:
     def _measured(self, shown: NDArray[np.float64], planned: float) -> float:
         """Standard deviation of the noise: as planned, or less if all steps so far show less. Most canaries are out."""
         self._medians.append(float(np.median(np.square(shown))) / _MEDIAN_SQUARE)
-        return min(planned, max(float(np.mean(self._medians)) ** 0.5, _LEAST_NOISE * planned))
+        measured = math.sqrt(float(np.mean(self._medians)))
+        return min(planned, max(measured, _LEAST_NOISE * planned))
 
 
 def _ratio(shown: NDArray[np.float64], noise: float, rate: float) -> NDArray[np.float64]:
