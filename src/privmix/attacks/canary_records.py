@@ -34,9 +34,9 @@ _SOME: Final = 4096
 _BLOCK: Final = 512
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Canaries:
-    """Canary records (k, d) and (k,), and in replace-one audits the records that may stand in their place.
+    """Canary records (k, d) and (k,), and in replace-one audits the records that may stand in their place. Secret.
 
     Attributes:
         features: (k, d) float32.

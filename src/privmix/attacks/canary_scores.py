@@ -36,9 +36,9 @@ _ENOUGH: Final = 16
 _SOME: Final = 4096
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Filters:
-    """What canaries look like in a row, and what the other records do to that.
+    """What canaries look like in a row, and what the other records do to that. Secret.
 
     Attributes:
         labels: (k,) the canaries' classes.
@@ -128,9 +128,9 @@ def meetings(plan: ReleasePlan) -> Floats:
     return np.where(np.eye(plan.num_classes, dtype=bool), 1.0, apart).astype(np.float32)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class RowScores:
-    """Adds up the rows' log-likelihood ratios of k canaries.
+    """Adds up the rows' log-likelihood ratios of k canaries. Secret.
 
     Attributes:
         plan: public.

@@ -138,9 +138,9 @@ def training_mechanism(plan: TrainingPlan) -> Mechanism:
     return Mechanism(event, plan.adjacency)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class _Planted:
-    """Planted gradients and what is seen of them, in clipping norms.
+    """Planted gradients and what is seen of them, in clipping norms. Secret.
 
     Attributes:
         plan: of the run.
