@@ -12,7 +12,9 @@ import typer
 from privmix.accounting import UnsupportedEvent, calibrate
 from privmix.attacks.audit import DEFAULT_CONFIDENCE, DEFAULT_RUNS, Audit, audit_plan, check_audit
 from privmix.attacks.training_worst_case import audit_training
+from privmix.cli import canary_audit
 from privmix.cli.app import app, err, out, print_json, progress_bars
+from privmix.cli.options import Columns
 from privmix.cli.recording import Record, keep_record
 from privmix.errors import InvalidInput
 from privmix.release import ReleaseConfig, plan_from_dict, verify_release
@@ -69,15 +71,56 @@ def audit(
     seed: Annotated[int | None, typer.Option(help="For tests: the same runs again.")] = None,
     record: Record = None,
     json_output: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+    data: canary_audit.Data = None,
+    canaries: canary_audit.Canaries = None,
+    canary_kind: canary_audit.Kind = "planted",
+    evidence: canary_audit.Evidence = "rows",
+    guesses: canary_audit.Guesses = None,
+    split: canary_audit.Split = "train",
+    label_column: canary_audit.LabelColumn = "label",
+    image_column: canary_audit.ImageColumn = "image",
+    feature_column: canary_audit.FeatureColumn = None,
+    text_column: canary_audit.TextColumn = None,
+    image_size: canary_audit.ImageSize = None,
+    features_model: canary_audit.FeaturesModel = None,
+    store: canary_audit.Store = None,
+    ledger: canary_audit.LedgerUrl = None,
+    dataset: canary_audit.LedgerName = None,
+    public_data: canary_audit.PublicData = False,
 ) -> None:
     """Attack the worst pair of neighbouring datasets with the real engine: a proven lower bound beside the claim.
 
     Reads no private data: what decides is the plan, from the folder's certificate or from the options.
 
+    With --canaries, the owner's records are read: canaries are put among them by coins, the plan is run once more, and
+    the guesses at the coins are counted. What that shows is for the owner.
+
     Examples:
     privmix audit REL --record RUN
     privmix audit --design hierarchical --classes 100 --expected-classes 3 --records 50000 --epsilon 1 --as-published
+    privmix audit REL --data mnist --canaries 1000
     """
+    columns = Columns(label_column, image_column, feature_column, text_column, image_size)
+    order = canary_audit.CanaryOrder(
+        target=target,
+        data=data,
+        canaries=canaries,
+        confidence=confidence,
+        kind=canary_kind,
+        evidence=evidence,
+        guesses=guesses,
+        split=split,
+        columns=columns,
+        features_model=features_model,
+        store=store,
+        ledger=ledger,
+        dataset=dataset,
+        public_data=public_data,
+        seed=seed,
+    )
+    if order.wanted:
+        canary_audit.audit_with_canaries(order, record, json_output)
+        return
     if (target is None) == (design is None):
         raise InvalidInput("TARGET, --design", "both or neither", "one of the two: a folder or a design")
     with progress_bars(quiet=json_output) as progress:

@@ -1,0 +1,287 @@
+"""Log-likelihood ratios of canaries from released rows, a block at a time.
+
+A row's sum is that of its members and Gaussian noise. Of a canary with features a and one-hot label b (less the offset)
+a row shows the projection z = w . (row - its expectation) on the matched filter w = (a / s_x^2, C_y^-1 b): about normal
+with variance v, and moved by D = w . (a, b) where the canary joined, which it does with probability p. The row's ratio
+is log(1 - p + p e^u) with u = t z - log E[e^(t z)] and t = D / v. The expectation is over the noise and over who else
+joined: it is that of known records, each drawn with a known probability, and exact. Thousands of rows add up what is
+wrong with it, so variances estimated from the rows themselves would not do.
+
+Canaries blur one another: those beside one, in or out, move its projections in all rows alike. That part of the ratio
+which is linear in the projections is therefore replaced by the best linear estimate of the coin from the sums of all
+canaries' projections: with S these sums and G the products of canaries and filters, S = p T G (coins - 1/2) + noise of
+covariance T G, so the estimate is proportional to (1 + p^2 T G / 4)^-1 S.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import linalg
+
+from privmix.attacks.canary_records import CANARY_SHARE, Blocks, Side
+from privmix.mechanisms.membership import ROW_TILE
+from privmix.release import RecordTransform, ReleasePlan
+
+Floats = NDArray[np.float32]
+
+# Exponents beyond which a row's ratio is cut: it says "here" or "not here" as clearly as any.
+_CERTAIN: Final = 60.0
+# Rows of a canary's class that must be seen before the noise is measured on them and not taken from the plan.
+_ENOUGH: Final = 16
+# Records that the variance of projections is estimated from.
+_SOME: Final = 4096
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Filters:
+    """What canaries look like in a row, and what the other records do to that. Secret.
+
+    Attributes:
+        labels: (k,) the canaries' classes.
+        vectors: (k, d + K) what each adds to a row's sum: features and label.
+        weights: (d + K, k) filters matched to them.
+        shift: (k,) D.
+        noise: (k,) variance of the planned noise in projections.
+        spread: (k,) variance that sampling the other records adds, about.
+        expected: (K, k) sums of the projections of each class's records.
+        counts: (K,) records of each class.
+    """
+
+    labels: NDArray[np.int64]
+    vectors: Floats
+    weights: Floats
+    shift: Floats
+    noise: Floats
+    spread: Floats
+    expected: Floats
+    counts: NDArray[np.float64]
+
+    @classmethod
+    def prepare(cls, plan: ReleasePlan, transform: RecordTransform, side: Side, others: Blocks) -> Filters:
+        """Match filters to the canaries ``side``, (k, d) and (k,), once the transform is known."""
+        classes, rate = plan.num_classes, plan.record_rate
+        onehot = np.eye(classes) - plan.label_offset
+        sums, counts = np.zeros((classes, plan.dim)), np.zeros(classes)
+        for x, y, share in others():
+            sums += share * (np.eye(classes)[y].T @ transform(x))
+            counts += share * np.bincount(y, minlength=classes)
+        vectors = contributions(plan, transform, *side)
+        weights = np.zeros((plan.dim + classes, len(vectors)), np.float32)
+        std_x, std_y = plan.noise_std_x * plan.divisor, plan.noise_std_y * plan.divisor
+        np.divide(vectors[:, : plan.dim].T, std_x**2, out=weights[: plan.dim])
+        if not plan.public_labels:
+            # Labels of the other members blur those of the canaries as much as the noise does.
+            overall = rate * (plan.class_rate or 1.0)
+            blur = (onehot * (counts * overall * (1 - overall))[:, None]).T @ onehot + np.eye(classes) * std_y**2
+            weights[plan.dim :] = np.linalg.solve(blur, vectors[:, plan.dim :].T)
+        noise = std_x**2 * np.square(weights[: plan.dim]).sum(axis=0)
+        noise += std_y**2 * np.square(weights[plan.dim :]).sum(axis=0)
+        expected = np.concatenate([sums, onehot * counts[:, None]], axis=1) @ weights
+        return cls(
+            side[1],
+            vectors,
+            weights,
+            np.einsum("kd,dk->k", vectors, weights),
+            noise,
+            cls._spread(plan, transform, weights, side[1], others, counts.sum()),
+            expected.astype(np.float32),
+            counts,
+        )
+
+    @staticmethod
+    def _spread(
+        plan: ReleasePlan,
+        transform: RecordTransform,
+        weights: Floats,
+        labels: NDArray[np.int64],
+        others: Blocks,
+        count: float,
+    ) -> Floats:
+        squares, seen = np.zeros((plan.num_classes, len(labels))), 0.0
+        classes = np.eye(plan.num_classes, dtype=np.float32)
+        # Spread over all records, which may lie class by class.
+        every = max(1, int(count / _SOME))
+        for number, (x, y, share) in enumerate(others()):
+            if number % every == 0:
+                projected = contributions(plan, transform, x, y) @ weights
+                squares += share * (classes[y].T @ np.square(projected))
+                seen += share * len(y)
+        met = (meetings(plan)[:, labels] * squares).sum(axis=0)
+        return np.asarray(plan.record_rate * (1 - plan.record_rate) * met * count / max(seen, 1.0), np.float32)
+
+
+def contributions(plan: ReleasePlan, transform: RecordTransform, x: Floats, y: NDArray[np.int64]) -> Floats:
+    """(b, d + K) float32: what records add to the sums of features and labels."""
+    made = np.empty((len(y), plan.dim + plan.num_classes), np.float32)
+    made[:, : plan.dim] = transform(x)
+    made[:, plan.dim :] = (np.eye(plan.num_classes) - plan.label_offset)[y]
+    return made
+
+
+def meetings(plan: ReleasePlan) -> Floats:
+    """(K, K) how often a row that may hold records of one class may hold those of another, too."""
+    apart = {"hierarchical": plan.class_rate or 1.0, "classwise": 0.0}.get(plan.design, 1.0)
+    return np.where(np.eye(plan.num_classes, dtype=bool), 1.0, apart).astype(np.float32)
+
+
+@dataclass(eq=False, repr=False)
+class RowScores:
+    """Adds up the rows' log-likelihood ratios of k canaries. Secret.
+
+    Attributes:
+        plan: public.
+        transform: of the release.
+        filters: of the canaries.
+        others: all records that may be in the data, canaries included.
+        evidence: see :class:`privmix.attacks.canaries.CanaryConfig`.
+        totals: (k,) sums of rows' ratios so far, and ``sums``, of projections.
+    """
+
+    plan: ReleasePlan
+    transform: RecordTransform
+    filters: Filters
+    others: Blocks
+    evidence: str
+    totals: NDArray[np.float64] = field(init=False)
+    sums: NDArray[np.float64] = field(init=False)
+    tilt: Floats | None = field(default=None, init=False)
+    _constant: Floats = field(init=False)
+    _by_class: Floats = field(init=False)
+    _before: tuple[Floats, NDArray[np.bool_]] | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        self.totals, self.sums = np.zeros(len(self.filters.labels)), np.zeros(len(self.filters.labels))
+
+    def add(self, start: int, x: Floats, y: Floats) -> None:
+        """Score released rows, (b, d) and (b, K), the first of which is row ``start``, a multiple of the row tile."""
+        plan, filters = self.plan, self.filters
+        for first in range(0, len(x), ROW_TILE):
+            rows = slice(first, first + ROW_TILE)
+            present = self._classes_present(start + first, y[rows])
+            seen = x[rows] @ filters.weights[: plan.dim]
+            seen += y[rows] @ filters.weights[plan.dim :]
+            seen *= np.float32(plan.divisor)
+            seen -= (present * np.float32(plan.record_rate)) @ filters.expected
+            if self.evidence == "rows":
+                self._add_rows(seen, present)
+            else:
+                self._add_gaps(seen, present)
+
+    def _classes_present(self, start: int, y: Floats) -> NDArray[np.bool_]:
+        """(b, K) whether a row may hold records of a class, as far as the row itself tells."""
+        plan, classes = self.plan, self.plan.num_classes
+        if plan.design == "classwise":
+            return np.asarray((start + np.arange(len(y)))[:, None] % classes == np.arange(classes))
+        if plan.design == "hierarchical":
+            # A drawn class shows in the row's label sum: more than half its expected members.
+            members = (y + plan.label_offset) * plan.divisor
+            return np.asarray(members > self.filters.counts * plan.record_rate / 2)
+        return np.ones((len(y), classes), bool)
+
+    def _add_rows(self, seen: Floats, present: NDArray[np.bool_]) -> None:
+        own = present[:, self.filters.labels]
+        if self.tilt is None:
+            self._tune(self._noise_factor(seen, own, 1))
+        assert self.tilt is not None
+        self.sums += np.sum(seen, axis=0, where=own, dtype=np.float64)
+        seen *= self.tilt
+        seen -= present @ self._by_class
+        seen -= self._constant
+        self.totals += np.sum(_ratio(seen, self.plan.record_rate), axis=0, where=own, dtype=np.float64)
+
+    def _add_gaps(self, seen: Floats, present: NDArray[np.bool_]) -> None:
+        """Score differences of rows: a canary in one of the two moves them, one way or the other."""
+        own = present[:, self.filters.labels]
+        if self.evidence == "neighbours":
+            pairs = len(seen) // 2 * 2
+            gaps, both = seen[0:pairs:2] - seen[1:pairs:2], own[0:pairs:2] & own[1:pairs:2]
+        else:
+            before, self._before = self._before, (seen, own)
+            if before is None or len(before[0]) < len(seen):
+                return
+            gaps, both = seen - before[0][: len(seen)], own & before[1][: len(seen)]
+        if self.tilt is None:
+            factor = self._noise_factor(gaps, both, 2)
+            variance = 2 * (np.float32(factor) * self.filters.noise + self.filters.spread)
+            self.tilt = self.filters.shift / variance
+            self._constant = np.square(self.tilt) * variance / 2
+        rate = self.plan.record_rate * (1 - self.plan.record_rate)
+        up, down = gaps * self.tilt - self._constant, -gaps * self.tilt - self._constant
+        for one in (up, down):
+            np.clip(one, -_CERTAIN, _CERTAIN, out=one)
+            np.expm1(one, out=one)
+        up += down
+        self.totals += np.sum(np.log1p(rate * up), axis=0, where=both, dtype=np.float64)
+
+    def _noise_factor(self, seen: Floats, own: NDArray[np.bool_], rows: int) -> float:
+        """Variance of the noise over what was planned, measured on all canaries together.
+
+        What is common to all canaries changes no guess; where the noise is not what was planned, ratios must know.
+        """
+        enough = own.sum(axis=0)
+        if enough.min() < _ENOUGH:
+            return 1.0
+        measured = np.sum(np.square(seen, dtype=np.float64), axis=0, where=own) / enough / rows
+        factor = np.median((measured - self.filters.spread) / self.filters.noise)
+        return max(float(factor), 1e-4)
+
+    def _tune(self, factor: float) -> None:
+        """Choose t, and work out log E[e^(t z)] of the noise and, by class, of the other records' draws."""
+        filters, rate = self.filters, self.plan.record_rate
+        self.tilt = filters.shift / (np.float32(factor) * filters.noise + filters.spread)
+        self._constant = np.asarray(np.square(self.tilt) * factor * filters.noise / 2, np.float32)
+        by_class = np.zeros(filters.expected.shape)
+        classes = np.eye(len(by_class), dtype=np.float32)
+        weights = filters.weights * self.tilt
+        if rate < 1:
+            for x, y, share in self.others():
+                projected = contributions(self.plan, self.transform, x, y) @ weights
+                by_class -= share * rate * (classes[y].T @ projected)
+                by_class += share * (classes[y].T @ _ratio(projected, rate))
+            # No canary blurs itself.
+            itself = self.tilt * filters.shift
+            own = (filters.labels, np.arange(len(itself)))
+            by_class[own] -= CANARY_SHARE * (_ratio(itself.copy(), rate) - rate * itself)
+        self._by_class = by_class.astype(np.float32)
+
+
+def resolve(present: RowScores, absent: RowScores | None) -> NDArray[np.float64]:
+    """(k,) final scores: ratios in which canaries no longer blur one another.
+
+    Args:
+        present: of the canaries.
+        absent: of what stands in their place where their coins leave them out; None where nothing does.
+    """
+    totals = present.totals if absent is None else present.totals - absent.totals
+    if present.evidence != "rows" or present.tilt is None:
+        # Differences of rows hold nothing linear.
+        return totals
+    plan, labels = present.plan, present.filters.labels
+    vectors, weights, sums = present.filters.vectors, present.filters.weights, present.sums
+    if absent is not None:
+        vectors, weights, sums = vectors - absent.filters.vectors, weights - absent.filters.weights, sums - absent.sums
+    products = vectors @ weights
+    met = meetings(plan)
+    products *= met[labels][:, labels]
+    # Rows that may hold a canary: all, a class's share, or those that drew its class.
+    rows = plan.rows * {"hierarchical": plan.class_rate or 1.0, "classwise": 1 / len(met)}.get(plan.design, 1.0)
+    slope = plan.record_rate * present.tilt.astype(np.float64)
+    products *= np.float32(plan.record_rate * rows * slope.mean() / 4)
+    products.flat[:: len(products) + 1] += 1
+    own = np.diag(products).astype(np.float64)
+    estimate = linalg.solve(products, sums.astype(np.float32), assume_a="pos", overwrite_a=True, check_finite=False)
+    return np.asarray(totals + slope * (own * estimate - sums))
+
+
+def _ratio(exponent: Floats, rate: float) -> Floats:
+    """log(1 - p + p e^u), in place."""
+    if rate == 1:
+        return exponent
+    np.clip(exponent, -_CERTAIN, _CERTAIN, out=exponent)
+    np.expm1(exponent, out=exponent)
+    exponent *= np.float32(rate)
+    return np.asarray(np.log1p(exponent, out=exponent))

@@ -1,0 +1,251 @@
+"""What guesses at canaries' coins prove of one mechanism, beside what was claimed of it; and how many to guess."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr
+
+from privmix.accounting import Adjacency, Event, epsilon, epsilon_delta_curve
+from privmix.accounting.gdp import gdp_mu
+from privmix.attacks.one_run import (
+    Least,
+    OneRun,
+    gaussian_least,
+    is_refuted,
+    mahloujifar_gaussian_epsilon,
+    steinke_epsilon,
+)
+from privmix.errors import InvalidInput, check_integer, check_number
+
+_LINES: Final = 256
+_RAREST: Final = 1e-12
+_SHARES: Final = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0)
+# Noise is searched for in this range, as a factor of the planned one, to one part in a hundred.
+_NOISIER: Final = 64.0
+_HALVINGS: Final = 6
+
+
+def event_least(event: Event, adjacency: Adjacency) -> Least:
+    """The curve of a mechanism, from its own privacy loss distribution; a lower bound, so tests by it are valid.
+
+    Each pair (epsilon, delta) that holds bounds it by (r - delta) e^-epsilon and by 1 - delta - e^epsilon (1 - r).
+
+    Example:
+        >>> from privmix.accounting import Gaussian
+        >>> exact = gaussian_least(1.0)(0.7)
+        >>> 0.99 * exact < event_least(Gaussian(1.0), Adjacency.ADD_REMOVE)(0.7) <= exact
+        True
+    """
+    # The recursion begins with events as rare as a false proof may be: lines must reach them.
+    most = min(40.0, max(epsilon(event, _RAREST, adjacency=adjacency).epsilon, 1e-6))
+    epsilons = np.concatenate([[0.0], np.geomspace(most / 500, most, _LINES - 1)])
+    deltas = epsilon_delta_curve(event, epsilons.tolist(), adjacency=adjacency)
+    growth = np.exp(epsilons)
+    slopes = np.concatenate([1 / growth, growth])
+    starts = np.concatenate([-deltas / growth, 1 - deltas - growth])
+    return lambda r: max(0.0, float((starts + slopes * r).max()))
+
+
+@dataclass(frozen=True)
+class Mechanism:
+    """What is audited, with its noise as the unknown: the claim is that the factor is 1.
+
+    Attributes:
+        event: what ran, if its noise were the planned one times the factor.
+        adjacency: of the claim.
+
+    Example:
+        >>> from privmix.accounting import Gaussian
+        >>> mechanism = Mechanism(lambda factor: Gaussian(2.0 * factor))
+        >>> round(mechanism.epsilon(1e-5), 2) < round(mechanism.epsilon(1e-5, 0.5), 2)
+        True
+    """
+
+    event: Callable[[float], Event]
+    adjacency: Adjacency = Adjacency.ADD_REMOVE
+
+    def epsilon(self, delta: float, factor: float = 1.0) -> float:
+        """Epsilon at ``delta`` with so many times the planned noise."""
+        return epsilon(self.event(factor), delta, adjacency=self.adjacency).epsilon
+
+    def is_refuted(self, run: OneRun, alpha: float, factor: float = 1.0) -> bool:
+        """Whether the guesses refute that there was at least so many times the planned noise."""
+        return is_refuted(run, event_least(self.event(factor), self.adjacency), alpha)
+
+
+def mahloujifar_epsilon(run: OneRun, mechanism: Mechanism, delta: float, confidence: float) -> float:
+    """Epsilon at ``delta`` of the mechanism with the least noise that is refuted at ``confidence``; 0 if none is.
+
+    Formal guarantees:
+        * Lower bound: if what ran is the mechanism at some noise, it exceeds that one's epsilon with probability at
+          most 1 - ``confidence``.
+        * Refutes curves: it exceeds the claimed epsilon only if the claimed trade-off curve itself is refuted.
+
+    Example:
+        >>> from privmix.accounting import Gaussian
+        >>> mechanism = Mechanism(lambda factor: Gaussian(2.0 * factor))
+        >>> run = OneRun(1000, 1000, 600)
+        >>> 0.5 < mahloujifar_epsilon(run, mechanism, 1e-5, 0.95) < mechanism.epsilon(1e-5)
+        True
+    """
+    alpha = 1 - check_number("confidence", confidence, low=0, high=1, low_open=True, high_open=True)
+    if not is_refuted(run, gaussian_least(0.0), alpha):
+        # Blind guessing does as well: no noise is refuted.
+        return 0.0
+    high = 1.0
+    if mechanism.is_refuted(run, alpha):
+        while mechanism.is_refuted(run, alpha, high / 2) and high > 1 / _NOISIER:
+            high /= 2
+    else:
+        while not mechanism.is_refuted(run, alpha, high := high * 2):
+            if high >= _NOISIER:
+                return 0.0
+    low = high / 2
+    for _ in range(_HALVINGS):
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if mechanism.is_refuted(run, alpha, middle) else (middle, high)
+    return mechanism.epsilon(delta, high)
+
+
+@dataclass(frozen=True)
+class OneRunProof:
+    """What one run proves beside what was claimed.
+
+    Attributes:
+        run: guesses and successes.
+        delta: of the claim and of the proofs.
+        confidence: with which all of it holds together.
+        claimed_epsilon: the upper bound.
+        steinke: lower bound by :func:`steinke_epsilon`.
+        mahloujifar: lower bound by :func:`mahloujifar_epsilon`.
+        provable_epsilon: what would have been proven had all guesses been correct.
+    """
+
+    run: OneRun
+    delta: float
+    confidence: float
+    claimed_epsilon: float
+    steinke: float
+    mahloujifar: float
+    provable_epsilon: float
+
+    @property
+    def proven_epsilon(self) -> float:
+        """The larger of the two bounds, each of which has half the chance of error."""
+        return max(self.steinke, self.mahloujifar)
+
+    @property
+    def violated(self) -> bool:
+        """Whether the claim is refuted."""
+        return self.proven_epsilon > self.claimed_epsilon
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values; infinities become None."""
+        figures = {
+            "claimed_epsilon": self.claimed_epsilon,
+            "proven_epsilon": self.proven_epsilon,
+            "provable_epsilon": self.provable_epsilon,
+        }
+        return {
+            "canaries": self.run.canaries,
+            "guesses": self.run.guesses,
+            "correct": self.run.correct,
+            "delta": self.delta,
+            "confidence": self.confidence,
+            **{name: value if math.isfinite(value) else None for name, value in figures.items()},
+            "proven_by": {
+                name: value if math.isfinite(value) else None
+                for name, value in (("steinke", self.steinke), ("mahloujifar", self.mahloujifar))
+            },
+            "violated": self.violated,
+        }
+
+
+def prove(run: OneRun, mechanism: Mechanism, delta: float, confidence: float) -> OneRunProof:
+    """Both bounds, together at ``confidence``.
+
+    Raises:
+        InvalidInput: too few guesses to prove anything; the message says how many are needed.
+
+    Example:
+        >>> from privmix.accounting import Gaussian
+        >>> proof = prove(OneRun(1000, 1000, 600), Mechanism(lambda factor: Gaussian(2.0 * factor)), 1e-5, 0.95)
+        >>> 0 < proof.steinke < proof.mahloujifar == proof.proven_epsilon < proof.claimed_epsilon, proof.violated
+        (True, False)
+    """
+    check_enough(run.guesses, confidence)
+    each = (1 + confidence) / 2
+    perfect = OneRun(run.canaries, run.guesses, run.guesses)
+    return OneRunProof(
+        run,
+        delta,
+        confidence,
+        mechanism.epsilon(delta),
+        steinke_epsilon(run, delta, each),
+        mahloujifar_epsilon(run, mechanism, delta, each),
+        max(steinke_epsilon(perfect, delta, each), mahloujifar_gaussian_epsilon(perfect, delta, each)),
+    )
+
+
+def canaries_needed(confidence: float) -> int:
+    """The fewest canaries with which :func:`prove` can prove anything: fair coins guess fewer by luck alone.
+
+    Example:
+        >>> canaries_needed(0.95), canaries_needed(1 - 1e-6)
+        (6, 21)
+    """
+    check_number("confidence", confidence, low=0, high=1, low_open=True, high_open=True)
+    return math.floor(-math.log2((1 - confidence) / 2)) + 1
+
+
+def check_enough(canaries: int, confidence: float, field: str = "canaries") -> None:
+    """Raise :class:`InvalidInput` where no outcome could prove anything at ``confidence``."""
+    needed = canaries_needed(confidence)
+    if check_integer(field, canaries, low=1) < needed:
+        raise InvalidInput(field, canaries, f"at least {needed} for confidence {confidence:.9g}; some hundreds do well")
+
+
+def best_guesses(canaries: int, epsilon: float, delta: float, confidence: float) -> int:
+    """How many coins to guess, chosen beforehand: what proves most where scores are as far apart as is claimed.
+
+    Args:
+        canaries: k.
+        epsilon: claimed; scores are taken as normal, with the mu that passes through (epsilon, delta).
+        delta: of the claim.
+        confidence: of :func:`prove`.
+
+    Example:
+        >>> best_guesses(1000, 8.0, 1e-5, 0.95), best_guesses(1000, 1.0, 1e-5, 0.95)
+        (200, 350)
+    """
+    check_enough(canaries, confidence)
+    mu, each = _mu_through(epsilon, delta), (1 + confidence) / 2
+    least = canaries_needed(confidence)
+    sizes = sorted({max(least, round(share * canaries)) for share in _SHARES})
+
+    def proven(guesses: int) -> tuple[float, int]:
+        run = OneRun(canaries, guesses, math.floor(guesses * _accuracy(mu, guesses / canaries)))
+        best = max(steinke_epsilon(run, delta, each), mahloujifar_gaussian_epsilon(run, delta, each))
+        # Where little can be proven, many guesses show a broken mechanism best.
+        return best, guesses
+
+    return max(sizes, key=proven)
+
+
+def _accuracy(mu: float, share: float) -> float:
+    """Expected accuracy on the ``share`` of canaries with the highest and lowest of scores N(+-mu/2, 1)."""
+    grid: NDArray[np.float64] = np.linspace(-12 - mu, 12 + mu, 4001)
+    kept = ndtr(mu / 2 - grid) + ndtr(-mu / 2 - grid)
+    threshold = float(grid[int(np.argmin(np.abs(kept - share)))])
+    present = float(ndtr(mu / 2 - threshold))
+    return present / (present + float(ndtr(-mu / 2 - threshold)))
+
+
+def _mu_through(epsilon: float, delta: float) -> float:
+    return gdp_mu(min(epsilon, 50.0), max(delta, 1e-12)) if epsilon > 0 else 1e-3

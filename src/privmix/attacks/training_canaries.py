@@ -1,0 +1,323 @@
+"""Canaries in a DP-SGD run: planted gradients, seen step by step, or odd inputs, seen through the final model.
+
+The engine is the real one: it draws the batches, clips, adds the noise and moves the weights. Two classes stand where
+it hands things over: one adds the canaries' gradients to the sum of a batch, through the run's own clipping, and one
+looks at the noisy sums on their way to the optimiser.
+
+What is audited is the plan as it is: the sampling rate stays that of the public record count, and an included canary is
+one record more. Under replace-one a canary is always there, and its coin turns its gradient's sign.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from privmix.accounting import Adjacency, Event
+from privmix.attacks.canaries import CanaryAudit, CanaryConfig
+from privmix.attacks.one_run import OneRun
+from privmix.attacks.one_run_proof import Mechanism, prove
+from privmix.errors import InvalidInput
+from privmix.mechanisms.streams import SecretStreams
+from privmix.training import ModelFacts, TrainedModel, TrainingConfig, TrainingJob, TrainingRecords
+from privmix.training.batches import Batch
+from privmix.training.clipping import Clipping
+from privmix.training.dp_sgd import DpSgd
+from privmix.training.execution import Chunks
+from privmix.training.gradients import GradientStrategy
+from privmix.training.job import Progress
+from privmix.training.optimiser import Optimiser
+from privmix.training.plan import TrainingPlan
+from privmix.training.public.base import ExtendedMethod
+from privmix.training.side_information import SideInformation
+from privmix.training.world import World
+
+# Length of a planted gradient in clipping norms: a run that does not clip shows at once.
+_REACH: Final = 10.0
+# Exponents beyond which a step's ratio is cut: it says "here" or "not here" as clearly as any.
+_CERTAIN: Final = 60.0
+_LEAST_PROBABILITY: Final = 1e-12
+# Of a squared standard normal variable.
+_MEDIAN_SQUARE: Final = 0.4549
+# Noise, as a share of the planned one, below which it is taken to be this.
+_LEAST_NOISE: Final = 0.01
+
+
+def audit_training_canaries(
+    config: TrainingConfig,
+    facts: ModelFacts,
+    records: TrainingRecords,
+    canaries: CanaryConfig,
+    *,
+    plan: TrainingPlan | None = None,
+    streams: SecretStreams,
+    generator: np.random.Generator,
+    progress: Progress | None = None,
+) -> CanaryAudit:
+    """Train once with canaries by the real engine, guess who was in, and state what that proves. The model is not kept.
+
+    ``"planted"`` canaries are gradients that each have a weight of their own, ten clipping norms long. The attacker
+    sees the noisy sum of every step and knows, as the accountant assumes, all of it but the canaries and the noise:
+    this is the pair of distributions that the plan's price is about. ``"mislabelled"`` canaries are records of the
+    dataset that are taken from it and given a wrong label, ``"blank"`` ones are of one value throughout; the attacker
+    sees the final model alone, by its probability of the label that was trained.
+
+    Formal guarantees:
+        * Valid: for an engine that does what the plan says, more than the claimed epsilon is proven with probability at
+          most 1 - ``canaries.confidence``.
+        * Fixed beforehand: canaries, coins and the number of guesses do not depend on the run.
+        * Private: the figures come from private records and no noise protects them. They are for the owner.
+
+    Args:
+        config: settings of the run; without microbatches, banks of views and public data.
+        facts: public facts of the data.
+        records: the owner's.
+        canaries: see :class:`privmix.attacks.canaries.CanaryConfig`; ``evidence`` is for planted ones.
+        plan: what ran, if it is known; None: what ``config`` asks for with as many records.
+        streams: fresh secret streams for the run; used up.
+        generator: of canaries and coins; nobody who guesses may know it.
+        progress: see :data:`privmix.training.job.Progress`.
+
+    Raises:
+        InvalidInput: there is no audit for such settings, or more canaries than weights or records.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> records = TrainingRecords.of(rng.normal(size=(300, 40)), rng.integers(0, 3, 300), classes=3)
+        >>> config = TrainingConfig.for_model("linear", records=300, epsilon=8.0, delta=1e-4, epochs=3)
+        >>> audit = audit_training_canaries(
+        ...     config, ModelFacts(("a", "b", "c"), {"name": "identity"}, (40,), dim=40), records,
+        ...     CanaryConfig(canaries=100), streams=SecretStreams.from_entropy(), generator=rng)
+        >>> audit.proof.proven_epsilon <= audit.proof.claimed_epsilon
+        True
+    """
+    check_auditable_training(config, canaries)
+    job = _CanaryJob(config, facts, len(records) if plan is None else plan.records, records_declared=True)
+    if plan is not None:
+        # Calibrated by whichever version ran it; canaries come on top of the count that it states.
+        job.plan = replace(plan, records_declared=True)
+    mechanism = training_mechanism(job.plan)
+    guesses = canaries.guesses_for(mechanism, job.plan.delta)
+    coins = generator.random(canaries.canaries) < 0.5
+    if canaries.kind == "planted":
+        scores = _planted_scores(job, records, coins, canaries.evidence, streams, generator, progress)
+    else:
+        scores = _input_scores(job, records, coins, canaries.kind, streams, generator, progress)
+    proof = prove(OneRun.of(scores, coins, guesses), mechanism, job.plan.delta, canaries.confidence)
+    seen = "noisy sums of every step" if canaries.kind == "planted" else "final model"
+    return CanaryAudit(proof, int(coins.sum()), f"{canaries.kind} canaries in one DP-SGD run, {seen}")
+
+
+def check_auditable_training(config: TrainingConfig, canaries: CanaryConfig) -> None:
+    """Raise :class:`InvalidInput` unless canaries can audit such a run; reads no data."""
+    if config.microbatch_size > 1:
+        raise InvalidInput("microbatch_size", config.microbatch_size, "1 for an audit with canaries")
+    if config.bank_views or config.views.k_diff:
+        raise InvalidInput("views", "a bank or a pool", "views made of the record alone for an audit with canaries")
+    if config.scenario != "cold":
+        raise InvalidInput("scenario", config.scenario, "cold, without public data, for an audit with canaries")
+    if canaries.evidence == "tiles":
+        raise InvalidInput("evidence", canaries.evidence, "rows or neighbours for a model")
+    if canaries.kind != "planted" and config.adjacency is not Adjacency.ADD_REMOVE:
+        allowed = f"planted under {config.adjacency.value}, where a coin does not decide who is there"
+        raise InvalidInput("canaries' kind", canaries.kind, allowed)
+
+
+def training_mechanism(plan: TrainingPlan) -> Mechanism:
+    """The plan with its noise as the unknown."""
+
+    def event(factor: float) -> Event:
+        return replace(plan, noise_multiplier=plan.noise_multiplier * factor).event()
+
+    return Mechanism(event, plan.adjacency)
+
+
+@dataclass(eq=False, repr=False)
+class _Planted:
+    """Planted gradients and what is seen of them, in clipping norms. Secret.
+
+    Attributes:
+        plan: of the run.
+        places: (k,) the weight of each canary.
+        members: (c,) which canaries stand behind the real records.
+        signs: (c,) of their gradients.
+        real: how many real records there are.
+        evidence: ``"rows"``: steps, or ``"neighbours"``: differences of two steps.
+        scores: (k,).
+    """
+
+    plan: TrainingPlan
+    places: Tensor
+    members: NDArray[np.int64]
+    signs: NDArray[np.float64]
+    real: int
+    evidence: str
+    scores: NDArray[np.float64] = field(init=False)
+    _others: NDArray[np.float64] | None = field(default=None, init=False)
+    _before: NDArray[np.float64] | None = field(default=None, init=False)
+    _medians: list[float] = field(default_factory=list, init=False)
+
+    def __post_init__(self) -> None:
+        self.scores = np.zeros(len(self.places))
+
+    def plant(self, total: Tensor, drawn: NDArray[np.int64], clipping: Clipping) -> None:
+        """Add, in place, the clipped gradients of the canaries ``drawn`` to the sum of the other records'."""
+        self._others = total[self.places].double().cpu().numpy()
+        lengths = torch.full((len(drawn),), _REACH * self.plan.clip_norm, dtype=torch.float64)
+        added = lengths * clipping.factors(lengths) * torch.from_numpy(self.signs[drawn])
+        total[self.places[torch.from_numpy(self.members[drawn])]] += added.to(total.device, total.dtype)
+
+    def see(self, mean: Tensor) -> None:
+        """Score a step by its noisy mean (P,)."""
+        assert self._others is not None
+        total = mean[self.places].double().cpu().numpy() * self.plan.units
+        shown = (total - self._others) / self.plan.clip_norm
+        noise, rate = self.plan.noise_multiplier * self.plan.sensitivity / self.plan.clip_norm, self.plan.sampling_rate
+        if self.evidence == "rows":
+            noise = self._measured(shown, noise)
+            self.scores += _ratio(shown, noise, rate)
+            if self.plan.adjacency is Adjacency.REPLACE_ONE:
+                self.scores -= _ratio(-shown, noise, rate)
+            return
+        if self._before is None:
+            self._before = shown
+            return
+        gaps, self._before = shown - self._before, None
+        noise = self._measured(gaps, 2**0.5 * noise)
+        up, down = (_expm1(sign * gaps, noise) for sign in (1, -1))
+        self.scores += np.log1p(rate * (1 - rate) * (up + down))
+
+    def _measured(self, shown: NDArray[np.float64], planned: float) -> float:
+        """Standard deviation of the noise: as planned, or less if all steps so far show less. Most canaries are out."""
+        self._medians.append(float(np.median(np.square(shown))) / _MEDIAN_SQUARE)
+        measured = math.sqrt(float(np.mean(self._medians)))
+        return min(planned, max(measured, _LEAST_NOISE * planned))
+
+
+def _ratio(shown: NDArray[np.float64], noise: float, rate: float) -> NDArray[np.float64]:
+    """log(1 - q + q e^u): of a step that shows a clipped gradient with probability q."""
+    return np.asarray(np.log1p(np.maximum(rate * _expm1(shown, noise), -1 + _LEAST_PROBABILITY)))
+
+
+def _expm1(shown: NDArray[np.float64], noise: float) -> NDArray[np.float64]:
+    return np.asarray(np.expm1(np.clip((2 * shown - 1) / (2 * noise**2), -_CERTAIN, _CERTAIN)))
+
+
+class _Watched:
+    """The run's optimiser, after a look at what it gets."""
+
+    def __init__(self, optimiser: Optimiser, planted: _Planted) -> None:
+        self._optimiser, self._planted = optimiser, planted
+
+    def step(self, direction: Tensor, step: int) -> None:
+        self._planted.see(direction)
+        self._optimiser.step(direction, step)
+
+
+class _CanarySgd(DpSgd):
+    """DP-SGD in whose batches the last records are planted gradients."""
+
+    planted: _Planted
+
+    def _clipped_sum(self, batch: Batch, side: SideInformation) -> Tensor:
+        real = batch.indices < self.planted.real
+        total = super()._clipped_sum(Batch(batch.indices[real], batch.seeds[real]), side)
+        self.planted.plant(total, batch.indices[~real] - self.planted.real, self.gradients.clipping)
+        return total
+
+
+class _CanaryJob(TrainingJob):
+    """A job whose trainer may hold planted gradients."""
+
+    planted: _Planted | None = None
+
+    @property
+    def weights(self) -> int:
+        """How many weights are trained."""
+        return self._flat.size
+
+    def _trainer(
+        self,
+        records: TrainingRecords,
+        optimiser: Optimiser,
+        method: ExtendedMethod | None,
+        streams: SecretStreams | None,
+        world: World,
+        chunks: Chunks,
+        gradients: GradientStrategy,
+    ) -> DpSgd:
+        if self.planted is None:
+            return super()._trainer(records, optimiser, method, streams, world, chunks, gradients)
+        watched: Optimiser = _Watched(optimiser, self.planted)  # type: ignore[assignment]
+        trainer = _CanarySgd(self.plan, records, self.views, gradients, watched, streams, None, chunks, world)
+        trainer.planted = self.planted
+        return trainer
+
+
+def _planted_scores(
+    job: _CanaryJob,
+    records: TrainingRecords,
+    coins: NDArray[np.bool_],
+    evidence: str,
+    streams: SecretStreams,
+    generator: np.random.Generator,
+    progress: Progress | None,
+) -> NDArray[np.float64]:
+    size = len(coins)
+    if size > job.weights:
+        raise InvalidInput("canaries", size, f"at most {job.weights}, the weights that are trained")
+    places = torch.from_numpy(generator.choice(job.weights, size, replace=False)).to(job.device)
+    if job.plan.adjacency is Adjacency.ADD_REMOVE:
+        members, signs = np.flatnonzero(coins), np.ones(int(coins.sum()))
+    else:
+        members, signs = np.arange(size), np.where(coins, 1.0, -1.0)
+    planted = _Planted(job.plan, places, members, signs, len(records), evidence)
+    job.planted = planted
+    # Their features are never looked at.
+    features, labels = np.zeros((len(members), records.dim), np.float32), np.zeros(len(members), np.int64)
+    job.run(_joined(records, features, labels), streams=streams, progress=progress)
+    return planted.scores
+
+
+def _input_scores(
+    job: _CanaryJob,
+    records: TrainingRecords,
+    coins: NDArray[np.bool_],
+    kind: str,
+    streams: SecretStreams,
+    generator: np.random.Generator,
+    progress: Progress | None,
+) -> NDArray[np.float64]:
+    size, classes = len(coins), records.classes
+    if kind == "mislabelled":
+        if size >= len(records):
+            raise InvalidInput("canaries", size, "fewer than there are records: mislabelled ones are made of them")
+        order = generator.permutation(len(records))
+        picked, others = np.sort(order[:size]), np.sort(order[size:])
+        features = np.array(records.x[picked])
+        labels = (records.labels[picked] + generator.integers(1, classes, size)) % classes
+        records = TrainingRecords(records.x[others], records.labels[others], classes)
+    else:
+        features = np.repeat(np.linspace(0, 1, size, dtype=np.float32)[:, None], records.dim, axis=1)
+        labels = generator.integers(0, classes, size)
+    model = job.run(_joined(records, features[coins], labels[coins]), streams=streams, progress=progress)
+    return _confidence(model, features, labels)
+
+
+def _joined(records: TrainingRecords, features: NDArray[np.float32], labels: NDArray[np.int64]) -> TrainingRecords:
+    """Records and canaries after them, (n + c, d)."""
+    x = np.concatenate([records.x, features])
+    return TrainingRecords(x, np.concatenate([records.labels, labels]), records.classes)
+
+
+def _confidence(model: TrainedModel, features: NDArray[np.float32], labels: NDArray[np.int64]) -> NDArray[np.float64]:
+    """(k,) logit of the probability of the canary's label."""
+    chance = model.predict_proba(features).astype(np.float64)[np.arange(len(labels)), labels]
+    chance = np.clip(chance, _LEAST_PROBABILITY, 1 - _LEAST_PROBABILITY)
+    return np.asarray(np.log(chance) - np.log1p(-chance))

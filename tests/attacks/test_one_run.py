@@ -1,0 +1,252 @@
+"""Bounds from one run: against exact probabilities where the number of correct guesses has a known law, and references.
+
+Where correct guesses are binomial, the probability of a false proof is computed and not sampled. Simulations are wrong
+with chance below 1e-6.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+from scipy.optimize import linprog
+from scipy.special import ndtr
+
+from privmix.accounting import Adjacency, Gaussian, PoissonSampled, Repeated
+from privmix.attacks.one_run import (
+    Least,
+    OneRun,
+    gaussian_least,
+    is_refuted,
+    mahloujifar_gaussian_epsilon,
+    mahloujifar_mu,
+    steinke_epsilon,
+    steinke_p_value,
+)
+from privmix.attacks.one_run_proof import (
+    Mechanism,
+    best_guesses,
+    canaries_needed,
+    event_least,
+    mahloujifar_epsilon,
+    prove,
+)
+from privmix.errors import InvalidInput
+
+ALPHA = 0.05
+GAUSSIAN = Mechanism(lambda factor: Gaussian(2.0 * factor))
+
+
+def naive_p_value(run: OneRun, epsilon: float, delta: float) -> float:
+    """Theorem 5.2, term by term."""
+    q = math.exp(epsilon) / (1 + math.exp(epsilon))
+    law = [math.comb(run.guesses, j) * q**j * (1 - q) ** (run.guesses - j) for j in range(run.guesses + 1)]
+    slopes = [sum(law[run.correct - i : run.correct]) / i for i in range(1, run.correct + 1)]
+    return min(1.0, sum(law[run.correct :]) + 2 * run.canaries * delta * max(slopes, default=0.0))
+
+
+def pure_least(epsilon: float, delta: float) -> Least:
+    """The curve of (epsilon, delta)-DP."""
+    return lambda r: max(0.0, (r - delta) * math.exp(-epsilon), 1 - delta - math.exp(epsilon) * (1 - r))
+
+
+def most_likely(run: OneRun, epsilon: float, delta: float) -> float:
+    """The largest P[at least v correct] that Theorem 3.2 allows under (epsilon, delta)-DP, by a linear program."""
+    k, r = run.canaries, run.guesses
+    correct, wrong = np.arange(r + 1) / k, (r - np.arange(r + 1)) / k
+    above, limits = [], []
+    for t in range(r):
+        more = np.where(np.arange(r + 1) > t, correct, 0.0)
+        missed = np.where(np.arange(r + 1) >= t, wrong, 0.0)
+        above += [more * math.exp(-epsilon) - missed, more * math.exp(epsilon) - missed]
+        limits += [delta * math.exp(-epsilon), delta - 1 + math.exp(epsilon)]
+    goal = -(np.arange(r + 1) >= run.correct).astype(float)
+    found = linprog(goal, np.array(above), np.array(limits), np.ones((1, r + 1)), np.ones(1))
+    assert found.success
+    return float(-found.fun)
+
+
+@pytest.mark.parametrize("correct", [0, 1, 12, 20])
+@pytest.mark.parametrize("delta", [0.0, 1e-3])
+def test_steinkes_p_value_is_the_theorems(correct: int, delta: float) -> None:
+    run = OneRun(30, 20, correct)
+    assert steinke_p_value(run, 0.7, delta) == pytest.approx(naive_p_value(run, 0.7, delta), rel=1e-9)
+
+
+@pytest.mark.parametrize("correct", [8, 14, 19, 20])
+@pytest.mark.parametrize(("epsilon", "delta"), [(0.5, 0.0), (0.5, 0.01), (1.5, 0.001)])
+def test_the_recursion_finds_what_the_theorem_allows_and_no_less(correct: int, epsilon: float, delta: float) -> None:
+    """Against a linear program over all laws of the number of correct guesses."""
+    run = OneRun(25, 20, correct)
+    most = most_likely(run, epsilon, delta)
+    assert is_refuted(run, pure_least(epsilon, delta), min(most * 1.0001, 0.99999)) or most > 0.9998
+    assert not is_refuted(run, pure_least(epsilon, delta), most * 0.9999)
+
+
+@pytest.mark.parametrize("epsilon", [0.3, 1.0, 3.0])
+@pytest.mark.parametrize("canaries", [20, 200, 2000])
+def test_proofs_about_randomised_response_hold_and_come_close(epsilon: float, canaries: int) -> None:
+    """Correct guesses are binomial: the chance of a false proof is exact, and so is the median proof."""
+    law = stats.binom(canaries, 1 / (1 + math.exp(-epsilon)))
+    false = [v for v in range(canaries + 1) if steinke_p_value(OneRun(canaries, canaries, v), epsilon, 0.0) <= ALPHA]
+    assert law.sf(min(false) - 1) <= ALPHA if false else True
+    middle = OneRun(canaries, canaries, int(law.median()))
+    assert steinke_epsilon(middle, 0.0, 1 - ALPHA) <= epsilon
+    if canaries == 2000:
+        assert steinke_epsilon(middle, 0.0, 1 - ALPHA) > 0.7 * epsilon
+
+
+@pytest.mark.parametrize("epsilon", [0.3, 1.0, 3.0])
+def test_delta_costs_proof(epsilon: float) -> None:
+    run = OneRun(500, 500, int(500 / (1 + math.exp(-epsilon))) + 1)
+    assert epsilon > steinke_epsilon(run, 0.0, 0.95) > steinke_epsilon(run, 1e-4, 0.95) > 0
+    assert not is_refuted(run, pure_least(epsilon, 0.0), 0.05)
+
+
+@pytest.mark.parametrize("mu", [0.1, 0.5, 2.0])
+@pytest.mark.parametrize("canaries", [20, 200, 2000])
+def test_proofs_about_independent_gaussians_hold(mu: float, canaries: int) -> None:
+    """Guessing every coin of k independent mu-GDP answers: binomial of success Phi(mu / 2), so the chance is exact."""
+    law = stats.binom(canaries, ndtr(mu / 2))
+    low, high = 0, canaries + 1
+    while low < high:
+        middle = (low + high) // 2
+        refuted = middle <= canaries and is_refuted(OneRun(canaries, canaries, middle), gaussian_least(mu), ALPHA)
+        low, high = (low, middle) if refuted else (middle + 1, high)
+    assert law.sf(low - 1) <= ALPHA
+
+
+@pytest.mark.parametrize(("mu", "guesses", "least"), [(1.6, 200, 0.5), (0.5, 350, 0.3), (1.6, 1000, 0.3)])
+def test_proofs_about_gaussians_with_abstention(mu: float, guesses: int, least: float) -> None:
+    """False proofs in 400 runs are at most as many as confidence allows; the median proof is a decent share of mu."""
+    rng = np.random.default_rng(0)
+    runs = []
+    for _ in range(400):
+        coins = rng.random(1000) < 0.5
+        runs.append(OneRun.of(mu * coins + rng.standard_normal(1000), coins, guesses))
+    false = sum(is_refuted(run, gaussian_least(mu), ALPHA) for run in runs)
+    # More than this has chance below 1e-6 if each is false with chance 0.05.
+    assert false <= stats.binom.isf(1e-6, len(runs), ALPHA)
+    middle = sorted(runs, key=lambda run: run.correct)[200]
+    assert least * mu < mahloujifar_mu(middle, 0.95) < mu
+    assert steinke_epsilon(middle, 1e-5, 0.95) < mahloujifar_gaussian_epsilon(middle, 1e-5, 0.95)
+
+
+@pytest.mark.parametrize("together", [True, False], ids=["all-at-once", "one-by-one"])
+def test_delta_is_allowed_for(together: bool) -> None:
+    """Randomised response that gives coins away with chance delta: all of them at once, or each on its own."""
+    rng, epsilon, delta, canaries = np.random.default_rng(1), 0.5, 0.02, 100
+    q, false, runs = 1 / (1 + math.exp(-epsilon)), 0, 3000
+    for _ in range(runs):
+        given = rng.random(1 if together else canaries) < delta
+        correct = int(np.broadcast_to(given | (rng.random(canaries) < q), canaries).sum())
+        run = OneRun(canaries, canaries, correct)
+        false += steinke_p_value(run, epsilon, delta) <= ALPHA
+        # The recursion is held to the same claim.
+        assert is_refuted(run, pure_least(epsilon, 0.0), ALPHA) or not is_refuted(
+            run, pure_least(epsilon, delta), ALPHA
+        )
+    assert false <= stats.binom.isf(1e-6, runs, ALPHA)
+
+
+def test_canaries_that_influence_one_another_prove_nothing_false() -> None:
+    """One Gaussian answer to 60 canaries in 20 dimensions: each is mu-GDP, and guesses hang together."""
+    rng, mu, runs = np.random.default_rng(2), 1.0, 1000
+    vectors = rng.standard_normal((60, 20)) + 1.0
+    vectors *= mu / np.linalg.norm(vectors, axis=1, keepdims=True)
+    false = {"gaussian": 0, "steinke": 0}
+    for _ in range(runs):
+        coins = rng.random(60) < 0.5
+        seen = vectors.T @ (coins - 0.5) + rng.standard_normal(20)
+        run = OneRun.of(vectors @ seen, coins, 60)
+        false["gaussian"] += is_refuted(run, gaussian_least(mu), ALPHA)
+        # Of 1-GDP, delta at epsilon 0.5 is Phi(0) - e^0.5 Phi(-1) = 0.24.
+        false["steinke"] += steinke_p_value(run, 0.5, 0.3) <= ALPHA
+    assert max(false.values()) <= stats.binom.isf(1e-6, runs, ALPHA)
+
+
+def test_a_recursion_without_privacy_loss_is_blind_guessing() -> None:
+    """mu = 0: only what fair coins would hardly do is refuted."""
+    assert not is_refuted(OneRun(100, 100, 50), gaussian_least(0.0), 0.05)
+    assert is_refuted(OneRun(100, 100, 75), gaussian_least(0.0), 0.05)
+    assert mahloujifar_mu(OneRun(100, 100, 50), 0.95) == 0 == steinke_epsilon(OneRun(100, 100, 50), 0.0, 0.95)
+
+
+def test_more_correct_guesses_prove_more() -> None:
+    runs = [OneRun(400, 300, correct) for correct in range(0, 301, 20)]
+    for bound in (
+        [steinke_epsilon(run, 1e-5, 0.95) for run in runs],
+        [mahloujifar_mu(run, 0.95) for run in runs],
+        [mahloujifar_epsilon(run, GAUSSIAN, 1e-5, 0.95) for run in runs],
+    ):
+        assert bound == sorted(bound)
+        assert bound[0] == 0 < bound[-1]
+
+
+def test_a_mechanisms_own_curve_is_below_the_exact_one() -> None:
+    """Composed and subsampled: the curve of a full Gaussian of more noise is above it nowhere it should not be."""
+    for r in (0.01, 0.2, 0.5, 0.9, 0.999):
+        exact, found = gaussian_least(0.5)(r), event_least(Gaussian(2.0), Adjacency.ADD_REMOVE)(r)
+        assert 0.99 * exact - 1e-6 < found <= exact * (1 + 1e-9)
+    sampled = event_least(Repeated(PoissonSampled(0.1, Gaussian(2.0)), 10), Adjacency.ADD_REMOVE)
+    assert gaussian_least(0.5 * 10**0.5)(0.5) < sampled(0.5) <= 0.5
+
+
+def test_the_claim_is_violated_exactly_where_its_curve_is_refuted() -> None:
+    for correct in range(500, 900, 20):
+        run = OneRun(1000, 1000, correct)
+        proof = prove(run, GAUSSIAN, 1e-5, 0.95)
+        # Each bound has half of the chance of error.
+        curve = GAUSSIAN.is_refuted(run, 0.025)
+        assert (proof.mahloujifar > proof.claimed_epsilon) == curve
+        assert proof.violated == (curve or proof.steinke > proof.claimed_epsilon)
+
+
+def test_figures_are_json() -> None:
+    content = prove(OneRun(100, 50, 45), GAUSSIAN, 1e-5, 0.95).to_dict()
+    assert json.loads(json.dumps(content, allow_nan=False)) == content
+    assert content["proven_epsilon"] == max(content["proven_by"].values())
+
+
+def test_too_few_canaries_are_refused_with_the_number_needed() -> None:
+    needed = canaries_needed(1 - 1e-6)
+    with pytest.raises(InvalidInput, match=f"canaries: got {needed - 1}; allowed: at least {needed} for confidence"):
+        prove(OneRun(needed - 1, needed - 1, 1), GAUSSIAN, 1e-5, 1 - 1e-6)
+    with pytest.raises(InvalidInput, match=r"at least 6 for confidence 0\.95"):
+        best_guesses(5, 1.0, 1e-5, 0.95)
+    # The number is right: one more than it takes to prove nothing, with all guesses correct.
+    alpha = 1e-6 / 2
+    assert is_refuted(OneRun(needed, needed, needed), gaussian_least(0.0), alpha)
+    assert not is_refuted(OneRun(needed - 1, needed - 1, needed - 1), gaussian_least(0.0), alpha)
+    assert steinke_epsilon(OneRun(needed, needed, needed), 0.0, 1 - alpha) > 0
+
+
+def test_guesses_are_the_highest_and_the_lowest_scores() -> None:
+    rng = np.random.default_rng(0)
+    scores, coins = rng.standard_normal(50), rng.random(50) < 0.5
+    order = np.argsort(scores)
+    for guesses in (1, 2, 7, 50):
+        ins, outs = (guesses + 1) // 2, guesses // 2
+        correct = coins[order[50 - ins :]].sum() + (~coins[order[:outs]]).sum()
+        assert OneRun.of(scores, coins, guesses) == OneRun(50, guesses, int(correct))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: OneRun(10, 11, 1), "guesses"),
+        (lambda: OneRun(10, 5, 6), "correct guesses"),
+        (lambda: OneRun(0, 0, 0), "canaries"),
+        (lambda: OneRun.of([1.0, math.nan], [True, False], 1), "scores"),
+        (lambda: OneRun.of([1.0], [True, False], 1), "scores"),
+        (lambda: steinke_p_value(OneRun(10, 5, 5), -1.0, 0.0), "epsilon"),
+        (lambda: steinke_epsilon(OneRun(10, 5, 5), 0.0, 1.0), "confidence"),
+    ],
+    ids=["guesses", "correct", "none", "nan", "shapes", "epsilon", "confidence"],
+)
+def test_impossible_figures_are_refused(make: object, message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        make()  # type: ignore[operator]

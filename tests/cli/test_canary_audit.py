@@ -1,0 +1,133 @@
+"""``privmix audit TARGET --data DIR --canaries N`` on small digits: figures, who may see them, who pays, wrong data."""
+
+from __future__ import annotations
+
+import json
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from privmix.reports.records import public_records, read_records
+from tests.cli.helpers import Outcome, privmix
+from tests.cli.training import LEDGER, charges, open_ledger, train, write_all
+
+KEYS = {
+    "canaries", "included", "guesses", "correct", "delta", "confidence", "claimed_epsilon", "proven_epsilon",
+    "provable_epsilon", "proven_by", "violated", "method",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def targets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A release and a model of the same 300 digits."""
+    root = tmp_path_factory.mktemp("canaries")
+    write_all(root)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(root)
+        made = privmix(
+            "release", "--data=own", "--classes=10", "--epsilon=8", "--delta=1e-4", "--mixup-degree=8", "--out=REL"
+        )
+        assert made.code == 0, made.err
+        assert train().code == 0
+        yield root
+
+
+def audit(*arguments: str) -> Outcome:
+    return privmix("audit", *arguments)
+
+
+@pytest.mark.parametrize("target", ["REL", "MODEL"])
+def test_figures_stand_beside_the_claim_and_are_private(targets: Path, target: str) -> None:
+    run = targets / f"RUN-{target}"
+    told = audit(target, "--data=own", "--canaries=60", "--json", f"--record={run}")
+    assert told.code == 0, told.err
+    content = json.loads(told.out)
+    assert set(content) == KEYS
+    assert content["canaries"] == 60
+    assert not content["violated"]
+    assert content["claimed_epsilon"] == pytest.approx(8, abs=0.01)
+    assert "for the owner" in told.err
+    assert "charged to no ledger" in told.err
+    (record,) = read_records(run)
+    assert (record.kind, record.subject["kind"]) == ("canary-audit", "release" if target == "REL" else "model")
+    assert record.content == content
+    assert not public_records([record])
+    (file,) = (run / "records").iterdir()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    # Nothing of the run itself is kept.
+    assert {entry.name for entry in run.iterdir()} == {"records"}
+
+
+def test_public_data_give_public_figures(targets: Path) -> None:
+    run = targets / "RUN-public"
+    told = audit("MODEL", "--data=own", "--canaries=60", "--public-data", f"--record={run}")
+    assert told.code == 0, told.err
+    assert "for the owner" not in told.err
+    assert len(public_records(read_records(run))) == 1
+
+
+@pytest.mark.parametrize("kind", ["mislabelled", "blank"])
+def test_models_may_be_audited_from_outside(targets: Path, kind: str) -> None:
+    told = audit("MODEL", "--data=own", "--canaries=60", f"--canary-kind={kind}")
+    assert told.code == 0, told.err
+    assert "not refuted" in told.out
+    assert f"{kind} canaries in one DP-SGD run, final model" in told.out
+
+
+def test_a_ledger_pays_before_a_row_is_read(targets: Path) -> None:
+    open_ledger(9)
+    flags = ["--data=own", "--canaries=60", f"--ledger={LEDGER}", "--dataset=own"]
+    told = audit("REL", *flags)
+    assert told.code == 0, told.err
+    assert "charged to no ledger" not in told.err
+    assert charges() == ["canary audit"]
+    assert charges("commit") == ["canary audit"]
+    # Until what is left does not suffice: then nothing is read, and nothing is shown.
+    paid = 1
+    while (told := audit("MODEL", *flags)).code == 0 and paid < 9:
+        paid += 1
+    assert (told.code, told.out) == (3, "")
+    assert charges() == ["canary audit"] * paid
+
+
+def test_other_data_are_refused(targets: Path) -> None:
+    np.savez(targets / "fewer.npz", x=np.zeros((50, 8, 8), np.uint8), y=np.arange(50) % 10)
+    np.savez(targets / "wider.npz", x=np.zeros((300, 8, 9), np.uint8), y=np.arange(300) % 10)
+    for target in ("REL", "MODEL"):
+        told = audit(target, "--data=fewer.npz", "--canaries=60")
+        assert (told.code, told.out) == (2, "")
+        assert "TARGET's 300 records: its own data and split" in told.err
+        assert "50" not in told.err
+        told = audit(target, "--data=wider.npz", "--canaries=60")
+        assert told.code == 2
+        assert "inputs of shape (8, 8), as TARGET's" in told.err
+
+
+def test_what_can_not_be_audited_is_refused(targets: Path) -> None:
+    for arguments, message in (
+        (["REL", "--data=own", "--canaries=4"], "canaries: got 4; allowed: at least 6 for confidence 0.95"),
+        (["REL", "--data=own"], "TARGET, --data, --canaries"),
+        (["REL", "--canaries=60"], "TARGET, --data, --canaries"),
+        (["--design=poisson", "--data=own", "--canaries=60"], "TARGET, --data, --canaries"),
+        (["REL", "--data=own", "--canaries=60", "--canary-kind=blank"], "planted, mislabelled"),
+        (["MODEL", "--data=own", "--canaries=60", "--evidence=tiles"], "evidence"),
+        (["REL", "--data=own", "--canaries=60", "--ledger=x"], "--ledger, --dataset"),
+        (["own", "--data=own", "--canaries=60"], "certificate.json"),
+    ):
+        told = audit(*arguments)
+        assert told.code in (1, 2), told.err
+        assert told.out == ""
+        assert message in told.err
+
+
+def test_models_on_views_are_refused(targets: Path) -> None:
+    made = train(
+        out="VIEWS", model="resnet-9", views="self-aug", k_base="2", augment="flip", batch_size="10", epochs="0.1"
+    )
+    assert made.code == 0, made.err
+    told = audit("VIEWS", "--data=own", "--canaries=60")
+    assert told.code == 2
+    assert "one trained on the records themselves" in told.err
