@@ -100,6 +100,7 @@ def write_results(runs: list[dict[str, Any]], suffix: str) -> None:
         "public images",
         "noise": f"Poisson design, uncentred, C = 1, lambda = 1, delta {DELTA:g}, PLD; n = T = 60,000 (MNIST), 50,000 "
         "(CIFAR-10)",
+        "noise / signal": "norm of a row's noise over the norm of one record's share of the row",
         "attack": "Adam, projected on [0, 1]; "
         + ", ".join(f"{name} {steps} steps" for name, (_, steps) in DATASETS.items())
         + ", half of it for m = 64; without noise the try that explains a row best, with noise the try that does best "
