@@ -161,7 +161,7 @@ def write_tables(runs: list[dict[str, Any]]) -> None:
 
 
 def draw(points: dict[tuple[str, float, int], dict[str, float]]) -> None:
-    figure = new_figure(10, 4.6)
+    figure = new_figure(10, 5.0)
     panels = figure.subplots(1, len(EPSILONS))
     for axes, epsilon in zip(panels, EPSILONS, strict=True):
         axes.axhline(epsilon, color="black", linewidth=1.2, label="claimed")
@@ -169,14 +169,14 @@ def draw(points: dict[tuple[str, float, int], dict[str, float]]) -> None:
             counts = [count for count in COUNTS if (target, epsilon, count) in points]
             for name, style in (("mahloujifar", "-"), ("steinke", ":")):
                 values = [points[target, epsilon, count][name] for count in counts]
-                label = f"{NAMES[target]}{', Steinke et al.' if name == 'steinke' else ''}"
+                label = f"{NAMES[target]}; {name.capitalize()} et al."
                 axes.plot(counts, values, style, color=colour, marker=marker, markersize=4, label=label)
         axes.set_xscale("log")
         axes.set_xlabel("canaries")
         axes.set_ylabel("epsilon proven in one run")
         axes.set_title(f"claimed epsilon {epsilon:g}", fontsize=10)
         axes.grid(True, alpha=0.3)
-    panels[0].legend(fontsize=7.5, loc="upper left", bbox_to_anchor=(0.0, 0.93))
+    figure.legend(*panels[0].get_legend_handles_labels(), fontsize=8, loc="outside lower center", ncols=3)
     save_figure(figure, common.RESULTS / "canaries.svg")
 
 
