@@ -30,6 +30,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 # A full-size figure where a small one shows the same: sizes only, never flags.
 SMALLER = {
     "--rows 60000": "--rows 3000",
+    "--rows 50000": "--rows 500",
     "--features scattering --": "--features pixels --",
     "--model wrn-16-4": "--model cnn",
     "--epochs 100": "--epochs 0.5",
