@@ -223,14 +223,14 @@ def test_evaluate_refuses_other_inputs(digits: Path, released: Path, tmp_path: P
 def test_demo(tmp_path: Path) -> None:
     outcome = privmix("demo", "--out", str(tmp_path / "demo"))
     assert outcome.code == 0, outcome.err
-    for words in ("What was guaranteed", "(8, 0.0001)-differential privacy", "without privacy", "release/"):
+    for words in ("What was guaranteed", "(8, 0.0001)-differential privacy", "without privacy", "AUC", "release/"):
         assert words in outcome.out
     assert "report.html" in outcome.out
     page = (tmp_path / "demo" / "report.html").read_text()
     for words in ("Safe to give to anyone", "Accuracy on held-out digits", "Accuracy against ε", "For the owner only"):
         assert (words in page) != (words == "For the owner only")
     kinds = sorted(path.name.split("-")[0] for path in (tmp_path / "demo" / "records").iterdir())
-    assert kinds == ["evaluation", "utility"]
+    assert kinds == ["audit", "evaluation", "membership", "utility"]
     assert privmix("verify", str(tmp_path / "demo" / "release")).code == 0
     again = privmix("demo", "--out", str(tmp_path / "demo"))
     assert again.code == 2
