@@ -69,6 +69,14 @@ def test_interval_of_perfect_scores_is_not_a_point() -> None:
     assert auc_interval(np.arange(40.0) - 40, np.arange(10) + 10.0)[2] == pytest.approx(1 - 0.025**0.1)
 
 
+def test_interval_of_equal_scores_is_not_a_point() -> None:
+    """With ten of each, pairs that differ may be a fourth of all and go unseen in 5% of samples."""
+    auc, low, high = auc_interval(np.zeros(10), np.zeros(12), 0.9)
+    rest = 1 - 0.05**0.1
+    assert (auc, low, high) == (0.5, pytest.approx(0.5 - rest), pytest.approx(0.5 + rest))
+    assert auc_interval(np.zeros(2), np.zeros(2)) == (0.5, 0.0, 1.0)
+
+
 def test_wider_with_more_confidence_and_fewer_records() -> None:
     rng = np.random.default_rng(2)
     members, nonmembers = rng.normal(1, 1, 400), rng.normal(0, 1, 400)

@@ -356,6 +356,42 @@ def test_what_is_not_private_is_not_called_safe(changes: dict[str, Any]) -> None
         assert warning in text
 
 
+def test_a_weak_promise_is_not_called_safe() -> None:
+    """At mu = 4.3 the best attack wins 98% of even bets; at mu = 2.1, 86%."""
+    weak = Page(render_page([samples.guarantee(epsilon=16)], "public")).all("main")[0].text
+    assert "A weak promise" in weak
+    assert "Safe to give to anyone" not in weak
+    assert "What this means." in weak
+    assert "Safe to give to anyone" in Page(render_page([samples.guarantee(epsilon=8)], "public")).all("main")[0].text
+
+
+def test_beliefs_are_not_said_to_hold_but_for_delta() -> None:
+    """Under (epsilon, delta)-DP a finding beyond e^epsilon may be likelier than delta; what it is worth is bounded."""
+    text = Page(render_page([samples.guarantee()], "public")).all("main")[0].text
+    assert "but for being told the answer 1 in 100,000 times" in text
+    assert "How sure an attacker can become" not in text
+    pure = Page(render_page([samples.guarantee(delta=0.0)], "public")).all("main")[0].text
+    assert "How sure an attacker can become" in pure
+
+
+def test_noise_from_a_seed_limits_no_attack() -> None:
+    attacked = samples.membership(private=False)
+    safe = Page(render_page([samples.guarantee(), attacked], "public")).all("main")[0].text
+    assert "limit by the guarantee" in safe
+    seeded = Page(render_page([samples.guarantee(insecure_seed=True), attacked], "public")).all("main")[0].text
+    assert "limit by the guarantee" not in seeded
+
+
+def test_no_record_takes_anothers_place() -> None:
+    """Ids of guarantees are known to all, so that anyone can make a record with the same."""
+    guarantee = samples.guarantee(insecure_seed=True)
+    other = samples.record("evaluation", {"accuracy": 0.5}, record_id=guarantee.record_id)
+    pages = [render_page(records, "public") for records in ([guarantee, other], [other, guarantee])]
+    assert pages[0] == pages[1]
+    assert "Not safe to give to anyone" in pages[0]
+    assert "50.0%" in pages[0]
+
+
 def test_missing_panels_say_how_to_make_them() -> None:
     page = Page(render_page([samples.guarantee()], "public"))
     commands = " ".join(element.text for element in page.all("code"))

@@ -23,7 +23,7 @@ from privmix.cli.options import (
     open_for,
 )
 from privmix.cli.pipeline import class_list, features_in_memory
-from privmix.cli.recording import Record, keep_record
+from privmix.cli.recording import Record, file_mode, keep_record
 from privmix.data import Source
 from privmix.data.remote import is_remote, public_name
 from privmix.errors import InvalidInput
@@ -52,7 +52,7 @@ def evaluate(
         Path | None, typer.Option(help="Confusion matrix picture. Default: confusion-SPLIT.png in the model's folder.")
     ] = None,
     public_data: Annotated[
-        bool, typer.Option("--public-data", help="The data are public: the record may be shown to anyone.")
+        bool, typer.Option("--public-data", help="The data are public: record and picture may be shown.")
     ] = False,
     json_output: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
     record: Record = None,
@@ -74,7 +74,8 @@ def evaluate(
         records = features_in_memory(source, extractor, progress)
     result, matrix = score(classifier.predict(records.features), records.labels, tuple(facts.classes))
     picture = figure or model / f"confusion-{split}.png"
-    draw_confusion(matrix, list(facts.classes), result["accuracy"], picture)
+    with file_mode(private=not public_data):
+        draw_confusion(matrix, list(facts.classes), result["accuracy"], picture)
     if record is not None:
         keep_record(
             record,
