@@ -153,3 +153,11 @@ def test_bound_is_never_above_what_epsilon_and_delta_leave() -> None:
     assert (bound >= rates).all()
     # No finite epsilon: the curve alone.
     assert (tpr_bound(gaussian_certificate(5.0, None, delta), rates) >= bound).all()
+
+
+def test_bound_of_a_private_count_is_that_of_the_stated_point() -> None:
+    """Noise follows the noisy count: what ran for one count has a curve that it hasn't for another."""
+    rates, epsilon, delta = np.array([0.01, 0.3]), 4.5, 1e-5
+    certificate = {**gaussian_certificate(1.0, epsilon, delta), "plan": {"records_noise_multiplier": 30.0}}
+    most = np.minimum(np.exp(epsilon) * rates + delta, 1 - np.exp(-epsilon) * (1 - delta - rates))
+    assert tpr_bound(certificate, rates) == pytest.approx(most)

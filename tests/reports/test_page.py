@@ -305,6 +305,15 @@ def test_fields_of_other_kinds_or_none_are_no_trouble(kind: str, monkeypatch: py
     assert render_page([changed(record, content={})], "owner")
 
 
+@pytest.mark.parametrize("value", [1e308, -1e308, 1e-320, 10**400], ids=["huge", "negative", "tiny", "integer"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_numbers_that_nothing_measures_are_no_trouble(kind: str, value: float) -> None:
+    for record in samples.everything(private=False):
+        if record.kind == kind:
+            spoilt = replaced_leaves(record.content, lambda old: old if isinstance(old, str | bool) else value)
+            assert render_page([changed(record, content=spoilt)], "owner")
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_new_figures_of_a_record_are_shown(kind: str) -> None:
     record = next(one for one in samples.everything(private=False) if one.kind == kind)

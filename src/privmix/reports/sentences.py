@@ -82,7 +82,7 @@ def odds(delta: float) -> str:
         return "never"
     if delta > 0.1:
         return f"{percent_up(delta)} of the time"
-    whole = math.floor(1 / delta * (1 + 1e-9))
+    whole = math.floor(1 / max(delta, 1e-300) * (1 + 1e-9))
     step = 10 ** max(0, len(str(whole)) - 3)
     return f"1 in {whole // step * step:,}"
 
