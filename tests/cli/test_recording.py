@@ -31,4 +31,13 @@ def test_commands_hold_no_passwords(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.parametrize("word", ["it's here", "part-*.parquet", "what?", "a@b", "#1", ""])
 def test_other_words_stay_as_they_are(word: str) -> None:
-    assert shlex.split(command_line(["fit", word])) == ["privmix", "fit", word]
+    for private in (True, False):
+        assert shlex.split(command_line(["fit", word], private=private)) == ["privmix", "fit", word]
+
+
+@pytest.mark.parametrize("private", [True, False])
+def test_public_commands_do_not_say_where_things_lie(private: bool) -> None:
+    """That is the owner's business, as in certificates."""
+    told = command_line(["audit", "/home/ann/hiv/REL", "--record=/home/ann/RUN", "--runs=9"], private=private)
+    wanted = "/home/ann/hiv/REL --record=/home/ann/RUN" if private else "REL --record=RUN"
+    assert told == f"privmix audit {wanted} --runs=9"

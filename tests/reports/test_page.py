@@ -338,6 +338,24 @@ def test_a_refuted_claim_is_loud() -> None:
     assert "A claim is refuted" not in quiet
 
 
+def test_a_claim_refuted_by_its_curve_is_not_said_to_be_exceeded() -> None:
+    """Rates may contradict a whole trade-off curve long before they prove a larger epsilon."""
+    record = samples.audit(violated=True, proven_epsilon=0.4, below_curve=True)
+    text = Page(render_page([samples.guarantee(), record], "public")).all("main")[0].text
+    assert "Not safe to give to anyone" in text
+    assert text.count("errs less than the trade-off curve") == 2
+    assert "larger epsilon than was claimed" not in text
+    exceeded = samples.audit(violated=True, below_curve=True)
+    assert "errs less than" not in Page(render_page([exceeded], "public")).all("main")[0].text
+
+
+def test_single_squares_are_not_said_to_refute() -> None:
+    """Of sixty bounds at 95%, one lies below a true curve in some 5% of audits (8% measured)."""
+    text = Page(render_page([samples.guarantee(), samples.audit()], "public")).all("main")[0].text
+    assert "Each square holds for itself" in text
+    assert "would refute" not in text
+
+
 def test_a_refuted_design_is_not_held_against_a_release() -> None:
     design = changed(samples.audit(violated=True), subject={"kind": "design", "id": None})
     text = Page(render_page([samples.guarantee(), design], "public")).all("main")[0].text

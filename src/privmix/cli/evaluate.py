@@ -23,9 +23,8 @@ from privmix.cli.options import (
     open_for,
 )
 from privmix.cli.pipeline import class_list, features_in_memory
-from privmix.cli.recording import Record, file_mode, keep_record
+from privmix.cli.recording import Record, file_mode, keep_record, place
 from privmix.data import Source
-from privmix.data.remote import is_remote, public_name
 from privmix.errors import InvalidInput
 from privmix.features import Extractor, from_spec
 from privmix.learning import load_model
@@ -84,7 +83,7 @@ def evaluate(
             evaluation_content(result, matrix, tuple(facts.classes), split),
             private=not public_data,
             settings={
-                "data": public_name(data) if is_remote(data) else data,
+                "data": place(data, private=not public_data),
                 "split": split,
                 "public_data": public_data,
             }

@@ -55,7 +55,7 @@ def keep_record(
         dict(content),
         dict(settings),
         title=title,
-        command=command_line(sys.argv[1:]),
+        command=command_line(sys.argv[1:], private=private),
         statements=list(statements),
         versions={name: found for name in _PACKAGES if (found := _version(name))},
     )
@@ -75,14 +75,30 @@ def file_mode(*, private: bool) -> Iterator[None]:
         os.umask(old_mask)
 
 
-def command_line(arguments: Sequence[str]) -> str:
-    """The command of these arguments, as text to copy. Addresses lose users, passwords and keys: records are shown.
+def place(text: str, *, private: bool) -> str:
+    """A file, folder or address as a record names it: no user, password or key, and, for the public, no way to it.
 
     Example:
-        >>> command_line(["audit", "REL", "--ledger", "postgresql://ann:secret@host/books"])
+        >>> place("https://ann:secret@host/x?token=1", private=True), place("/home/ann/REL", private=False)
+        ('https://host/x', 'REL')
+    """
+    if "://" in text:
+        return public_name(text)
+    return text if private or not Path(text).is_absolute() else Path(text).name
+
+
+def command_line(arguments: Sequence[str], *, private: bool) -> str:
+    """The command of these arguments, as text to copy; see :func:`place` for what it says of places.
+
+    Example:
+        >>> command_line(["audit", "REL", "--ledger", "postgresql://ann:secret@host/books"], private=True)
         'privmix audit REL --ledger postgresql://host/books'
     """
-    return shlex.join(["privmix", *(public_name(word) if "://" in word else word for word in arguments)])
+    words = ["privmix"]
+    for word in arguments:
+        option, equals, value = word.partition("=") if word.startswith("--") else ("", "", word)
+        words.append(option + equals + place(value, private=private))
+    return shlex.join(words)
 
 
 def _version(name: str) -> str | None:

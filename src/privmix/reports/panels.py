@@ -89,7 +89,7 @@ def _verdict(content: Fields, refuted: bool) -> Callout:
         text = "Its noise came from a seed. Whoever guesses the seed can take the noise away: nothing is guaranteed."
         return Callout("danger", "Not safe to give to anyone", text)
     if refuted:
-        text = "An attack proved a larger epsilon than was claimed: the claim, or the code behind it, is wrong."
+        text = "An attack did better than what is claimed allows: the claim, or the code behind it, is wrong."
         return Callout("danger", "Not safe to give to anyone: the claim is refuted", text)
     if content.number("epsilon") is None or not content.flag("is_upper_bound"):
         return Callout("danger", "Not safe to give to anyone", "No bound on the privacy loss is known.")
