@@ -109,6 +109,25 @@ def test_figures_outlive_trouble_with_the_ledger(targets: Path, monkeypatch: pyt
     assert "not noted as done" in told.err
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ["MODEL", "--canaries=100000"],
+        ["MODEL", "--canaries=400", "--canary-kind=mislabelled"],
+        ["MODEL", "--canaries=60", "--seed=-1"],
+        ["REL", "--canaries=60", "--seed=-1"],
+    ],
+    ids=" ".join,
+)
+def test_what_is_refused_costs_nothing(targets: Path, wrong: list[str], tmp_path: Path) -> None:
+    name = f"--ledger=sqlite:///{tmp_path}/wrong.db"
+    assert privmix("ledger", "init", "--dataset=own", "--epsilon=99", "--delta=1e-3", name).code == 0
+    told = audit(*wrong, "--data=own", name, "--dataset=own")
+    assert (told.code, told.out) == (2, "")
+    history = json.loads(privmix("ledger", "history", "--dataset=own", name, "--json").out)
+    assert not [entry for entry in history if entry["kind"] == "reserve"]
+
+
 def test_other_data_are_refused(targets: Path) -> None:
     np.savez(targets / "fewer.npz", x=np.zeros((50, 8, 8), np.uint8), y=np.arange(50) % 10)
     np.savez(targets / "wider.npz", x=np.zeros((300, 8, 9), np.uint8), y=np.arange(300) % 10)

@@ -13,13 +13,13 @@ import typer
 
 from privmix.accounting import Adjacency, Event
 from privmix.attacks.canaries import CanaryAudit, CanaryConfig, audit_release, check_auditable
-from privmix.attacks.training_canaries import audit_training_canaries, check_auditable_training
+from privmix.attacks.training_canaries import audit_training_canaries, check_auditable_training, check_room
 from privmix.cli.app import err, out, plain, print_json, progress_bars
 from privmix.cli.options import Columns, check_writable, open_for
 from privmix.cli.pipeline import Charge, charge, features_in_memory, features_on_disk
 from privmix.cli.recording import keep_record
 from privmix.data import FeatureStore, Source
-from privmix.errors import WITHHELD, InvalidInput, StorageError
+from privmix.errors import WITHHELD, InvalidInput, StorageError, check_integer
 from privmix.features import Extractor, from_spec
 from privmix.mechanisms.streams import SecretStreams
 from privmix.release import PrivateRecords, plan_from_dict, verify_release
@@ -34,8 +34,10 @@ from privmix.training import (
     is_trained_model,
     load_trained,
 )
+from privmix.training.parameters import FlatParameters
 from privmix.training.verify import plan_of, verify_trained
 
+_HIGHEST_SEED: Final = 2**64 - 1
 _PANEL: Final = "Canaries in the owner's data"
 
 Data = Annotated[
@@ -122,6 +124,8 @@ class CanaryOrder:
             raise InvalidInput("TARGET, --data, --canaries", given, "all three of them")
         if (self.ledger is None) != (self.dataset is None):
             raise InvalidInput("--ledger, --dataset", (self.ledger, self.dataset), "both or none of them")
+        if self.seed is not None:
+            check_integer("--seed", self.seed, low=0, high=_HIGHEST_SEED)
         if self.store is not None:
             check_writable("--store", self.store)
         return CanaryConfig(self.canaries, self.confidence, self.guesses, self.kind, self.evidence)
@@ -187,6 +191,7 @@ def _audit_model(order: CanaryOrder, config: CanaryConfig, *, quiet: bool) -> _F
     plan, facts = plan_of(model.certificate), model.facts_
     training = training_config(model.certificate)
     check_auditable_training(training, config)
+    check_room(config, weights=FlatParameters(model.network).size, records=plan.records)
     extractor = from_spec(facts.extractor, order.features_model)
     source = _open(order, extractor, facts.input_shape, facts.classes)
     _check_count(source, plan.records, plan.records_declared)
