@@ -107,6 +107,15 @@ def test_a_release_alone(work: Path) -> None:
     assert Path("report.html").read_text() == page
 
 
+def test_the_owner_is_told_of_a_refutation_that_the_public_may_not_see(work: Path) -> None:
+    for violated in (False, True):
+        note(Path(f"RUN-{violated}"), id_of(work / "REL"), private=True, kind="canary-audit", violated=violated)
+        told = privmix("report", f"RUN-{violated}", "REL", "--out", f"{violated}.html")
+        assert told.code == 0
+        assert ("a private record refutes a claim" in told.err) is violated
+    assert Path("True.html").read_bytes() == Path("False.html").read_bytes()
+
+
 def test_a_trained_model_alone(work: Path) -> None:
     assert privmix("report", "TRAINED", "--out", "new/page.html").code == 0
     page = Path("new/page.html").read_text()
