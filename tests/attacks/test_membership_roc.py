@@ -69,6 +69,14 @@ def test_interval_of_perfect_scores_is_not_a_point() -> None:
     assert auc_interval(np.arange(40.0) - 40, np.arange(10) + 10.0)[2] == pytest.approx(1 - 0.025**0.1)
 
 
+def test_interval_of_equal_scores_is_not_a_point() -> None:
+    """With ten of each, pairs that differ may be a fourth of all and go unseen in 5% of samples."""
+    auc, low, high = auc_interval(np.zeros(10), np.zeros(12), 0.9)
+    rest = 1 - 0.05**0.1
+    assert (auc, low, high) == (0.5, pytest.approx(0.5 - rest), pytest.approx(0.5 + rest))
+    assert auc_interval(np.zeros(2), np.zeros(2)) == (0.5, 0.0, 1.0)
+
+
 def test_wider_with_more_confidence_and_fewer_records() -> None:
     rng = np.random.default_rng(2)
     members, nonmembers = rng.normal(1, 1, 400), rng.normal(0, 1, 400)
@@ -145,3 +153,11 @@ def test_bound_is_never_above_what_epsilon_and_delta_leave() -> None:
     assert (bound >= rates).all()
     # No finite epsilon: the curve alone.
     assert (tpr_bound(gaussian_certificate(5.0, None, delta), rates) >= bound).all()
+
+
+def test_bound_of_a_private_count_is_that_of_the_stated_point() -> None:
+    """Noise follows the noisy count: what ran for one count has a curve that it hasn't for another."""
+    rates, epsilon, delta = np.array([0.01, 0.3]), 4.5, 1e-5
+    certificate = {**gaussian_certificate(1.0, epsilon, delta), "plan": {"records_noise_multiplier": 30.0}}
+    most = np.minimum(np.exp(epsilon) * rates + delta, 1 - np.exp(-epsilon) * (1 - delta - rates))
+    assert tpr_bound(certificate, rates) == pytest.approx(most)

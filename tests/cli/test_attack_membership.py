@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from privmix.accounting import Gaussian, event_to_dict
+from privmix.release.certificate import content_hash
 from privmix.reports.records import public_records, read_records
 from tests.cli.helpers import Outcome, privmix
 from tests.cli.training import line, save
@@ -128,6 +130,25 @@ def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
     refused(attack(model="nowhere"), "nowhere", code=1)
     (tmp_path / "file").write_text("")
     refused(attack("--record", str(tmp_path / "file")), "--record", code=1)
+
+
+def test_a_certificate_that_promises_too_much_is_refused(tmp_path: Path) -> None:
+    """With another event in it, attacks would be held against a bound that nothing keeps."""
+    (tmp_path / "REL").mkdir()
+    certificate = json.loads(Path("REL/certificate.json").read_text())
+    certificate["event"] = event_to_dict(Gaussian(1000.0))
+    certificate["content_sha256"] = content_hash(certificate)
+    (tmp_path / "REL" / "certificate.json").write_text(json.dumps(certificate))
+    refused(attack("--release", str(tmp_path / "REL")), "event")
+
+
+def test_noise_from_a_seed_bounds_nothing(tmp_path: Path) -> None:
+    made = line(out=str(tmp_path / "SEEDED"))
+    assert privmix(*made, "--seed", "1").code == 0
+    found = result(model=str(tmp_path / "SEEDED"))
+    assert all("bound" not in point for point in found["attacks"][0]["tpr_at"])
+    assert "bound" not in found["attacks"][0]["roc"]
+    assert all("bound" in point for point in result(model="TRAINED")["attacks"][0]["tpr_at"])
 
 
 def test_inputs_of_another_shape_are_refused(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from privmix.errors import StorageError
 from privmix.reports.records import public_records, read_records
 from tests.cli.helpers import Outcome, privmix
 from tests.cli.training import LEDGER, charges, open_ledger, train, write_all
@@ -91,6 +92,40 @@ def test_a_ledger_pays_before_a_row_is_read(targets: Path) -> None:
         paid += 1
     assert (told.code, told.out) == (3, "")
     assert charges() == ["canary audit"] * paid
+
+
+def test_figures_outlive_trouble_with_the_ledger(targets: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The budget is spent, and the run can't be had again."""
+    book = "--ledger=sqlite:///other.db"
+    assert privmix("ledger", "init", "--dataset=own", "--epsilon=9", "--delta=1e-3", book).code == 0
+
+    def fail(*_: object, **__: object) -> None:
+        raise StorageError("the ledger can't be reached")
+
+    monkeypatch.setattr("privmix.ledger.Ledger.commit", fail)
+    told = audit("REL", "--data=own", "--canaries=60", book, "--dataset=own")
+    assert told.code == 0, told.err
+    assert "proven: epsilon is at least" in told.out
+    assert "not noted as done" in told.err
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ["MODEL", "--canaries=100000"],
+        ["MODEL", "--canaries=400", "--canary-kind=mislabelled"],
+        ["MODEL", "--canaries=60", "--seed=-1"],
+        ["REL", "--canaries=60", "--seed=-1"],
+    ],
+    ids=" ".join,
+)
+def test_what_is_refused_costs_nothing(targets: Path, wrong: list[str], tmp_path: Path) -> None:
+    name = f"--ledger=sqlite:///{tmp_path}/wrong.db"
+    assert privmix("ledger", "init", "--dataset=own", "--epsilon=99", "--delta=1e-3", name).code == 0
+    told = audit(*wrong, "--data=own", name, "--dataset=own")
+    assert (told.code, told.out) == (2, "")
+    history = json.loads(privmix("ledger", "history", "--dataset=own", name, "--json").out)
+    assert not [entry for entry in history if entry["kind"] == "reserve"]
 
 
 def test_other_data_are_refused(targets: Path) -> None:

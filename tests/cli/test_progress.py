@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from privmix.cli import app
+from privmix.cli import app, canary_audit
 from tests.cli.helpers import privmix
 
 COUNT = 8731
@@ -28,6 +28,24 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("own") / "own.npz"
     np.savez(path, x=np.eye(2, 3, dtype=np.float32)[y], y=y)
     return path
+
+
+@pytest.mark.parametrize("records", [None, 9000])
+def test_canary_audits_show_it_only_where_it_is_public(
+    records: int | None, data: Path, terminal: io.StringIO, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, given = tmp_path / "OUT", [f"--data={data}"]
+    declared = [] if records is None else [f"--records={records}"]
+    made = privmix(
+        "release", *given, "--features=identity", "--classes=2", "--epsilon=4", "--delta=1e-6", "--mixup-degree=8",
+        "--rows=2000", f"--out={out}", *declared,
+    )  # fmt: skip
+    assert made.code == 0
+    terminal.truncate(0)
+    monkeypatch.setattr(canary_audit, "err", app.err)
+    assert privmix("audit", str(out), *given, "--canaries=10").code == 0
+    assert "features (identity)" in terminal.getvalue()
+    assert (str(COUNT) in terminal.getvalue()) is (records is None)
 
 
 @pytest.mark.parametrize(

@@ -107,6 +107,15 @@ def test_a_release_alone(work: Path) -> None:
     assert Path("report.html").read_text() == page
 
 
+def test_the_owner_is_told_of_a_refutation_that_the_public_may_not_see(work: Path) -> None:
+    for violated in (False, True):
+        note(Path(f"RUN-{violated}"), id_of(work / "REL"), private=True, kind="canary-audit", violated=violated)
+        told = privmix("report", f"RUN-{violated}", "REL", "--out", f"{violated}.html")
+        assert told.code == 0
+        assert ("a private record refutes a claim" in told.err) is violated
+    assert Path("True.html").read_bytes() == Path("False.html").read_bytes()
+
+
 def test_a_trained_model_alone(work: Path) -> None:
     assert privmix("report", "TRAINED", "--out", "new/page.html").code == 0
     page = Path("new/page.html").read_text()
@@ -121,6 +130,8 @@ def test_evaluation_is_private_unless_it_is_said_to_be_public(work: Path) -> Non
     assert record.private
     assert record.subject == {"kind": "release", "id": id_of(work / "REL")}
     assert np.trace(record.content["confusion"]) == round(record.content["accuracy"] * record.content["n"])
+    # So is the picture, wherever it lies.
+    assert Path("MODEL/confusion-test.png").stat().st_mode & 0o077 == 0
     assert privmix("report", "RUN", "REL", "--out", "public.html").code == 0
     assert privmix("report", "RUN", "REL", "--for", "owner", "--out", "owner.html").code == 0
     assert "Accuracy on split test" not in Path("public.html").read_text()
@@ -132,6 +143,7 @@ def test_evaluation_is_private_unless_it_is_said_to_be_public(work: Path) -> Non
     assert Path("alone.html").read_bytes() == Path("public.html").read_bytes()
     shutil.rmtree("RUN")
     assert privmix(*line, "--public-data").code == 0
+    assert Path("MODEL/confusion-test.png").stat().st_mode & 0o044
     assert privmix("report", "RUN", "REL", "--out", "public.html", "--overwrite").code == 0
     assert "Accuracy on split test" in Path("public.html").read_text()
 

@@ -306,6 +306,15 @@ def test_fields_of_other_kinds_or_none_are_no_trouble(kind: str, monkeypatch: py
     assert render_page([changed(record, content={})], "owner")
 
 
+@pytest.mark.parametrize("value", [1e308, -1e308, 1e-320, 10**400], ids=["huge", "negative", "tiny", "integer"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_numbers_that_nothing_measures_are_no_trouble(kind: str, value: float) -> None:
+    for record in samples.everything(private=False):
+        if record.kind == kind:
+            spoilt = replaced_leaves(record.content, lambda old: old if isinstance(old, str | bool) else value)
+            assert render_page([changed(record, content=spoilt)], "owner")
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_new_figures_of_a_record_are_shown(kind: str) -> None:
     record = next(one for one in samples.everything(private=False) if one.kind == kind)
@@ -328,6 +337,24 @@ def test_a_refuted_claim_is_loud() -> None:
     quiet = Page(render_page([samples.guarantee(), samples.audit()], "public")).all("main")[0].text
     assert "Safe to give to anyone" in quiet
     assert "A claim is refuted" not in quiet
+
+
+def test_a_claim_refuted_by_its_curve_is_not_said_to_be_exceeded() -> None:
+    """Rates may contradict a whole trade-off curve long before they prove a larger epsilon."""
+    record = samples.audit(violated=True, proven_epsilon=0.4, below_curve=True)
+    text = Page(render_page([samples.guarantee(), record], "public")).all("main")[0].text
+    assert "Not safe to give to anyone" in text
+    assert text.count("errs less than the trade-off curve") == 2
+    assert "larger epsilon than was claimed" not in text
+    exceeded = samples.audit(violated=True, below_curve=True)
+    assert "errs less than" not in Page(render_page([exceeded], "public")).all("main")[0].text
+
+
+def test_single_squares_are_not_said_to_refute() -> None:
+    """Of sixty bounds at 95%, one lies below a true curve in some 5% of audits (8% measured)."""
+    text = Page(render_page([samples.guarantee(), samples.audit()], "public")).all("main")[0].text
+    assert "Each square holds for itself" in text
+    assert "would refute" not in text
 
 
 def test_a_refuted_design_is_not_held_against_a_release() -> None:
@@ -355,6 +382,42 @@ def test_what_is_not_private_is_not_called_safe(changes: dict[str, Any]) -> None
     assert "What this means" not in text
     for warning in changes.get("warnings", ()):
         assert warning in text
+
+
+def test_a_weak_promise_is_not_called_safe() -> None:
+    """At mu = 4.3 the best attack wins 98% of even bets; at mu = 2.1, 86%."""
+    weak = Page(render_page([samples.guarantee(epsilon=16)], "public")).all("main")[0].text
+    assert "A weak promise" in weak
+    assert "Safe to give to anyone" not in weak
+    assert "What this means." in weak
+    assert "Safe to give to anyone" in Page(render_page([samples.guarantee(epsilon=8)], "public")).all("main")[0].text
+
+
+def test_beliefs_are_not_said_to_hold_but_for_delta() -> None:
+    """Under (epsilon, delta)-DP a finding beyond e^epsilon may be likelier than delta; what it is worth is bounded."""
+    text = Page(render_page([samples.guarantee()], "public")).all("main")[0].text
+    assert "but for being told the answer 1 in 100,000 times" in text
+    assert "How sure an attacker can become" not in text
+    pure = Page(render_page([samples.guarantee(delta=0.0)], "public")).all("main")[0].text
+    assert "How sure an attacker can become" in pure
+
+
+def test_noise_from_a_seed_limits_no_attack() -> None:
+    attacked = samples.membership(private=False)
+    safe = Page(render_page([samples.guarantee(), attacked], "public")).all("main")[0].text
+    assert "limit by the guarantee" in safe
+    seeded = Page(render_page([samples.guarantee(insecure_seed=True), attacked], "public")).all("main")[0].text
+    assert "limit by the guarantee" not in seeded
+
+
+def test_no_record_takes_anothers_place() -> None:
+    """Ids of guarantees are known to all, so that anyone can make a record with the same."""
+    guarantee = samples.guarantee(insecure_seed=True)
+    other = samples.record("evaluation", {"accuracy": 0.5}, record_id=guarantee.record_id)
+    pages = [render_page(records, "public") for records in ([guarantee, other], [other, guarantee])]
+    assert pages[0] == pages[1]
+    assert "Not safe to give to anyone" in pages[0]
+    assert "50.0%" in pages[0]
 
 
 def test_missing_panels_say_how_to_make_them() -> None:

@@ -85,3 +85,19 @@ def test_wrong_fields_are_refused(field: str, value: Any) -> None:
 def test_no_figure_is_a_number_that_json_has_not(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="JSON"):
         write_record(record(epsilon=float("inf")), tmp_path)
+
+
+@pytest.mark.parametrize("place", ["settings", "content"])
+def test_deep_nesting_is_refused(place: str, tmp_path: Path) -> None:
+    """Within reach of the reader of JSON, and out of that of what walks through records."""
+    deep: dict[str, Any] = {"x": 1}
+    for _ in range(300):
+        deep = {"x": deep}
+    path = write_record(RunRecord("audit", SUBJECT, False, deep, {}), tmp_path / "made")
+    body = json.loads(path.read_text())
+    with pytest.raises(InvalidInput, match="levels"):
+        read_record(path)
+    text = json.dumps({**body, place: "HERE"}).replace('"HERE"', '{"x":' * 20_000 + "1" + "}" * 20_000)
+    path.write_text(text)
+    with pytest.raises(InvalidInput):
+        read_record(path)

@@ -99,6 +99,7 @@ def audit_training_canaries(
     """
     check_auditable_training(config, canaries)
     job = _CanaryJob(config, facts, len(records) if plan is None else plan.records, records_declared=True)
+    check_room(canaries, weights=job.weights, records=len(records))
     if plan is not None:
         # Calibrated by whichever version ran it; canaries come on top of the count that it states.
         job.plan = replace(plan, records_declared=True)
@@ -127,6 +128,21 @@ def check_auditable_training(config: TrainingConfig, canaries: CanaryConfig) -> 
     if canaries.kind != "planted" and config.adjacency is not Adjacency.ADD_REMOVE:
         allowed = f"planted under {config.adjacency.value}, where a coin does not decide who is there"
         raise InvalidInput("canaries' kind", canaries.kind, allowed)
+
+
+def check_room(canaries: CanaryConfig, *, weights: int, records: int) -> None:
+    """Raise :class:`InvalidInput` where there are more canaries than places for them; reads no data.
+
+    Args:
+        canaries: of the audit.
+        weights: how many are trained: a planted canary has one of its own.
+        records: how many there are: mislabelled canaries are made of some of them.
+    """
+    if canaries.kind == "planted" and canaries.canaries > weights:
+        raise InvalidInput("canaries", canaries.canaries, f"at most {weights}, the weights that are trained")
+    if canaries.kind == "mislabelled" and canaries.canaries >= records:
+        allowed = "fewer than there are records: mislabelled ones are made of them"
+        raise InvalidInput("canaries", canaries.canaries, allowed)
 
 
 def training_mechanism(plan: TrainingPlan) -> Mechanism:
@@ -270,8 +286,6 @@ def _planted_scores(
     progress: Progress | None,
 ) -> NDArray[np.float64]:
     size = len(coins)
-    if size > job.weights:
-        raise InvalidInput("canaries", size, f"at most {job.weights}, the weights that are trained")
     places = torch.from_numpy(generator.choice(job.weights, size, replace=False)).to(job.device)
     if job.plan.adjacency is Adjacency.ADD_REMOVE:
         members, signs = np.flatnonzero(coins), np.ones(int(coins.sum()))
@@ -296,8 +310,6 @@ def _input_scores(
 ) -> NDArray[np.float64]:
     size, classes = len(coins), records.classes
     if kind == "mislabelled":
-        if size >= len(records):
-            raise InvalidInput("canaries", size, "fewer than there are records: mislabelled ones are made of them")
         order = generator.permutation(len(records))
         picked, others = np.sort(order[:size]), np.sort(order[size:])
         features = np.array(records.x[picked])

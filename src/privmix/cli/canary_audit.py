@@ -11,15 +11,15 @@ from typing import Annotated, Any, Final
 import numpy as np
 import typer
 
-from privmix.accounting import Adjacency
+from privmix.accounting import Adjacency, Event
 from privmix.attacks.canaries import CanaryAudit, CanaryConfig, audit_release, check_auditable
-from privmix.attacks.training_canaries import audit_training_canaries, check_auditable_training
-from privmix.cli.app import err, out, print_json, progress_bars
+from privmix.attacks.training_canaries import audit_training_canaries, check_auditable_training, check_room
+from privmix.cli.app import err, out, plain, print_json, progress_bars
 from privmix.cli.options import Columns, check_writable, open_for
-from privmix.cli.pipeline import charge, features_in_memory, features_on_disk
+from privmix.cli.pipeline import Charge, charge, features_in_memory, features_on_disk
 from privmix.cli.recording import keep_record
 from privmix.data import FeatureStore, Source
-from privmix.errors import WITHHELD, InvalidInput
+from privmix.errors import WITHHELD, InvalidInput, StorageError, check_integer
 from privmix.features import Extractor, from_spec
 from privmix.mechanisms.streams import SecretStreams
 from privmix.release import PrivateRecords, plan_from_dict, verify_release
@@ -34,8 +34,10 @@ from privmix.training import (
     is_trained_model,
     load_trained,
 )
+from privmix.training.parameters import FlatParameters
 from privmix.training.verify import plan_of, verify_trained
 
+_HIGHEST_SEED: Final = 2**64 - 1
 _PANEL: Final = "Canaries in the owner's data"
 
 Data = Annotated[
@@ -122,6 +124,8 @@ class CanaryOrder:
             raise InvalidInput("TARGET, --data, --canaries", given, "all three of them")
         if (self.ledger is None) != (self.dataset is None):
             raise InvalidInput("--ledger, --dataset", (self.ledger, self.dataset), "both or none of them")
+        if self.seed is not None:
+            check_integer("--seed", self.seed, low=0, high=_HIGHEST_SEED)
         if self.store is not None:
             check_writable("--store", self.store)
         return CanaryConfig(self.canaries, self.confidence, self.guesses, self.kind, self.evidence)
@@ -149,13 +153,12 @@ def audit_with_canaries(order: CanaryOrder, record: Path | None, json_output: bo
     """
     config = order.config()
     assert order.target is not None
-    with progress_bars(quiet=json_output) as progress:
-        run = _audit_model if is_trained_model(order.target) else _audit_release
-        found = run(order, config, progress)
+    run = _audit_model if is_trained_model(order.target) else _audit_release
+    found = run(order, config, quiet=json_output)
     _report(order, config, found, record, json_output)
 
 
-def _audit_release(order: CanaryOrder, config: CanaryConfig, progress: Progress) -> _Found:
+def _audit_release(order: CanaryOrder, config: CanaryConfig, *, quiet: bool) -> _Found:
     assert order.target is not None
     checked = verify_release(order.target)
     certificate = read_certificate(order.target)
@@ -165,43 +168,46 @@ def _audit_release(order: CanaryOrder, config: CanaryConfig, progress: Progress)
     declared = certificate["records_declared"] or plan.records_noise_multiplier is not None
     _check_count(source, plan.records, declared)
     charged = _charge(order, plan.event_after_count, plan.adjacency)
-    audit = audit_release(
-        plan,
-        _features(order, source, extractor, progress),
-        config,
-        delta=checked.delta,
-        streams=order.streams(),
-        generator=np.random.default_rng(order.seed),
-        progress=progress,
-    )
-    charged.done("canary audit")
+    with progress_bars(quiet=quiet, percent=declared) as progress:
+        audit = audit_release(
+            plan,
+            _features(order, source, extractor, progress),
+            config,
+            delta=checked.delta,
+            streams=order.streams(),
+            generator=np.random.default_rng(order.seed),
+            progress=progress,
+        )
+    _note_done(charged)
     return _Found(
         _claimed(audit, checked.epsilon), {"kind": "release", "id": checked.release_id}, dict(certificate["plan"])
     )
 
 
-def _audit_model(order: CanaryOrder, config: CanaryConfig, progress: Progress) -> _Found:
+def _audit_model(order: CanaryOrder, config: CanaryConfig, *, quiet: bool) -> _Found:
     assert order.target is not None
     checked = verify_trained(order.target)
     model = load_trained(order.target)
     plan, facts = plan_of(model.certificate), model.facts_
     training = training_config(model.certificate)
     check_auditable_training(training, config)
+    check_room(config, weights=FlatParameters(model.network).size, records=plan.records)
     extractor = from_spec(facts.extractor, order.features_model)
     source = _open(order, extractor, facts.input_shape, facts.classes)
     _check_count(source, plan.records, plan.records_declared)
     charged = _charge(order, plan.event(), plan.adjacency)
-    audit = audit_training_canaries(
-        training,
-        ModelFacts(facts.classes, facts.extractor, tuple(facts.input_shape), facts.dim),
-        _training_records(_features(order, source, extractor, progress), len(facts.classes)),
-        config,
-        plan=plan,
-        streams=order.streams(),
-        generator=np.random.default_rng(order.seed),
-        progress=progress,
-    )
-    charged.done("canary audit")
+    with progress_bars(quiet=quiet, percent=plan.records_declared) as progress:
+        audit = audit_training_canaries(
+            training,
+            ModelFacts(facts.classes, facts.extractor, tuple(facts.input_shape), facts.dim),
+            _training_records(_features(order, source, extractor, progress), len(facts.classes)),
+            config,
+            plan=plan,
+            streams=order.streams(),
+            generator=np.random.default_rng(order.seed),
+            progress=progress,
+        )
+    _note_done(charged)
     return _Found(_claimed(audit, checked.epsilon), {"kind": "model", "id": checked.model_id}, plan.to_dict())
 
 
@@ -243,9 +249,17 @@ def _check_count(source: Source, records: int, declared: bool) -> None:
         raise InvalidInput("--data", WITHHELD, f"TARGET's {records} records: its own data and split")
 
 
-def _charge(order: CanaryOrder, event: Any, adjacency: Adjacency) -> Any:
+def _charge(order: CanaryOrder, event: Event, adjacency: Adjacency) -> Charge:
     assert order.data is not None
     return charge(order.ledger, order.dataset, event, adjacency, "canary audit", order.data)
+
+
+def _note_done(charged: Charge) -> None:
+    """The budget is spent whatever happens here, so that trouble with the ledger must not cost the figures."""
+    try:
+        charged.done("canary audit")
+    except StorageError as error:
+        err.print(f"[yellow]warning:[/] charged, but not noted as done: {plain(error)}", soft_wrap=True)
 
 
 def _features(

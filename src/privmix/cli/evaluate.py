@@ -23,9 +23,8 @@ from privmix.cli.options import (
     open_for,
 )
 from privmix.cli.pipeline import class_list, features_in_memory
-from privmix.cli.recording import Record, keep_record
+from privmix.cli.recording import Record, file_mode, keep_record, place
 from privmix.data import Source
-from privmix.data.remote import is_remote, public_name
 from privmix.errors import InvalidInput
 from privmix.features import Extractor, from_spec
 from privmix.learning import load_model
@@ -52,7 +51,7 @@ def evaluate(
         Path | None, typer.Option(help="Confusion matrix picture. Default: confusion-SPLIT.png in the model's folder.")
     ] = None,
     public_data: Annotated[
-        bool, typer.Option("--public-data", help="The data are public: the record may be shown to anyone.")
+        bool, typer.Option("--public-data", help="The data are public: record and picture may be shown.")
     ] = False,
     json_output: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
     record: Record = None,
@@ -74,7 +73,8 @@ def evaluate(
         records = features_in_memory(source, extractor, progress)
     result, matrix = score(classifier.predict(records.features), records.labels, tuple(facts.classes))
     picture = figure or model / f"confusion-{split}.png"
-    draw_confusion(matrix, list(facts.classes), result["accuracy"], picture)
+    with file_mode(private=not public_data):
+        draw_confusion(matrix, list(facts.classes), result["accuracy"], picture)
     if record is not None:
         keep_record(
             record,
@@ -83,7 +83,7 @@ def evaluate(
             evaluation_content(result, matrix, tuple(facts.classes), split),
             private=not public_data,
             settings={
-                "data": public_name(data) if is_remote(data) else data,
+                "data": place(data, private=not public_data),
                 "split": split,
                 "public_data": public_data,
             }

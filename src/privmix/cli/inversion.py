@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +19,7 @@ from privmix.cli.app import out, plain, print_json, progress_bars
 from privmix.cli.attack import attack
 from privmix.cli.options import Classes, Columns, ImageColumn, ImageSize, LabelColumn, check_figure, open_for
 from privmix.cli.pipeline import class_list
-from privmix.cli.recording import Record, keep_record
+from privmix.cli.recording import Record, file_mode, keep_record
 from privmix.data import Schema
 from privmix.errors import InvalidInput, check_integer, check_number
 from privmix.features import Extractor, from_spec, parse_features
@@ -145,7 +144,8 @@ def inversion(
         statements=STATEMENTS,
     )
     if figure is not None:
-        _draw(content, figure, private=not public_data)
+        with file_mode(private=not public_data):
+            draw_inversion(content, figure)
     if json_output:
         print_json({**content, "figure": None if figure is None else str(figure)})
         return
@@ -223,14 +223,6 @@ def _budget(word: str) -> float | None:
         return check_number("--epsilons", float(word), low=0, low_open=True)
     except ValueError:
         raise InvalidInput("--epsilons", word, "none, or numbers > 0, separated by commas") from None
-
-
-def _draw(content: Mapping[str, Any], figure: Path, *, private: bool) -> None:
-    old_mask = os.umask(0o077 if private else 0o022)
-    try:
-        draw_inversion(content, figure)
-    finally:
-        os.umask(old_mask)
 
 
 def _show(study: InversionStudy, figure: Path | None) -> None:

@@ -41,8 +41,9 @@ from privmix.features import from_spec
 from privmix.learning import load_model
 from privmix.learning.base import ReleaseLearner
 from privmix.release.certificate import read_certificate
+from privmix.release.verify import check_certificate
 from privmix.training import TrainedModel, is_trained_model, load_trained
-from privmix.training.verify import plan_of
+from privmix.training.verify import verify_trained
 
 _ID = re.compile(r"[0-9a-f]{32}\Z")
 STATEMENTS: Final = (
@@ -63,6 +64,12 @@ class _Target:
     subject: dict[str, Any]
     certificate: Mapping[str, Any] | None
     trainer: ReferenceTrainer | None
+
+    @property
+    def guarantee(self) -> Mapping[str, Any] | None:
+        """The certificate, if what it guarantees limits attacks: noise from a seed limits none."""
+        certificate = self.certificate
+        return None if certificate is None or certificate["insecure_seed"] else certificate
 
     def check_count(self, members: int) -> None:
         """Raise unless the members are as many as the certificate says, where it states the real count."""
@@ -146,7 +153,7 @@ models, which are made from other draws of the same records, as the model was (C
             classes=len(facts.classes),
             config=config,
             trainer=target.trainer,
-            certificate=target.certificate,
+            certificate=target.guarantee,
             work=work,
             progress=progress,
         )
@@ -178,7 +185,7 @@ def _target(folder: Path, release: Path | None, config: MembershipConfig) -> _Ta
         if release is not None:
             raise InvalidInput("--release", str(release), "none: the model was trained on records, not on a release")
         trained = load_trained(folder)
-        plan_of(trained.certificate)
+        verify_trained(folder)
         trainer = DpSgdTrainer.of(trained) if config.needs_references else None
         return _Target(trained, {"kind": "model", "id": trained.certificate["model_id"]}, trained.certificate, trainer)
     learner = load_model(folder)
@@ -190,6 +197,8 @@ def _target(folder: Path, release: Path | None, config: MembershipConfig) -> _Ta
             raise InvalidInput("--release", None, f"the release that the model was fitted on, for {asked}")
         return _Target(learner, subject, None, None)
     certificate = read_certificate(release)
+    # Bounds are taken from it.
+    check_certificate(certificate)
     return _Target(learner, subject, certificate, ReleaseTrainer.of(learner, certificate))
 
 

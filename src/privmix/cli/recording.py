@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -12,6 +14,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from privmix.cli.app import err, plain
+from privmix.data.remote import public_name
 from privmix.reports.records import RunRecord, write_record
 
 _PACKAGES: Final = ("privmix", "dp-accounting", "numpy", "scipy", "scikit-learn", "torch")
@@ -52,7 +55,7 @@ def keep_record(
         dict(content),
         dict(settings),
         title=title,
-        command=shlex.join(["privmix", *sys.argv[1:]]),
+        command=command_line(sys.argv[1:], private=private),
         statements=list(statements),
         versions={name: found for name in _PACKAGES if (found := _version(name))},
     )
@@ -60,6 +63,42 @@ def keep_record(
         path = write_record(record, run)
         err.print(f"record: {plain(path)}", soft_wrap=True)
     return record
+
+
+@contextmanager
+def file_mode(*, private: bool) -> Iterator[None]:
+    """Files made inside are readable by their owner only where they are private, else by all."""
+    old_mask = os.umask(0o077 if private else 0o022)
+    try:
+        yield
+    finally:
+        os.umask(old_mask)
+
+
+def place(text: str, *, private: bool) -> str:
+    """A file, folder or address as a record names it: no user, password or key, and, for the public, no way to it.
+
+    Example:
+        >>> place("https://ann:secret@host/x?token=1", private=True), place("/home/ann/REL", private=False)
+        ('https://host/x', 'REL')
+    """
+    if "://" in text:
+        return public_name(text)
+    return text if private or not Path(text).is_absolute() else Path(text).name
+
+
+def command_line(arguments: Sequence[str], *, private: bool) -> str:
+    """The command of these arguments, as text to copy; see :func:`place` for what it says of places.
+
+    Example:
+        >>> command_line(["audit", "REL", "--ledger", "postgresql://ann:secret@host/books"], private=True)
+        'privmix audit REL --ledger postgresql://host/books'
+    """
+    words = ["privmix"]
+    for word in arguments:
+        option, equals, value = word.partition("=") if word.startswith("--") else ("", "", word)
+        words.append(option + equals + place(value, private=private))
+    return shlex.join(words)
 
 
 def _version(name: str) -> str | None:

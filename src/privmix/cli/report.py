@@ -53,10 +53,17 @@ def report(
     inside = next((run for run in _releases(runs) if run.resolve() in page.resolve().parents), None)
     if inside is not None:
         raise InvalidInput("--out", str(page), "a place outside of the release, which must not hold other files")
-    write_page(build_report(runs, audience), page, private=audience == OWNER, overwrite=overwrite)
+    found = _gathered(runs, audience)
+    write_page(found.page(audience), page, private=audience == OWNER, overwrite=overwrite)
     out.print(f"report for the {audience}: {plain(page)}", soft_wrap=True)
     if audience == OWNER:
         err.print("[yellow]warning:[/] this page holds private evaluation: do not publish it")
+    elif found.refuted_in_private:
+        err.print(
+            "[yellow]warning:[/] a private record refutes a claim; this page can't say so. See --for owner before you "
+            "publish anything",
+            soft_wrap=True,
+        )
 
 
 def build_report(runs: Sequence[Path], audience: str) -> str:
@@ -67,20 +74,28 @@ def build_report(runs: Sequence[Path], audience: str) -> str:
             different releases or models.
         StorageError: something can't be read.
     """
+    return _gathered(runs, audience).page(audience)
+
+
+def _gathered(runs: Sequence[Path], audience: str) -> _Found:
     found = _Found()
     for run in runs:
         found.add(run, audience)
     found.check()
-    return render_page([*found.guarantees.values(), *found.records], audience)
+    return found
 
 
 @dataclass
 class _Found:
-    """What the folders hold: guarantees by the id of their subject, records, and fitted models by their release."""
+    """What the folders hold: guarantees by the id of their subject, records, and fitted models by their release.
+
+    ``refuted_in_private`` is for the owner's eyes, and no part of a page.
+    """
 
     guarantees: dict[str, RunRecord] = field(default_factory=dict)
     records: list[RunRecord] = field(default_factory=list)
     fitted: list[tuple[Path, str]] = field(default_factory=list)
+    refuted_in_private: bool = False
 
     def add(self, run: Path, audience: str) -> None:
         """Take in a folder and its parts."""
@@ -96,6 +111,8 @@ class _Found:
             )
         if not any(known) and not records:
             raise InvalidInput("RUN", str(run), f"a folder with {_CERTIFICATE} or {RECORDS_FOLDER}/")
+        if any(record.private and record.content.get("violated") is True for record in records):
+            self.refuted_in_private = True
         # From here on a page for the public knows nothing of private records.
         self.records += records if audience == OWNER else public_records(records)
 
@@ -116,6 +133,10 @@ class _Found:
             return False
         self.guarantees[str(record.subject["id"])] = record
         return True
+
+    def page(self, audience: str) -> str:
+        """All of it as HTML."""
+        return render_page([*self.guarantees.values(), *self.records], audience)
 
     def check(self) -> None:
         """Everything must be about what was given: figures of one release say nothing of another."""

@@ -8,6 +8,7 @@ from privmix.reports.blocks import Block, Callout, Card, Columns, Command, Numbe
 from privmix.reports.context import Context, Shown
 from privmix.reports.fields import flat
 from privmix.reports.panels import capitalised
+from privmix.reports.panels_audit import by_curve
 from privmix.reports.sentences import percent, rounded_down
 
 # What to run for a panel that isn't there: kinds, what they are called, what they tell, and the command.
@@ -105,7 +106,8 @@ def refutations(context: Context) -> list[Callout]:
             text += "" if proven is None or claimed is None else f"; claimed was {claimed:.4g}"
             if one.record.subject["id"] is None and context.of_kind("guarantee"):
                 text += ". This is about a design, not about what this page is on"
-            found.append(Callout("danger", f"A claim is refuted: {_named(one)}", text + "." if text else ""))
+            text = (text + "." if text else "") + by_curve(one.content)
+            found.append(Callout("danger", f"A claim is refuted: {_named(one)}", text.strip()))
     for one in context.of_kind("guarantee"):
         found += [Callout("danger", "Warning", text) for text in one.content.texts("warnings")]
     return found

@@ -52,9 +52,13 @@ class Context:
         """Keep what ``audience`` may see, in an order that follows from the records alone."""
         if audience != OWNER:
             records = public_records(records)
-        kept = {record.record_id: record for record in records}
-        ordered = sorted(kept.values(), key=lambda record: (KINDS.index(record.kind), record.title, record.record_id))
-        return cls(audience, tuple(_shown(record, f"r{number}", audience) for number, record in enumerate(ordered)))
+        # By content: a record that has another's id takes nothing's place.
+        kept = {record.to_dict()["content_sha256"]: record for record in records}
+        ordered = sorted(
+            kept.items(), key=lambda item: (KINDS.index(item[1].kind), item[1].title, item[1].record_id, item[0])
+        )
+        shown = (_shown(record, digest, f"r{place}", audience) for place, (digest, record) in enumerate(ordered))
+        return cls(audience, tuple(shown))
 
     def of_kind(self, *kinds: str) -> list[Shown]:
         """The records of these kinds, in order."""
@@ -70,18 +74,21 @@ class Context:
     def catch_limit(self, one: Shown) -> tuple[list[float], list[float]] | None:
         """(false-alarm rates, detection rates that no attack exceeds), by the guarantee of what a record is about."""
         curve = self.guarantee_for(one).fields("tradeoff").curve("alpha", "beta")
-        if not curve:
+        if not curve or self.lacks_limit(one):
             return None
         order = np.argsort(curve[0])
         alpha, beta = (np.asarray(values)[order] for values in curve)
         return alpha.tolist(), (1 - beta).tolist()
 
+    def lacks_limit(self, one: Shown) -> bool:
+        """Whether the guarantee of what a record is about is known, and limits nothing: its noise can be guessed."""
+        return self.guarantee_for(one).flag("insecure_seed")
+
     def __iter__(self) -> Iterator[Shown]:
         return iter(self.shown)
 
 
-def _shown(record: RunRecord, name: str, audience: str) -> Shown:
-    digest = record.to_dict()["content_sha256"]
+def _shown(record: RunRecord, digest: str, name: str, audience: str) -> Shown:
     if audience != OWNER:
         record = RunRecord(**{**vars(record), "content": _without(record.content, _OWNER_ONLY)})
     return Shown(record, name, Fields(record.content), digest)

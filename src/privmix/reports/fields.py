@@ -5,9 +5,11 @@ A page must not fall over a field that it doesn't know, and must not guess at on
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Any, Final
+
+# No measurement comes near; beyond it, drawing overflows.
+_LARGEST: Final = 1e100
 
 
 class Fields:
@@ -26,7 +28,7 @@ class Fields:
         return bool(self._values)
 
     def number(self, name: str) -> float | None:
-        """A finite number."""
+        """A finite number, and none that nothing measures."""
         return _number(self._values.get(name))
 
     def text(self, name: str) -> str:
@@ -140,4 +142,4 @@ def _number(value: Any) -> float | None:
         number = float(value)
     except OverflowError:
         return None
-    return number if math.isfinite(number) else None
+    return number if abs(number) <= _LARGEST else None

@@ -178,7 +178,7 @@ def draw_audit_points(
             name,
             "Measured error rates of the attack",
             f"{len(alpha)} thresholds of the attack: the rates at which it errs, with their upper confidence bounds. "
-            "Bounds below the claim's limit would refute the claim.",
+            "Bounds hold for one threshold at a time: one below the claim's limit refutes nothing by itself.",
         )
 
 

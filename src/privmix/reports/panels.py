@@ -23,7 +23,18 @@ from privmix.reports.blocks import (
 from privmix.reports.context import Context, Shown
 from privmix.reports.fields import Fields, shown
 from privmix.reports.figures import draw_epsilon_delta, draw_shares, draw_tradeoff, draw_utility
-from privmix.reports.sentences import beliefs, figure, meaning, odds, percent, power_of_ten, rounded_up, unit
+from privmix.reports.sentences import (
+    beliefs,
+    figure,
+    how_often,
+    is_weak,
+    meaning,
+    odds,
+    percent,
+    power_of_ten,
+    rounded_up,
+    unit,
+)
 
 # A larger confusion matrix is drawn and not written out.
 _MOST_CELLS = 16
@@ -67,7 +78,7 @@ def _headline_card(one: Shown, context: Context) -> Card:
     if epsilon is not None and delta is not None:
         power = content.fields("power")
         sentences = meaning(epsilon, delta, adjacency, power.number("caught"), power.number("right"))
-        means = "What this means." if verdict.tone == "note" else "What this would mean, if it held."
+        means = "What this means." if verdict.tone != "danger" else "What this would mean, if it held."
         blocks.append(Paragraphs([Markup("<strong>{}</strong> ").format(means) + sentences[0], *sentences[1:]]))
     return Card(content.text("summary") or one.record.title, blocks)
 
@@ -78,7 +89,7 @@ def _verdict(content: Fields, refuted: bool) -> Callout:
         text = "Its noise came from a seed. Whoever guesses the seed can take the noise away: nothing is guaranteed."
         return Callout("danger", "Not safe to give to anyone", text)
     if refuted:
-        text = "An attack proved a larger epsilon than was claimed: the claim, or the code behind it, is wrong."
+        text = "An attack did better than what is claimed allows: the claim, or the code behind it, is wrong."
         return Callout("danger", "Not safe to give to anyone: the claim is refuted", text)
     if content.number("epsilon") is None or not content.flag("is_upper_bound"):
         return Callout("danger", "Not safe to give to anyone", "No bound on the privacy loss is known.")
@@ -86,6 +97,8 @@ def _verdict(content: Fields, refuted: bool) -> Callout:
         f"The bound below holds whoever has this {what}, whatever else they know, and whatever they compute from it, "
         "now or later. It does not cover the private data themselves, nor pages made for their owner."
     )
+    if is_weak(content.fields("power").number("right")):
+        return Callout("warning", "A weak promise: nearly everything about a record may be learned", text)
     return Callout("note", "Safe to give to anyone, on these terms", text)
 
 
@@ -128,11 +141,19 @@ def _guarantee_card(one: Shown) -> Card:
         blocks.append(Columns([[one] for one in drawn]))
     if epsilon is not None:
         rows = list(beliefs(epsilon))
-        exception = f", but for {odds(delta)} times" if delta else ""
-        sure = Table(f"How sure an attacker can become{exception}", ("believed before", "at most after"), rows)
+        sure = Table(_worth(delta), ("believed before", "at most after"), rows)
         blocks.append(Columns([[sure], [_comparison(content, epsilon)]]))
     # Its statements have a section of their own.
     return replace(card_of(one, blocks, _GUARANTEE_FIELDS), notes=())
+
+
+def _worth(delta: float | None) -> str:
+    """What a table of beliefs says. With delta, single findings may exceed it more often than delta: for a pair of
+    datasets, all is worth what such beliefs are worth, and being told the answer with chance delta.
+    """
+    if not delta:
+        return "How sure an attacker can become"
+    return f"What seeing everything is worth, but for being told the answer {how_often(delta)}"
 
 
 def _comparison(content: Fields, epsilon: float) -> Table:

@@ -81,7 +81,8 @@ def _membership_card(one: Shown, context: Context) -> Card:
         tables.append(Table("Records at highest risk (for the owner only)", ("record", "score"), risks))
     blocks.append(Columns([side for side in (drawn, tables) if side]))
     if attacks:
-        blocks.append(_membership_table(attacks, content.number("confidence")))
+        limited = not context.lacks_limit(one)
+        blocks.append(_membership_table(attacks, content.number("confidence"), limited=limited))
     return card_of(one, blocks, _MEMBERSHIP_FIELDS, "Membership inference")
 
 
@@ -108,7 +109,7 @@ def _roc_lines(attacks: Sequence[Fields]) -> list[Line]:
     return lines
 
 
-def _membership_table(attacks: Sequence[Fields], confidence: float | None) -> Table:
+def _membership_table(attacks: Sequence[Fields], confidence: float | None, *, limited: bool) -> Table:
     rates = sorted(
         {rate for item in attacks for at in item.several("tpr_at") if (rate := at.number("fpr")) is not None}
     )
@@ -119,7 +120,7 @@ def _membership_table(attacks: Sequence[Fields], confidence: float | None) -> Ta
         for rate in rates:
             at = caught.get(rate, Fields(None))
             cells.append(_with_band(at, "tpr", "low", "high", _rate))
-            if (most := at.number("bound")) is not None:
+            if limited and (most := at.number("bound")) is not None:
                 limits[rate] = max(most, limits.get(rate, 0.0))
         area = _with_band(item, "auc", "auc_low", "auc_high", lambda value: "–" if value is None else f"{value:.3f}")
         rows.append((item.text("name") or "attack", area, *cells))

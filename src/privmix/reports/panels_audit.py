@@ -34,6 +34,7 @@ def audit_card(one: Shown, context: Context) -> Card:
         stated = "" if claimed is None else f" of {rounded_up(claimed)}"
         text = (
             f"At {100 * (confidence or 0):g}% confidence the mechanism leaks at least ε = {rounded_down(proven or 0)}."
+            + by_curve(content)
         )
         blocks.append(Callout("danger", f"The claim{stated} is refuted", text))
     told = "" if confidence is None else f"at {100 * confidence:g}% confidence"
@@ -68,6 +69,14 @@ def audit_card(one: Shown, context: Context) -> Card:
         "correct",
     )
     return card_of(one, blocks, known, "Canaries" if one.record.kind == "canary-audit" else "Worst-case audit")
+
+
+def by_curve(content: Fields) -> str:
+    """What refuted a claim whose epsilon was not exceeded, as a sentence; nothing for the others."""
+    proven, claimed = content.number("proven_epsilon"), content.number("claimed_epsilon")
+    if not content.flag("below_curve") or (proven is not None and claimed is not None and proven > claimed):
+        return ""
+    return " It errs less than the trade-off curve of what is claimed allows."
 
 
 def _at_least(proven: float | None) -> str:
@@ -120,7 +129,11 @@ def _audit_points(one: Shown, context: Context) -> list[Block]:
     svg = draw_audit_points(f"{one.name}-pt", points, limit)
     keys = [Key("vermilion", "measured"), Key("ink-square", "upper confidence bounds")]
     keys += [Key("blue", "limit by the claim")] if limit else []
-    return [Figure(svg, "Error rates of the attack. A square in the shaded part would refute the claim.", keys)]
+    caption = (
+        "Error rates of the attack. Each square holds for itself: among so many, one may lie in the shaded part by "
+        "chance. Whether the claim is refuted was tested at thresholds that other runs chose."
+    )
+    return [Figure(svg, caption, keys)]
 
 
 def _miss_limit(one: Shown, context: Context) -> tuple[list[float], list[float]] | None:

@@ -33,6 +33,8 @@ KINDS: Final = (
     "utility",
 )
 SUBJECTS: Final = ("release", "model", "design")
+# No verb writes half as many levels; what walks through a record may rely on it.
+_DEEPEST: Final = 40
 _ID = re.compile(r"[0-9a-f]{32}\Z")
 _TYPES: Final = {
     "kind": str,
@@ -160,6 +162,8 @@ def read_record(path: Path) -> RunRecord:
         raise StorageError(f"{path}: {error.strerror or type(error).__name__}") from None
     except (ValueError, RecursionError):
         raise InvalidInput(str(path), "other bytes", "a run record in JSON") from None
+    if _depth(found) > _DEEPEST:
+        raise InvalidInput(str(path), "deeper nesting", f"a run record of at most {_DEEPEST} levels")
     return RunRecord.from_dict(found, str(path))
 
 
@@ -177,6 +181,18 @@ def read_records(run: Path) -> list[RunRecord]:
 def public_records(records: Iterable[RunRecord]) -> list[RunRecord]:
     """Those that were not computed from private rows."""
     return [record for record in records if not record.private]
+
+
+def _depth(found: Any) -> int:
+    """Levels of nesting, counted level by level: calls of calls would end before the data."""
+    levels, row = 0, [found]
+    while row and levels <= _DEEPEST:
+        levels += 1
+        inner = [
+            value.values() if isinstance(value, dict) else value for value in row if isinstance(value, dict | list)
+        ]
+        row = [value for values in inner for value in values]
+    return levels
 
 
 def _hash(body: Mapping[str, Any]) -> str:

@@ -82,7 +82,7 @@ def odds(delta: float) -> str:
         return "never"
     if delta > 0.1:
         return f"{percent_up(delta)} of the time"
-    whole = math.floor(1 / delta * (1 + 1e-9))
+    whole = math.floor(1 / max(delta, 1e-300) * (1 + 1e-9))
     step = 10 ** max(0, len(str(whole)) - 3)
     return f"1 in {whole // step * step:,}"
 
@@ -140,7 +140,7 @@ def meaning(epsilon: float, delta: float, adjacency: str, caught: float | None, 
     )
     # Kairouz, Oh and Viswanath 2015: for a pair of datasets, (epsilon, delta)-DP tells at most as much as a mechanism
     # that gives the answer away with probability delta, and is epsilon-DP otherwise.
-    told = Markup(", except that <strong>{}</strong> they may as well be told the answer").format(_how_often(delta))
+    told = Markup(", except that <strong>{}</strong> they may as well be told the answer").format(how_often(delta))
     found = [
         Markup(
             "Take someone who thinks it 50% likely that {}. Once they have seen everything, they are no better off "
@@ -156,12 +156,18 @@ def meaning(epsilon: float, delta: float, adjacency: str, caught: float | None, 
         found.append(Markup(text).format(percent_up(caught)))
     if right is not None:
         text = "On an even bet the best possible attack is right at most <strong>{}</strong> of the time{}."
-        weak = ": a weak promise, whatever attacks have managed so far" if right > _WEAK else " (guessing: 50%)"
+        weak = ": a weak promise, whatever attacks have managed so far" if is_weak(right) else " (guessing: 50%)"
         found.append(Markup(text).format(percent_up(right), weak))
     return found
 
 
-def _how_often(delta: float) -> str:
+def is_weak(right: float | None) -> bool:
+    """Whether the best attack may win an even bet so often that little is promised; not where that is unknown."""
+    return right is not None and right > _WEAK
+
+
+def how_often(delta: float) -> str:
+    """:func:`odds` as part of a sentence."""
     return odds(delta) + ("" if delta > 0.1 else " times")
 
 

@@ -24,6 +24,8 @@ def save_figure(figure: Figure, path: Path) -> None:
     """Write beside ``path`` and rename into place; the format follows the suffix."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.stem}.partial{path.suffix}")
+    # What a killed run left may be open to others.
+    draft.unlink(missing_ok=True)
     # Fixed ids and no date: the same record gives the same file.
     with rc_context({"svg.hashsalt": "privmix", "svg.fonttype": "path"}):
         figure.savefig(draft, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ def tpr_bound(certificate: Mapping[str, Any], fprs: ArrayLike) -> NDArray[np.flo
 
     Formal guarantees:
         * never below the trade-off curve's own bound, nor below ``fprs``: guessing is always allowed;
-        * never above the one from epsilon and delta alone.
+        * never above the one from epsilon and delta alone, and just that where the record count is private.
 
     Args:
         certificate: of a release or of a trained model.
@@ -45,9 +46,11 @@ def tpr_bound(certificate: Mapping[str, Any], fprs: ArrayLike) -> NDArray[np.flo
         epsilon, delta = float(guarantee["epsilon"]), float(guarantee["delta"])
         with np.errstate(over="ignore"):
             most = np.minimum(np.exp(epsilon) * alphas + delta, 1 - np.exp(-epsilon) * (1 - delta - alphas))
-    try:
-        event = event_from_dict(certificate["event"])
-        curve = tradeoff_curve(event, alphas, adjacency=Adjacency(guarantee["adjacency"]))
-    except (UnsupportedEvent, ArithmeticError):
-        curve = np.zeros_like(alphas)
+    curve = np.zeros_like(alphas)
+    # Where the record count is private, the plan follows from a noisy count: all plans that it might have become keep
+    # (epsilon, delta), but each has a curve of its own.
+    if certificate.get("plan", {}).get("records_noise_multiplier") is None:
+        with suppress(UnsupportedEvent, ArithmeticError):
+            event = event_from_dict(certificate["event"])
+            curve = tradeoff_curve(event, alphas, adjacency=Adjacency(guarantee["adjacency"]))
     return np.clip(np.minimum(most, 1 - curve), alphas, 1.0)

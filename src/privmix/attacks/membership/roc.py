@@ -94,7 +94,8 @@ def auc_interval(
 
     The variance is that of DeLong, DeLong and Clarke-Pearson (1988); the interval is normal on the log-odds of the AUC.
     Where members and non-members don't overlap that variance is 0, and the interval is the exact one of as many pairs
-    as there are in the smaller group: if the AUC were below (tail)^(1/pairs), all of them would agree too rarely.
+    as there are in the smaller group: if the AUC were below (tail)^(1/pairs), all of them would agree too rarely. The
+    same holds of ties where all scores are equal.
 
     Args:
         members: (m,) scores, m >= 2; higher says member.
@@ -117,9 +118,9 @@ def auc_interval(
     above = 1 - (together[len(inside) :] - stats.rankdata(outside)) / len(inside)
     auc = float(below.mean())
     error = float(np.sqrt(below.var(ddof=1) / len(inside) + above.var(ddof=1) / len(outside)))
-    if auc in (0.0, 1.0):
-        reach = tail ** (1 / min(len(inside), len(outside)))
-        return (auc, reach, 1.0) if auc == 1 else (auc, 0.0, 1 - reach)
+    if error == 0 or auc in (0.0, 1.0):
+        rest = 1 - tail ** (1 / min(len(inside), len(outside)))
+        return auc, max(0.0, auc - rest), min(1.0, auc + rest)
     spread = stats.norm.isf(tail) * error / (auc * (1 - auc))
     odds = np.log(auc / (1 - auc))
     low, high = 1 / (1 + np.exp(-(odds + np.array([-spread, spread]))))
