@@ -107,8 +107,8 @@ def write_results(runs: list[dict[str, Any]], suffix: str) -> None:
         "on rows of public images, at a quarter of the steps",
         "attempts": f"without noise {[(a.tv_weight, a.from_mean) for a in QUIET]}, with noise "
         f"{[(a.tv_weight, a.from_mean) for a in NOISY]} (weight, start at the mean image)",
-        "chosen how": "attack settings were tried out on MNIST's test images, and the rule by which a row's best try is "
-        "picked was changed twice after results were seen: figures of a tuned attack, on one seed",
+        "chosen how": "attack settings were tried out on MNIST's test images, and the rule by which a row's best try "
+        "is picked was changed twice after results were seen: figures of a tuned attack, on one seed",
         "papers": "004 (Figures 4, 9, 10) and 002 (Figure 6, appendix K): weight 1e-4, uniform start, 5,000 steps, "
         "noise by mu-GDP; pictures without figures",
         "seconds": {f"{run['dataset']} m = {run['degree']}": run["seconds"] for run in runs},

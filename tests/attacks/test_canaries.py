@@ -19,6 +19,7 @@ import torch
 from scipy import stats
 
 from privmix.accounting import Adjacency
+from privmix.attacks import canaries as canary_audits
 from privmix.attacks import canary_records
 from privmix.attacks.canaries import CanaryAudit, CanaryConfig, audit_release, release_mechanism
 from privmix.attacks.canary_records import Blocks, WithCanaries, blocks_of, make_canaries
@@ -126,6 +127,25 @@ def test_mislabelled_records_are_canaries_too() -> None:
     found = audited(plan_of(**STRONG), kind="mislabelled").proof
     assert not found.violated
     assert found.run.correct > found.run.guesses / 2 + 2.5 * found.run.guesses**0.5
+
+
+def test_nobody_is_in_the_data_twice_where_mislabelled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The records that canaries are copies of give up their places."""
+    plan, own = plan_of(**STRONG), tiles_of(records())
+    canaries = make_canaries(plan, own, 50, "mislabelled", np.random.default_rng(0))
+    x, y = own.tile(0)
+    assert np.array_equal(canaries.features, x[-50:])
+    assert (canaries.labels != y[-50:]).all()
+    kept: list[int] = []
+
+    def stopped(_plan: ReleasePlan, data: WithCanaries, _streams: SecretStreams) -> None:
+        kept.append(data.kept)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(canary_audits, "make_engine", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        audited(plan, kind="mislabelled", canaries=50)
+    assert kept == [COUNT - 50]
 
 
 def test_half_the_noise_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -306,8 +326,9 @@ def test_canaries_and_coins_are_fixed_before_the_run() -> None:
         (lambda: audited(plan_of(design="fixed", noise="laplace", mixup_degree=4)), "noise"),
         (lambda: audited(plan_of(), kind="blank"), "planted, mislabelled"),
         (lambda: audited(plan_of(design="fixed", centre="none"), canaries=COUNT + 1), "canaries"),
+        (lambda: audited(plan_of(), canaries=COUNT + 1, kind="mislabelled"), "whose places they take"),
     ],
-    ids=["few", "few-for-sure", "guesses", "kind", "evidence", "weights", "laplace", "blank", "many"],
+    ids=["few", "few-for-sure", "guesses", "kind", "evidence", "weights", "laplace", "blank", "many", "mislabelled"],
 )
 def test_what_has_no_audit_is_refused(make: Callable[[], object], message: str) -> None:
     with pytest.raises(InvalidInput, match=message):

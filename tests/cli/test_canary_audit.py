@@ -148,6 +148,10 @@ def test_what_can_not_be_audited_is_refused(targets: Path) -> None:
         (["REL", "--canaries=60"], "TARGET, --data, --canaries"),
         (["--design=poisson", "--data=own", "--canaries=60"], "TARGET, --data, --canaries"),
         (["REL", "--data=own", "--canaries=60", "--canary-kind=blank"], "planted, mislabelled"),
+        (
+            ["REL", "--data=own", "--canaries=60", "--seed=1", "--ledger=sqlite:///l.db", "--dataset=own"],
+            "none with --ledger",
+        ),
         (["MODEL", "--data=own", "--canaries=60", "--evidence=tiles"], "evidence"),
         (["REL", "--data=own", "--canaries=60", "--ledger=x"], "--ledger, --dataset"),
         (["own", "--data=own", "--canaries=60"], "certificate.json"),

@@ -39,16 +39,27 @@ _CHOOSING: Final = 3
 _CANDIDATES: Final = 400
 
 
-def clopper_pearson(successes: int, trials: int, alpha: float) -> tuple[float, float]:
-    """Lower and upper bound on a probability, each wrong with chance at most ``alpha``.
+def clopper_pearson(successes: ArrayLike, trials: int, alpha: float) -> tuple[Scores, Scores]:
+    """Lower and upper bounds on probabilities, each wrong with chance at most ``alpha``.
+
+    Args:
+        successes: counts, from 0 to ``trials``, of any shape.
+        trials: at least 1.
+        alpha: in (0, 1); both bounds together are an interval at confidence 1 - 2 alpha.
+
+    Returns:
+        lower and upper bounds, in the shape of ``successes``.
 
     Example:
-        >>> low, high = clopper_pearson(0, 100, 0.05)
-        >>> low, round(high, 4)
-        (0.0, 0.0295)
+        >>> low, high = clopper_pearson([0, 100], 100, 0.05)
+        >>> low.round(4).tolist(), high.round(4).tolist()
+        ([0.0, 0.9705], [0.0295, 1.0])
     """
-    low = 0.0 if successes == 0 else float(stats.beta.ppf(alpha, successes, trials - successes + 1))
-    return low, float(_upper(successes, trials, alpha))
+    count = np.asarray(successes, dtype=np.float64)
+    # A beta distribution of parameter 0 has no quantiles: these ends are 0 and 1.
+    none = count <= 0
+    low = np.where(none, 0.0, stats.beta.ppf(alpha, np.where(none, 1.0, count), trials - count + 1))
+    return low, _upper(count, trials, alpha)
 
 
 def _upper(successes: ArrayLike, trials: float, alpha: float) -> NDArray[np.float64]:
@@ -85,8 +96,8 @@ def proven_epsilon(without: Scores, present: Scores, thresholds: Scores, delta: 
                 (one > threshold, other > threshold),
                 (one <= threshold, other <= threshold),
             ):
-                low = clopper_pearson(int(hits.sum()), len(hits), share)[0]
-                high = clopper_pearson(int(alarms.sum()), len(alarms), share)[1]
+                low = float(clopper_pearson(int(hits.sum()), len(hits), share)[0])
+                high = float(clopper_pearson(int(alarms.sum()), len(alarms), share)[1])
                 if low > delta:
                     best = max(best, math.log((low - delta) / high))
     return best

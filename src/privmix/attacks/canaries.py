@@ -139,7 +139,9 @@ def audit_release(
     mechanism = release_mechanism(checked)
     guesses = config.guesses_for(mechanism, delta)
     others = tiles_of(records)
-    kept = others.count - (config.canaries if checked.design == "fixed" else 0)
+    kept = others.count - (config.canaries if _takes_places(checked, config) else 0)
+    if kept < 0:
+        raise InvalidInput("canaries", config.canaries, "at most the number of records, whose places they take")
     try:
         canaries = make_canaries(checked, others, config.canaries, config.kind, generator)
         coins = generator.random(config.canaries) < 0.5
@@ -159,10 +161,18 @@ def check_auditable(plan: Plan, config: CanaryConfig) -> ReleasePlan:
     if plan.noise != "gaussian":
         raise InvalidInput("noise", plan.noise, "gaussian for an audit with canaries")
     check_choice("canaries' kind", config.kind, KINDS[:2])
-    if plan.design == "fixed" and config.canaries > plan.records:
+    if _takes_places(plan, config) and config.canaries > plan.records:
         allowed = f"at most {plan.records}, the records whose places they take"
         raise InvalidInput("canaries", config.canaries, allowed)
     return plan
+
+
+def _takes_places(plan: ReleasePlan, config: CanaryConfig) -> bool:
+    """Whether canaries stand where the last records stood: the count is fixed, or they are those records, mislabelled.
+
+    Nobody is in the data twice then, and what the run costs each person is what its plan says.
+    """
+    return plan.design == "fixed" or config.kind == "mislabelled"
 
 
 def release_mechanism(plan: ReleasePlan) -> Mechanism:

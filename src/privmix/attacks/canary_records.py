@@ -117,9 +117,8 @@ def make_canaries(
     """
     classes = plan.num_classes
     if check_choice("canaries' kind", kind, KINDS[:2]) == "mislabelled":
-        picked = np.sort(generator.choice(others.count, min(size, others.count), replace=False))
-        picked = picked[np.arange(size) % len(picked)]
-        features, true = _records_at(others, picked)
+        # Those whose places they take: see ``privmix.attacks.canaries``.
+        features, true = _records_at(others, np.arange(others.count - size, others.count))
         shift = generator.integers(1, classes, size)
         opposites = None
         if plan.design == "fixed":

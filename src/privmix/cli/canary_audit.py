@@ -124,6 +124,8 @@ class CanaryOrder:
             raise InvalidInput("TARGET, --data, --canaries", given, "all three of them")
         if (self.ledger is None) != (self.dataset is None):
             raise InvalidInput("--ledger, --dataset", (self.ledger, self.dataset), "both or none of them")
+        if self.ledger is not None and self.seed is not None:
+            raise InvalidInput("--seed", self.seed, "none with --ledger: what anyone can re-create has no price")
         if self.seed is not None:
             check_integer("--seed", self.seed, low=0, high=_HIGHEST_SEED)
         if self.store is not None:

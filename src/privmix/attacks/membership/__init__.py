@@ -14,7 +14,7 @@ from privmix.attacks.membership.attack import (
 )
 from privmix.attacks.membership.bound import tpr_bound
 from privmix.attacks.membership.references import train_references
-from privmix.attacks.membership.roc import Roc, TprAt, auc_interval, clopper_pearson, roc_with_band, tpr_at
+from privmix.attacks.membership.roc import Roc, TprAt, auc_interval, roc_with_band, tpr_at
 from privmix.attacks.membership.scores import ReferenceModels, lira_scores, rmia_scores
 from privmix.attacks.membership.signals import fit_temperature, true_class_logits
 from privmix.attacks.membership.trainers import DpSgdTrainer, EstimatorTrainer, ReferenceTrainer, ReleaseTrainer
@@ -32,7 +32,6 @@ __all__ = [
     "Roc",
     "TprAt",
     "auc_interval",
-    "clopper_pearson",
     "fit_temperature",
     "infer_membership",
     "lira_scores",

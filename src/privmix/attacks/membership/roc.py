@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from scipy import stats
 from sklearn.metrics import roc_curve
 
+from privmix.attacks.bounds import clopper_pearson
 from privmix.errors import WITHHELD, InvalidInput, check_integer, check_number
 
 # Beyond this a curve is drawn no finer.
@@ -59,34 +60,6 @@ class Roc:
         return {name: [float(f"{value:.6g}") for value in values] for name, values in vars(self).items()}
 
 
-def clopper_pearson(
-    successes: NDArray[Any] | int, trials: int, confidence: float
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Two-sided Clopper-Pearson interval of a probability: it covers at least as often as it says.
-
-    Args:
-        successes: counts, from 0 to ``trials``.
-        trials: at least 1.
-        confidence: in (0, 1).
-
-    Returns:
-        lower and upper ends, in the shape of ``successes``.
-
-    Example:
-        >>> low, high = clopper_pearson(0, 100, 0.95)
-        >>> float(low), round(float(high), 4)
-        (0.0, 0.0362)
-    """
-    check_integer("trials", trials, low=1)
-    tail = (1 - check_number("confidence", confidence, low=0, high=1, low_open=True, high_open=True)) / 2
-    found = np.asarray(successes, dtype=np.float64)
-    with np.errstate(invalid="ignore"):
-        # A beta distribution of parameter 0 has no quantiles: these ends are 0 and 1.
-        low = np.where(found == 0, 0.0, stats.beta.ppf(tail, found, trials - found + 1))
-        high = np.where(found == trials, 1.0, stats.beta.ppf(1 - tail, found + 1, trials - found))
-    return low, high
-
-
 def auc_interval(
     members: NDArray[Any], nonmembers: NDArray[Any], confidence: float = 0.95
 ) -> tuple[float, float, float]:
@@ -111,7 +84,7 @@ def auc_interval(
         (0.8125, True)
     """
     inside, outside = _checked(members, nonmembers)
-    tail = (1 - check_number("confidence", confidence, low=0, high=1, low_open=True, high_open=True)) / 2
+    tail = _tail(confidence)
     together = stats.rankdata(np.concatenate([inside, outside]))
     # For each member the share of non-members below it, and for each non-member the share of members above it.
     below = (together[: len(inside)] - stats.rankdata(inside)) / len(outside)
@@ -144,7 +117,7 @@ def tpr_at(members: NDArray[Any], nonmembers: NDArray[Any], fpr: float, confiden
     check_number("fpr", fpr, low=0, high=1, low_open=True)
     curve = _curve(*_checked(members, nonmembers), np.array([fpr]), confidence)
     accused = np.floor(fpr * len(nonmembers) + 1e-9)
-    _, worst = clopper_pearson(accused, len(nonmembers), confidence)
+    _, worst = clopper_pearson(accused, len(nonmembers), _tail(confidence))
     return TprAt(fpr, float(curve.tpr[0]), float(curve.low[0]), float(curve.high[0]), float(worst))
 
 
@@ -172,8 +145,13 @@ def _curve(
     fpr, tpr, _ = roc_curve(truth, np.concatenate([inside, outside]), drop_intermediate=False)
     # The last point whose rate is not exceeded; rates like 3/n must not fall short by rounding.
     found = tpr[np.searchsorted(fpr, rates + 1e-12, side="right") - 1]
-    low, high = clopper_pearson(np.rint(found * len(inside)), len(inside), confidence)
+    low, high = clopper_pearson(np.rint(found * len(inside)), len(inside), _tail(confidence))
     return Roc(rates, np.asarray(found), low, high)
+
+
+def _tail(confidence: float) -> float:
+    """Chance of error at each end of a two-sided interval."""
+    return (1 - check_number("confidence", confidence, low=0, high=1, low_open=True, high_open=True)) / 2
 
 
 def _checked(members: NDArray[Any], nonmembers: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
