@@ -169,7 +169,7 @@ def draw(found: list[tuple[Cell, dict[str, Any]]]) -> None:
         ("PLD: upper bound", "priced_epsilon", "|", COLOURS[0]),
         ("papers' formula: no bound", "published_epsilon", "x", COLOURS[1]),
         ("as Gaussian DP", "gdp", "o", COLOURS[5]),
-        ("proven (Clopper-Pearson)", "proven_epsilon", ">", COLOURS[2]),
+        ("proven (Clopper-Pearson)", "proven_epsilon", "D", COLOURS[2]),
     ]
     for axes, epsilon in zip(panels, (1.0, 8.0), strict=True):
         shown = [(cell, item) for cell, item in found if cell.epsilon == epsilon]
@@ -182,7 +182,7 @@ def draw(found: list[tuple[Cell, dict[str, Any]]]) -> None:
                     linestyle="none",
                     marker=marker,
                     color=colour,
-                    markersize=9,
+                    markersize=7,
                     markeredgewidth=2,
                     label=label,
                 )
@@ -190,6 +190,12 @@ def draw(found: list[tuple[Cell, dict[str, Any]]]) -> None:
         axes.set_yticks(range(len(shown)))
         axes.set_yticklabels([f"{cell.design}{', as published' if cell.published else ''}" for cell, _ in shown])
         axes.invert_yaxis()
+        # Up to the claim by numbers, beyond it by powers of two.
+        axes.set_xscale("symlog", base=2, linthresh=epsilon, linscale=3)
+        ticks = [epsilon * share for share in (0, 0.25, 0.5, 0.75, 1, 4, 16)]
+        axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+        axes.minorticks_off()
+        axes.set_xlim(-0.06 * epsilon, 20 * epsilon)
         axes.set_xlabel("epsilon")
         axes.set_title(f"claimed epsilon {epsilon:g}", fontsize=10)
         axes.grid(True, axis="x", alpha=0.3)
