@@ -10,10 +10,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sklearn.linear_model import LogisticRegression
 
 from privmix.data import embedded_digits
-from privmix.reports.records import read_records
 from tests.cli.helpers import privmix
 
 
@@ -70,25 +68,6 @@ def test_release_fit_evaluate(digits: Path, released: Path, tmp_path: Path) -> N
     assert set(result["per_class"]) == set("0123456789")
     assert Path(result["figure"]).read_bytes().startswith(b"\x89PNG")
     assert str(result["figure"]) == str(model / "confusion-test.png")
-
-
-def test_accuracy_without_privacy_stands_beside_the_models(digits: Path, released: Path, tmp_path: Path) -> None:
-    assert privmix("fit", str(released), "--out", str(tmp_path / "MODEL")).code == 0
-    line = ["evaluate", str(tmp_path / "MODEL"), "--data", str(digits), "--reference", "train"]
-    shown = privmix(*line, "--record", str(tmp_path / "RUN"))
-    assert shown.code == 0, shown.err
-    (record,) = read_records(tmp_path / "RUN")
-    # The split of the records is fixed, and so is what logistic regression makes of it.
-    x, y = (embedded_digits(split).read() for split in ("train", "test"))
-    fitted = LogisticRegression(max_iter=200).fit(x.x.reshape(-1, 64) / 255, x.y)
-    expected = fitted.score(y.x.reshape(-1, 64) / 255, y.y)
-    assert record.content["reference_accuracy"] == pytest.approx(expected, abs=0.01)
-    assert record.private
-    assert f"{100 * record.content['reference_accuracy']:.2f}% without privacy" in shown.out
-    assert any("split train" in text for text in record.statements)
-    same = privmix(*line, "--split", "train")
-    assert same.code == 2
-    assert "--reference" in same.err
 
 
 def test_reference_learner(digits: Path, released: Path, tmp_path: Path) -> None:

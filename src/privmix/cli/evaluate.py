@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 import numpy as np
 import typer
 from numpy.typing import NDArray
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import LogisticRegression
 
 from privmix.cli.app import app, out, plain, print_json, progress_bars
 from privmix.cli.options import (
@@ -32,11 +29,8 @@ from privmix.errors import InvalidInput
 from privmix.features import Extractor, from_spec
 from privmix.learning import load_model
 from privmix.learning.base import ReleaseFacts
-from privmix.release import PrivateRecords
 from privmix.reports.confusion import draw_confusion
 from privmix.training import ModelFacts, TrainedModel, is_trained_model, load_trained
-
-_REFERENCE_STEPS: Final = 200
 
 
 @app.command()
@@ -56,10 +50,6 @@ def evaluate(
     figure: Annotated[
         Path | None, typer.Option(help="Confusion matrix picture. Default: confusion-SPLIT.png in the model's folder.")
     ] = None,
-    reference: Annotated[
-        str | None,
-        typer.Option(help="Compare with logistic regression on this split of --data, WITHOUT privacy, as in train."),
-    ] = None,
     public_data: Annotated[
         bool, typer.Option("--public-data", help="The data are public: record and picture may be shown.")
     ] = False,
@@ -72,23 +62,15 @@ def evaluate(
     private, and left out of public reports, unless you say that the data are public.
 
     Example: privmix evaluate MODEL --data mnist --split test --json
-
-    Beside what could be had without privacy: privmix evaluate MODEL --data mnist --reference train --record RUN
     """
-    if reference == split:
-        raise InvalidInput("--reference", reference, "another split than --split")
     check_figure(figure)
     classifier = load_trained(model) if is_trained_model(model) else load_model(model)
     facts = classifier.facts_
     extractor = from_spec(facts.extractor, features_model)
     columns = Columns(label_column, image_column, feature_column, text_column, image_size)
     source = source_for_model(facts, extractor, data, split, classes, columns)
-    others = None if reference is None else source_for_model(facts, extractor, data, reference, classes, columns)
     with progress_bars() as progress:
         records = features_in_memory(source, extractor, progress)
-        without = (
-            None if others is None else score_without_privacy(features_in_memory(others, extractor, progress), records)
-        )
     result, matrix = score(classifier.predict(records.features), records.labels, tuple(facts.classes))
     picture = figure or model / f"confusion-{split}.png"
     with file_mode(private=not public_data):
@@ -98,29 +80,22 @@ def evaluate(
             record,
             "evaluation",
             subject_of(classifier),
-            evaluation_content(result, matrix, tuple(facts.classes), split, without),
+            evaluation_content(result, matrix, tuple(facts.classes), split),
             private=not public_data,
             settings={
                 "data": place(data, private=not public_data),
                 "split": split,
-                "reference": reference,
                 "public_data": public_data,
             }
             | {"extractor": dict(facts.extractor)},
             title=f"Accuracy on split {split}",
-            statements=[
-                "Measured on labelled data of whoever evaluated; no guarantee covers those data.",
-                *([] if without is None else [f"Without privacy: logistic regression on split {reference}."]),
-            ],
+            statements=["Measured on labelled data of whoever evaluated; no guarantee covers those data."],
         )
     if json_output:
-        compared = {} if without is None else {"reference_accuracy": without}
-        print_json({**result, **compared, "figure": str(picture)})
+        print_json({**result, "figure": str(picture)})
         return
-    aside = "" if without is None else f" ({100 * without:.2f}% without privacy)"
     out.print(
-        f"accuracy {100 * result['accuracy']:.2f}%{aside} on {result['n']} records; picture: {plain(picture)}",
-        soft_wrap=True,
+        f"accuracy {100 * result['accuracy']:.2f}% on {result['n']} records; picture: {plain(picture)}", soft_wrap=True
     )
 
 
@@ -154,15 +129,6 @@ def score(
         for index, name in enumerate(classes)
     }
     return {"accuracy": float((predicted == labels).mean()), "per_class": per_class, "n": len(labels)}, matrix
-
-
-def score_without_privacy(train: PrivateRecords, test: PrivateRecords) -> float:
-    """Accuracy on ``test`` of logistic regression on ``train``: what the same features give without any protection."""
-    with warnings.catch_warnings():
-        # On separable classes it would go on for long, and gain nothing.
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        fitted = LogisticRegression(max_iter=_REFERENCE_STEPS).fit(train.features, train.labels)
-    return float(fitted.score(test.features, test.labels))
 
 
 def subject_of(classifier: Any) -> dict[str, Any]:
