@@ -122,6 +122,7 @@ def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
     refused(attack("--attack", "loss,magic"), "one of loss, lira")
     refused(attack(*ALL[:2], "--references", "3", *ALL[4:]), "references", "at least 4")
     refused(attack("--release", "REL", model="TRAINED"), "--release", "none")
+    refused(attack("--release", "TRAINED"), "--release", "not a trained model's")
     refused(attack("--confidence", "1"), "confidence")
     refused(attack("--nonmembers", "train"), "--nonmembers")
     refused(attack("--classes", "11"), "--classes")

@@ -188,6 +188,8 @@ def _target(folder: Path, release: Path | None, config: MembershipConfig) -> _Ta
         verify_trained(folder)
         trainer = DpSgdTrainer.of(trained) if config.needs_references else None
         return _Target(trained, {"kind": "model", "id": trained.certificate["model_id"]}, trained.certificate, trainer)
+    if release is not None and is_trained_model(release):
+        raise InvalidInput("--release", str(release), "a release's folder, not a trained model's")
     learner = load_model(folder)
     made_of = learner.facts_.release_id
     subject = {"kind": "release", "id": made_of if _ID.match(made_of) else None}
