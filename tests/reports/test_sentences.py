@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from decimal import Decimal
 
 import numpy as np
 import pytest
@@ -16,8 +17,6 @@ from privmix.reports.sentences import (
     odds,
     percent_up,
     power_of_ten,
-    rounded_down,
-    rounded_up,
 )
 
 SIZES = st.floats(1e-9, 1e9)
@@ -25,25 +24,18 @@ SIZES = st.floats(1e-9, 1e9)
 SLACK = 1 + 1e-8
 
 
-@given(SIZES)
-def test_bounds_are_rounded_up_and_proofs_down(value: float) -> None:
-    up, down = float(rounded_up(value)), float(rounded_down(value))
-    assert down / SLACK <= value <= up * SLACK
-    assert up - down <= 0.0101 * value
-
-
 @given(st.floats(0, 1))
 def test_a_share_is_never_shown_below_what_it_is(share: float) -> None:
     text = percent_up(share)
     if text != "practically 100%":
-        assert float(text.removesuffix("%")) >= 100 * share - 1e-6
+        assert Decimal(text.removesuffix("%")) >= 100 * Decimal(repr(share))
     assert (text == "100%") == (share == 1)
 
 
 @given(st.floats(1e-12, 0.1))
 def test_odds_are_never_shown_longer_than_they_are(delta: float) -> None:
     often = int(odds(delta).removeprefix("1 in ").replace(",", ""))
-    assert 1 / often >= delta / SLACK
+    assert 1 / Decimal(often) >= Decimal(repr(delta))
     assert 1 / often <= delta * 1.15
 
 
@@ -52,7 +44,7 @@ def test_powers_of_ten_can_be_read_back(value: float) -> None:
     text = power_of_ten(value).translate(str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")).replace(" × ", "*")
     mantissa, _, power = text.rpartition("*")
     read = float(text) if text[:2] != "10" and not mantissa else float(mantissa or 1) * 10.0 ** int(power[2:])
-    assert read == pytest.approx(value, rel=6e-3)
+    assert value / SLACK <= read <= 1.011 * value
 
 
 @given(st.floats(0.001, 0.999), st.floats(0, 20))

@@ -28,6 +28,7 @@ from privmix.errors import InvalidInput, check_integer, check_number
 from privmix.release.engine import Progress
 from privmix.release.plan import Plan
 from privmix.release.pricing import plan_cost
+from privmix.rounding import rounded_up
 
 DEFAULT_RUNS: Final = 10_000
 DEFAULT_CONFIDENCE: Final = 0.95
@@ -124,7 +125,7 @@ class Audit:
             f"The audit attacks the worst pair of neighbouring datasets of design {self.design} with the real engine; "
             "no private record was read.",
             f"Proven epsilon is a lower bound by Clopper-Pearson, above the true one with chance at most {chance}. "
-            f"With {self.runs} runs no attack could have proven more than {self.largest_provable_epsilon:.3g}.",
+            f"With {self.runs} runs no attack could have proven more than {rounded_up(self.largest_provable_epsilon)}.",
             "The figure named gdp holds for mechanisms whose trade-off curve is that of mu-GDP, which this one's is "
             "nearly, not exactly; no claim is called violated because of it.",
         ]

@@ -24,6 +24,7 @@ from privmix.attacks.similarity import Similarity, best_correlation, best_matche
 from privmix.errors import InvalidInput, check_integer
 from privmix.features import Extractor
 from privmix.release.plan import Plan
+from privmix.rounding import rounded_up
 
 Progress = Callable[[str, int, int], None]
 
@@ -213,7 +214,7 @@ def case_name(epsilon: float | None) -> str:
         >>> case_name(None), case_name(8.0)
         ('no noise', 'ε = 8')
     """
-    return "no noise" if epsilon is None else f"ε = {epsilon:.3g}"
+    return "no noise" if epsilon is None else f"ε = {rounded_up(epsilon)}"
 
 
 _Found = tuple[Attempt, NDArray[np.float32]]

@@ -22,6 +22,7 @@ from privmix.cli.compare import comparison
 from privmix.errors import InvalidInput, check_number
 from privmix.release import ReleaseConfig
 from privmix.reports.curves import draw_noise_comparison
+from privmix.rounding import exact, rounded_up
 
 account = typer.Typer(no_args_is_help=False)
 app.add_typer(account, name="account")
@@ -114,14 +115,14 @@ def _one(
 
 
 def _show(results: list[dict[str, Any]], design: str, delta: float, adjacency: Adjacency) -> None:
-    table = Table(title=f"design {design}, delta {delta:g}, adjacency {adjacency.value}", title_justify="left")
+    table = Table(title=f"design {design}, delta {exact(delta)}, adjacency {adjacency.value}", title_justify="left")
     for column in ("accountant", "epsilon", "noise multiplier", "upper bound", "note"):
         table.add_column(column, justify="right" if column in ("epsilon", "noise multiplier") else "left")
     for result in results:
         if "unsupported" in result:
             table.add_row(result["accountant"], "-", "-", "-", result["unsupported"])
             continue
-        value = "infinite" if result["epsilon"] is None else f"{result['epsilon']:.4g}"
+        value = "infinite" if result["epsilon"] is None else f"{rounded_up(result['epsilon'], 4)}"
         table.add_row(
             result["accountant"],
             value,

@@ -21,6 +21,7 @@ from privmix.release import ReleaseConfig, plan_from_dict, verify_release
 from privmix.release.certificate import read_certificate
 from privmix.release.engine import Progress
 from privmix.release.plan import Plan
+from privmix.rounding import exact, rounded_down, rounded_up
 from privmix.training import is_trained_model, load_trained
 from privmix.training.verify import plan_of, verify_trained
 
@@ -228,14 +229,17 @@ def _report(of: _Found, record: Path | None, json_output: bool) -> None:
     if json_output:
         print_json(content)
         return
-    claimed = "nothing" if math.isinf(found.claimed_epsilon) else f"epsilon {found.claimed_epsilon:.4g}"
+    claimed = "nothing" if math.isinf(found.claimed_epsilon) else f"epsilon {rounded_up(found.claimed_epsilon, 4)}"
     verdict = "[bold red]refuted[/]" if found.violated else "[green]not refuted[/]"
-    out.print(f"claim: {claimed} at delta {found.delta:g}: {verdict} at confidence {found.confidence:g}")
-    out.print(f"proven: epsilon is at least {found.proven_epsilon:.4g} (Clopper-Pearson, {found.runs} runs)")
+    out.print(f"claim: {claimed} at delta {exact(found.delta)}: {verdict} at confidence {found.confidence:g}")
+    out.print(
+        f"proven: epsilon is at least {rounded_down(found.proven_epsilon, 4)} (Clopper-Pearson, {found.runs} runs)"
+    )
     if found.gdp_epsilon is not None:
-        out.print(f"as Gaussian DP: mu at least {found.proven_mu:.4g}, epsilon {found.gdp_epsilon:.4g}")
-    out.print(f"price of what ran: epsilon {found.priced_epsilon:.4g}, an upper bound")
+        mu, epsilon = rounded_down(found.proven_mu, 4), rounded_down(found.gdp_epsilon, 4)
+        out.print(f"as Gaussian DP: mu at least {mu}, epsilon {epsilon}")
+    out.print(f"price of what ran: epsilon {rounded_up(found.priced_epsilon, 4)}, an upper bound")
     if found.published_epsilon is not None:
-        out.print(f"the papers' formula for it: epsilon {found.published_epsilon:.4g}, no bound")
+        out.print(f"the papers' formula for it: epsilon {rounded_up(found.published_epsilon, 4)}, no bound")
     for text in statements:
         err.print(text, soft_wrap=True)

@@ -25,6 +25,7 @@ from privmix.mechanisms.streams import SecretStreams
 from privmix.release import PrivateRecords, plan_from_dict, verify_release
 from privmix.release.certificate import read_certificate
 from privmix.release.engine import Progress
+from privmix.rounding import exact, rounded_down, rounded_up
 from privmix.training import (
     ModelFacts,
     OptimiserConfig,
@@ -311,17 +312,19 @@ def _report(order: CanaryOrder, config: CanaryConfig, found: _Found, record: Pat
     if json_output:
         print_json(content)
     else:
-        claimed = "nothing" if math.isinf(proof.claimed_epsilon) else f"epsilon {proof.claimed_epsilon:.4g}"
+        claimed = "nothing" if math.isinf(proof.claimed_epsilon) else f"epsilon {rounded_up(proof.claimed_epsilon, 4)}"
         verdict = "[bold red]refuted[/]" if proof.violated else "[green]not refuted[/]"
-        out.print(f"claim: {claimed} at delta {proof.delta:g}: {verdict} at confidence {proof.confidence:g}")
+        out.print(f"claim: {claimed} at delta {exact(proof.delta)}: {verdict} at confidence {proof.confidence:g}")
         out.print(
             f"guessed {proof.run.correct} of {proof.run.guesses} coins right, of {proof.run.canaries} canaries "
             f"({found.audit.method})",
             soft_wrap=True,
         )
         out.print(
-            f"proven: epsilon is at least {proof.proven_epsilon:.4g} (Steinke et al. {proof.steinke:.4g}, Mahloujifar "
-            f"et al. {proof.mahloujifar:.4g}); so many perfect guesses would prove {proof.provable_epsilon:.4g}",
+            f"proven: epsilon is at least {rounded_down(proof.proven_epsilon, 4)} "
+            f"(Steinke et al. {rounded_down(proof.steinke, 4)}, "
+            f"Mahloujifar et al. {rounded_down(proof.mahloujifar, 4)}); "
+            f"so many perfect guesses would prove {rounded_up(proof.provable_epsilon, 4)}",
             soft_wrap=True,
         )
     for text in statements:

@@ -19,6 +19,7 @@ from privmix.errors import InvalidInput
 from privmix.reports.context import PUBLIC
 from privmix.reports.page import write_page
 from privmix.reports.records import RECORDS_FOLDER
+from privmix.rounding import exact, rounded_down, rounded_up
 
 
 @app.command()
@@ -48,21 +49,22 @@ def demo(
 def _show(result: DemoResult, audit: Audit, membership: MembershipResult, out_folder: Path, page: Path) -> None:
     plan, verified = result.plan, result.verified
     areas = ", ".join(f"{attempt.auc:.3f} by {attempt.name}" for attempt in membership.attacks)
-    curve = ", ".join(f"{100 * accuracy:.1f}% at {epsilon:g}" for epsilon, accuracy in result.utility)
+    curve = ", ".join(f"{100 * accuracy:.1f}% at {exact(epsilon)}" for epsilon, accuracy in result.utility)
     out.print(
         Panel(
             f"[bold]What was guaranteed[/]\n"
-            f"  ({verified.epsilon:.3g}, {verified.delta:g})-differential privacy for adding or removing one record:\n"
+            f"  ({rounded_up(verified.epsilon)}, {exact(verified.delta)})-differential privacy "
+            "for adding or removing one record:\n"
             f"  {plan.rows} noisy rows, each a mix of about {plan.mixup_degree} of {plan.records} images "
             f"(design {plan.design});\n"
-            f"  epsilon recomputed by verify: {verified.recomputed_epsilon:.4g}\n\n"
+            f"  epsilon recomputed by verify: {rounded_up(verified.recomputed_epsilon, 4)}\n\n"
             f"[bold]Accuracy on {result.test_records} test images[/]\n"
             f"  learned from the release: {100 * result.accuracy:.1f}%\n"
             f"  logistic regression without privacy: {100 * result.reference_accuracy:.1f}%\n"
             f"  from releases at other epsilons: {curve}\n\n"
             f"[bold]Attacks[/]\n"
-            f"  {audit.runs} runs of the worst case prove epsilon >= {audit.proven_epsilon:.2f}; "
-            f"claimed: <= {audit.claimed_epsilon:.3g}\n"
+            f"  {audit.runs} runs of the worst case prove epsilon >= {rounded_down(audit.proven_epsilon)}; "
+            f"claimed: <= {rounded_up(audit.claimed_epsilon)}\n"
             f"  membership AUC: {areas} (0.5 is guessing)\n\n"
             f"[bold]Files[/] in {out_folder}\n"
             f"  release/        hand this to anyone: rows (Parquet), certificate.json, README.md\n"

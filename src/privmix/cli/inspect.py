@@ -14,6 +14,7 @@ from privmix.cli.app import app, out, plain, print_json
 from privmix.cli.release import design_facts
 from privmix.release.certificate import read_certificate
 from privmix.release.plan import Plan, plan_from_dict
+from privmix.rounding import exact, rounded_up
 from privmix.training import TrainedModel, is_trained_model, load_trained
 from privmix.training.verify import plan_of
 
@@ -90,11 +91,11 @@ def _public_data(certificate: Mapping[str, Any]) -> str:
 
 
 def _show_guarantee(title: str, guarantee: Mapping[str, Any]) -> None:
-    epsilon = "infinite" if guarantee["epsilon"] is None else f"{guarantee['epsilon']:.6g}"
+    epsilon = "infinite" if guarantee["epsilon"] is None else f"{rounded_up(guarantee['epsilon'], 6)}"
     out.print("as the certificate states it; privmix verify recomputes it")
     out.print(f"[bold]{title}[/]")
     out.print(
-        f"epsilon {epsilon}, delta {guarantee['delta']:g}, adjacency {plain(guarantee['adjacency'])}, "
+        f"epsilon {epsilon}, delta {exact(guarantee['delta'])}, adjacency {plain(guarantee['adjacency'])}, "
         f"accountant {plain(guarantee['accountant'])}, upper bound: {'yes' if guarantee['is_upper_bound'] else 'NO'}",
         soft_wrap=True,
     )

@@ -11,6 +11,7 @@ from privmix.accounting import Adjacency
 from privmix.cli.app import app, out, plain, print_json
 from privmix.errors import check_choice
 from privmix.ledger import Ledger, verify_ledger
+from privmix.rounding import exact, rounded_down, rounded_up
 
 ledger = typer.Typer(no_args_is_help=True, help="Give private datasets a total privacy budget, and keep to it.")
 app.add_typer(ledger, name="ledger")
@@ -36,7 +37,7 @@ def init(
     """
     relation = Adjacency(check_choice("--adjacency", adjacency, [a.value for a in Adjacency]))
     Ledger.create(url).add_dataset(dataset, epsilon=epsilon, delta=delta, adjacency=relation)
-    out.print(f"budget of {plain(dataset)}: epsilon {epsilon:g}, delta {delta:g}, adjacency {relation.value}")
+    out.print(f"budget of {plain(dataset)}: epsilon {exact(epsilon)}, delta {exact(delta)}, adjacency {relation.value}")
 
 
 @ledger.command("show")
@@ -56,7 +57,12 @@ def show(
         return
     table = Table("dataset", "epsilon spent", "of", "left", "delta", "adjacency", "reserved")
     for b in budgets:
-        figures = (f"{b.spent:.4g}", f"{b.epsilon:g}", f"{max(0.0, b.epsilon - b.spent):.4g}", f"{b.delta:g}")
+        figures = (
+            f"{rounded_up(b.spent, 4)}",
+            f"{exact(b.epsilon)}",
+            f"{rounded_down(max(0.0, b.epsilon - b.spent), 4)}",
+            f"{exact(b.delta)}",
+        )
         reserved = f"{b.reservations} ({b.uncommitted} not committed)" if b.uncommitted else str(b.reservations)
         table.add_row(plain(b.dataset), *figures, b.adjacency.value, reserved)
     out.print(table)
@@ -81,9 +87,9 @@ def history(url: Url, dataset: Dataset, json_output: Json = False) -> None:
 def _what(entry: dict[str, Any]) -> str:
     match entry["kind"]:
         case "init":
-            return f"epsilon {entry['epsilon']:g}, delta {entry['delta']:g}, {entry['adjacency']}"
+            return f"epsilon {exact(entry['epsilon'])}, delta {exact(entry['delta'])}, {entry['adjacency']}"
         case "reserve":
-            return f"{entry['purpose']} {entry['id'][:8]}: {entry['spent']:.4g} spent with it"
+            return f"{entry['purpose']} {entry['id'][:8]}: {rounded_up(entry['spent'], 4)} spent with it"
         case "bind":
             return f"{entry['id'][:8]} is for content {entry['fingerprint'][:12]}"
         case _:

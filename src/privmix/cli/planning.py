@@ -34,6 +34,7 @@ from privmix.release.engine import Progress
 from privmix.release.planner import DECLARED, PUBLIC, settings_of
 from privmix.release.theory import best_mixup_degree
 from privmix.reports.predictions import draw_predictions
+from privmix.rounding import exact
 
 _MIXTURES = 1000
 
@@ -211,7 +212,8 @@ def picture_of(choice: Choice) -> bytes:
 
 def _show(choice: Choice) -> None:
     table = Table(
-        title=f"predicted accuracy at epsilon {choice.epsilon:g}, delta {choice.delta:g}", title_justify="left"
+        title=f"predicted accuracy at epsilon {exact(choice.epsilon)}, delta {exact(choice.delta)}",
+        title_justify="left",
     )
     for name in ("design", "noise multiplier", "predicted"):
         table.add_column(name, justify="left" if name == "design" else "right")

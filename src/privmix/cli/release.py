@@ -49,6 +49,7 @@ from privmix.release.folder import RELEASE_FOLDER
 from privmix.release.moments_plan import MOMENTS
 from privmix.release.plan import DESIGNS, Plan
 from privmix.release.pricing import budget_after_count
+from privmix.rounding import exact, rounded_up
 
 AUTO = "auto"
 # More records than any setting asks for.
@@ -327,7 +328,7 @@ def _note_done(charges: tuple[Charge, ...], result: str) -> None:
 
 def _warn(plan: Plan, delta: float, seed: int | None) -> None:
     if delta >= 1 / plan.records:
-        err.print(f"[yellow]warning:[/] delta {delta:g} is not below 1/records = {1 / plan.records:.3g}")
+        err.print(f"[yellow]warning:[/] delta {exact(delta)} is not below 1/records = {1 / plan.records:.3g}")
     if seed is not None:
         err.print("[yellow]warning:[/] --seed makes the noise reproducible: this release is NOT private")
 
@@ -345,7 +346,7 @@ def _show_result(
     out.print(
         f"released: {'second moments and ' if moments else ''}{plan.rows} rows of {plan.dim} features to "
         f"{plain(folder)}\n"
-        f"guarantee: epsilon {guarantee['epsilon']:.4g}, delta {guarantee['delta']:g}, "
+        f"guarantee: epsilon {rounded_up(guarantee['epsilon'], 4)}, delta {exact(guarantee['delta'])}, "
         f"adjacency {guarantee['adjacency']} (accountant {guarantee['accountant']})\n"
         f"next: privmix fit {plain(shlex.quote(str(folder)))} --out MODEL",
         soft_wrap=True,
@@ -367,7 +368,7 @@ def _show_plan(plan: Plan, budget: _Budget, choice: Choice | None, json_output: 
     facts: dict[str, Any] = {
         "design": plan.design,
         "records, features, classes": f"{plan.records}, {plan.dim}, {plan.num_classes}",
-        "target": f"epsilon {budget.epsilon:g}, delta {budget.delta:g}, adjacency {plan.adjacency.value}",
+        "target": f"epsilon {exact(budget.epsilon)}, delta {exact(budget.delta)}, adjacency {plan.adjacency.value}",
         **design_facts(plan),
     }
     for name, value in facts.items():

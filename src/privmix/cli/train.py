@@ -40,6 +40,7 @@ from privmix.cli.training_setup import (
 )
 from privmix.errors import check_choice
 from privmix.features import parse_features
+from privmix.rounding import exact, rounded_up
 from privmix.training import (
     ExecutionConfig,
     ModelFacts,
@@ -193,7 +194,7 @@ torchrun, every process takes its share of each batch.
 def _warn(job: TrainingJob, seed: int | None) -> None:
     plan = job.plan
     if plan.delta >= 1 / plan.records:
-        err.print(f"[yellow]warning:[/] delta {plan.delta:g} is not below 1/records = {1 / plan.records:.3g}")
+        err.print(f"[yellow]warning:[/] delta {exact(plan.delta)} is not below 1/records = {1 / plan.records:.3g}")
     if seed is not None:
         err.print("[yellow]warning:[/] --seed makes the noise reproducible: this model is NOT private")
 
@@ -205,7 +206,7 @@ def _show_result(model: TrainedModel, folder: Path, json_output: bool) -> None:
     guarantee = model.certificate["guarantee"]
     out.print(
         f"trained: {plain(model.network.architecture)} to {plain(folder)}\n"
-        f"guarantee: epsilon {guarantee['epsilon']:.4g}, delta {guarantee['delta']:g}, "
+        f"guarantee: epsilon {rounded_up(guarantee['epsilon'], 4)}, delta {exact(guarantee['delta'])}, "
         f"adjacency {guarantee['adjacency']} (accountant {guarantee['accountant']})\n"
         f"next: privmix evaluate {plain(shlex.quote(str(folder)))} --data DIR --split test",
         soft_wrap=True,
@@ -221,7 +222,7 @@ def _show_plan(job: TrainingJob, json_output: bool) -> None:
     facts = {
         "model": f"{job.config.model}, {sum(p.numel() for p in job.network.parameters() if p.requires_grad)} trained",
         "records, features, classes": f"{plan.records}, {job.facts.dim}, {len(job.facts.classes)}",
-        "target": f"epsilon {job.config.epsilon:g}, delta {plan.delta:g}, adjacency {plan.adjacency.value}",
+        "target": f"epsilon {exact(job.config.epsilon)}, delta {exact(plan.delta)}, adjacency {plan.adjacency.value}",
         "batches": f"Poisson, {plan.batch_size} expected, {plan.steps} steps, {plan.epochs:.4g} epochs",
         "views of a record": str(job.views.views),
         "clipping": f"{job.config.clipping}, C = {plan.clip_norm:g}, sensitivity {plan.sensitivity:g}",

@@ -9,6 +9,7 @@ import typer
 
 from privmix.cli.app import app, err, out, plain, print_json
 from privmix.release import verify_release
+from privmix.rounding import exact, rounded_up
 from privmix.training import is_trained_model
 from privmix.training.verify import verify_trained
 
@@ -42,8 +43,9 @@ def verify(
         print_json({**found, "warnings": list(found["warnings"])})
         return
     out.print(
-        f"[green]holds:[/] epsilon {found['epsilon']:.6g} at delta {found['delta']:g} ({found['adjacency']}), "
-        f"recomputed {found['recomputed_epsilon']:.6g}; {files} have their hashes",
+        f"[green]holds:[/] epsilon {rounded_up(found['epsilon'], 6)} at delta {exact(found['delta'])} "
+        f"({found['adjacency']}), "
+        f"recomputed {rounded_up(found['recomputed_epsilon'], 6)}; {files} have their hashes",
         soft_wrap=True,
     )
     out.print(unchecked, soft_wrap=True)

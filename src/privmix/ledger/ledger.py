@@ -16,6 +16,7 @@ from privmix.accounting import Adjacency, Composed, Event, epsilon, event_from_d
 from privmix.errors import InvalidInput, PrivmixError, check_choice, check_number
 from privmix.ledger.database import open_engine, shown_url, snapshot, storage_errors, writing
 from privmix.ledger.schema import FIRST_HASH, canonical, chained, datasets, entries, fingerprints
+from privmix.rounding import exact, rounded_down, rounded_up
 
 _LONGEST = 200
 # What an entry of each kind holds besides its time.
@@ -44,8 +45,9 @@ class BudgetExceeded(PrivmixError):
     ) -> None:
         self.requested, self.spent, self.composed = requested, spent, composed
         super().__init__(
-            f"budget of {dataset}: epsilon {composed:.4g} in all would exceed {budget:g} (requested {requested:.4g}, "
-            f"spent {spent:.4g}, remaining {max(0.0, budget - spent):.4g}; delta {delta:g})"
+            f"budget of {dataset}: epsilon {rounded_up(composed, 4)} in all would exceed {exact(budget)} "
+            f"(requested {rounded_up(requested, 4)}, spent {rounded_up(spent, 4)}, "
+            f"remaining {rounded_down(max(0.0, budget - spent), 4)}; delta {exact(delta)})"
         )
 
 

@@ -10,6 +10,7 @@ from privmix.accounting import Adjacency
 from privmix.errors import InvalidInput
 from privmix.ledger.ledger import Ledger, check_dataset, entry_event, parse, price
 from privmix.ledger.schema import FIRST_HASH, chained
+from privmix.rounding import exact
 
 
 def verify_ledger(ledger: Ledger, *, head: str | None = None) -> dict[str, int]:
@@ -83,5 +84,5 @@ def _check(dataset: Row[Any], history: list[Row[Any]]) -> set[str]:
                 raise InvalidInput(here, kind, "a reservation, or what follows one")
     spent = price(events, dataset.delta, Adjacency(dataset.adjacency))
     if not spent <= dataset.epsilon:
-        raise InvalidInput(f"spending of {dataset.name}", spent, f"epsilon of at most {dataset.epsilon:g}")
+        raise InvalidInput(f"spending of {dataset.name}", spent, f"epsilon of at most {exact(dataset.epsilon)}")
     return bound

@@ -7,6 +7,7 @@ from typing import Any
 
 from privmix.release.moments_plan import MomentsPlan
 from privmix.release.plan import Plan, ReleasePlan
+from privmix.rounding import exact, rounded_up
 
 _DESIGN_WORDS = {
     "poisson": "each record joins each row independently",
@@ -20,7 +21,7 @@ _DESIGN_WORDS = {
 def data_card(plan: Plan, certificate: Mapping[str, Any]) -> str:
     """Return the card in Markdown: what the rows are, what is guaranteed, how to load and use them."""
     guarantee = certificate["guarantee"]
-    epsilon = "infinite" if guarantee["epsilon"] is None else f"{guarantee['epsilon']:.4g}"
+    epsilon = "infinite" if guarantee["epsilon"] is None else f"{rounded_up(guarantee['epsilon'], 4)}"
     warnings = "".join(f"\n> **Warning.** {text}\n" for text in certificate["warnings"])
     statements = "\n".join(f"- {text}" for text in certificate["statements"])
     extractor = certificate["extractor"].get("name", "?")
@@ -39,7 +40,7 @@ configs:
 ---
 # A differentially private mixup release
 {warnings}
-**Guarantee: ({epsilon}, {guarantee["delta"]:g})-differential privacy, adjacency `{guarantee["adjacency"]}`,
+**Guarantee: ({epsilon}, {exact(guarantee["delta"])})-differential privacy, adjacency `{guarantee["adjacency"]}`,
 accountant `{guarantee["accountant"]}`.** `certificate.json` has every public constant, the accounting event and an
 epsilon-delta curve; `privmix verify` on this folder recomputes them.
 

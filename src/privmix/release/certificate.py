@@ -18,6 +18,7 @@ from privmix.errors import InvalidInput, StorageError, check_integer, check_numb
 from privmix.release.moments_plan import MomentsPlan
 from privmix.release.plan import Plan
 from privmix.release.pricing import plan_cost, plan_curve
+from privmix.rounding import exact
 
 SCHEMA_VERSION: Final = 2
 CERTIFICATE_FILE: Final = "certificate.json"
@@ -195,7 +196,9 @@ def _warnings(plan: Plan, delta: float, insecure_seed: bool) -> list[str]:
     if insecure_seed:
         warnings.append("insecure_seed: the noise can be re-created by anyone who guesses the seed. Not for real data.")
     if delta >= 1 / plan.records:
-        warnings.append(f"delta {delta:g} is not below 1/records = {1 / plan.records:.3g}: choose a smaller delta.")
+        warnings.append(
+            f"delta {exact(delta)} is not below 1/records = {1 / plan.records:.3g}: choose a smaller delta."
+        )
     return warnings
 
 

@@ -15,6 +15,7 @@ from privmix.release.config import ReleaseConfig
 from privmix.release.moments_plan import LARGEST_DIM, MOMENTS
 from privmix.release.plan import DESIGNS, Plan, ReleasePlan
 from privmix.release.prediction import DataModel, predict_accuracy
+from privmix.rounding import exact
 
 Progress = Callable[[str, int, int], None]
 
@@ -170,7 +171,7 @@ def choose_design(
         if progress:
             progress("planning", done, steps)
     ordered = tuple(sorted(best.values(), key=lambda item: -item.accuracy))
-    epsilons = tuple(float(f"{epsilon * factor:.3g}") for factor in _CURVE) if curve else ()
+    epsilons = tuple(float(f"{point:.3g}") for point in (epsilon * factor for factor in _CURVE)) if curve else ()
     curves: dict[str, list[float]] = {item.name: [] for item in ordered} if curve else {}
     for done, at in enumerate(epsilons, start=len(trials) + 1):
         for item in ordered:
@@ -232,8 +233,8 @@ def reasons_of(record: Mapping[str, Any]) -> list[str]:
     chosen, predicted = record["chosen"], record["predicted"]
     settings = ", ".join(f"{key} {value}" for key, value in record["settings"][chosen].items() if key != "design")
     sentences = [
-        f"{_start(LABELS[chosen])} was chosen ({settings}): its predicted accuracy at epsilon {record['epsilon']:g} "
-        f"is {100 * predicted[chosen]:.1f}%, the highest of {len(predicted)} designs.",
+        f"{_start(LABELS[chosen])} was chosen ({settings}): its predicted accuracy at epsilon "
+        f"{exact(record['epsilon'])} is {100 * predicted[chosen]:.1f}%, the highest of {len(predicted)} designs.",
     ]
     sentences += [
         f"{_start(LABELS[name])}: {100 * accuracy:.1f}% predicted."

@@ -17,6 +17,7 @@ from privmix.release.moments_plan import MomentsPlan
 from privmix.release.plan import Plan, plan_from_dict
 from privmix.release.planner import check_choice_record, check_choice_settings
 from privmix.release.pricing import plan_cost
+from privmix.rounding import rounded_up
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,9 @@ def check_certificate(certificate: Mapping[str, Any]) -> tuple[Plan, PrivacyCost
         raise InvalidInput("certificate event", plan.event, "an event that can be priced") from None
     # The same figures may differ in the last digits between versions of the numerical libraries.
     if not cost.epsilon <= claimed * (1 + 1e-6):
-        raise InvalidInput("certificate epsilon", claimed, f"at least {cost.epsilon:.6g}, the recomputed epsilon")
+        raise InvalidInput(
+            "certificate epsilon", claimed, f"at least {rounded_up(cost.epsilon, 6)}, the recomputed epsilon"
+        )
     if (choice := certificate.get("choice")) is not None:
         if (choice.get("epsilon"), choice.get("delta")) != (stated.get("epsilon_asked"), stated["delta"]):
             raise InvalidInput("certificate choice", "another budget", "a choice made for this budget")
@@ -111,7 +114,7 @@ def _check_text(certificate: Mapping[str, Any], plan: Plan, accountant: str) -> 
         raise InvalidInput("certificate accountant", stated["accountant"], f"{accountant}, an upper bound")
     claimed = math.inf if stated["epsilon"] is None else stated["epsilon"]
     if not claimed * (1 - 1e-6) <= check_number("certificate epsilon_asked", stated.get("epsilon_asked"), low=0):
-        raise InvalidInput("certificate epsilon_asked", stated["epsilon_asked"], f"at least {claimed:.6g}")
+        raise InvalidInput("certificate epsilon_asked", stated["epsilon_asked"], f"at least {rounded_up(claimed, 6)}")
     if plan.records_noise_multiplier is not None and claimed != stated["epsilon_asked"]:
         raise InvalidInput("certificate epsilon", claimed, "the epsilon asked for, since the record count is private")
     expected = curve_of(plan, claimed, stated["delta"])

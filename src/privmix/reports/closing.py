@@ -9,7 +9,8 @@ from privmix.reports.context import Context, Shown
 from privmix.reports.fields import flat
 from privmix.reports.panels import capitalised
 from privmix.reports.panels_audit import by_curve
-from privmix.reports.sentences import percent, rounded_down
+from privmix.reports.sentences import percent
+from privmix.rounding import rounded_down, rounded_up
 
 # What to run for a panel that isn't there: kinds, what they are called, what they tell, and the command.
 _MISSING: Final = (
@@ -103,7 +104,7 @@ def refutations(context: Context) -> list[Callout]:
         if one.content.flag("violated"):
             proven, claimed = one.content.number("proven_epsilon"), one.content.number("claimed_epsilon")
             text = "" if proven is None else f"It leaks at least ε = {rounded_down(proven)}"
-            text += "" if proven is None or claimed is None else f"; claimed was {claimed:.4g}"
+            text += "" if proven is None or claimed is None else f"; claimed was {rounded_up(claimed, 4)}"
             if one.record.subject["id"] is None and context.of_kind("guarantee"):
                 text += ". This is about a design, not about what this page is on"
             text = (text + "." if text else "") + by_curve(one.content)

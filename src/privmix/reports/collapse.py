@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from privmix.reports.style import COLOURS, new_figure, save_figure
+from privmix.rounding import rounded_up
 
 
 def draw_collapse(record: Mapping[str, Any], path: Path) -> None:
@@ -38,5 +39,5 @@ def draw_collapse(record: Mapping[str, Any], path: Path) -> None:
 
 
 def _title(record: Mapping[str, Any]) -> str:
-    budget = "" if record["epsilon"] is None else f", noise for ε = {record['epsilon']:.3g}"
+    budget = "" if record["epsilon"] is None else f", noise for ε = {rounded_up(record['epsilon'])}"
     return f"Mixed labels of {record['labels']} classes{budget}"

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from privmix.reports.style import COLOURS, new_figure, save_figure
+from privmix.rounding import exact
 
 _MARKERS = "os^vDPX*"
 
@@ -41,7 +42,7 @@ def draw_noise_comparison(record: Mapping[str, Any], path: Path) -> None:
     axes.set_xlabel("mixup degree m")
     axes.set_ylabel("noise over degree, sigma / m")
     axes.set_title(
-        f"Noise that each accountant asks for at epsilon {record['epsilon']:g}, delta {record['delta']:g}\n"
+        f"Noise that each accountant asks for at epsilon {exact(record['epsilon'])}, delta {exact(record['delta'])}\n"
         f"n = {record['records']:,}, T = {record['rows']:,}; solid: valid bounds, dashed: not",
         fontsize=10,
     )

@@ -16,8 +16,9 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
 from privmix.reports.sentences import figure as number_text
-from privmix.reports.sentences import percent, percent_up, rounded_down, rounded_up
+from privmix.reports.sentences import percent, percent_up
 from privmix.reports.svg import BLUE, GREEN, INK, MUTED, PAPER, VERMILION, drawing, inline
+from privmix.rounding import rounded_down, rounded_up
 
 _LEAST_DELTA = 1e-12
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -61,7 +62,7 @@ def draw_epsilon_delta(
             name,
             "Delta against epsilon",
             f"A falling curve: the larger epsilon, the smaller the delta that goes with it. The stated guarantee is "
-            f"the point epsilon {rounded_up(epsilon)}, delta {delta:.3g}.",
+            f"the point epsilon {rounded_up(epsilon)}, delta {rounded_up(delta)}.",
         )
 
 

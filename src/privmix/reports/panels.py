@@ -32,9 +32,9 @@ from privmix.reports.sentences import (
     odds,
     percent,
     power_of_ten,
-    rounded_up,
     unit,
 )
+from privmix.rounding import rounded_up
 
 # A larger confusion matrix is drawn and not written out.
 _MOST_CELLS = 16

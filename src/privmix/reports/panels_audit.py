@@ -11,7 +11,8 @@ from privmix.reports.context import Context, Shown
 from privmix.reports.fields import Fields
 from privmix.reports.figures import draw_audit_points, draw_bounds
 from privmix.reports.panels import card_of
-from privmix.reports.sentences import figure, power_of_ten, rounded_down, rounded_up
+from privmix.reports.sentences import figure, power_of_ten
+from privmix.rounding import rounded_down, rounded_up
 
 _SHARED = (
     "delta", "confidence", "claimed_epsilon", "published_epsilon", "proven_epsilon", "proven_by", "violated", "method",

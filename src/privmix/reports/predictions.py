@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from privmix.reports.style import COLOURS, new_figure, save_figure
+from privmix.rounding import exact
 
 _MARKERS = "os^vDPX*"
 
@@ -36,7 +37,7 @@ def draw_predictions(record: Mapping[str, Any], path: Path) -> None:
     axes.set_xticks(record["epsilons"], [f"{value:g}" for value in record["epsilons"]])
     axes.minorticks_off()
     axes.set_ylim(0, 101)
-    axes.set_xlabel(f"epsilon (delta {record['delta']:g}); dotted: the budget asked for")
+    axes.set_xlabel(f"epsilon (delta {exact(record['delta'])}); dotted: the budget asked for")
     axes.set_ylabel("predicted accuracy (%)")
     axes.set_title("Predicted accuracy of each design, from a public simulation", fontsize=10)
     axes.grid(alpha=0.3)

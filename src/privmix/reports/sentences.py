@@ -3,37 +3,18 @@
 from __future__ import annotations
 
 import math
+from decimal import ROUND_CEILING, Decimal
 from typing import Final
 
 from markupsafe import Markup
 
+from privmix.rounding import exact, rounded_up
+
 ADD_REMOVE: Final = "add_remove"
 _SUPERSCRIPTS: Final = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-# Smaller figures are of no interest.
-_LEAST: Final = 1e-12
 _PRIORS: Final = (0.01, 0.1, 0.5)
 # An attacker who is right more often than this, on an even bet, is hardly held back.
 _WEAK: Final = 0.95
-
-
-def rounded_up(value: float, digits: int = 3) -> str:
-    """The least decimal of so many significant digits that is not below ``value``.
-
-    Example:
-        >>> rounded_up(7.9995), rounded_up(0.12341), rounded_up(1234.5)
-        ('8', '0.124', '1240')
-    """
-    return _rounded(value, digits, up=True)
-
-
-def rounded_down(value: float, digits: int = 3) -> str:
-    """The greatest decimal of so many significant digits that is not above ``value``.
-
-    Example:
-        >>> rounded_down(0.98765), rounded_down(0.0)
-        ('0.987', '0')
-    """
-    return _rounded(value, digits, up=False)
 
 
 def percent_up(share: float) -> str:
@@ -47,8 +28,9 @@ def percent_up(share: float) -> str:
         return "100%"
     # Two digits of small shares, and as many nines of large ones as they have.
     fewest = 1 if share >= 0.01 else 2 if share >= 0.001 else 3
+    percents = 100 * Decimal(repr(float(share)))
     for decimals in range(fewest, 7):
-        value = math.ceil(round(share * 100 * 10**decimals, 6)) / 10**decimals
+        value = percents.quantize(Decimal(1).scaleb(-decimals), ROUND_CEILING)
         if value < 100:
             return f"{value:.{decimals}f}".rstrip("0").rstrip(".") + "%"
     return "practically 100%"
@@ -82,21 +64,22 @@ def odds(delta: float) -> str:
         return "never"
     if delta > 0.1:
         return f"{percent_up(delta)} of the time"
-    whole = math.floor(1 / max(delta, 1e-300) * (1 + 1e-9))
+    # As decimals, so that 1 in 100,000 is not one less by a float's last bit.
+    whole = math.floor(1 / Decimal(repr(max(delta, 1e-300))))
     step = 10 ** max(0, len(str(whole)) - 3)
     return f"1 in {whole // step * step:,}"
 
 
 def power_of_ten(value: float) -> str:
-    """A small number as people write it.
+    """A small bound as people write it, never below it.
 
     Example:
         >>> power_of_ten(1e-5), power_of_ten(2.5e-6), power_of_ten(0.01)
         ('10⁻⁵', '2.5 × 10⁻⁶', '0.01')
     """
     if value <= 0 or value >= 0.001:
-        return f"{value:g}"
-    mantissa, power = f"{value:.3g}".split("e") if "e" in f"{value:.3g}" else f"{value:.2e}".split("e")
+        return exact(value)
+    mantissa, power = f"{float(rounded_up(value)):.2e}".split("e")
     mantissa = f"{float(mantissa):g}"
     raised = "10" + str(int(power)).translate(_SUPERSCRIPTS)
     return raised if mantissa == "1" else f"{mantissa} × {raised}"
@@ -169,18 +152,3 @@ def is_weak(right: float | None) -> bool:
 def how_often(delta: float) -> str:
     """:func:`odds` as part of a sentence."""
     return odds(delta) + ("" if delta > 0.1 else " times")
-
-
-def _rounded(value: float, digits: int, *, up: bool) -> str:
-    if value == 0 or not math.isfinite(value):
-        return f"{value:g}"
-    if abs(value) < _LEAST:
-        return f"{_LEAST:.0e}" if up and value > 0 else "0"
-    places = digits - 1 - math.floor(math.log10(abs(value)))
-    scaled = value * 10.0**places
-    whole = round(scaled)
-    # What is a whole number but for the last bits of a float is one.
-    if abs(scaled - whole) >= 1e-9 * abs(scaled):
-        whole = math.ceil(scaled) if up else math.floor(scaled)
-    text = f"{whole / 10.0**places:.{max(places, 0)}f}"
-    return text.rstrip("0").rstrip(".") if "." in text else text

@@ -9,6 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final
 
 from privmix.accounting import Adjacency, event_to_dict
+from privmix.rounding import exact
 from privmix.training.plan import TrainingPlan
 
 SCHEMA_VERSION: Final = 1
@@ -78,7 +79,9 @@ def _warnings(plan: TrainingPlan, insecure_seed: bool) -> list[str]:
             "here."
         )
     if plan.delta >= 1 / plan.records:
-        found.append(f"delta {plan.delta:g} is not below 1/records = {1 / plan.records:.3g}: choose a smaller delta.")
+        found.append(
+            f"delta {exact(plan.delta)} is not below 1/records = {1 / plan.records:.3g}: choose a smaller delta."
+        )
     return found
 
 

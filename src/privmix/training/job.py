@@ -6,7 +6,6 @@ import copy
 import hashlib
 import hmac
 import json
-import math
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -17,6 +16,7 @@ from torch import Tensor
 
 from privmix.errors import WITHHELD, InvalidInput, check_choice
 from privmix.mechanisms.streams import SecretStreams
+from privmix.rounding import rounded_up
 from privmix.training.certificate import training_certificate
 from privmix.training.clipping import Clipping
 from privmix.training.config import TrainingConfig
@@ -306,7 +306,7 @@ class TrainingJob:
 
     def _epsilon_shown(self, steps: int) -> str:
         # Up: what is shown must not be less than what was spent.
-        return f"{math.ceil(self.plan.epsilon(steps) * 100) / 100:.2f}"
+        return f"{rounded_up(self.plan.epsilon(steps))}"
 
     def _trainer(
         self,

@@ -11,6 +11,7 @@ from typing import Any, Final
 from privmix.accounting import Adjacency, Event, Gaussian, calibrate, epsilon
 from privmix.errors import WITHHELD, InvalidInput, check_choice, check_integer, check_number
 from privmix.mechanisms.sampling import PoissonSampling
+from privmix.rounding import exact, rounded_up
 
 # What a run may be stretched to when the asked epsilon can't be met, in the error's advice.
 _NOISIEST: Final = 1e6
@@ -215,8 +216,8 @@ def _unreachable(error: InvalidInput | None, draft: TrainingPlan, target: float)
     if least == math.inf:
         delta = next(delta for delta in _larger(draft.delta) if _least(replace(draft, delta=delta)) < math.inf)
         allowed = (
-            f"about {delta:.0e} or more: below that the accountant can state no epsilon for {draft.steps:.3g} steps, "
-            "whatever the noise"
+            f"about {rounded_up(delta, 1)} or more: below that the accountant can state no epsilon for "
+            f"{draft.steps:.3g} steps, whatever the noise"
         )
         return InvalidInput("delta", draft.delta, allowed)
     if least <= target:
@@ -225,7 +226,7 @@ def _unreachable(error: InvalidInput | None, draft: TrainingPlan, target: float)
         )
     allowed = (
         f"at least {least:.3g} for {draft.epochs:.3g} epochs of batches of {draft.batch_size} from {draft.records} "
-        f"records: the accountant can state no less at delta {draft.delta:g}, whatever the noise; "
+        f"records: the accountant can state no less at delta {exact(draft.delta)}, whatever the noise; "
         "fewer epochs, a smaller batch or a larger delta reach less"
     )
     return InvalidInput("epsilon", target, allowed)

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from privmix.accounting import event_from_dict
 from privmix.errors import InvalidInput, check_number
+from privmix.rounding import rounded_up
 from privmix.training.certificate import SCHEMA_VERSION, training_certificate
 from privmix.training.plan import TrainingPlan
 from privmix.training.trained import load_trained
@@ -158,5 +159,5 @@ def _check_guarantee(stated: Mapping[str, Any], expected: Mapping[str, Any]) -> 
         if stated[name] != expected[name] or type(stated[name]) is not type(expected[name]):
             raise InvalidInput(f"certificate {name}", stated[name], f"{expected[name]!r}, as follows from the plan")
     if not claimed * (1 - 1e-6) <= stated["epsilon_asked"]:
-        raise InvalidInput("certificate epsilon_asked", stated["epsilon_asked"], f"at least {claimed:.6g}")
+        raise InvalidInput("certificate epsilon_asked", stated["epsilon_asked"], f"at least {rounded_up(claimed, 6)}")
     return recomputed
