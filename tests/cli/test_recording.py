@@ -15,21 +15,25 @@ from privmix.reports.records import read_records
 PASSWORD, TOKEN = "hunter2", "4f6b"
 
 
-def test_commands_hold_no_passwords(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("private", [True, False])
+def test_commands_hold_no_passwords(private: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Records are shown to others, and so are their commands."""
     given = ["audit", "REL", "--ledger", f"postgresql://ann:{PASSWORD}@host/books", f"--data=s3://b/x?token={TOKEN}"]
     monkeypatch.setattr(sys, "argv", ["privmix", *given])
     subject = {"kind": "design", "id": None}
-    keep_record(tmp_path, "audit", subject, {"proven_epsilon": 0.1}, private=False, settings={}, title="Audit")
+    keep_record(tmp_path, "audit", subject, {"proven_epsilon": 0.1}, private=private, settings={}, title="Audit")
     (record,) = read_records(tmp_path)
-    assert record.command == "privmix audit REL --ledger postgresql://host/books --data=s3://b/x"
+    ledger, data = ("postgresql://host/books", "s3://b/x") if private else ("books", "x")
+    assert record.command == f"privmix audit REL --ledger {ledger} --data={data}"
     (file,) = (tmp_path / "records").iterdir()
-    for text in (file.read_text(), render_page([record], "public")):
+    for text in (file.read_text(), render_page([record], "owner")):
         assert PASSWORD not in text
         assert TOKEN not in text
 
 
-@pytest.mark.parametrize("word", ["it's here", "part-*.parquet", "what?", "a@b", "#1", ""])
+@pytest.mark.parametrize(
+    "word", ["it's here", "part-*.parquet", "what?", "a@b", "#1", "", "scattering:ycbcr,mirror", "1e-5"]
+)
 def test_other_words_stay_as_they_are(word: str) -> None:
     for private in (True, False):
         assert shlex.split(command_line(["fit", word], private=private)) == ["privmix", "fit", word]

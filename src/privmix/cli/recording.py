@@ -15,6 +15,7 @@ import typer
 
 from privmix.cli.app import err, plain
 from privmix.data.remote import public_name
+from privmix.reports.places import last_name
 from privmix.reports.records import RunRecord, write_record
 
 _PACKAGES: Final = ("privmix", "dp-accounting", "numpy", "scipy", "scikit-learn", "torch")
@@ -82,9 +83,9 @@ def place(text: str, *, private: bool) -> str:
         >>> place("https://ann:secret@host/x?token=1", private=True), place("/home/ann/REL", private=False)
         ('https://host/x', 'REL')
     """
-    if "://" in text:
-        return public_name(text)
-    return text if private or not Path(text).is_absolute() else Path(text).name
+    if not private:
+        return last_name(text)
+    return public_name(text) if "://" in text else text
 
 
 def command_line(arguments: Sequence[str], *, private: bool) -> str:

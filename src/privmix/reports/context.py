@@ -9,6 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from privmix.reports.fields import Fields
+from privmix.reports.places import public_command, public_values
 from privmix.reports.records import KINDS, RunRecord, public_records
 
 OWNER, PUBLIC = "owner", "public"
@@ -41,7 +42,8 @@ class Context:
     Formal guarantees:
         * For the public: records that say they are private are left out before anything else is done with them, so no
           byte of the page depends on them, nor on how many there are.
-        * For the public, fields that single out records are left out of public records too.
+        * For the public, fields that single out records are left out of public records too, and in their
+          commands and settings files and addresses are named without the way to them.
     """
 
     audience: str
@@ -90,7 +92,12 @@ class Context:
 
 def _shown(record: RunRecord, digest: str, name: str, audience: str) -> Shown:
     if audience != OWNER:
-        record = RunRecord(**{**vars(record), "content": _without(record.content, _OWNER_ONLY)})
+        shown = {
+            "content": _without(record.content, _OWNER_ONLY),
+            "settings": public_values(record.settings),
+            "command": public_command(record.command),
+        }
+        record = RunRecord(**{**vars(record), **shown})
     return Shown(record, name, Fields(record.content), digest)
 
 

@@ -1,0 +1,70 @@
+"""What the public reads of files and addresses: their last name alone, never the way to them."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+_SCHEME: Final = re.compile(r"[A-Za-z][\w+.:-]*://")
+# `@FILE` and `extractor:FILE`; one letter and a colon is a drive.
+_PREFIX: Final = re.compile(r"@|[A-Za-z][\w.+-]+:")
+
+
+def last_name(text: str) -> str:
+    """A file, folder or address without the way to it; other text as it is.
+
+    Formal guarantees:
+        * nothing before the last separator of a path, and no host, user, password or query of an address, is kept,
+          also after ``@``, ``name:`` or a comma.
+
+    Example:
+        >>> last_name("/home/ann/REL"), last_name("module:/home/ann/net.pt"), last_name("sqlite:////home/ann/l.db")
+        ('REL', 'module:net.pt', 'l.db')
+        >>> last_name("scattering:ycbcr,mirror"), last_name("s3://ann:secret@bucket/hiv/train.csv?token=1")
+        ('scattering:ycbcr,mirror', 'train.csv')
+    """
+    if scheme := _SCHEME.search(text):
+        _, slash, path = re.split(r"[?#]", text[scheme.end() :], maxsplit=1)[0].rstrip("/").partition("/")
+        # A password may hold a slash.
+        return path.rpartition("/")[2].rpartition("@")[2] if slash else text[: scheme.end()]
+    return ",".join(_last(part) for part in text.split(","))
+
+
+def public_command(command: str) -> str:
+    """A command line in which places are last names; a text that is no command line is dropped.
+
+    Example:
+        >>> public_command("privmix audit /home/ann/hiv/REL --classes=@../hiv/names.txt --runs 9")
+        'privmix audit REL --classes=@names.txt --runs 9'
+    """
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        return ""
+    shown = []
+    for word in words:
+        option, equals, value = word.partition("=") if word.startswith("--") else ("", "", word)
+        shown.append(option + equals + last_name(value))
+    return shlex.join(shown)
+
+
+def public_values(values: Any) -> Any:
+    """JSON values in which every text is a last name, at any depth."""
+    if isinstance(values, str):
+        return last_name(values)
+    if isinstance(values, Mapping):
+        return {key: public_values(value) for key, value in values.items()}
+    return [public_values(value) for value in values] if isinstance(values, Sequence) else values
+
+
+def _last(text: str) -> str:
+    prefix = found.group() if (found := _PREFIX.match(text)) else ""
+    rest = text[len(prefix) :]
+    if rest.startswith("~") and not re.search(r"[/\\]", rest):
+        # Somebody's home.
+        return prefix + "~"
+    if not re.search(r"[/\\]", rest):
+        return text
+    return prefix + (re.split(r"[/\\]", rest.rstrip("/\\"))[-1])

@@ -1,0 +1,52 @@
+"""The public reads names of files, never where they lie."""
+
+from __future__ import annotations
+
+import pytest
+
+from privmix.reports.page import render_page
+from privmix.reports.places import last_name, public_command, public_values
+from privmix.reports.records import RunRecord
+
+SECRET = "hiv-clinic"
+PLACES = [
+    "/home/ann/hiv-clinic/x.npz",
+    "../hiv-clinic/x.npz",
+    "hiv-clinic/x.npz",
+    "~/hiv-clinic/x.npz",
+    "~hiv-clinic",
+    "@/home/hiv-clinic/names.txt",
+    "@../hiv-clinic/names.txt",
+    "module:/home/hiv-clinic/net.pt",
+    "sqlite:////home/hiv-clinic/l.db",
+    "postgresql://hiv-clinic:pw@host/books",
+    "postgresql://ann:pw@hiv-clinic",
+    "postgresql://ann:p/hiv-clinic@host",
+    "s3://hiv-clinic/x.npz?token=hiv-clinic",
+    r"C:\\hiv-clinic\\x.npz",
+    r"\\\\server\\hiv-clinic\\x.npz",
+    "a,/home/hiv-clinic/b",
+    "file:///home/hiv-clinic/x",
+]
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_no_way_to_a_place_is_left(place: str) -> None:
+    for shown in (
+        last_name(place),
+        public_command(f"privmix audit --data='{place}' '{place}'"),
+        str(public_values({"of": [place]})),
+    ):
+        assert SECRET not in shown
+
+
+def test_a_public_page_says_no_way_to_a_place_whoever_wrote_the_record() -> None:
+    subject = {"kind": "design", "id": None}
+    for place in PLACES:
+        settings = {"data": place, "extractor": {"name": "module", "path": place}}
+        record = RunRecord("audit", subject, False, {"proven_epsilon": 0.1}, settings, command=f"privmix x '{place}'")
+        assert SECRET not in render_page([record], "public"), place
+
+
+def test_a_command_that_is_none_is_dropped() -> None:
+    assert public_command("privmix '/home/hiv") == ""
