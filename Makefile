@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 JOBS ?= 2
 
-.PHONY: demo test lint format bench setup clean
+.PHONY: demo test lint format fuzz bench setup clean
 
 setup: $(STAMP)
 
@@ -20,6 +20,13 @@ demo: $(STAMP)
 # One thread a worker: threads of several workers on few cores spend their time waiting for each other.
 test: $(STAMP)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist loadfile
+
+# Mutated data, releases, models and records, for SECONDS; what is not handled is kept in fuzz-failures. One SEED, one
+# sequence of inputs.
+SECONDS ?= 600
+SEED ?= $(shell date +%s%N)
+fuzz: $(STAMP)
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz --seconds $(SECONDS) --seed $(SEED)
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -1,0 +1,1 @@
+"""Mutated files of every kind that privmix opens: data, releases, models, records, runs."""

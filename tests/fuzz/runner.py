@@ -1,0 +1,148 @@
+"""Feeds mutants to targets and keeps those that were not handled."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import resource
+import signal
+import tempfile
+import time
+import traceback
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, NoReturn
+
+from privmix.errors import InvalidInput, StorageError
+
+# What one small input may take. Far above what honest ones take, far below what would hurt.
+MOST_SECONDS: Final = 20
+MOST_MEMORY: Final = 2**30
+# After so many failures the rest would say the same.
+_ENOUGH: Final = 20
+
+
+@dataclass(frozen=True)
+class Target:
+    """Something that opens files of others.
+
+    Attributes:
+        mutants: makes the next input from a source of randomness.
+        open: opens the input, in an empty folder of its own; may raise what :data:`HANDLED` holds, and nothing else.
+        share: inputs a round; cheap targets take more.
+    """
+
+    mutants: Callable[[random.Random], bytes]
+    open: Callable[[bytes, Path], None]
+    share: int = 1
+
+
+HANDLED: Final = (InvalidInput, StorageError)
+
+
+class TooSlow(Exception):
+    """An input took longer than :data:`MOST_SECONDS`."""
+
+
+@dataclass
+class Fuzzer:
+    """Runs targets in turn.
+
+    Attributes:
+        targets: by name.
+        seed: the same text gives the same inputs.
+        keep: where failing inputs are put.
+    """
+
+    targets: Mapping[str, Target]
+    seed: str
+    keep: Path
+    inputs: Counter[str] = field(default_factory=Counter)
+    refused: Counter[str] = field(default_factory=Counter)
+    failures: list[str] = field(default_factory=list)
+    seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    _known: set[tuple[str, str]] = field(default_factory=set)
+
+    def run(self, seconds: float, inputs: int | None = None) -> None:
+        """Go on until the time or the number of inputs is over, or there are enough failures."""
+        sources = {name: random.Random(f"{self.seed}/{name}") for name in self.targets}
+        until = time.monotonic() + seconds
+        with tempfile.TemporaryDirectory() as folder:
+            while time.monotonic() < until and len(self.failures) < _ENOUGH:
+                for name in [name for name, target in self.targets.items() for _ in range(target.share)]:
+                    if inputs is not None and self.inputs.total() >= inputs:
+                        return
+                    begun = time.process_time()
+                    content = self.targets[name].mutants(sources[name])
+                    self.feed(name, content, Path(folder) / str(self.inputs.total()))
+                    self.seconds[name] += time.process_time() - begun
+
+    def feed(self, name: str, content: bytes, folder: Path) -> None:
+        """Open one input, and note what came of it."""
+        self.inputs[name] += 1
+        folder.mkdir()
+        before = _peak()
+        try:
+            with _limit(MOST_SECONDS):
+                self.targets[name].open(content, folder)
+        except HANDLED as error:
+            self.refused[name] += 1
+            if "\n" in str(error):
+                self._keep(name, content, f"an error of several lines: {error}", "several lines")
+        except Exception as error:
+            where = traceback.extract_tb(error.__traceback__)[-1]
+            self._keep(name, content, traceback.format_exc(), f"{type(error).__name__} {where.filename}:{where.lineno}")
+        if _peak() - before > MOST_MEMORY:
+            self._keep(name, content, f"took {(_peak() - before) / 2**20:.0f} MiB", "memory")
+        _remove(folder)
+
+    def summary(self) -> str:
+        """What was run, in lines."""
+        lines = [
+            f"{name}: {self.inputs[name]:,} inputs in {self.seconds[name]:.0f} s, {self.refused[name]:,} refused"
+            for name in self.targets
+        ]
+        return "\n".join(
+            [
+                *lines,
+                *self.failures,
+                f"{self.inputs.total():,} inputs, {len(self.failures)} not handled, seed {self.seed}",
+            ]
+        )
+
+    def _keep(self, name: str, content: bytes, why: str, kind: str) -> None:
+        if (name, kind) in self._known:
+            return
+        self._known.add((name, kind))
+        self.keep.mkdir(exist_ok=True)
+        file = self.keep / f"{name.replace(' ', '-')}-{hashlib.sha256(content).hexdigest()[:12]}"
+        file.write_bytes(content)
+        self.failures.append(f"NOT HANDLED by {name} ({file}): {why}")
+
+
+@contextmanager
+def _limit(seconds: int) -> Iterator[None]:
+    def stop(*_: object) -> NoReturn:
+        raise TooSlow(f"longer than {seconds} s")
+
+    old = signal.signal(signal.SIGALRM, stop)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, old)
+
+
+def _peak() -> int:
+    """Most memory this process has had, in bytes."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def _remove(folder: Path) -> None:
+    for path in sorted(folder.rglob("*"), reverse=True):
+        path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
+    folder.rmdir()

@@ -1,0 +1,212 @@
+"""What is fuzzed: every door that a file of somebody else's comes in by."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import tempfile
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import torch
+from safetensors.numpy import load_file
+
+from privmix.learning import NoiseAwareRidgeClassifier, load_model, save_model
+from privmix.release import PrivateRecords, ReleaseConfig, load_release, release_to_folder, verify_release
+from privmix.release.certificate import content_hash, read_certificate
+from privmix.release.verify import check_certificate
+from privmix.reports.page import render_page
+from privmix.reports.records import RunRecord, read_record
+from privmix.training.trained import load_trained
+from privmix.training.verify import verify_trained
+from privmix.untrusted import array_shapes, parse_json
+from tests.data import test_fuzz as readers
+from tests.fuzz.mutate import mutated_bytes, mutated_text
+from tests.fuzz.runner import Target
+from tests.reports import samples
+from tests.training import runs
+
+_KINDS: Final = (*readers.FORMATS, *readers.TABLES)
+
+
+def _read_data(content: bytes, folder: Path) -> None:
+    kind, _, rest = content.partition(b"\0")
+    readers.read(kind.decode(), rest)
+
+
+def _data(source: random.Random) -> bytes:
+    kind = source.choice(_KINDS)
+    return kind.encode() + b"\0" + mutated_bytes(readers.valid(kind), source)
+
+
+@cache
+def _folders() -> dict[str, Path]:
+    """An honest release of rows, one of moments, a model fitted on it and a trained one."""
+    root = Path(tempfile.mkdtemp(prefix="privmix-fuzz-"))
+    x, y = runs.digits(0, 200)
+    records = PrivateRecords(x.reshape(len(x), -1)[:, :16].astype(np.float32), y)
+    for name, choices in {
+        "rows": {"mixup_degree": 16, "rows": 60},
+        "moments": {"design": "moments"},
+    }.items():
+        config = ReleaseConfig(records=200, dim=16, classes=tuple("0123456789"), **choices)
+        plan = config.calibrate(4.0, 1e-4)
+        release_to_folder(
+            plan,
+            records,
+            None,
+            root / name,
+            target=(4.0, 1e-4),
+            extractor={"name": "identity", "version": 1, "options": {}},
+            input_shape=(16,),
+        )
+    save_model(NoiseAwareRidgeClassifier().fit(load_release(root / "rows")), root / "fitted")
+    runs.run_to(root / "trained", runs.job_of())
+    return {path.name: path for path in root.iterdir()}
+
+
+@cache
+def _honest_file(folder: str, name: str) -> bytes:
+    return (_folders()[folder] / name).read_bytes()
+
+
+def _seal(content: dict[str, Any]) -> None:
+    content["content_sha256"] = content_hash(content)
+
+
+def _certificate_mutant(source: random.Random) -> bytes:
+    return mutated_text(_honest_file("rows", "certificate.json"), source, _seal)
+
+
+def _certificate_alone(content: bytes, folder: Path) -> None:
+    (folder / "certificate.json").write_bytes(content)
+    check_certificate(read_certificate(folder))
+
+
+def _release_mutant(source: random.Random) -> bytes:
+    """A release with one file mutated and certified anew: name, a zero byte, content."""
+    kind = source.choice(("rows", "moments"))
+    files = sorted(path for path in _folders()[kind].rglob("*") if path.is_file())
+    path = source.choice(files)
+    name = path.relative_to(_folders()[kind]).as_posix()
+    return f"{kind}/{name}".encode() + b"\0" + mutated_bytes(path.read_bytes(), source)
+
+
+def _open_release(content: bytes, folder: Path) -> None:
+    name, _, rest = content.partition(b"\0")
+    kind, _, file = name.decode().partition("/")
+    made = shutil.copytree(_folders()[kind], folder / "REL")
+    (made / file).write_bytes(rest)
+    if file != "certificate.json":
+        _certify(made, file)
+    try:
+        load_release(made)
+    finally:
+        verify_release(made)
+
+
+def _certify(folder: Path, file: str) -> None:
+    from privmix.release.folder import file_hash
+
+    found = json.loads((folder / "certificate.json").read_text())
+    for item in found["files"]:
+        if item["file"] == file:
+            item["sha256"] = file_hash(folder / file)
+    _seal(found)
+    (folder / "certificate.json").write_text(json.dumps(found, indent=2) + "\n")
+
+
+def _model_mutant(kind: str, names: tuple[str, ...]) -> Callable[[random.Random], bytes]:
+    def mutant(source: random.Random) -> bytes:
+        name = source.choice(names)
+        content = (_folders()[kind] / name).read_bytes()
+        sealed = _seal if name == "certificate.json" else None
+        made = mutated_text(content, source, sealed) if name.endswith("json") else mutated_bytes(content, source)
+        return name.encode() + b"\0" + made
+
+    return mutant
+
+
+def _open_fitted(content: bytes, folder: Path) -> None:
+    name, _, rest = content.partition(b"\0")
+    made = shutil.copytree(_folders()["fitted"], folder / "MODEL")
+    (made / name.decode()).write_bytes(rest)
+    load_model(made)
+
+
+def _open_trained(content: bytes, folder: Path) -> None:
+    name, _, rest = content.partition(b"\0")
+    made = shutil.copytree(_folders()["trained"], folder / "MODEL")
+    (made / name.decode()).write_bytes(rest)
+    try:
+        load_trained(made)
+    finally:
+        verify_trained(made)
+
+
+def _record_mutant(source: random.Random) -> bytes:
+    return mutated_text(source.choice(_records()), source, _seal)
+
+
+@cache
+def _records() -> list[bytes]:
+    return [json.dumps(record.to_dict()).encode() for record in samples.everything()]
+
+
+def _open_record(content: bytes, folder: Path) -> None:
+    path = folder / "record.json"
+    path.write_bytes(content)
+    record = read_record(path)
+    # A page takes longer than a thousand records.
+    if len(content) % 16 == 0:
+        for audience in ("owner", "public"):
+            if audience == "owner" or not record.private:
+                render_page([record, _honest()], audience)
+
+
+@cache
+def _honest() -> RunRecord:
+    return samples.guarantee()
+
+
+def _json_mutant(source: random.Random) -> bytes:
+    return mutated_text(_honest_file("rows", "certificate.json"), source)
+
+
+def _open_json(content: bytes, folder: Path) -> None:
+    parse_json(content, "file")
+
+
+def _arrays_mutant(source: random.Random) -> bytes:
+    return mutated_bytes(_honest_file("moments", "moments.safetensors"), source)
+
+
+def _open_arrays(content: bytes, folder: Path) -> None:
+    path = folder / "arrays.safetensors"
+    path.write_bytes(content)
+    shapes = array_shapes(path, path.name)
+    # What passed is a file that the library reads, and in which the arrays are as announced.
+    found = load_file(path)
+    assert {name: values.shape for name, values in found.items()} == {
+        name: shape for name, (_, shape) in shapes.items()
+    }
+
+
+TARGETS: Final[dict[str, Target]] = {
+    "data": Target(_data, _read_data, share=40),
+    "json": Target(_json_mutant, _open_json, share=15),
+    "arrays": Target(_arrays_mutant, _open_arrays, share=15),
+    "certificate": Target(_certificate_mutant, _certificate_alone, share=10),
+    "fitted model": Target(_model_mutant("fitted", ("model.json", "weights.safetensors")), _open_fitted, share=10),
+    "trained model": Target(
+        _model_mutant("trained", ("certificate.json", "model.json", "weights.safetensors")), _open_trained, share=5
+    ),
+    "release": Target(_release_mutant, _open_release, share=3),
+    "record": Target(_record_mutant, _open_record, share=2),
+}
+
+torch.set_num_threads(1)
