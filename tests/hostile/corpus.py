@@ -17,11 +17,15 @@ import hashlib
 import json
 import shutil
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
 import numpy as np
+
+from privmix.release.card import data_card
+from privmix.release.plan import plan_from_dict
 
 Kind = Literal["release", "fitted", "trained"]
 KINDS: Final = ("release", "fitted", "trained")
@@ -132,13 +136,18 @@ def edit(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
 
 
 def certify(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
-    """Change a certificate as an attacker would: with the hash of its new content, which anyone can compute."""
+    """Change a certificate as an attacker would: with the hash and the data card that follow, which anyone can make."""
 
     def again(content: dict[str, Any]) -> None:
         change(content)
         content["content_sha256"] = content_hash(content)
 
     edit(folder / "certificate.json", again)
+    card = folder / "README.md"
+    if card.exists():
+        with suppress(Exception):
+            certificate = json.loads((folder / "certificate.json").read_text())
+            card.write_text(data_card(plan_from_dict(certificate["plan"]), certificate))
 
 
 def content_hash(certificate: Mapping[str, Any]) -> str:
