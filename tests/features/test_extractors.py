@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from typing import Any
@@ -10,7 +11,16 @@ import numpy as np
 import pytest
 
 from privmix.errors import InvalidInput
-from privmix.features import Extractor, Identity, Pixels, extractor_names, from_spec, get_extractor, parse_features
+from privmix.features import (
+    Extractor,
+    Identity,
+    Pixels,
+    extractor_names,
+    from_spec,
+    get_extractor,
+    parse_features,
+    wanted_model,
+)
 from privmix.features.identity import unit_range
 
 PLAIN = ["identity", "pixels", "scattering"]
@@ -127,3 +137,53 @@ def test_a_spec_says_nothing_about_this_machine(option: str) -> None:
 def test_options_are_not_arguments() -> None:
     with pytest.raises(InvalidInput, match=r"features options: got .*nodel.*; allowed: options of vision: model"):
         get_extractor("vision", nodel="x")
+
+
+HOSTILE = [
+    None,
+    [],
+    {},
+    [[]],
+    "x" * 10_000,
+    10**300,
+    -1,
+    1e308,
+    True,
+    "../x",
+    "/etc/passwd",
+    {"a": {"b": None}},
+    [None],
+    "",
+]
+OPTIONS: dict[str, dict[str, Any]] = {
+    "scattering": {"ycbcr": True, "mirror": True},
+    "tabular": {"columns": [{"name": "a", "range": [0, 1]}]},
+    "text": {
+        "model": "a/b",
+        "revision": "0123abcd",
+        "normalize": True,
+        "max_length": 3,
+        "prompt": "",
+        "precision": "float32",
+    },
+    "vision": {"model": "a/b", "revision": "0123abcd", "pooling": "auto", "normalize": True, "image_size": 8},
+    "module": {"model": "net.safetensors", "precision": "float32"},
+    "identity": {},
+    "pixels": {},
+    "minilm": {},
+}
+
+
+@pytest.mark.parametrize("name", extractor_names())
+def test_specs_of_strangers_are_refused_or_are_constants(name: str) -> None:
+    given = OPTIONS[name]
+    specs: list[Any] = [{"name": name, "version": 1, "options": value} for value in HOSTILE]
+    specs += [{"name": name, "version": 1, "options": {**given, key: value}} for key in given for value in HOSTILE]
+    specs += [{"name": name, "version": 1, "options": {**given, key: "/x"}} for key in ("path", "device", "batch_size")]
+    specs += [{"name": name, "version": value, "options": given} for value in HOSTILE]
+    specs += [{"name": value, "version": 1, "options": given} for value in HOSTILE]
+    for spec in specs:
+        assert isinstance(wanted_model(spec), str | None)
+        with contextlib.suppress(InvalidInput):
+            # None of these has a path, so none has a model: what is built holds constants, and opens nothing later.
+            json.dumps(from_spec(spec).options() if name not in ("text", "vision") else {})

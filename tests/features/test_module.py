@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import io
 import json
+import pickle
 import warnings
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +19,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 from privmix.errors import InvalidInput
-from privmix.features import ModuleEncoder, from_spec, parse_features
+from privmix.features import ModuleEncoder, from_spec, parse_features, wanted_model
 
 X = np.random.default_rng(0).normal(size=(7, 5)).astype(np.float32)
 IMAGES = np.random.default_rng(0).integers(0, 256, size=(7, 8, 9, 3), dtype=np.uint8)
@@ -113,13 +117,118 @@ def test_spec(tmp_path: Path) -> None:
     spec = json.loads(json.dumps(ModuleEncoder(str(path)).spec()))
     assert spec["options"] == {"model": "net.pt", "precision": "float32"}
     assert spec["weights_sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
-    rebuilt = from_spec(spec, model_path=path)
+    rebuilt = from_spec(spec, model_path=path, trust_model=True)
     assert rebuilt.spec() == spec
     other = script(nn.Linear(5, 3), tmp_path / "other.pt")
     with pytest.raises(InvalidInput, match="weights_sha256 of the model"):
-        from_spec(spec, model_path=other)
-    with pytest.raises(InvalidInput, match=r"module: got 'net.pt'"):
+        from_spec(spec, model_path=other, trust_model=True)
+
+
+@pytest.mark.parametrize("suffix", [".pt", ".pth", ".ts", ".torchscript", ".pt2"])
+def test_programs_of_a_spec_run_only_when_trusted(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"net{suffix}"
+    path.write_bytes(b"a program")
+    spec = ModuleEncoder(str(path)).spec()
+    with pytest.raises(InvalidInput, match="--trust-features-model too"):
+        from_spec(spec, model_path=path)
+    assert from_spec(spec, model_path=path, trust_model=True).spec() == spec
+    with pytest.raises(InvalidInput, match="only beside the path of the model"):
+        from_spec(spec, trust_model=True)
+    assert "--trust-features-model" in str(wanted_model(spec))
+
+
+@pytest.mark.parametrize("there", [True, False])
+@pytest.mark.parametrize("way", ["absolute", "relative", "home", "bare", "above", "windows"])
+def test_a_spec_names_no_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str, there: bool) -> None:
+    folder = tmp_path / "here"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    places = {"above": "../net.safetensors", "home": "~/net.safetensors", "relative": "./net.safetensors"}
+    named = {"absolute": str(tmp_path / "net.safetensors"), "bare": "net.safetensors", "windows": "..\\net.safetensors"}
+    if there:
+        for place in (folder, tmp_path):
+            save_file({"0.weight": torch.ones(2, 3)}, place / "net.safetensors")
+    spec = {"name": "module", "version": 1, "options": {"model": {**places, **named}[way]}}
+    # The same refusal whether the file exists or not: it was not even looked for.
+    with pytest.raises(InvalidInput, match="a copy of the file" if way == "bare" else "a name without a path"):
         from_spec(spec)
+
+
+def test_layers_need_no_trust(tmp_path: Path) -> None:
+    save_file({"0.weight": torch.ones(2, 3)}, tmp_path / "net.safetensors")
+    spec = ModuleEncoder(str(tmp_path / "net.safetensors")).spec()
+    assert from_spec(spec, model_path=tmp_path / "net.safetensors").spec() == spec
+
+
+def exported(path: Path, changes: dict[str, Any]) -> Path:
+    """A program of torch.export, with entries of its archive replaced."""
+    network = nn.Linear(5, 3).eval()
+    torch.export.save(torch.export.export(network, (torch.zeros(1, 5),)), path.with_name("honest.pt2"))
+    with zipfile.ZipFile(path.with_name("honest.pt2")) as old, zipfile.ZipFile(path, "w") as new:
+        top = old.namelist()[0].partition("/")[0]
+        for name in old.namelist():
+            inside = name.partition("/")[2]
+            change = changes.pop(inside, None)
+            new.writestr(name, old.read(name) if change is None else change(old.read(name)))
+        for inside, change in changes.items():
+            new.writestr(f"{top}/{inside}", change(b""))
+    return path
+
+
+class Payload:
+    def __init__(self, proof: Path) -> None:
+        self.proof = proof
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (Path.touch, (self.proof,))
+
+
+def pickled(what: object) -> bytes:
+    buffer = io.BytesIO()
+    torch.save(what, buffer)
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize(
+    "place", ["sample inputs", "weights", "constants", "object", "opaque", "old weights", "compiled", "doubled"]
+)
+def test_a_trusted_program_is_still_not_unpickled(tmp_path: Path, place: str) -> None:
+    proof = tmp_path / "proof"
+    payload = (Payload(proof),)
+
+    def weights(content: bytes) -> bytes:
+        found = json.loads(content)
+        found["config"]["weight"].update(use_pickle=True)
+        return json.dumps(found).encode()
+
+    def constants(name: str) -> Any:
+        entry = {"path_name": name, "is_param": False, "use_pickle": True, "tensor_meta": None}
+        return lambda _: json.dumps({"config": {"c": entry}}).encode()
+
+    config = "data/constants/model_constants_config.json"
+    changes: dict[str, dict[str, Any]] = {
+        "sample inputs": {"data/sample_inputs/model.pt": lambda _: pickled(payload)},
+        "weights": {
+            "data/weights/model_weights_config.json": weights,
+            "data/weights/weight_0": lambda _: pickled(payload),
+        },
+        "constants": {config: constants("tensor_0"), "data/constants/tensor_0": lambda _: pickled(payload)},
+        "object": {config: constants("custom_obj_0"), "data/constants/custom_obj_0": lambda _: pickled(payload)},
+        "opaque": {config: constants("opaque_obj_0"), "data/constants/opaque_obj_0": lambda _: pickle.dumps(payload)},
+        "old weights": {"data/weights/model.pt": lambda _: pickled(payload)},
+        "compiled": {"data/aotinductor/model/a.so": lambda _: b""},
+        "doubled": {"../other/data/sample_inputs/model.pt": lambda _: pickled(payload)},
+    }
+    path = exported(tmp_path / "net.pt2", changes[place])
+    with pytest.raises(InvalidInput, match="with plain weights: no pickled objects"):
+        ModuleEncoder(str(path)).transform(X)
+    assert not proof.exists()
+    if place == "sample inputs":
+        # The payload is one: torch by itself runs it.
+        with contextlib.suppress(Exception):
+            torch.export.load(path)
+        assert proof.exists()
 
 
 @pytest.mark.parametrize("shape", [(4,), (8, 8), (2, 2, 2, 2)])

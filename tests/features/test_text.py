@@ -142,8 +142,8 @@ def test_the_hub(folder: Path, encoder: TextEncoder, monkeypatch: pytest.MonkeyP
     commit = shutil.copytree(folder, folder.parent / "0123abcd", dirs_exist_ok=True)
     asked: list[Any] = []
 
-    def download(name: str, revision: str | None, **_: Any) -> str:
-        asked.append((name, revision))
+    def download(name: str, revision: str | None, local_files_only: bool = False, **_: Any) -> str:
+        asked.append((name, revision, "cache" if local_files_only else "hub"))
         return str(commit)
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
@@ -151,8 +151,29 @@ def test_the_hub(folder: Path, encoder: TextEncoder, monkeypatch: pytest.MonkeyP
     assert asked == []
     assert (online.options()["model"], online.options()["revision"]) == ("someone/tiny", "0123abcd")
     assert from_spec(online.spec()).fingerprint() == online.fingerprint()
-    assert asked == [("someone/tiny", None), ("someone/tiny", "0123abcd")]
+    # A spec, which anyone may have written, has nothing fetched.
+    assert asked == [("someone/tiny", None, "hub"), ("someone/tiny", "0123abcd", "cache")]
     assert from_spec(online.spec(), model_path=folder).fingerprint() == online.fingerprint()
+    for model, revision in (
+        ("someone/tiny", None),
+        ("someone/tiny", "main"),
+        ("../tiny", "0123abcd"),
+        ("~/tiny", None),
+    ):
+        spec = online.spec()
+        spec["options"] = {**spec["options"], "model": model, "revision": revision}
+        with pytest.raises(InvalidInput, match=r"model path|a name without a path"):
+            from_spec(spec)
+    assert len(asked) == 2
+
+
+def test_a_spec_whose_model_is_not_in_the_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from huggingface_hub import constants
+
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    spec = {"name": "text", "version": 1, "options": {"model": "someone/tiny", "revision": "0" * 40}}
+    with pytest.raises(StorageError, match="what was handed over fetches nothing"):
+        from_spec(spec).output_dim((1,))
 
 
 def test_an_unreachable_hub(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -76,7 +76,18 @@ TextColumn = Annotated[str | None, typer.Option(help="The texts' column.", rich_
 ImageSize = Annotated[int | None, typer.Option(help="Resize and crop images.", rich_help_panel=_PANEL)]
 FeaturesModel = Annotated[
     Path | None,
-    typer.Option(help="Where the extractor's model lies, if it came from a local folder.", rich_help_panel=_PANEL),
+    typer.Option(
+        help="Your copy of the extractor's model, where it is a file or folder: none is opened unless you name it.",
+        rich_help_panel=_PANEL,
+    ),
+]
+TrustFeaturesModel = Annotated[
+    bool,
+    typer.Option(
+        "--trust-features-model",
+        help="The file of --features-model is a program (TorchScript, .pt2): let it run.",
+        rich_help_panel=_PANEL,
+    ),
 ]
 Store = Annotated[
     Path | None, typer.Option(help="Keep extracted features here (private!) and reuse them.", rich_help_panel=_PANEL)
@@ -107,6 +118,7 @@ class CanaryOrder:
     split: str
     columns: Columns
     features_model: Path | None
+    trust_features_model: bool
     store: Path | None
     ledger: str | None
     dataset: str | None
@@ -132,6 +144,10 @@ class CanaryOrder:
         if self.store is not None:
             check_writable("--store", self.store)
         return CanaryConfig(self.canaries, self.confidence, self.guesses, self.kind, self.evidence)
+
+    def extractor(self, spec: Mapping[str, Any]) -> Extractor:
+        """TARGET's extractor, with the user's own copy of its model where it has one."""
+        return from_spec(spec, self.features_model, trust_model=self.trust_features_model)
 
     def streams(self) -> SecretStreams:
         """Of the run that is audited."""
@@ -166,7 +182,7 @@ def _audit_release(order: CanaryOrder, config: CanaryConfig, *, quiet: bool) -> 
     checked = verify_release(order.target)
     certificate = read_certificate(order.target)
     plan = check_auditable(plan_from_dict(certificate["plan"]), config)
-    extractor = from_spec(certificate["extractor"], order.features_model)
+    extractor = order.extractor(certificate["extractor"])
     source = _open(order, extractor, tuple(certificate["input_shape"]), plan.classes)
     declared = certificate["records_declared"] or plan.records_noise_multiplier is not None
     _check_count(source, plan.records, declared)
@@ -195,7 +211,7 @@ def _audit_model(order: CanaryOrder, config: CanaryConfig, *, quiet: bool) -> _F
     training = training_config(model.certificate)
     check_auditable_training(training, config)
     check_room(config, weights=FlatParameters(model.network).size, records=plan.records)
-    extractor = from_spec(facts.extractor, order.features_model)
+    extractor = order.extractor(facts.extractor)
     source = _open(order, extractor, facts.input_shape, facts.classes)
     _check_count(source, plan.records, plan.records_declared)
     charged = _charge(order, plan.event(), plan.adjacency)

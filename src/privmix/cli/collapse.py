@@ -17,10 +17,12 @@ from privmix.cli.options import (
     Classes,
     Columns,
     FeatureColumn,
+    FeaturesModel,
     ImageColumn,
     ImageSize,
     LabelColumn,
     TextColumn,
+    TrustFeaturesModel,
     check_figure,
     open_for,
 )
@@ -60,9 +62,8 @@ def collapse(
     feature_column: FeatureColumn = None,
     text_column: TextColumn = None,
     image_size: ImageSize = None,
-    features_model: Annotated[
-        Path | None, typer.Option(help="Where the release's extractor lies, if it came from a local folder or file.")
-    ] = None,
+    features_model: FeaturesModel = None,
+    trust_features_model: TrustFeaturesModel = False,
     seed: Annotated[int, typer.Option(help="Decides the mixtures and the noise drawn.")] = 0,
     figure: Annotated[
         Path | None, typer.Option(help="Histograms of mixed labels, clean and noisy (.png, .svg).")
@@ -91,9 +92,10 @@ def collapse(
     certificate = None if release is None else read_certificate(release)
     if certificate is None and (features is None or epsilon is None):
         raise InvalidInput("--features, --epsilon", (features, epsilon), "both, or a release")
-    extractor = (
-        parse_features(str(features)) if certificate is None else from_spec(certificate["extractor"], features_model)
-    )
+    if certificate is None:
+        extractor = parse_features(str(features))
+    else:
+        extractor = from_spec(certificate["extractor"], features_model, trust_model=trust_features_model)
     columns = Columns(label_column, image_column, feature_column, text_column, image_size)
     named = class_list(classes) or (None if certificate is None else list(certificate["plan"]["classes"]))
     source = open_for(extractor, proxy, split, named, columns)

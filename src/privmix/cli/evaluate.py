@@ -15,10 +15,12 @@ from privmix.cli.options import (
     Classes,
     Columns,
     FeatureColumn,
+    FeaturesModel,
     ImageColumn,
     ImageSize,
     LabelColumn,
     TextColumn,
+    TrustFeaturesModel,
     check_figure,
     open_for,
 )
@@ -44,9 +46,8 @@ def evaluate(
     feature_column: FeatureColumn = None,
     text_column: TextColumn = None,
     image_size: ImageSize = None,
-    features_model: Annotated[
-        Path | None, typer.Option(help="Where the extractor's model lies, if it came from a local folder or file.")
-    ] = None,
+    features_model: FeaturesModel = None,
+    trust_features_model: TrustFeaturesModel = False,
     figure: Annotated[
         Path | None, typer.Option(help="Confusion matrix picture. Default: confusion-SPLIT.png in the model's folder.")
     ] = None,
@@ -66,7 +67,7 @@ def evaluate(
     check_figure(figure)
     classifier = load_trained(model) if is_trained_model(model) else load_model(model)
     facts = classifier.facts_
-    extractor = from_spec(facts.extractor, features_model)
+    extractor = from_spec(facts.extractor, features_model, trust_model=trust_features_model)
     columns = Columns(label_column, image_column, feature_column, text_column, image_size)
     source = source_for_model(facts, extractor, data, split, classes, columns)
     with progress_bars() as progress:

@@ -12,6 +12,7 @@ from rich.table import Table
 from privmix.accounting import Adjacency, Event, tradeoff_curve
 from privmix.cli.app import app, out, plain, print_json
 from privmix.cli.release import design_facts
+from privmix.features import wanted_model
 from privmix.release.certificate import read_certificate
 from privmix.release.plan import Plan, plan_from_dict
 from privmix.rounding import exact, rounded_up
@@ -45,7 +46,7 @@ def _show_release(certificate: Mapping[str, Any]) -> None:
         _show_power(plan.event, plan.adjacency)
     for text in certificate["warnings"]:
         out.print(f"[yellow]warning:[/] {plain(text)}", soft_wrap=True)
-    _constants(plan, certificate["extractor"].get("name", "?"))
+    _constants(plan, certificate["extractor"])
     curve = Table(title="epsilon-delta curve", title_justify="left")
     curve.add_column("epsilon", justify="right")
     curve.add_column("delta", justify="right")
@@ -76,7 +77,7 @@ def _show_model(model: TrainedModel) -> None:
         "noise": f"multiplier {plan.noise_multiplier:.5g}, standard deviation {plan.noise_std:.5g} a sum",
         "public data": _public_data(certificate),
         "ledger": "charged" if certificate["in_ledger"] else "none",
-    }
+    } | _wanted(facts.extractor)
     _table(rows)
     for text in certificate["statements"]:
         out.print(f"- {plain(text)}", soft_wrap=True)
@@ -110,15 +111,21 @@ def _show_power(event: Event, adjacency: Adjacency) -> None:
     )
 
 
-def _constants(plan: Plan, extractor: str) -> None:
+def _wanted(extractor: Mapping[str, Any]) -> dict[str, str]:
+    """What the folder does not hold and does not open by itself."""
+    wanted = wanted_model(extractor)
+    return {} if wanted is None else {"to use it": f"you need {wanted}"}
+
+
+def _constants(plan: Plan, extractor: Mapping[str, Any]) -> None:
     rows = {
         "design": plan.design,
-        "features": f"{extractor}, {plan.dim} a record, clipped to {plan.clip_norm:g}",
+        "features": f"{extractor.get('name', '?')}, {plan.dim} a record, clipped to {plan.clip_norm:g}",
         "centring": f"released mean, rest clipped to {plan.residual_clip_norm:g}" if plan.centred else "none",
         "classes": _class_names(plan.classes),
         "record count": f"{plan.records} ({'private estimate' if plan.records_noise_multiplier else 'public'})",
         **design_facts(plan),
-    }
+    } | _wanted(extractor)
     _table(rows)
 
 

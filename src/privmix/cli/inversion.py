@@ -17,7 +17,17 @@ from privmix.attacks.inversion_study import STATEMENTS, InversionCase, Inversion
 from privmix.attacks.known_rows import check_sums
 from privmix.cli.app import out, plain, print_json, progress_bars
 from privmix.cli.attack import attack
-from privmix.cli.options import Classes, Columns, ImageColumn, ImageSize, LabelColumn, check_figure, open_for
+from privmix.cli.options import (
+    Classes,
+    Columns,
+    FeaturesModel,
+    ImageColumn,
+    ImageSize,
+    LabelColumn,
+    TrustFeaturesModel,
+    check_figure,
+    open_for,
+)
 from privmix.cli.pipeline import class_list
 from privmix.cli.recording import Record, file_mode, keep_record
 from privmix.data import Schema
@@ -70,9 +80,8 @@ def inversion(
     label_column: LabelColumn = "label",
     image_column: ImageColumn = "image",
     image_size: ImageSize = None,
-    features_model: Annotated[
-        Path | None, typer.Option(help="Where the release's extractor lies, if it came from a local folder or file.")
-    ] = None,
+    features_model: FeaturesModel = None,
+    trust_features_model: TrustFeaturesModel = False,
     figure: Annotated[Path | None, typer.Option(help="Picture of originals and recovered images (.png, .svg).")] = None,
     record: Record = None,
     json_output: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
@@ -102,7 +111,9 @@ def inversion(
     }
     certificate = None if release is None else read_certificate(release)
     extractor = (
-        parse_features(features or _FEATURES) if certificate is None else _extractor(certificate, features_model)
+        parse_features(features or _FEATURES)
+        if certificate is None
+        else from_spec(certificate["extractor"], features_model, trust_model=trust_features_model)
     )
     # A release names its classes; they make labels mean the same.
     named = class_list(classes) or (None if certificate is None else list(certificate["plan"]["classes"]))
@@ -150,10 +161,6 @@ def inversion(
         print_json({**content, "figure": None if figure is None else str(figure)})
         return
     _show(study, figure)
-
-
-def _extractor(certificate: Mapping[str, Any], model: Path | None) -> Extractor:
-    return from_spec(certificate["extractor"], model)
 
 
 def _declared(extractor: Extractor, schema: Schema, given: Mapping[str, Any]) -> _Setting:

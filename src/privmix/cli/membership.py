@@ -28,10 +28,12 @@ from privmix.cli.options import (
     Classes,
     Columns,
     FeatureColumn,
+    FeaturesModel,
     ImageColumn,
     ImageSize,
     LabelColumn,
     TextColumn,
+    TrustFeaturesModel,
     check_writable,
 )
 from privmix.cli.pipeline import features_of_all
@@ -113,9 +115,8 @@ def membership(
     feature_column: FeatureColumn = None,
     text_column: TextColumn = None,
     image_size: ImageSize = None,
-    features_model: Annotated[
-        Path | None, typer.Option(help="Where the extractor's model lies, if it came from a local folder or file.")
-    ] = None,
+    features_model: FeaturesModel = None,
+    trust_features_model: TrustFeaturesModel = False,
     json_output: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
 ) -> None:
     """Ask of each record whether the model was made of it, and measure how often that is right.
@@ -137,7 +138,7 @@ models, which are made from other draws of the same records, as the model was (C
         if place is not None:
             check_writable(flag, place)
     facts = target.model.facts_
-    extractor = from_spec(facts.extractor, features_model)
+    extractor = from_spec(facts.extractor, features_model, trust_model=trust_features_model)
     columns = Columns(label_column, image_column, feature_column, text_column, image_size)
     if members == nonmembers:
         raise InvalidInput("--nonmembers", nonmembers, "another split than --members")

@@ -43,6 +43,19 @@ TextColumn = Annotated[str | None, typer.Option(help="The texts' column. Default
 ImageSize = Annotated[
     int | None, typer.Option(help="Resize and crop images to so many pixels; needed where their sizes differ.")
 ]
+FeaturesModel = Annotated[
+    Path | None,
+    typer.Option(
+        "--features-model",
+        help="Your copy of the extractor's model, where it is a file or folder: none is opened unless you name it.",
+    ),
+]
+TrustFeaturesModel = Annotated[
+    bool,
+    typer.Option(
+        "--trust-features-model", help="The file of --features-model is a program (TorchScript, .pt2): let it run."
+    ),
+]
 
 ENGINES: Final = ("local", "ray")
 _PICTURES: Final = (".svg", ".png", ".pdf")

@@ -8,9 +8,11 @@ from typing import Annotated, Any, Final
 import typer
 
 from privmix.cli.app import app, err, out, plain, print_json
+from privmix.features import wanted_model
 from privmix.release import verify_release
+from privmix.release.certificate import read_certificate
 from privmix.rounding import exact, rounded_up
-from privmix.training import is_trained_model
+from privmix.training import is_trained_model, load_trained
 from privmix.training.verify import verify_trained
 
 _RELEASE_UNCHECKED: Final = (
@@ -36,11 +38,13 @@ def verify(
     if is_trained_model(release):
         trained = verify_trained(release)
         found, files, unchecked = dict(vars(trained)), "weights and certificate", _MODEL_UNCHECKED
+        wanted = wanted_model(load_trained(release).facts_.extractor)
     else:
         released = verify_release(release)
         found, files, unchecked = dict(vars(released)), f"{released.files} files", _RELEASE_UNCHECKED
+        wanted = wanted_model(read_certificate(release)["extractor"])
     if json_output:
-        print_json({**found, "warnings": list(found["warnings"])})
+        print_json({**found, "warnings": list(found["warnings"]), "features_model": wanted})
         return
     out.print(
         f"[green]holds:[/] epsilon {rounded_up(found['epsilon'], 6)} at delta {exact(found['delta'])} "
@@ -49,5 +53,7 @@ def verify(
         soft_wrap=True,
     )
     out.print(unchecked, soft_wrap=True)
+    if wanted is not None:
+        out.print(f"to use it you need: {plain(wanted)}", soft_wrap=True)
     for warning in found["warnings"]:
         err.print(f"[yellow]warning:[/] {plain(warning)}", soft_wrap=True)

@@ -1,6 +1,6 @@
 """Public, per-record feature extractors."""
 
-from privmix.features.base import Extractor, extractor_names, from_spec, get_extractor, parse_features
+from privmix.features.base import Extractor, extractor_names, from_spec, get_extractor, parse_features, wanted_model
 from privmix.features.cache import kept_features, write_features
 from privmix.features.identity import Identity, Pixels
 from privmix.features.module import ModuleEncoder
@@ -24,5 +24,6 @@ __all__ = [
     "get_extractor",
     "kept_features",
     "parse_features",
+    "wanted_model",
     "write_features",
 ]

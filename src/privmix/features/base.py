@@ -16,6 +16,7 @@ from torch import Tensor
 
 from privmix.data.source import Schema
 from privmix.errors import InvalidInput, check_choice, check_integer
+from privmix.features.origin import OwnModel
 
 _REGISTRY: Final[dict[str, type[Extractor]]] = {}
 # Keys of a spec that say which model it is about; a copy of the model must have the same.
@@ -95,11 +96,20 @@ class Extractor(ABC):
         raise InvalidInput("features", f"{cls.name}:{argument}", f"{cls.name}, which takes no argument")
 
     @classmethod
-    def from_options(cls, options: Mapping[str, Any], model_path: str | Path | None = None) -> Self:
-        """Build the extractor from :meth:`options`; ``model_path`` says where the model lies on this machine."""
-        if model_path is not None:
-            raise InvalidInput("model path", str(model_path), f"none: {cls.name} has no model")
+    def from_options(cls, options: Mapping[str, Any], own: OwnModel | None = None) -> Self:
+        """Rebuild the extractor from :meth:`options` of a spec, which may come from a stranger.
+
+        The default is for extractors that are constants alone. One with a model overrides it, and opens what ``own``
+        names: no option may decide what is opened.
+        """
+        if own is not None:
+            raise InvalidInput("model path", str(own.path), f"none: {cls.name} has no model")
         return cls(**options)
+
+    @classmethod
+    def wants(cls, options: Mapping[str, Any]) -> str | None:
+        """What the user of a spec must have on their own machine and name themselves, in words; None for nothing."""
+        return None
 
     def spec(self) -> dict[str, Any]:
         """Name, version and options: enough for :func:`from_spec` to rebuild the extractor."""
@@ -179,21 +189,69 @@ def parse_features(text: str) -> Extractor:
     return extractor.from_argument(argument) if extractor.argument else extractor()
 
 
-def from_spec(spec: Mapping[str, Any], model_path: str | Path | None = None) -> Extractor:
+def from_spec(spec: Mapping[str, Any], model_path: str | Path | None = None, *, trust_model: bool = False) -> Extractor:
     """Rebuild an extractor from :meth:`Extractor.spec`; another version's spec is refused.
+
+    Formal guarantees:
+        - A spec is data: nothing that it says is opened as a path, fetched from an address, or run. A model is opened
+          where ``model_path`` says; without it only what a package brings, or the local cache of the Hugging Face hub
+          at the commit that the spec names.
+        - Programs do not run unasked: a file that is more than numbers (TorchScript, an exported program) is refused
+          unless ``trust_model``.
+        - The model is the spec's: its digests are compared.
 
     Args:
         spec: as a certificate holds it.
-        model_path: where a copy of the model lies, for extractors that have one; needed unless the model is a package's
-            or on the hub. Its weights must have the digest that the spec names.
+        model_path: where the user's own copy of the model lies, for extractors that have one.
+        trust_model: the file at ``model_path`` may be a program, and may run.
 
     Raises:
-        InvalidInput: not a spec, of another version, or the model is another one.
+        InvalidInput: not a spec, of another version, or the model is another one or must be named by its user.
+        StorageError: the model is of the hub and not in the local cache.
 
     Example:
         >>> from_spec(get_extractor("pixels").spec()).name
         'pixels'
+        >>> from_spec({"name": "module", "version": 1, "options": {"model": "/tmp/net.pt2"}})
+        Traceback (most recent call last):
+        ...
+        privmix.errors.InvalidInput: extractor's model: got '/tmp/net.pt2'; allowed: a name without a path
     """
+    kind, options = _read(spec)
+    own = None if model_path is None else OwnModel(Path(model_path), trust_model)
+    if trust_model and own is None:
+        raise InvalidInput("trust in the model", True, "only beside the path of the model")
+    extractor = kind.from_options(options, own)
+    if spec.get("version") != extractor.version:
+        allowed = f"{extractor.version}, the version of {kind.name} in this release of privmix"
+        raise InvalidInput("extractor version", spec.get("version"), allowed)
+    if any(key in spec for key in _DIGESTS):
+        found = extractor.spec()
+        for key in _DIGESTS:
+            if spec.get(key) != found.get(key):
+                allowed = f"{spec.get(key)!s:.64}: the model that the features were made with, unchanged"
+                raise InvalidInput(f"{key} of the model", found.get(key), allowed)
+    return extractor
+
+
+def wanted_model(spec: Mapping[str, Any]) -> str | None:
+    """What the user of this spec must bring along and name, in words; None where nothing. Opens nothing.
+
+    Example:
+        >>> wanted_model({"name": "module", "version": 1, "options": {"model": "net.safetensors"}})
+        "a copy of the file 'net.safetensors', named by --features-model"
+        >>> wanted_model({"name": "pixels", "version": 1, "options": {}}) is None
+        True
+    """
+    try:
+        kind, options = _read(spec)
+    except InvalidInput:
+        return "an extractor that this version of privmix does not know"
+    return kind.wants(options)
+
+
+def _read(spec: Mapping[str, Any]) -> tuple[type[Extractor], Mapping[str, Any]]:
+    """The kind of extractor and its options, if they are ones of that kind and of no machine."""
     name, options = spec.get("name"), spec.get("options", {})
     if (
         not isinstance(name, str)
@@ -206,17 +264,7 @@ def from_spec(spec: Mapping[str, Any], model_path: str | Path | None = None) -> 
     if not _LOCAL.isdisjoint(options):
         # A spec comes from someone else: it must not point to files or devices of this machine.
         raise InvalidInput("extractor spec", sorted(_LOCAL & set(options)), "options that change the features only")
-    extractor = kind.from_options(options, model_path)
-    if spec.get("version") != extractor.version:
-        allowed = f"{extractor.version}, the version of {name} in this release of privmix"
-        raise InvalidInput("extractor version", spec.get("version"), allowed)
-    if any(key in spec for key in _DIGESTS):
-        found = extractor.spec()
-        for key in _DIGESTS:
-            if spec.get(key) != found.get(key):
-                allowed = f"{spec.get(key)}: the model that the features were made with, unchanged"
-                raise InvalidInput(f"{key} of the model", found.get(key), allowed)
-    return extractor
+    return kind, options
 
 
 def _check_options(extractor: type[Extractor], options: Mapping[str, Any]) -> None:

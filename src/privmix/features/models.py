@@ -65,6 +65,27 @@ def locate(model: str, revision: str | None, path: str | Path | None, extra: str
     return _from_hub(model, revision, extra)
 
 
+def cached(model: str, revision: str, extra: str) -> Located:
+    """The files of a model of the hub at one commit, from the local cache alone: no address is opened.
+
+    Raises:
+        StorageError: the cache does not have it.
+        MissingExtra: the hub's client is not installed.
+    """
+    try:
+        from huggingface_hub import snapshot_download
+    except ImportError:
+        raise MissingExtra("huggingface_hub", extra) from None
+    try:
+        folder = snapshot_download(model, revision=revision, local_files_only=True)
+    except Exception:
+        raise StorageError(
+            f"model {model} at {revision}: not in the local cache, and what was handed over fetches nothing; fetch it "
+            "yourself, or name a folder with --features-model"
+        ) from None
+    return Located(Path(folder), revision)
+
+
 def public_name(model: str, path: str | Path | None = None) -> str:
     """What a spec calls a model: a folder's own name, without the path to it, or the hub's name as it is.
 

@@ -17,10 +17,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from privmix.errors import InvalidInput
+from privmix.features.exported import load_program
 from privmix.features.identity import unit_range
+from privmix.features.origin import OwnModel, bare_name
 from privmix.features.torch_encoder import TorchEncoder, channels_first, check_image_shape, image_tensor
 
-_FORMATS: Final = (".pt", ".pth", ".ts", ".torchscript", ".pt2", ".safetensors")
+_PROGRAMS: Final = (".pt", ".pth", ".ts", ".torchscript", ".pt2")
+_FORMATS: Final = (*_PROGRAMS, ".safetensors")
 _PROBES: Final = 4
 _TOLERANCE: Final = 1e-4
 
@@ -33,7 +36,8 @@ class ModuleEncoder(TorchEncoder):
     - ``.safetensors``: linear layers ``0.weight``, ``0.bias``, ``1.weight``, ... with ReLU between them (biases may be
       absent), on flattened inputs.
 
-    The first two run what the file says: use only files that you trust. Inputs are float32: images (b, H, W) or
+    The first two run what the file says: use only files that you trust. A spec therefore never opens one: whoever
+    rebuilds the extractor names the file, and says that it may run. Inputs are float32: images (b, H, W) or
     (b, H, W, C), scaled to [0, 1], come as (b, C, H, W); vectors (b, d) as they are. The network must be made for the
     inputs' shape, must have been trained without the private records, and its output must be of one length.
 
@@ -81,9 +85,22 @@ class ModuleEncoder(TorchEncoder):
         return cls(argument)
 
     @classmethod
-    def from_options(cls, options: Mapping[str, Any], model_path: str | Path | None = None) -> Self:
-        """As the constructor; ``model_path`` is a copy of the file."""
-        return cls(**options, path=model_path)
+    def from_options(cls, options: Mapping[str, Any], own: OwnModel | None = None) -> Self:
+        """The network in the user's own file; the name in a spec is for showing only."""
+        name = bare_name(options.get("model"))
+        if own is None:
+            raise InvalidInput("model path", None, cls.wants(options) or "")
+        if _is_program(own.path.name) and not own.trusted:
+            allowed = "a .safetensors file; or, as TorchScript and .pt2 run what they say, --trust-features-model too"
+            raise InvalidInput("model path", own.path.name, allowed)
+        return cls(**{**options, "model": name}, path=own.path)
+
+    @classmethod
+    def wants(cls, options: Mapping[str, Any]) -> str | None:
+        """The file, and trust in it where it is a program."""
+        name = str(options.get("model"))
+        trust = " and, as it is a program that runs, --trust-features-model"
+        return f"a copy of the file {name!r:.80}, named by --features-model{trust if _is_program(name) else ''}"
 
     def options(self) -> dict[str, Any]:
         """Name of the file, precision."""
@@ -125,8 +142,9 @@ class ModuleEncoder(TorchEncoder):
         """Try zeros, then random inputs alone and together."""
         zeros = _inputs(np.zeros((1, *shape), np.float32)).to(self.device)
         allowed = f"a network for float32 inputs of shape (b, {', '.join(map(str, zeros.shape[1:]))})"
+        network = self._network
         try:
-            dim = int(self._call(self._network, zeros).shape[1])
+            dim = int(self._call(network, zeros).shape[1])
         except Exception:
             raise InvalidInput("module", self._public_name, allowed) from None
         rng = np.random.default_rng(0)
@@ -161,6 +179,10 @@ class ModuleEncoder(TorchEncoder):
             raise InvalidInput("module", str(self._file), allowed) from None
 
 
+def _is_program(name: str) -> bool:
+    return Path(name).suffix in _PROGRAMS
+
+
 def _scripted(file: Path, device: torch.device) -> Callable[[Tensor], Tensor]:
     jit: Any = torch.jit
     network = jit.load(str(file), map_location=device).eval()
@@ -175,7 +197,7 @@ def _scripted(file: Path, device: torch.device) -> Callable[[Tensor], Tensor]:
 
 
 def _exported(file: Path, device: torch.device) -> Callable[[Tensor], Tensor]:
-    network: Callable[[Tensor], Tensor] = torch.export.load(file).module().to(device)
+    network: Callable[[Tensor], Tensor] = load_program(file).module().to(device)
     return network
 
 

@@ -15,6 +15,7 @@ from torch import Tensor
 from privmix.data.source import Schema
 from privmix.errors import WITHHELD, InvalidInput, MissingExtra, PrivmixError, check_integer
 from privmix.features.models import Located, quiet, read_modules
+from privmix.features.origin import OwnModel
 from privmix.features.torch_encoder import PretrainedEncoder, freeze, unit_rows
 
 # Batches of several texts hold texts of one length class: own length, rounded up to a multiple of this.
@@ -209,9 +210,14 @@ class MiniLm(TextEncoder):
         raise InvalidInput("features", f"{cls.name}:{argument}", f"{cls.name}; for other models text:MODEL")
 
     @classmethod
-    def from_options(cls, options: Mapping[str, Any], model_path: str | Path | None = None) -> Self:
-        """As the constructor; ``model_path`` is a folder with a copy, for those who don't have the package."""
-        return cls(**options, path=model_path)
+    def from_options(cls, options: Mapping[str, Any], own: OwnModel | None = None) -> Self:
+        """As the constructor; ``own`` is a folder with a copy, for those who don't have the package."""
+        return cls(**options, path=None if own is None else own.path)
+
+    @classmethod
+    def wants(cls, options: Mapping[str, Any]) -> str | None:
+        """Nothing: the package brings the model."""
+        return None
 
     def options(self) -> dict[str, Any]:
         """None: all is fixed."""

@@ -16,7 +16,8 @@ from torch import Tensor
 
 from privmix.errors import InvalidInput, check_choice, check_integer
 from privmix.features.base import Extractor
-from privmix.features.models import Located, files_digest, locate, public_name, weights_digest
+from privmix.features.models import Located, cached, files_digest, locate, public_name, weights_digest
+from privmix.features.origin import OwnModel, bare_name, is_commit, is_hub_name
 
 PRECISIONS: Final = {"float32": None, "float16": torch.float16, "bfloat16": torch.bfloat16}
 _GPU_BATCH: Final = 64
@@ -123,6 +124,8 @@ class PretrainedEncoder(TorchEncoder):
     ) -> None:
         super().__init__(**running)
         self._model_name, self._revision, self._path = str(model), revision, path
+        # Whoever names a model on their own command line may have it fetched; a spec may not.
+        self._fetches = True
 
     @classmethod
     def from_argument(cls, argument: str) -> Self:
@@ -134,16 +137,36 @@ class PretrainedEncoder(TorchEncoder):
         return encoder
 
     @classmethod
-    def from_options(cls, options: Mapping[str, Any], model_path: str | Path | None = None) -> Self:
-        """As the constructor; ``model_path`` is the folder of a copy of the model."""
-        model = str(options.get("model"))
-        if model_path is None and options.get("revision") is None and not Path(model).is_dir():
+    def from_options(cls, options: Mapping[str, Any], own: OwnModel | None = None) -> Self:
+        """As the constructor, with the user's own copy of the model, or with the one in the hub's local cache.
+
+        A spec may have been written by anyone: it opens no folder by its name, and downloads nothing.
+        """
+        model = options.get("model")
+        on_hub = is_hub_name(model)
+        if not on_hub:
             # Asking the hub for a private folder's name would tell the name, and bring another model.
+            bare_name(model)
+        if own is not None:
+            return cls(**options, path=own.path)
+        if not on_hub or not is_commit(options.get("revision")):
             raise InvalidInput("model path", None, f"the folder that holds a copy of the model {model}")
-        return cls(**options, path=model_path)
+        encoder = cls(**options)
+        encoder._fetches = False
+        return encoder
+
+    @classmethod
+    def wants(cls, options: Mapping[str, Any]) -> str | None:
+        """The folder, or the model in the hub's cache."""
+        model = str(options.get("model"))
+        if is_hub_name(model) and is_commit(options.get("revision")):
+            return f"the model {model} in the local cache of the Hugging Face hub, or a copy named by --features-model"
+        return f"the folder that holds a copy of the model {model!r:.80}, named by --features-model"
 
     @cached_property
     def _located(self) -> Located:
+        if self._path is None and not self._fetches:
+            return cached(self._model_name, str(self._revision), self.extra)
         return locate(self._model_name, self._revision, self._path, self.extra)
 
     @property

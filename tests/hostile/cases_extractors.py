@@ -1,0 +1,161 @@
+"""Extractors that a release or model names, so that something of the stranger's or the user's is opened."""
+
+from __future__ import annotations
+
+import json
+import os
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from tests.hostile.corpus import World, case, certify, digest, edit
+from tests.hostile.planted import Payload
+
+NET = "net.pt2"
+USES = {"evaluate", "membership"}
+RELEASE_USES = {"canaries", "collapse", "inversion"}
+
+
+def program(world: World, path: Path) -> Path:
+    """An exported program whose sample inputs are a pickle that calls os.system; nobody may open it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    network = torch.nn.Linear(64, 4).eval()
+    torch.export.save(torch.export.export(network, (torch.zeros(1, 64),)), path)
+    payload = path.with_name("payload")
+    torch.save((Payload(world.proof),), payload)
+    honest = path.with_name("honest")
+    path.rename(honest)
+    with zipfile.ZipFile(honest) as old, zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as new:
+        for entry in old.infolist():
+            inputs = "sample_inputs" in entry.filename
+            new.writestr(entry.filename, payload.read_bytes() if inputs else old.read(entry))
+    payload.unlink()
+    honest.unlink()
+    world.bait(path)
+    return path
+
+
+def module(model: str, path: Path) -> dict[str, Any]:
+    """The spec of a network in a file, as privmix writes it."""
+    options = {"model": model, "precision": "float32"}
+    return {"name": "module", "version": 1, "options": options, "weights_sha256": digest(path)}
+
+
+def give(kind: str, folder: Path, spec: dict[str, Any]) -> None:
+    """Make ``spec`` the folder's extractor, with every hash computed anew."""
+    if kind == "release":
+        certify(folder, lambda found: found.update(extractor=spec))
+        return
+    edit(folder / "model.json", lambda found: found.update(extractor=spec))
+    if kind == "trained":
+        certify(folder, lambda found: found["settings"].update(extractor=spec))
+
+
+@case("fitted", refused=USES)
+def module_with_an_absolute_path(world: World, folder: Path) -> None:
+    path = program(world, folder.parent / NET)
+    give("fitted", folder, module(str(path), path))
+
+
+@case("fitted", refused=USES)
+def module_with_a_relative_path(world: World, folder: Path) -> None:
+    path = program(world, folder.parent / NET)
+    give("fitted", folder, module(os.path.relpath(path), path))
+
+
+@case("fitted", refused=USES)
+def module_in_the_home_folder(world: World, folder: Path) -> None:
+    path = program(world, world.root / "home" / "net" / NET)
+    give("fitted", folder, module("~/net/net.pt2", path))
+
+
+@case("fitted", refused=USES)
+def module_in_the_current_folder(world: World, folder: Path) -> None:
+    path = program(world, world.root / "here" / "bare.pt2")
+    give("fitted", folder, module("bare.pt2", path))
+
+
+@case("trained", refused=USES | {"canaries"})
+def module_in_a_trained_model(world: World, folder: Path) -> None:
+    path = program(world, folder.parent / NET)
+    give("trained", folder, module(str(path), path))
+
+
+@case("release", refused=USES - {"membership"} | RELEASE_USES)
+def module_in_a_certificate(world: World, folder: Path) -> None:
+    path = program(world, folder.parent / NET)
+    give("release", folder, module(str(path), path))
+
+
+@case("release", refused=USES - {"membership"} | RELEASE_USES)
+def module_of_torchscript_in_a_certificate(world: World, folder: Path) -> None:
+    path = folder.parent / "net.pt"
+    torch.jit.trace(torch.nn.Linear(64, 4), torch.zeros(1, 64)).save(str(path))
+    world.bait(path)
+    give("release", folder, module(str(path), path))
+
+
+@case("fitted", refused=USES)
+def module_with_its_path_in_another_option(world: World, folder: Path) -> None:
+    path = program(world, folder.parent / NET)
+    spec = module(NET, path)
+    spec["options"]["path"] = str(path)
+    give("fitted", folder, spec)
+
+
+def pretrained(world: World, name: str, model: str, revision: str | None = None) -> dict[str, Any]:
+    options = {"model": model, "revision": revision, "normalize": True, "precision": "float32"}
+    digests = {"weights_sha256": "0" * 64, "files_sha256": "0" * 64}
+    return {"name": name, "version": 1, "options": options, **digests}
+
+
+def model_folder(world: World, folder: Path, module_type: str) -> Path:
+    """A folder of a pretrained model, whose configuration nobody may open."""
+    made = folder.parent / "pretrained"
+    made.mkdir()
+    files = {
+        "config.json": {"model_type": "vit", "auto_map": {"AutoModel": "evil.Model"}},
+        "modules.json": [{"idx": 0, "name": "0", "path": "", "type": module_type}],
+    }
+    for name, content in files.items():
+        (made / name).write_text(json.dumps(content))
+        world.bait(made / name)
+    return made
+
+
+@case("fitted", refused=USES)
+def text_model_in_a_folder(world: World, folder: Path) -> None:
+    made = model_folder(world, folder, "evil.Module")
+    give("fitted", folder, pretrained(world, "text", str(made)))
+
+
+@case("release", refused=USES - {"membership"} | RELEASE_USES)
+def vision_model_in_a_folder(world: World, folder: Path) -> None:
+    made = model_folder(world, folder, "evil.Module")
+    give("release", folder, pretrained(world, "vision", os.path.relpath(made)))
+
+
+@case("fitted", refused=USES)
+def vision_model_in_a_folder_that_reads_like_a_hub_name(world: World, folder: Path) -> None:
+    made = model_folder(world, folder, "evil.Module")
+    owner = world.root / "here" / "owner"
+    owner.mkdir()
+    made.rename(owner / "name")
+    give("fitted", folder, pretrained(world, "vision", "owner/name"))
+
+
+@case("fitted", refused=USES)
+def vision_model_on_the_hub(world: World, folder: Path) -> None:
+    give("fitted", folder, pretrained(world, "vision", "evil/model", "1" * 40))
+
+
+@case("release", refused=USES - {"membership"} | RELEASE_USES)
+def text_model_on_the_hub(world: World, folder: Path) -> None:
+    give("release", folder, pretrained(world, "text", "evil/model", "main"))
+
+
+@case("fitted", refused=USES)
+def revision_that_climbs_out_of_the_cache(world: World, folder: Path) -> None:
+    give("fitted", folder, pretrained(world, "vision", "evil/model", "../../../../here/owner/name"))

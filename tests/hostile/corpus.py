@@ -1,0 +1,177 @@
+"""The corpus: one function a case, which spoils a copy of an honest folder as a stranger would.
+
+To add a case, write in a module ``cases_*.py`` of this folder (it is found by its name)::
+
+    @case("release", refused={"verify"})
+    def shard_listed_twice(world: World, folder: Path) -> None:
+        ...
+
+``folder`` is a fresh copy of an honest release, fitted or trained model. All verbs that take such a folder are then run
+on it, in one process under :mod:`tests.hostile.guard`. Whatever the verb, its exit code must be 0, 1 or 2, an error
+must be one line, and there must be no side effect; the verbs named in ``refused`` must not exit with 0.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import numpy as np
+
+from privmix.release.card import data_card
+from privmix.release.plan import plan_from_dict
+
+Kind = Literal["release", "fitted", "trained"]
+KINDS: Final = ("release", "fitted", "trained")
+Make = Callable[["World", Path], None]
+
+
+@dataclass(frozen=True)
+class World:
+    """Where things lie.
+
+    Attributes:
+        root: all of it; the current folder is ``root/here``, the home folder ``root/home``.
+        bait: registers a file that nobody may open.
+    """
+
+    root: Path
+    bait: Callable[[Path], None]
+
+    def base(self, kind: str) -> Path:
+        """An honest folder of this kind."""
+        return self.root / "base" / kind
+
+    @property
+    def data(self) -> Path:
+        """The user's own records: train.npz and test.npz."""
+        return self.root / "data"
+
+    @property
+    def proof(self) -> Path:
+        """Code of a stranger would make this file."""
+        return self.root / "home" / "PROOF"
+
+
+@dataclass(frozen=True)
+class Case:
+    """One hostile folder."""
+
+    name: str
+    kind: Kind
+    make: Make
+    refused: frozenset[str]
+
+
+CASES: Final[dict[str, Case]] = {}
+
+
+def case(kind: Kind, *, refused: set[str]) -> Callable[[Make], Make]:
+    """Register a case; ``refused`` names the verbs that must not exit with 0."""
+
+    def register(make: Make) -> Make:
+        name = make.__name__.replace("_", " ")
+        assert name not in CASES, f"two cases are called {name}"
+        assert refused <= set(VERBS[kind]), refused - set(VERBS[kind])
+        CASES[name] = Case(name, kind, make, frozenset(refused))
+        return make
+
+    return register
+
+
+# Verb -> its command line for a folder of this kind; {folder}, {out}, {data} and the bases are filled in.
+VERBS: Final[dict[str, dict[str, str]]] = {
+    "release": {
+        "verify": "verify {folder}",
+        "inspect": "inspect {folder}",
+        "fit": "fit {folder} --out {out}/model",
+        "evaluate": "evaluate {out}/model --data {data} --figure {out}/evaluate.png",
+        "audit": "audit {folder} --runs 200",
+        "canaries": "audit {folder} --data {data} --canaries 20",
+        "collapse": "attack collapse {folder} --proxy {data}",
+        "inversion": "attack inversion {folder} --data {data} --split test --images 1 --steps 1",
+        "membership": "attack membership {fitted} --data {data} --release {folder}",
+        "report": "report {folder} --out {out}/report.html",
+    },
+    "fitted": {
+        "verify": "verify {folder}",
+        "inspect": "inspect {folder}",
+        "fit": "fit {folder} --out {out}/model",
+        "evaluate": "evaluate {folder} --data {data} --figure {out}/evaluate.png",
+        "audit": "audit {folder} --runs 200",
+        "membership": "attack membership {folder} --data {data}",
+        "report": "report {release} {folder} --out {out}/report.html",
+    },
+    "trained": {
+        "verify": "verify {folder}",
+        "inspect": "inspect {folder}",
+        "fit": "fit {folder} --out {out}/model",
+        "evaluate": "evaluate {folder} --data {data} --figure {out}/evaluate.png",
+        "audit": "audit {folder} --runs 200",
+        "canaries": "audit {folder} --data {data} --canaries 20",
+        "membership": "attack membership {folder} --data {data}",
+        "report": "report {folder} --out {out}/report.html",
+    },
+}
+# What an honest folder is refused for: it is of another kind than the verb takes.
+NOT_FOR: Final[dict[str, frozenset[str]]] = {
+    "release": frozenset(),
+    "fitted": frozenset({"verify", "inspect", "fit", "audit"}),
+    "trained": frozenset({"fit"}),
+}
+ALL: Final = {kind: set(verbs) for kind, verbs in VERBS.items()}
+
+
+def edit(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    """Change a JSON file."""
+    content = json.loads(path.read_text())
+    change(content)
+    path.write_text(json.dumps(content, indent=2) + "\n")
+
+
+def certify(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    """Change a certificate as an attacker would: with the hash and the data card that follow, which anyone can make."""
+
+    def again(content: dict[str, Any]) -> None:
+        change(content)
+        content["content_sha256"] = content_hash(content)
+
+    edit(folder / "certificate.json", again)
+    card = folder / "README.md"
+    if card.exists():
+        with suppress(Exception):
+            certificate = json.loads((folder / "certificate.json").read_text())
+            card.write_text(data_card(plan_from_dict(certificate["plan"]), certificate))
+
+
+def content_hash(certificate: Mapping[str, Any]) -> str:
+    """The certificate's own hash."""
+    body = {key: value for key, value in certificate.items() if key != "content_sha256"}
+    return hashlib.sha256(json.dumps(body, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def digest(path: Path) -> str:
+    """SHA-256 of a file."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def write_digits(folder: Path) -> None:
+    """Small images of one's own."""
+    from sklearn.datasets import load_digits
+
+    x, y = load_digits(return_X_y=True)
+    folder.mkdir(parents=True)
+    for split, rows in (("train", slice(0, 200)), ("test", slice(1000, 1100))):
+        np.savez(folder / f"{split}.npz", x=(x[rows] * 15).astype(np.uint8).reshape(-1, 8, 8), y=y[rows])
+
+
+def copy_of(folder: Path, target: Path) -> Path:
+    """A copy of an honest folder."""
+    shutil.copytree(folder, target)
+    return target

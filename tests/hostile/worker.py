@@ -1,0 +1,141 @@
+"""One process that opens the whole corpus with every verb; it writes what it saw as JSON lines.
+
+``python -m tests.hostile.worker ROOT [WORDS OF A CASE'S NAME]``
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import io
+import json
+import os
+import signal
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, TextIO
+
+from tests.hostile.corpus import CASES, KINDS, VERBS, World, copy_of, write_digits
+from tests.hostile.guard import Baits, Guard, memory
+
+# A command that waits longer waits for ever, as on a pipe that nobody writes to.
+_SECONDS: Final = 120
+
+
+class _StillWaiting(BaseException):
+    pass
+
+
+def main(root: Path, words: str) -> None:
+    """Make the honest folders, then run all cases, and what is planted to see that the watch is awake."""
+    for name in ("home", "here", "tmp", "base", "cases"):
+        (root / name).mkdir(parents=True)
+    os.environ.update(HOME=str(root / "home"), TMPDIR=str(root / "tmp"), COLUMNS="2000")
+    tempfile.tempdir = None
+    os.chdir(root / "here")
+    for path in sorted(Path(__file__).parent.glob("cases_*.py")):
+        importlib.import_module(f"tests.hostile.{path.stem}")
+    signal.signal(signal.SIGALRM, _stop)
+    baits = Baits()
+    world = World(root, baits.add)
+    guard = Guard()
+    with (root / "report.jsonl").open("w") as report:
+        runner = Runner(world, guard, baits, report)
+        make_bases(world)
+        for kind in KINDS:
+            # Libraries are loaded here; the second time nothing but the folder is read.
+            runner.run_all(f"first {kind}", kind, world.base(kind), quiet=True)
+        for kind in KINDS:
+            runner.run_all(f"honest {kind}", kind, world.base(kind))
+        for case in CASES.values():
+            if words in case.name:
+                folder = copy_of(world.base(case.kind), root / "cases" / case.name.replace(" ", "-") / "given")
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    case.make(world, folder)
+                runner.run_all(case.name, case.kind, folder)
+        planted(world, runner)
+
+
+class Runner:
+    """Runs command lines under the watch."""
+
+    def __init__(self, world: World, guard: Guard, baits: Baits, report: TextIO) -> None:
+        self.world, self.guard, self.baits, self.report = world, guard, baits, report
+
+    def run_all(self, name: str, kind: str, folder: Path, *, quiet: bool = False) -> None:
+        """All verbs of a kind on one folder."""
+        from privmix.cli.main import run
+
+        out = self.world.root / "out" / name.replace(" ", "-")
+        out.mkdir(parents=True)
+        given = {"folder": str(folder), "out": str(out), "data": str(self.world.data)}
+        given |= {kind: str(self.world.base(kind)) for kind in KINDS}
+        self.guard.readable = [str(folder), str(self.world.data), str(self.world.root / "base")]
+        self.guard.writable = [str(out), str(self.world.root / "tmp")]
+        for verb, line in VERBS[kind].items():
+            if verb == "evaluate" and kind == "release" and not (out / "model").is_dir():
+                continue
+            arguments = [word.format(**given) for word in line.split()]
+            self.watched(name, kind, verb, lambda arguments=arguments: run(arguments), quiet=quiet)  # type: ignore[misc]
+
+    def watched(self, name: str, kind: str, verb: str, act: Callable[[], int], *, quiet: bool = False) -> None:
+        """One line of the report: what ``act`` returned and said, and what else happened."""
+        self.baits.opened()
+        out, err, code = io.StringIO(), io.StringIO(), -1
+        quietly = contextlib.ExitStack()
+        quietly.enter_context(contextlib.redirect_stdout(out))
+        quietly.enter_context(contextlib.redirect_stderr(err))
+        with memory() as told, quietly, self.guard.watching() as found:
+            signal.alarm(_SECONDS)
+            try:
+                code = act()
+            except _StillWaiting:
+                found.append("waits for ever")
+            finally:
+                signal.alarm(0)
+        found += [f"bait opened: {path}" for path in self.baits.opened()]
+        if self.world.proof.exists():
+            found.append("code of a stranger ran")
+            self.world.proof.unlink()
+        line: dict[str, Any] = {"case": name, "kind": kind, "verb": verb, "code": code, "error": err.getvalue()}
+        if not quiet:
+            self.report.write(json.dumps({**line, "found": found, **told}) + "\n")
+            self.report.flush()
+
+
+def make_bases(world: World) -> None:
+    """An honest release, a model fitted on it, and a model trained with DP-SGD."""
+    from tests.cli.helpers import privmix
+
+    write_digits(world.data)
+    data, at = str(world.data), {kind: str(world.base(kind)) for kind in KINDS}
+    common = ["--data", data, "--classes", "10", "--features", "pixels", "--epsilon", "8", "--delta", "1e-4"]
+    lines = [
+        ["release", *common, "--mixup-degree", "8", "--rows", "100", "--out", at["release"]],
+        ["fit", at["release"], "--out", at["fitted"]],
+        ["train", *common, "--batch-size", "20", "--epochs", "0.5", "--out", at["trained"]],
+    ]
+    for line in lines:
+        found = privmix(*line)
+        assert found.code == 0, found.err
+
+
+def planted(world: World, runner: Runner) -> None:
+    """Side effects of every kind, to see that each is noticed."""
+    from tests.hostile import planted as effects
+
+    runner.guard.writable, runner.guard.readable = [str(world.root / "out")], [str(world.data)]
+    for name, act in effects.EFFECTS.items():
+        runner.watched(f"planted {name}", "planted", name, lambda act=act: act(world) or 0)  # type: ignore[misc]
+
+
+def _stop(number: int, frame: Any) -> None:
+    raise _StillWaiting
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), " ".join(sys.argv[2:]))
