@@ -85,9 +85,13 @@ def put_in_place(draft: Path, path: Path) -> None:
 
 
 def write_durably(path: Path, content: bytes) -> None:
-    """Write a file that is whole and on disk once it has its name, or not there at all."""
+    """Write a file that is whole and on disk once it has its name, or not there at all.
+
+    What a kill left under the draft's name, or somebody put there, goes first: it may be a link, or open to others.
+    """
     draft = path.with_name(f".{path.name}.draft")
-    with draft.open("wb") as stream:
+    draft.unlink(missing_ok=True)
+    with draft.open("xb") as stream:
         stream.write(content)
         stream.flush()
         os.fsync(stream.fileno())

@@ -19,10 +19,11 @@ from privmix.cli.app import out, plain, print_json, progress_bars
 from privmix.cli.attack import attack
 from privmix.cli.options import Classes, Columns, ImageColumn, ImageSize, LabelColumn, check_figure, open_for
 from privmix.cli.pipeline import class_list
-from privmix.cli.recording import Record, file_mode, keep_record
+from privmix.cli.recording import Record, keep_record
 from privmix.data import Schema
 from privmix.errors import InvalidInput, check_integer, check_number
 from privmix.features import Extractor, from_spec, parse_features
+from privmix.private_files import file_mode
 from privmix.release import ReleaseConfig, plan_from_dict
 from privmix.release.certificate import read_certificate
 from privmix.release.folder import read_transform
