@@ -42,6 +42,7 @@ def precious(tmp_path: Path) -> Path:
     folder = tmp_path / "elsewhere"
     folder.mkdir(mode=0o700)
     (folder / "precious").write_bytes(b"precious bytes of 33 characters!!")
+    (folder / "precious").chmod(0o600)
     return folder
 
 
@@ -122,7 +123,13 @@ class TestPrivateFolder:
             with pytest.raises(InvalidInput):
                 run.read("notes", 100)
             with pytest.raises(InvalidInput):
-                run.shred("key", 33)
+                shred("key", "key", 33, closed=False, dir_fd=run.descriptor)
+            (run.path / "sub").mkdir()
+            for name in ("keep", "lose"):
+                (run.path / "sub" / name).touch()
+            (run.path / "sub" / "link").symlink_to(precious)
+            run.keep_only({"sub/keep", "notes", "folder"})
+            assert os.listdir(run.path / "sub") == ["keep"]
             run.write("notes", b"new")
             assert run.read("notes", 100) == b"new"
             with pytest.raises(InvalidInput, match="nothing else"):

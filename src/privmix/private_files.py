@@ -95,15 +95,15 @@ def open_private(
 
     Formal guarantees:
         * The last step of ``path`` is no link: a link is refused, wherever it points to.
-        * Nothing is read or written before it is known to be a regular file of this user with one name (no hard link
-          from elsewhere).
+        * Nothing is read or written before it is known to be a regular file of this user.
 
     Args:
         path: the file; relative to ``dir_fd`` if that is given.
         name: what messages call it.
         update: for reading and writing.
         size: bytes it must have.
-        closed: group and others may have no right on it; not asked of files in a closed folder.
+        closed: group and others may have no right on it, and it may have no other name (hard link); not asked of files
+            in a closed folder, where nobody else can put one.
         dir_fd: an open folder.
 
     Raises:
@@ -123,8 +123,8 @@ def open_private(
             raise
         raise InvalidInput(name, Path(path).name, allowed) from None
     found = os.fstat(descriptor)
-    good = stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid() and found.st_nlink == 1
-    if not good or (closed and stat.S_IMODE(found.st_mode) & OWNER_ONLY):
+    good = stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid()
+    if not good or (closed and (stat.S_IMODE(found.st_mode) & OWNER_ONLY or found.st_nlink != 1)):
         os.close(descriptor)
         raise InvalidInput(name, Path(path).name, allowed)
     if size is not None and found.st_size != size:
@@ -133,7 +133,7 @@ def open_private(
     return os.fdopen(descriptor, "r+b" if update else "rb", buffering=0)
 
 
-def shred(path: str | Path, name: str, size: int, *, dir_fd: int | None = None) -> None:
+def shred(path: str | Path, name: str, size: int, *, closed: bool = True, dir_fd: int | None = None) -> None:
     """Overwrite a file of ``size`` bytes with zeros, wait until the disk has them, and remove it; no file, no work.
 
     The bytes are gone from the file's own blocks on file systems that write in place (ext4 and XFS as usually mounted).
@@ -141,11 +141,11 @@ def shred(path: str | Path, name: str, size: int, *, dir_fd: int | None = None) 
     backups may hold the old content: there only encryption of the disk protects what was in it.
 
     Raises:
-        InvalidInput: see :func:`open_private`; nothing was overwritten. A file cut short is only removed.
+        InvalidInput: it is larger, or see :func:`open_private`; nothing was overwritten.
         OSError: it can't be written.
     """
     try:
-        with open_private(path, name, update=True, closed=False, dir_fd=dir_fd) as stream:
+        with open_private(path, name, update=True, closed=closed, dir_fd=dir_fd) as stream:
             found = os.fstat(stream.fileno()).st_size
             if found > size:
                 raise InvalidInput(name, f"{found} bytes", f"a file of {size} bytes")
@@ -263,15 +263,25 @@ class PrivateFolder:
         except (IsADirectoryError, PermissionError):
             shutil.rmtree(name, dir_fd=self.descriptor)
 
-    def shred(self, name: str, size: int) -> None:
-        """See :func:`shred`."""
-        shred(name, f"{self.path.name}/{name}", size, dir_fd=self.descriptor)
-
     def check_names(self, known: Collection[str]) -> None:
         """Raise :class:`InvalidInput` unless all that is in it is called one of ``known``, or is a draft of such."""
-        allowed = {*known, *(f".{name}.draft" for name in known)}
-        if self.names() - allowed:
-            raise InvalidInput(self.name, str(self.path), "a folder that holds nothing else; move it away")
+        if self.names() - {*known, *(f".{name}.draft" for name in known)}:
+            raise InvalidInput(self.name, str(self.path), "nothing else in a folder of that name; move it away")
+
+    def keep_only(self, files: Collection[str]) -> None:
+        """Remove all files but these (paths relative to it), however deep they lie, and links, but not their targets."""
+        for place, folders, names, descriptor in os.fwalk(".", dir_fd=self.descriptor, follow_symlinks=False):
+            links = [name for name in folders if _is_link(name, descriptor)]
+            for name in [*names, *links]:
+                if os.path.normpath(f"{place}/{name}") not in files:
+                    os.unlink(name, dir_fd=descriptor)
+
+    def is_in_place(self) -> bool:
+        """Whether its path still leads to it."""
+        try:
+            return os.path.samestat(os.fstat(self.descriptor), os.lstat(self.path))
+        except OSError:
+            return False
 
     def sync(self) -> None:
         """Wait until the disk has the list of names."""
@@ -421,6 +431,10 @@ def _end(folder: PrivateFolder, lock: int, owner: int) -> None:
             folder.discard(last=_LOCK)
         os.close(lock)
         folder.close()
+
+
+def _is_link(name: str, descriptor: int) -> bool:
+    return stat.S_ISLNK(os.stat(name, dir_fd=descriptor, follow_symlinks=False).st_mode)
 
 
 def _is_own_folder(found: os.stat_result) -> bool:
