@@ -269,7 +269,7 @@ class PrivateFolder:
             raise InvalidInput(self.name, str(self.path), "nothing else in a folder of that name; move it away")
 
     def keep_only(self, files: Collection[str]) -> None:
-        """Remove all files but these (paths relative to it), however deep they lie, and links, but not their targets."""
+        """Remove all files but these (paths relative to it), however deep, and links, but not where they lead."""
         for place, folders, names, descriptor in os.fwalk(".", dir_fd=self.descriptor, follow_symlinks=False):
             links = [name for name in folders if _is_link(name, descriptor)]
             for name in [*names, *links]:
