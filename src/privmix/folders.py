@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
-from collections.abc import Iterator
+import stat
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from privmix.errors import InvalidInput, PrivmixError, StorageError
+from privmix.private_files import PrivateFolder
 
 
 @dataclass(frozen=True)
@@ -53,41 +56,79 @@ class FolderKind:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             draft = path.with_name(f".{path.name}.partial")
-            shutil.rmtree(draft, ignore_errors=True)
+            with contextlib.suppress(FileNotFoundError), PrivateFolder(draft, self.field) as left:
+                left.discard()
             # Nobody else's before it is whole.
-            draft.mkdir(mode=0o700)
-            try:
-                yield draft
-                put_in_place(draft, path)
-            finally:
-                shutil.rmtree(draft, ignore_errors=True)
+            with PrivateFolder(draft, self.field, create=True) as held:
+                try:
+                    yield draft
+                    put_in_place(draft, path, self.marks)
+                finally:
+                    if held.is_in_place():
+                        with contextlib.suppress(OSError):
+                            held.discard()
         except OSError as error:
             reason = error.strerror or type(error).__name__
             raise StorageError(f"{self.field}: can't write {path}: {reason}") from None
 
 
-def put_in_place(draft: Path, path: Path) -> None:
-    """Rename the folder ``draft`` to ``path``, for all to read; what is at ``path`` gives way once that worked."""
-    draft.chmod(0o755)
+def put_in_place(draft: Path, path: Path, marks: Collection[str]) -> None:
+    """Rename the folder ``draft`` to ``path``, for all to read; what is at ``path`` gives way once that worked.
+
+    Args:
+        draft: one's own folder of mode 0700.
+        path: free, or a folder that may be replaced.
+        marks: files of the replaced folder, by which what a killed swap left of it is known.
+    """
     old = path.with_name(f".{path.name}.old")
-    if not path.exists():
-        os.replace(draft, path)
-    else:
-        shutil.rmtree(old, ignore_errors=True)
-        os.replace(path, old)
-        try:
+    with PrivateFolder(draft, draft.name) as made:
+        if not path.exists():
             os.replace(draft, path)
-        except OSError:
-            os.replace(old, path)
-            raise
+        else:
+            _remove_marked(old, marks)
+            os.replace(path, old)
+            try:
+                os.replace(draft, path)
+            except OSError:
+                os.replace(old, path)
+                raise
+        # By its descriptor: whatever has its name by now, no other folder is opened to others.
+        os.fchmod(made.descriptor, 0o755)
     # Also what a swap that was killed half-way left.
-    shutil.rmtree(old, ignore_errors=True)
+    with contextlib.suppress(OSError, InvalidInput):
+        _remove_marked(old, marks)
+
+
+def _remove_marked(folder: Path, marks: Collection[str]) -> None:
+    """Remove one's own folder if it has these files, or nothing else any more; they go last, so that a kill shows."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return
+    except OSError:
+        raise InvalidInput(folder.name, str(folder), "no such name; move it away") from None
+    try:
+        names = set(os.listdir(descriptor))
+        if os.fstat(descriptor).st_uid != os.geteuid() or not (names >= set(marks) or names <= set(marks)):
+            raise InvalidInput(folder.name, str(folder), "what a replaced folder left; move it away")
+        for name in [*sorted(names - set(marks)), *sorted(names & set(marks))]:
+            if stat.S_ISDIR(os.stat(name, dir_fd=descriptor, follow_symlinks=False).st_mode):
+                shutil.rmtree(name, dir_fd=descriptor)
+            else:
+                os.unlink(name, dir_fd=descriptor)
+    finally:
+        os.close(descriptor)
+    folder.rmdir()
 
 
 def write_durably(path: Path, content: bytes) -> None:
-    """Write a file that is whole and on disk once it has its name, or not there at all."""
+    """Write a file that is whole and on disk once it has its name, or not there at all.
+
+    What a kill left under the draft's name, or somebody put there, goes first: it may be a link, or open to others.
+    """
     draft = path.with_name(f".{path.name}.draft")
-    with draft.open("wb") as stream:
+    draft.unlink(missing_ok=True)
+    with draft.open("xb") as stream:
         stream.write(content)
         stream.flush()
         os.fsync(stream.fileno())

@@ -244,7 +244,7 @@ def test_work_of_another_attack_is_refused(small: tuple[np.ndarray, np.ndarray],
     for other in (lambda: run(x + 1, y, tmp_path / "work", references=4), lambda: run(x, y, tmp_path / "work")):
         with pytest.raises(InvalidInput, match="same attack"):
             other()
-    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine").mkdir(mode=0o700)
     (tmp_path / "mine" / "letter.txt").write_text("hello")
     with pytest.raises(InvalidInput, match="an empty one"):
         run(x, y, tmp_path / "mine")

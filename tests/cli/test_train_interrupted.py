@@ -78,7 +78,7 @@ for line in (root / "lines.txt").read_text().splitlines():
         if where == "reading":
             training_run.features_in_memory = dies(training_run.features_in_memory, 1)
         elif where == "published":
-            run.shred = dies(run.shred, 1)
+            run.RunFolder.end_key = dies(run.RunFolder.end_key, 1)
         else:
             dp_sgd.DpSgd.step = dies(dp_sgd.DpSgd.step, 6)
         os._exit(100 + main.run(arguments))
@@ -156,7 +156,7 @@ def test_the_plain_command_is_refused_and_changes_nothing(left: str) -> None:
 def test_an_interrupted_run_is_for_its_owner_alone(left: str) -> None:
     assert Path(".MODEL.run").stat().st_mode & 0o777 == 0o700
     assert Path(".MODEL.run/run.key").stat().st_mode & 0o777 == 0o600
-    assert Path(".MODEL.run/state.safetensors").exists() == (left != "reading")
+    assert Path(".MODEL.run/run.state").exists() == (left != "reading")
 
 
 @pytest.mark.parametrize("left", ["seed", "bank", "extended"], indirect=True)

@@ -160,17 +160,54 @@ def test_a_saved_key_is_the_owners_alone_and_comes_back(tmp_path: Path, insecure
 def test_a_shredded_key_is_overwritten_and_gone(tmp_path: Path) -> None:
     path = tmp_path / "key"
     SecretStreams.from_entropy().save(path)
-    os.link(path, tmp_path / "same file")
+    with path.open("rb") as same_file:
+        shred(path)
+        assert not path.exists()
+        assert same_file.read() == bytes(33)
     shred(path)
-    assert not path.exists()
-    assert (tmp_path / "same file").read_bytes() == bytes(33)
-    shred(path)
+    with open(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600), "wb") as file:
+        file.write(bytes(33))
     with pytest.raises(InvalidInput, match="private"):
-        SecretStreams.load(tmp_path / "same file")
+        SecretStreams.load(path)
+
+
+def test_keys_that_others_can_reach_are_neither_used_nor_overwritten(tmp_path: Path) -> None:
+    """A planted link, hard link or open file: a key that somebody else chose, or a file that is no key."""
+    path = tmp_path / "mine"
+    SecretStreams.from_entropy().save(path)
+    before = path.read_bytes()
+    (tmp_path / "link").symlink_to(path)
+    os.link(path, tmp_path / "second name")
+    (tmp_path / "open").write_bytes(before)
+    (tmp_path / "open").chmod(0o644)
+    for name in ("link", "second name", "open"):
+        for work in (SecretStreams.load, shred):
+            with pytest.raises(InvalidInput, match="key file"):
+                work(tmp_path / name)
+        assert (tmp_path / name).read_bytes() == before
+
+
+def test_seals_need_the_key_and_are_of_one_purpose_and_content() -> None:
+    streams, other = SecretStreams.from_seed(1), SecretStreams.from_seed(2)
+    seals = {
+        streams.seal("notes", b"abc"),
+        other.seal("notes", b"abc"),
+        streams.seal("state", b"abc"),
+        streams.seal("notes", b"abd"),
+        streams.seal("notes", b""),
+    }
+    assert len(seals) == 5
+    # Nothing handed out to workers makes one.
+    assert streams.derive("notes").seal("notes", b"abc") not in seals
+    assert SecretStreams.from_seed(1).seal("notes", b"abc") in seals
+    streams.destroy()
+    with pytest.raises(RuntimeError, match="destroyed"):
+        streams.seal("notes", b"abc")
 
 
 @pytest.mark.parametrize("content", [b"", b"\0" + bytes(range(31)), b"\2" + bytes(range(32)), bytes(range(34))])
 def test_damaged_key_files_are_refused(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "key").touch(mode=0o600)
     (tmp_path / "key").write_bytes(content)
     with pytest.raises(InvalidInput, match="private"):
         SecretStreams.load(tmp_path / "key")

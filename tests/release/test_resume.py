@@ -220,9 +220,9 @@ def test_the_run_folder_is_private_and_the_key_ends_with_the_run(tmp_path: Path,
     assert draft.stat().st_mode & 0o777 == 0o700
     assert (draft / "run.key").stat().st_mode & 0o777 == 0o600
     assert [name for name, data in content(draft).items() if key in data] == ["run.key"]
-    os.link(draft / "run.key", tmp_path / "same file")
-    release_to_folder(plan, make_records(), None, tmp_path / "rel", resume=True, **FACTS)
-    assert (tmp_path / "same file").read_bytes() == bytes(33)
+    with (draft / "run.key").open("rb") as same_file:
+        release_to_folder(plan, make_records(), None, tmp_path / "rel", resume=True, **FACTS)
+        assert same_file.read() == bytes(33)
     assert not any(key in data for data in content(tmp_path / "rel").values())
     assert {path.split("/")[0] for path in content(tmp_path / "rel")} == {
         "data",
@@ -318,3 +318,103 @@ def test_damaged_notes_are_one_line(tmp_path: Path, plan: ReleasePlan) -> None:
         with pytest.raises(InvalidInput, match="interrupted run"):
             open_run(tmp_path / "rel", plan, resume=True, **FACTS)
     release_to_folder(plan, make_records(), None, tmp_path / "rel", overwrite=True, **FACTS)
+
+
+def test_notes_are_those_that_the_key_sealed(tmp_path: Path, plan: ReleasePlan) -> None:
+    """Any field: with another fingerprint the same noise would be added to other records."""
+    picture = b"<svg/>"
+    options = {**FACTS, "choice": {"best": "poisson"}, "picture": picture}
+    with open_run(tmp_path / "rel", plan, extra={"reservation": "abc"}, **options):
+        pass
+    file = tmp_path / ".rel.run" / "run.json"
+    notes = json.loads(file.read_text())
+    assert {"fingerprint", "extra", "plan", "release_id", "made_with", "picture", "seal"} <= set(notes)
+    edited = [{**notes, name: {"other": 1}} for name in notes]
+    edited += [{name: value for name, value in notes.items() if name != gone} for gone in notes]
+    edited += [{**notes, "more": 1}, {**notes, "plan": {**notes["plan"], "rows": 9}}]
+    for other in edited:
+        file.write_text(json.dumps(other))
+        for work in (
+            lambda: read_run(tmp_path / "rel"),
+            lambda: open_run(tmp_path / "rel", plan, resume=True, **FACTS),
+        ):
+            with pytest.raises(InvalidInput, match=r"wrote it, unchanged \(--overwrite"):
+                work()
+    file.write_text(json.dumps(notes, indent=3))
+    shown = tmp_path / ".rel.run" / "predictions.svg"
+    shown.write_bytes(b"<svg>private</svg>")
+    with pytest.raises(InvalidInput, match="undamaged"):
+        open_run(tmp_path / "rel", plan, resume=True, **options)
+    shown.write_bytes(picture)
+    with open_run(tmp_path / "rel", plan, resume=True, **options) as run:
+        assert run.extra == {"reservation": "abc"}
+
+
+def test_shards_that_the_key_did_not_note_are_made_again(tmp_path: Path, plan: ReleasePlan) -> None:
+    """Somebody's rows, noted in the journal with their hash, would be published under our certificate."""
+    release_to_folder(plan, make_records(), SecretStreams.from_seed(1), tmp_path / "whole", **FACTS)
+    interrupted(tmp_path / "rel", plan)
+    journal, shards = tmp_path / ".rel.run" / "run.shards", sorted((tmp_path / ".rel.run" / "data").iterdir())
+    lines = [json.loads(line) for line in journal.read_text().splitlines()]
+    shards[0].write_bytes(shards[1].read_bytes())
+    lines[0]["sha256"] = lines[1]["sha256"]
+    journal.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    release_to_folder(plan, make_records(), None, tmp_path / "rel", resume=True, **FACTS)
+    shard = "data/train-00000-of-00012.parquet"
+    assert (tmp_path / "rel" / shard).read_bytes() == (tmp_path / "whole" / shard).read_bytes()
+
+
+# A folder that somebody else can write: they put a run folder there before us.
+
+
+def linked_key(draft: Path, precious: Path) -> None:
+    draft.mkdir(mode=0o755)
+    (draft / "run.key").symlink_to(precious)
+
+
+def own_folder_with_a_linked_key(draft: Path, precious: Path) -> None:
+    draft.mkdir(mode=0o700)
+    (draft / "run.key").symlink_to(precious)
+
+
+def linked_folder(draft: Path, precious: Path) -> None:
+    draft.symlink_to(precious.parent)
+
+
+def moved_folder(draft: Path, precious: Path) -> None:
+    """Not theirs to read, but theirs to rename."""
+    draft.mkdir(mode=0o700)
+    (draft / "thesis.tex").write_bytes(b"years of work")
+
+
+@pytest.mark.parametrize("plant", [linked_key, own_folder_with_a_linked_key, linked_folder, moved_folder])
+@pytest.mark.parametrize("options", [{}, {"overwrite": True}, {"resume": True}], ids=["plain", "overwrite", "resume"])
+def test_a_planted_run_folder_is_refused_and_harms_nothing(
+    tmp_path: Path, plan: ReleasePlan, plant: Any, options: dict[str, Any]
+) -> None:
+    precious = tmp_path / "home" / "id_ed25519"
+    precious.parent.mkdir(mode=0o700)
+    precious.touch(mode=0o600)
+    precious.write_bytes(b"k" * 33)
+    plant(tmp_path / ".rel.run", precious)
+    with pytest.raises(InvalidInput):
+        open_run(tmp_path / "rel", plan, **FACTS, **options)
+    assert precious.read_bytes() == b"k" * 33
+    assert (tmp_path / ".rel.run").is_symlink() or list((tmp_path / ".rel.run").iterdir())
+
+
+def test_a_planted_key_is_refused(tmp_path: Path, plan: ReleasePlan) -> None:
+    """A key that another user wrote, or can read, is theirs: with it they would subtract the noise."""
+    interrupted(tmp_path / "rel", plan)
+    key = tmp_path / ".rel.run" / "run.key"
+    before = content(key.parent)
+    key.chmod(0o640)
+    with pytest.raises(InvalidInput, match="own key"):
+        open_run(tmp_path / "rel", plan, resume=True, **FACTS)
+    key.chmod(0o600)
+    theirs = tmp_path / "theirs"
+    SecretStreams.from_seed(5).save(theirs)
+    os.replace(theirs, key)
+    with pytest.raises(InvalidInput, match="unchanged"):
+        open_run(tmp_path / "rel", plan, resume=True, **FACTS)
+    assert {**content(key.parent), "run.key": before["run.key"]} == before

@@ -19,6 +19,7 @@ import torch
 
 from privmix import folders
 from privmix.errors import InvalidInput, StorageError
+from privmix.mechanisms.run_folder import RunFolder
 from privmix.mechanisms.streams import SecretStreams
 from privmix.training import dp_sgd
 from privmix.training import run as run_module
@@ -169,24 +170,26 @@ def kill_at(place: str, patch: pytest.MonkeyPatch) -> None:
         raise Killed
 
     if place == "draft":
-        counted: list[Path] = []
+        counted: list[str] = []
 
-        def torn(path: Path, content: bytes) -> None:
-            counted.append(path)
-            if path.name == "state.safetensors" and len(counted) > 5:
-                path.with_name(f".{path.name}.draft").write_bytes(content[: len(content) // 2])
+        write = RunFolder.write
+
+        def torn(folder: RunFolder, name: str, content: bytes) -> None:
+            counted.append(name)
+            if name == "run.state" and len(counted) > 5:
+                (folder.path / f".{name}.draft").write_bytes(content[: len(content) // 2])
                 raise Killed
-            folders.write_durably(path, content)
+            write(folder, name, content)
 
-        patch.setattr(run_module, "write_durably", torn)
+        patch.setattr(RunFolder, "write", torn)
     elif place == "before publish":
         patch.setattr(TrainingRun, "publish", kill)
     elif place == "in publish":
         patch.setattr(folders, "put_in_place", kill)
     elif place == "after publish":
-        patch.setattr(run_module, "shred", kill)
+        patch.setattr(RunFolder, "end_key", kill)
     else:
-        patch.setattr(run_module.shutil, "rmtree", kill)
+        patch.setattr(RunFolder, "discard", kill)
 
 
 SCRIPT = """
@@ -227,7 +230,7 @@ def hooked(work, at, count=None):
                 os.kill(os.getpid(), signal.SIGKILL)
             return function(*args, **kwargs)
         return counted
-    for name in ("open", "write", "fsync", "replace", "unlink", "mkdir", "rmdir", "chmod", "close"):
+    for name in ("open", "write", "fsync", "replace", "unlink", "mkdir", "rmdir", "fchmod", "close"):
         setattr(os, name, wrap(getattr(os, name)))
     work()
     if count is not None:
@@ -463,7 +466,7 @@ def test_damaged_notes_say_so_and_can_be_overwritten(content: bytes, tmp_path: P
     folder = left_by_a_kill(tmp_path / "out")
     (folder / "run.json").write_bytes(content)
     for given in ({}, {"resume": True}, {"resume": True, "overwrite": True}):
-        with pytest.raises(StorageError, match=r"run\.json: damaged; start again with --overwrite"):
+        with pytest.raises(StorageError, match=r"run\.json: damaged.*; start again with --overwrite"):
             begin(tmp_path / "out", **given)
     with begin(tmp_path / "out", overwrite=True) as run:
         assert run.load() == (0, {})
@@ -471,16 +474,78 @@ def test_damaged_notes_say_so_and_can_be_overwritten(content: bytes, tmp_path: P
 
 @pytest.mark.parametrize("damage", ["cut", "empty", "flipped", "other file"])
 def test_a_damaged_checkpoint_says_so(damage: str, tmp_path: Path) -> None:
-    state = left_by_a_kill(tmp_path / "out") / "state.safetensors"
+    state = left_by_a_kill(tmp_path / "out") / "run.state"
     content = state.read_bytes()
     flipped = bytearray(content)
     flipped[-2] ^= 1
     state.write_bytes({"cut": content[:-3], "empty": b"", "flipped": bytes(flipped), "other file": b"{}" * 40}[damage])
     with (
         begin(tmp_path / "out", resume=True) as run,
-        pytest.raises(StorageError, match=r"checkpoint is damaged.*--overwrite"),
+        pytest.raises(StorageError, match=r"run\.state: damaged.*--overwrite"),
     ):
         run.load()
+
+
+def test_notes_are_those_that_the_key_sealed(tmp_path: Path) -> None:
+    file = left_by_a_kill(tmp_path / "out") / "run.json"
+    notes = json.loads(file.read_text())
+    assert {"id", "settings", "extra", "made_with", "seal"} == set(notes)
+    edited = [{**notes, name: {"other": 1}} for name in notes]
+    edited += [{name: value for name, value in notes.items() if name != gone} for gone in notes]
+    edited += [{**notes, "settings": {**SETTINGS, "epochs": 4}}, {**notes, "extra": {"reservation": "r2"}}]
+    for other in edited:
+        file.write_text(json.dumps(other))
+        for work in (lambda: read_run(tmp_path / "out"), lambda: begin(tmp_path / "out", resume=True)):
+            with pytest.raises(StorageError, match=r"run\.json: damaged, changed"):
+                work()
+    file.write_text(json.dumps(notes))
+    with begin(tmp_path / "out", resume=True) as run:
+        assert run.load()[0] == 2
+
+
+def test_a_checkpoint_is_one_that_the_key_sealed(tmp_path: Path) -> None:
+    """From other weights the noise of a step would be added to another sum; the checkpoint's own hash is no secret."""
+    file = left_by_a_kill(tmp_path / "out") / "run.state"
+    before = file.read_bytes()
+    file.write_bytes(before[:64] + pack_state(2, {"weights": torch.zeros(4)}))
+    with (
+        begin(tmp_path / "out", resume=True) as run,
+        pytest.raises(StorageError, match=r"run\.state: damaged, changed"),
+    ):
+        run.load()
+    file.write_bytes(before)
+    other = left_by_a_kill(tmp_path / "other", step=3) / "run.state"
+    with begin(tmp_path / "out", resume=True) as run:
+        assert run.load()[0] == 2
+    # Under one key (a seed's) checkpoints are interchangeable; under another they are not.
+    file.write_bytes(other.read_bytes())
+    key = tmp_path / ".out.run" / "run.key"
+    key.unlink()
+    SecretStreams.from_seed(2).save(key)
+    with pytest.raises(StorageError, match=r"run\.json: damaged, changed"):
+        begin(tmp_path / "out", resume=True)
+
+
+# A folder that somebody else can write: they put a run folder there before us.
+
+
+@pytest.mark.parametrize("plant", ["linked key", "own folder, linked key", "linked folder", "folder moved there"])
+def test_a_planted_run_folder_is_refused_and_harms_nothing(plant: str, tmp_path: Path) -> None:
+    precious, folder = tmp_path / "home" / "id_ed25519", tmp_path / ".out.run"
+    precious.parent.mkdir(mode=0o700)
+    precious.touch(mode=0o600)
+    precious.write_bytes(b"k" * 33)
+    if plant == "linked folder":
+        folder.symlink_to(precious.parent)
+    else:
+        folder.mkdir(mode=0o755 if plant == "linked key" else 0o700)
+        name = "thesis.tex" if plant == "folder moved there" else "run.key"
+        (folder / name).symlink_to(precious)
+    for given in ({}, {"overwrite": True}, {"resume": True}):
+        with pytest.raises(InvalidInput):
+            begin(tmp_path / "out", **given)
+    assert precious.read_bytes() == b"k" * 33
+    assert folder.is_symlink() or list(folder.iterdir())
 
 
 def test_a_lost_key_says_so(tmp_path: Path) -> None:
@@ -544,14 +609,13 @@ def test_the_key_is_gone_once_the_model_is_in_place_and_not_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     order = []
-    shred, put = run_module.shred, folders.put_in_place
-    monkeypatch.setattr(run_module, "shred", lambda path: (order.append("shred"), shred(path)))
-    monkeypatch.setattr(folders, "put_in_place", lambda draft, path: (order.append("in place"), put(draft, path)))
-    with begin(tmp_path / "out") as run:
-        os.link(tmp_path / ".out.run" / "run.key", tmp_path / "same file")
+    end, put = RunFolder.end_key, folders.put_in_place
+    monkeypatch.setattr(RunFolder, "end_key", lambda folder: (order.append("end"), end(folder)))
+    monkeypatch.setattr(folders, "put_in_place", lambda *given: (order.append("in place"), put(*given)))
+    with begin(tmp_path / "out") as run, (tmp_path / ".out.run" / "run.key").open("rb") as same_file:
         run.publish(write_model)
-    assert order == ["in place", "shred"]
-    assert (tmp_path / "same file").read_bytes() == bytes(33)
+        assert same_file.read() == bytes(33)
+    assert order == ["in place", "end"]
     assert not (tmp_path / ".out.run").exists()
 
 
@@ -567,7 +631,7 @@ def test_a_resume_of_what_was_done_says_so_and_ends_the_key(tmp_path: Path) -> N
 def test_a_failed_publish_keeps_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run_to(tmp_path / "whole", job_of())
 
-    def full(draft: Path, path: Path) -> None:
+    def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
@@ -585,13 +649,15 @@ def test_a_disk_that_is_full_at_a_checkpoint_keeps_the_run(tmp_path: Path, monke
     run_to(tmp_path / "whole", job_of())
     checkpoint_at(monkeypatch, {2, 4})
 
-    def full(path: Path, content: bytes) -> None:
-        if path.name == "state.safetensors" and path.exists():
+    write = RunFolder.write
+
+    def full(folder: RunFolder, name: str, content: bytes) -> None:
+        if name == "run.state" and folder.has(name):
             raise OSError(28, "No space left on device")
-        folders.write_durably(path, content)
+        write(folder, name, content)
 
     with monkeypatch.context() as patch:
-        patch.setattr(run_module, "write_durably", full)
+        patch.setattr(RunFolder, "write", full)
         with pytest.raises(StorageError, match="No space left"):
             run_to(tmp_path / "out", job_of())
     with begin_again(tmp_path / "out") as run:

@@ -25,12 +25,13 @@ from privmix.cli.options import (
     open_for,
 )
 from privmix.cli.pipeline import class_list, features_in_memory
-from privmix.cli.recording import Record, file_mode, keep_record, place
+from privmix.cli.recording import Record, keep_record, place
 from privmix.data import Source
 from privmix.errors import InvalidInput
 from privmix.features import Extractor, from_spec
 from privmix.learning import load_model
 from privmix.learning.base import ReleaseFacts
+from privmix.private_files import file_mode
 from privmix.reports.confusion import draw_confusion
 from privmix.training import ModelFacts, TrainedModel, is_trained_model, load_trained
 

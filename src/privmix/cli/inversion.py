@@ -29,10 +29,11 @@ from privmix.cli.options import (
     open_for,
 )
 from privmix.cli.pipeline import class_list
-from privmix.cli.recording import Record, file_mode, keep_record
+from privmix.cli.recording import Record, keep_record
 from privmix.data import Schema
 from privmix.errors import InvalidInput, check_integer, check_number
 from privmix.features import Extractor, from_spec, parse_features
+from privmix.private_files import file_mode
 from privmix.release import ReleaseConfig, plan_from_dict
 from privmix.release.certificate import read_certificate
 from privmix.release.folder import read_transform

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -64,16 +62,6 @@ def keep_record(
         path = write_record(record, run)
         err.print(f"record: {plain(path)}", soft_wrap=True)
     return record
-
-
-@contextmanager
-def file_mode(*, private: bool) -> Iterator[None]:
-    """Files made inside are readable by their owner only where they are private, else by all."""
-    old_mask = os.umask(0o077 if private else 0o022)
-    try:
-        yield
-    finally:
-        os.umask(old_mask)
 
 
 def place(text: str, *, private: bool) -> str:

@@ -29,12 +29,15 @@ from typing import NoReturn
 import numpy as np
 from randomgen import AESCounter
 
+from privmix import private_files
 from privmix.errors import WITHHELD, InvalidInput, check_integer
+from privmix.private_files import open_private
 
 _KEY_BYTES = 32
 _FILE_BYTES = 1 + _KEY_BYTES
 _INDEX_BYTES = 8
 _LENGTH_BYTES = 4
+_KEY_FILE = "key file"
 
 
 class SecretStreams:
@@ -45,6 +48,7 @@ class SecretStreams:
         * Different name, different stream: the map from (purpose, indices) to what is hashed is injective.
         * The key stays inside: it is in no ``repr``, and pickling or copying raises. Two methods let it out, each by
           its name: :meth:`save` writes it to a file of the owner's, :meth:`share` hands out a derived key.
+        * Sealed: without the key, no code of :meth:`seal` can be made for any content.
         * One way: a derived key tells nothing about its parent's streams, nor about those of its siblings.
         * One run: a second :meth:`claim` raises, so no two runs share their noise.
         * Gone is gone: after :meth:`destroy` the key's bytes, and those of keys derived from it here, are zero and no
@@ -91,20 +95,22 @@ class SecretStreams:
         return cls(bytearray(key), insecure_seed=True)
 
     @classmethod
-    def load(cls, path: Path) -> SecretStreams:
+    def load(cls, path: str | Path, *, dir_fd: int | None = None) -> SecretStreams:
         """Streams under the key that :meth:`save` wrote to ``path``.
 
+        A key that others know is no secret: the file must be the owner's alone, and be no link.
+
         Raises:
-            InvalidInput: the file holds no key, or one that was overwritten.
+            InvalidInput: the file holds no key, or one that was overwritten; or others than its owner can reach it.
             OSError: it can't be read.
         """
         content = bytearray(_FILE_BYTES + 1)
-        with path.open("rb", buffering=0) as file:
-            length = file.readinto(content)
+        with open_private(path, _KEY_FILE, dir_fd=dir_fd) as file:
+            length = file.readinto(content)  # type: ignore[attr-defined]
         key = content[1:_FILE_BYTES]
         # A key of zeros is what destroying leaves: noise under it would be everyone's.
         if length != _FILE_BYTES or content[0] not in (0, 1) or not any(key):
-            raise InvalidInput("key file", WITHHELD, "a key as privmix wrote it")
+            raise InvalidInput(_KEY_FILE, WITHHELD, "a key as privmix wrote it")
         return cls(key, insecure_seed=bool(content[0]))
 
     @classmethod
@@ -114,7 +120,7 @@ class SecretStreams:
         streams._derived = True
         return streams
 
-    def save(self, path: Path) -> None:
+    def save(self, path: str | Path, *, dir_fd: int | None = None) -> None:
         """Write the key to the new file ``path``, readable by its owner only, and wait until the disk has it.
 
         Whoever reads that file can subtract the noise: it must not outlive the run. See :func:`shred`.
@@ -125,7 +131,7 @@ class SecretStreams:
         """
         if self._key is None or self._derived:
             raise RuntimeError("only a live master key is kept in a file")
-        descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+        descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600, dir_fd=dir_fd)
         try:
             os.write(descriptor, bytes([self._insecure_seed]) + self._key)
             os.fsync(descriptor)
@@ -168,6 +174,22 @@ class SecretStreams:
         if self._key is None or not self._derived:
             raise RuntimeError("only the key of live derived streams can be shared")
         return bytes(self._key)
+
+    def seal(self, purpose: str, content: bytes) -> str:
+        """A code that only who has the key can make: keyed BLAKE2b of ``content``, under a key of its own.
+
+        Example:
+            >>> streams = SecretStreams.from_seed(0)
+            >>> streams.seal("notes", b"a") == streams.seal("notes", b"a"), len(streams.seal("notes", b"a"))
+            (True, 64)
+            >>> streams.seal("notes", b"a") == streams.seal("other notes", b"a")
+            False
+        """
+        child = self.derive(purpose)
+        key = child.share()
+        self._children.remove(child)
+        child.destroy()
+        return hashlib.blake2b(content, key=key, digest_size=_KEY_BYTES, person=b"privmix-seal").hexdigest()
 
     @property
     def insecure_seed(self) -> bool:
@@ -217,23 +239,13 @@ class SecretStreams:
         raise TypeError("secret streams can be neither pickled nor copied: the key must not leave this object")
 
 
-def shred(path: Path) -> None:
+def shred(path: str | Path, *, dir_fd: int | None = None) -> None:
     """Overwrite the key file ``path`` with zeros, wait until the disk has them, and remove it; no file, no work.
 
-    The key is gone from the file's own blocks on file systems that write in place (ext4 and XFS as usually mounted).
-    An SSD keeps old blocks until it erases them, and copy-on-write or fully journalled file systems, snapshots and
-    backups may hold the old content: there only encryption of the disk protects what was in it.
+    A link, or a file that is no key file of this user, is refused and left as it is. For what overwriting can't do see
+    :func:`privmix.private_files.shred`.
     """
-    try:
-        descriptor = os.open(path, os.O_WRONLY)
-    except FileNotFoundError:
-        return
-    try:
-        os.write(descriptor, bytes(_FILE_BYTES))
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-    path.unlink()
+    private_files.shred(path, _KEY_FILE, _FILE_BYTES, closed=dir_fd is None, dir_fd=dir_fd)
 
 
 def _encode_name(purpose: str, indices: tuple[int, ...]) -> bytes:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import hmac
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -44,12 +46,12 @@ class ShardWriter:
     Args:
         folder: the release being made.
         rows: T.
-        journal: file that notes finished shards; None notes nothing.
+        journal: where finished shards are noted; None notes nothing.
         files: shards that an earlier run finished, in order from the first.
     """
 
     def __init__(
-        self, folder: Path, rows: int, journal: Path | None = None, files: Sequence[Mapping[str, Any]] = ()
+        self, folder: Path, rows: int, journal: Journal | None = None, files: Sequence[Mapping[str, Any]] = ()
     ) -> None:
         self._folder = folder / DATA_FOLDER
         self._folder.mkdir(exist_ok=True)
@@ -91,27 +93,52 @@ class ShardWriter:
         os.replace(draft, path)
         if self._journal is not None:
             sync_folder(self._folder)
-            with self._journal.open("a", encoding="utf-8") as stream_of_lines:
-                stream_of_lines.write(json.dumps(self.files[-1]) + "\n")
-                stream_of_lines.flush()
-                os.fsync(stream_of_lines.fileno())
+            self._journal.note(self.files[-1])
 
 
-def kept_shards(folder: Path, journal: Path) -> list[dict[str, Any]]:
-    """The shards, from the first on without a gap, that ``journal`` notes and whose bytes are those noted."""
-    kept: list[dict[str, Any]] = []
-    for line in journal.read_text(encoding="utf-8", errors="replace").splitlines() if journal.exists() else []:
-        try:
-            item = json.loads(line)
-            number = int(item["file"].rsplit("-", 3)[-3])
-            whole = number == len(kept) and file_hash(folder / item["file"]) == item["sha256"]
-        except (ValueError, KeyError, IndexError, TypeError, OSError):
-            # A line cut short by the kill, or a shard that is not there.
-            break
-        if not whole:
-            break
-        kept.append(item)
-    return kept
+@dataclass(frozen=True)
+class Journal:
+    """A run's notes of its finished shards, a line each, with a seal that only the run's key makes.
+
+    Attributes:
+        file: where they are.
+        seal: makes the seal of a line.
+    """
+
+    file: Path
+    seal: Callable[[bytes], str]
+
+    def note(self, item: Mapping[str, Any]) -> None:
+        """Add a shard, and wait until the disk has it."""
+        with self.file.open("a", encoding="utf-8") as stream:
+            stream.write(self._line(item))
+            stream.flush()
+            os.fsync(stream.fileno())
+
+    def kept(self, folder: Path) -> list[dict[str, Any]]:
+        """The shards, from the first on without a gap, that are noted and whose bytes are those noted."""
+        kept: list[dict[str, Any]] = []
+        for line in self.file.read_text(encoding="utf-8", errors="replace").splitlines() if self.file.exists() else []:
+            try:
+                item = json.loads(line)
+                del item["seal"]
+                number = int(item["file"].rsplit("-", 3)[-3])
+                whole = number == len(kept) and hmac.compare_digest(self._line(item), line + "\n")
+                whole = whole and file_hash(folder / item["file"]) == item["sha256"]
+            except (ValueError, KeyError, IndexError, TypeError, OSError, RecursionError, AttributeError):
+                # A line cut short by the kill, or a shard that is not there.
+                break
+            if not whole:
+                break
+            kept.append(item)
+        return kept
+
+    def rewrite(self, kept: Sequence[Mapping[str, Any]]) -> None:
+        """Begin anew with these shards."""
+        write_durably(self.file, "".join(self._line(item) for item in kept).encode())
+
+    def _line(self, item: Mapping[str, Any]) -> str:
+        return json.dumps({**item, "seal": self.seal(json.dumps(item).encode())}) + "\n"
 
 
 def _lists(values: NDArray[np.float32]) -> pa.FixedSizeListArray:

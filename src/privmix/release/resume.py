@@ -3,8 +3,8 @@
 The run folder ``.NAME.run`` (for its owner only) holds what is needed to go on, and is gone when the run is done:
 
 * ``run.key``: the secret key, on disk before the first row is computed;
-* ``run.json``: what is being made, with a keyed fingerprint of the records;
-* ``run.shards``: the finished shards and their hashes;
+* ``run.json``: what is being made, with a keyed fingerprint of the records, sealed by the key;
+* ``run.shards``: the finished shards and their hashes, each line sealed by the key;
 * ``features/``: if the caller wants, the features while the run needs them;
 * the release itself, shard by shard; its certificate is written last and marks that all is there.
 
@@ -18,11 +18,11 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
@@ -30,15 +30,19 @@ from typing import Any, Final
 
 from privmix.errors import WITHHELD, InvalidInput, StorageError
 from privmix.folders import PathLock, put_in_place, sync_folder, write_durably
-from privmix.mechanisms.streams import SecretStreams, shred
+from privmix.mechanisms.run_folder import NOTES_FILE, RunFolder, run_folder_of
+from privmix.mechanisms.streams import SecretStreams
 from privmix.release.card import data_card
 from privmix.release.certificate import CERTIFICATE_FILE, PICTURE_FILE, make_certificate, read_certificate
 from privmix.release.engine import Engine, Progress
 from privmix.release.folder import (
+    CENTRE_FILE,
+    DATA_FOLDER,
+    MOMENTS_FILE,
     RELEASE_FOLDER,
+    Journal,
     ShardWriter,
     file_hash,
-    kept_shards,
     write_centre,
     write_certificate,
     write_moments,
@@ -47,9 +51,14 @@ from privmix.release.moments_engine import MomentsEngine
 from privmix.release.plan import Plan
 from privmix.release.tiles import RecordSource, content_fingerprint, tiles_of
 
-_VERSION: Final = 1
-_KEY, _RUN, _SHARDS, _FEATURES = "run.key", "run.json", "run.shards", "features"
+_VERSION: Final = 2
+_SHARDS, _FEATURES = "run.shards", "features"
 _CARD: Final = "README.md"
+# What a run that has neither key nor notes any more, or not yet, may have left.
+_LEFT: Final = frozenset(
+    {_SHARDS, _FEATURES, f".{_FEATURES}.partial", f".{_FEATURES}.lock", _CARD, DATA_FOLDER}
+    | {PICTURE_FILE, CENTRE_FILE, MOMENTS_FILE, CERTIFICATE_FILE}
+)
 
 
 @dataclass(frozen=True)
@@ -59,7 +68,8 @@ class RunState:
     Attributes:
         release_id: names the release that it makes.
         complete: everything is written; resuming reads no record and uses no key, it only puts the folder in place.
-        extra: what the caller gave to :func:`open_run`; empty if the kill came after the run's own notes were removed.
+        extra: what the caller gave to :func:`open_run`; empty if the kill came after the key was gone, for nothing
+            shows any more that the run's notes are its own.
         records: the plan's record count.
     """
 
@@ -73,18 +83,24 @@ def read_run(out: str | Path) -> RunState | None:
     """Return the interrupted run that would make ``out``, or None. Changes nothing.
 
     Raises:
-        InvalidInput: the run folder is damaged.
+        InvalidInput: the run folder is damaged, or is not this user's alone.
         StorageError: it can't be read.
     """
-    draft = _draft_of(Path(out))
-    complete = (draft / CERTIFICATE_FILE).is_file()
-    if (draft / _RUN).is_file():
-        content = _read_json(draft / _RUN)
-        return RunState(content["release_id"], complete, content["extra"], content["plan"]["records"])
-    if not complete:
-        return None
-    certificate = read_certificate(draft)
-    return RunState(certificate["release_id"], True, {}, certificate["plan"]["records"])
+    with _reading(Path(out)):
+        folder = RunFolder.find(Path(out), RELEASE_FOLDER.field)
+        if folder is None:
+            return None
+        with folder:
+            complete = folder.has(CERTIFICATE_FILE)
+            found = _sealed_notes(folder, complete)
+            if found is not None:
+                notes, streams = found
+                streams.destroy()
+                return RunState(notes["release_id"], complete, notes["extra"], notes["plan"]["records"])
+            if not complete:
+                return None
+            certificate = read_certificate(folder.path)
+            return RunState(certificate["release_id"], True, {}, certificate["plan"]["records"])
 
 
 def open_run(
@@ -160,12 +176,11 @@ def open_run(
     with _writing(path):
         lock = _lock(path)
         try:
-            draft = _draft_of(path)
             state = read_run(path) if not overwrite or resume else None
             if state is None:
                 if resume:
                     raise InvalidInput("--resume", str(path), "the --out of an interrupted run; there is none")
-                _discard(draft)
+                _discard(path)
                 return _begin(path, lock, plan, facts, streams or SecretStreams.from_entropy(), extra or {}, picture)
             if not resume:
                 raise InvalidInput(
@@ -194,7 +209,9 @@ class Run:
           those of the first attempt, or ``release`` raises before any row is computed;
         * a resumed run ends with the bits, certificate included, of one that was not interrupted;
         * the key is in the run folder only, a file for its owner alone, and is overwritten and removed before the
-          release appears; see :func:`privmix.mechanisms.streams.shred` for what overwriting can't do.
+          release appears; see :func:`privmix.private_files.shred` for what overwriting can't do;
+        * a run folder that is not the owner's alone is neither used nor emptied, and notes that were changed since the
+          key sealed them are refused.
 
     Attributes:
         folder: the run folder.
@@ -204,10 +221,17 @@ class Run:
     """
 
     def __init__(
-        self, out: Path, lock: PathLock, plan: Plan, facts: dict[str, Any], streams: SecretStreams | None
+        self,
+        out: Path,
+        held: RunFolder,
+        lock: PathLock,
+        plan: Plan,
+        facts: dict[str, Any],
+        streams: SecretStreams | None,
     ) -> None:
-        self._out, self._lock, self._plan, self._facts, self._streams = out, lock, plan, facts, streams
-        self.folder, self.release_id = _draft_of(out), str(facts["release_id"])
+        self._out, self._held, self._lock = out, held, lock
+        self._plan, self._facts, self._streams = plan, facts, streams
+        self.folder, self.release_id = held.path, str(facts["release_id"])
         self.complete, self.resumed = streams is None, False
         self._keep = self._published = False
 
@@ -264,7 +288,7 @@ class Run:
                 self._write(maker, progress)
                 self.complete = self._keep = True
             certificate = read_certificate(self.folder)
-            _publish(self.folder, self._out)
+            _publish(self._held, self._out)
             self._published = True
         return certificate
 
@@ -275,15 +299,16 @@ class Run:
         found = content_fingerprint(tiles_of(records), key, os.cpu_count() or 1)
         if self._facts["fingerprint"] is None:
             self._facts["fingerprint"] = found
-            _write_json(self.folder / _RUN, self._facts)
+            self._held.write_notes(self._streams, self._facts)
         elif self._facts["fingerprint"] != found:
             # The difference of two releases under one key is free of noise.
             raise InvalidInput("records", WITHHELD, "the records of the interrupted run, all of them unchanged")
 
     def _write(self, engine: Engine | MomentsEngine, progress: Progress | None) -> None:
-        journal = self.folder / _SHARDS
-        kept = kept_shards(self.folder, journal)
-        write_durably(journal, "".join(json.dumps(item) + "\n" for item in kept).encode())
+        assert self._streams is not None
+        journal = Journal(self.folder / _SHARDS, partial(self._streams.seal, _SHARDS))
+        kept = journal.kept(self.folder)
+        journal.rewrite(kept)
         writer = ShardWriter(self.folder, self._plan.rows, journal, kept)
         for block in engine.rows(progress, first=writer.first):
             writer.write(block)
@@ -294,7 +319,6 @@ class Run:
             files.append({"file": PICTURE_FILE, "rows": 0, "sha256": file_hash(self.folder / PICTURE_FILE)})
         if engine.transform.centre is not None:
             files.append(write_centre(self.folder, engine.transform.centre))
-        assert self._streams is not None
         facts = self._facts
         certificate = make_certificate(
             self._plan,
@@ -325,8 +349,9 @@ class Run:
             # Full disks and lost networks are no reason to pay for a run twice.
             keep = keep or self.resumed or isinstance(error, StorageError | OSError)
             if isinstance(error, Exception) and not self._published and not keep:
-                _discard(self.folder)
+                self._held.end(_LEFT)
         finally:
+            self._held.close()
             self._lock.release()
 
 
@@ -339,23 +364,25 @@ def _begin(
     extra: Mapping[str, Any],
     picture: bytes | None,
 ) -> Run:
-    draft = _draft_of(out)
-    draft.mkdir(mode=0o700)
-    sync_folder(draft.parent)
+    held = RunFolder(out, RELEASE_FOLDER.field, create=True)
+    sync_folder(out.parent)
     try:
         if picture is not None:
-            write_durably(draft / PICTURE_FILE, picture)
-        streams.save(draft / _KEY)
+            write_durably(held.path / PICTURE_FILE, picture)
+        held.save_key(streams)
         whole = {**facts, "release_id": uuid.uuid4().hex, "fingerprint": None, "extra": dict(extra)}
-        _write_json(draft / _RUN, whole)
+        whole["picture"] = None if picture is None else file_hash(held.path / PICTURE_FILE)
+        held.write_notes(streams, whole)
     except BaseException:
-        _discard(draft)
+        held.end(_LEFT)
         raise
-    return Run(out, lock, plan, whole, streams)
+    return Run(out, held, lock, plan, whole, streams)
 
 
 def _go_on(out: Path, lock: PathLock, plan: Plan, facts: dict[str, Any], state: RunState) -> Run:
-    draft = _draft_of(out)
+    held = RunFolder(out, RELEASE_FOLDER.field)
+    draft = held.path
+    damaged = InvalidInput("--resume", str(out), "an undamaged run (--overwrite discards this one)")
     if state.complete:
         # The key is not read: all rows are there.
         certificate = read_certificate(draft)
@@ -363,47 +390,62 @@ def _go_on(out: Path, lock: PathLock, plan: Plan, facts: dict[str, Any], state: 
             raise InvalidInput("--resume", str(out), "the plan of the interrupted run")
         for item in certificate["files"]:
             if not (draft / item["file"]).is_file() or file_hash(draft / item["file"]) != item["sha256"]:
-                raise InvalidInput("--resume", str(out), "an undamaged run (--overwrite discards this one)")
-        run = Run(out, lock, plan, {**facts, "release_id": state.release_id, "extra": dict(state.extra)}, None)
+                raise damaged
+        run = Run(out, held, lock, plan, {**facts, "release_id": state.release_id, "extra": dict(state.extra)}, None)
     else:
-        kept = _read_json(draft / _RUN)
+        found = _sealed_notes(held, complete=False)
+        assert found is not None
+        kept, streams = found
         given = json.loads(json.dumps(facts))
         if other := sorted(name for name in given if kept.get(name) != given[name]):
             raise InvalidInput("--resume", ", ".join(other), "the plan, options and versions of the interrupted run")
-        if not (draft / _KEY).is_file():
-            raise InvalidInput("--resume", str(out), "a run that still has its key (--overwrite discards this one)")
-        run = Run(out, lock, plan, kept, SecretStreams.load(draft / _KEY))
+        if kept["picture"] is not None and file_hash(draft / PICTURE_FILE) != kept["picture"]:
+            raise damaged
+        run = Run(out, held, lock, plan, kept, streams)
     run.resumed = True
     return run
 
 
-def _publish(draft: Path, out: Path) -> None:
+def _sealed_notes(folder: RunFolder, complete: bool) -> tuple[dict[str, Any], SecretStreams] | None:
+    """The run's notes, once its key has shown that they are unchanged, and the key; None if there are none."""
+    if not folder.has(NOTES_FILE):
+        return None
+    discards, field = "(--overwrite discards it)", "interrupted run"
+    try:
+        streams = folder.load_key()
+    except (FileNotFoundError, InvalidInput):
+        if complete:
+            # Killed at the end of the key: what is left to do asks for neither.
+            return None
+        raise InvalidInput(field, str(folder.path), f"one that still has its own key {discards}") from None
+    try:
+        notes = folder.read_notes(streams)
+    except InvalidInput:
+        notes = {}
+    if notes.get("version") != _VERSION:
+        streams.destroy()
+        raise InvalidInput(field, str(folder.path), f"as this version of privmix wrote it, unchanged {discards}")
+    return notes, streams
+
+
+def _publish(held: RunFolder, out: Path) -> None:
     """End the key, remove what is not the release's, and rename. Each step may already have been done."""
-    shred(draft / _KEY)
-    sync_folder(draft)
-    shutil.rmtree(draft / _FEATURES, ignore_errors=True)
-    listed = {draft / item["file"] for item in read_certificate(draft)["files"]}
-    listed |= {draft / CERTIFICATE_FILE, draft / _CARD}
-    for path in [path for path in draft.rglob("*") if path.is_file() and path not in listed]:
-        path.unlink()
-    if left := [path for path in draft.rglob("*") if path.is_file() and path not in listed]:
-        raise StorageError(f"{draft}: {len(left)} private files can't be removed; resume when they can")
-    sync_folder(draft)
-    put_in_place(draft, out)
+    held.end_key()
+    held.sync()
+    held.remove(_FEATURES)
+    listed = {item["file"] for item in read_certificate(held.path)["files"]}
+    held.keep_only(listed | {CERTIFICATE_FILE, _CARD})
+    held.sync()
+    put_in_place(held.path, out, RELEASE_FOLDER.marks)
     sync_folder(out.parent)
 
 
-def _discard(draft: Path) -> None:
-    """Destroy the key and remove the run folder."""
-    if draft.is_symlink():
-        draft.unlink()
-    if draft.exists():
-        shred(draft / _KEY)
-        shutil.rmtree(draft)
-
-
-def _draft_of(out: Path) -> Path:
-    return out.with_name(f".{out.name}.run")
+def _discard(out: Path) -> None:
+    """Destroy the key and remove the run folder, if there is one."""
+    held = RunFolder.find(out, RELEASE_FOLDER.field)
+    if held is not None:
+        with held:
+            held.end(_LEFT)
 
 
 def _lock(out: Path) -> PathLock:
@@ -413,22 +455,12 @@ def _lock(out: Path) -> PathLock:
     return PathLock(out, busy)
 
 
-def _write_json(path: Path, content: Mapping[str, Any]) -> None:
-    write_durably(path, (json.dumps(content, indent=2) + "\n").encode())
-
-
-def _read_json(path: Path) -> dict[str, Any]:
+@contextmanager
+def _reading(out: Path) -> Iterator[None]:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        yield
     except OSError as error:
-        raise StorageError(f"run: can't read {path}: {error.strerror}") from None
-    except ValueError:
-        content = None
-    if not isinstance(content, dict) or content.get("version") != _VERSION:
-        raise InvalidInput(
-            "interrupted run", str(path), "as this version of privmix wrote it (--overwrite discards it)"
-        )
-    return content
+        raise StorageError(f"run: can't read {run_folder_of(out)}: {error.strerror}") from None
 
 
 @contextmanager

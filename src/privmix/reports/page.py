@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from functools import cache
 from importlib.resources import files
@@ -14,6 +13,7 @@ from markupsafe import Markup
 
 from privmix.errors import InvalidInput, StorageError, check_choice
 from privmix.folders import write_durably
+from privmix.private_files import file_mode
 from privmix.reports.closing import closing_sections, glance, refutations
 from privmix.reports.context import AUDIENCES, OWNER, Context
 from privmix.reports.panels import guarantee_section, headline, usefulness_section
@@ -78,16 +78,13 @@ def write_page(page: str, path: Path, *, private: bool, overwrite: bool = False)
     """
     check_target(path, overwrite=overwrite)
     draft = path.with_name(f".{path.name}.draft")
-    old_mask = os.umask(0o077 if private else 0o022)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        # What a killed run left may be open to others.
-        draft.unlink(missing_ok=True)
-        write_durably(path, page.encode())
+        with file_mode(private=private):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_durably(path, page.encode())
     except OSError as error:
         raise StorageError(f"--out: can't write {path}: {error.strerror or type(error).__name__}") from None
     finally:
-        os.umask(old_mask)
         draft.unlink(missing_ok=True)
 
 

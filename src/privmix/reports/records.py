@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,6 +17,7 @@ from typing import Any, Final
 
 from privmix.errors import InvalidInput, StorageError, check_choice
 from privmix.folders import write_durably
+from privmix.private_files import file_mode
 
 FORMAT: Final = "privmix-record"
 SCHEMA_VERSION: Final = 1
@@ -138,14 +138,12 @@ def write_record(record: RunRecord, run: Path) -> Path:
     """
     path = run / RECORDS_FOLDER / f"{record.kind}-{record.record_id[:12]}.json"
     content = json.dumps(record.to_dict(), indent=1, allow_nan=False) + "\n"
-    old_mask = os.umask(0o077 if record.private else 0o022)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_durably(path, content.encode())
+        with file_mode(private=record.private):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_durably(path, content.encode())
     except OSError as error:
         raise StorageError(f"{path}: can't be written: {error.strerror or type(error).__name__}") from None
-    finally:
-        os.umask(old_mask)
     return path
 
 

@@ -6,7 +6,9 @@
 * ``run.json``: the settings, and what the caller must find again, such as a reservation;
 * ``run.data``: a keyed digest of the records, so that one key never serves two datasets;
 * ``run.execution``: the gradient strategy and the chunk, where they were chosen by measurement;
-* ``state.safetensors``: weights, optimiser and step, replaced as a whole.
+* ``run.state``: weights, optimiser and step, replaced as a whole.
+
+All but the key carry a seal that only the key makes.
 
 Batches, views and noise are functions of the key and the step. Steps after the last checkpoint are therefore done
 again with the very noise they had: nothing is drawn twice, and the final weights are those of a run without the kill
@@ -18,7 +20,6 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
-import shutil
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -33,14 +34,18 @@ from safetensors.torch import load as load_tensors
 from safetensors.torch import save as dump_tensors
 from torch import Tensor
 
-from privmix.errors import WITHHELD, InvalidInput, StorageError
-from privmix.folders import FolderKind, PathLock, sync_folder, write_durably
-from privmix.mechanisms.streams import SecretStreams, shred
+from privmix.errors import WITHHELD, InvalidInput, PrivmixError, StorageError
+from privmix.folders import FolderKind, PathLock, sync_folder
+from privmix.mechanisms.run_folder import KEY_FILE, NOTES_FILE, RunFolder, run_folder_of, sealed, unsealed
+from privmix.mechanisms.streams import SecretStreams
 from privmix.training.records import TrainingRecords
+from privmix.untrusted import read_json
 
 MODEL_FOLDER: Final = FolderKind("--out", "a trained model", frozenset({"model.json", "certificate.json"}))
-_KEY, _RUN, _DATA, _STATE = "run.key", "run.json", "run.data", "state.safetensors"
-_EXECUTION: Final = "run.execution"
+_DATA, _EXECUTION, _STATE = "run.data", "run.execution", "run.state"
+_LEFT: Final = frozenset({KEY_FILE, NOTES_FILE, _DATA, _EXECUTION, _STATE, "state.safetensors"})
+_SEAL_BYTES: Final = 64
+_MOST_NOTES: Final = 2**24
 _STEP, _HASH = "step", "sha256"
 # Under another version of these, the same key may give other draws.
 _PACKAGES: Final = ("privmix", "numpy", "randomgen", "torch")
@@ -56,7 +61,9 @@ class TrainingRun:
         * One key, one dataset: a run goes on only with the records that it began with.
         * One key, one setting: it goes on only with the settings that it began with, in the versions it began with.
         * Same bits: killed anywhere, it ends with the weights that it would have had without the kill.
-        * For the owner: the folder and the key can be read by nobody else, and the key is in no published file.
+        * For the owner: the folder and the key can be read by nobody else, and the key is in no published file; a
+          folder that others can enter, or a link in its place, is neither used nor emptied.
+        * Sealed: settings, choices and checkpoints that were changed since the key sealed them are refused.
         * The key is gone once the model is in place, and not before.
 
     Args:
@@ -96,10 +103,10 @@ class TrainingRun:
     ) -> None:
         self.out = Path(out)
         self._overwrite = overwrite
-        self._folder = _run_folder(self.out)
+        self._held: RunFolder | None = None
         try:
-            self._folder.parent.mkdir(parents=True, exist_ok=True)
-            self._lock = PathLock(self._folder, _busy(out))
+            self.out.parent.mkdir(parents=True, exist_ok=True)
+            self._lock = PathLock(run_folder_of(self.out), _busy(out))
         except OSError as error:
             raise StorageError(f"--out: can't write {out}: {error.strerror}") from None
         try:
@@ -120,35 +127,38 @@ class TrainingRun:
         overwrite: bool,
         resume: bool,
     ) -> None:
-        if not (self._folder / _RUN).exists():
-            # Killed before its notes were made or after they were removed: nothing here can go on.
-            self.discard()
+        left = RunFolder.find(self.out, "--out")
+        if left is not None:
+            with left:
+                if not left.has(NOTES_FILE):
+                    # Killed before its notes were made or after they were removed: nothing here can go on.
+                    left.end(_LEFT)
         fresh = overwrite and not resume
         if _end_if_published(self.out, damaged_too=fresh) and resume:
             raise InvalidInput("--resume", str(self.out), "an interrupted run; this one was done")
         MODEL_FOLDER.check_target(self.out, overwrite=overwrite)
-        exists = (self._folder / _RUN).is_file()
-        if exists and not resume and not overwrite:
+        self._held = RunFolder.find(self.out, "--out")
+        if self._held is not None and not resume and not overwrite:
+            # Say so now if it can't go on at all.
+            _notes(self._held)[1].destroy()
             raise InvalidInput("--out", str(self.out), "--resume to go on with the interrupted run, or --overwrite")
         if resume:
-            if not exists:
+            if self._held is None:
                 raise InvalidInput("--resume", str(self.out), "the --out of an interrupted run; there is none here")
-            found = read_run(self.out)
-            assert found is not None
+            found, self.streams = _notes(self._held)
             self.check_settings(found, settings)
             self.id, self.extra = str(found["id"]), dict(found["extra"])
-            self.streams = self._kept_streams()
             if streams is not None:
                 streams.destroy()
             return
         self.discard()
-        self._folder.mkdir(mode=0o700)
+        self._held = RunFolder(self.out, "--out", create=True)
         self.id, self.extra = uuid.uuid4().hex, extra
         self.streams = SecretStreams.from_entropy() if streams is None else streams
-        self.streams.save(self._folder / _KEY)
+        self._held.save_key(self.streams)
         content = {"id": self.id, "settings": settings, "extra": extra, "made_with": _versions()}
-        write_durably(self._folder / _RUN, json.dumps(content, indent=1).encode())
-        sync_folder(self._folder.parent)
+        self._held.write_notes(self.streams, content)
+        sync_folder(self.out.parent)
 
     @staticmethod
     def check_target(out: str | Path, *, overwrite: bool) -> None:
@@ -156,18 +166,12 @@ class TrainingRun:
 
         A run that was killed after its model was in place and before its key was gone is ended here.
         """
-        folder = _run_folder(Path(out))
-        if folder.exists():
-            PathLock(folder, _busy(out)).release()
+        folder = RunFolder.find(Path(out), "--out")
+        if folder is not None:
+            folder.close()
+            PathLock(folder.path, _busy(out)).release()
         _end_if_published(Path(out), damaged_too=overwrite)
         MODEL_FOLDER.check_target(Path(out), overwrite=overwrite)
-
-    def _kept_streams(self) -> SecretStreams:
-        try:
-            return SecretStreams.load(self._folder / _KEY)
-        except (FileNotFoundError, InvalidInput):
-            # Killed while it was being discarded: the key is the first thing to go.
-            raise StorageError(f"{self._folder.name}: the key is gone; start again with --overwrite") from None
 
     @staticmethod
     def check_settings(run: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
@@ -182,23 +186,21 @@ class TrainingRun:
             InvalidInput: a resumed run began with other records.
         """
         digest = records.digest(self.streams.derive("record digest").share())
-        path = self._folder / _DATA
-        if path.exists():
-            if not hmac.compare_digest(path.read_bytes(), digest.encode()):
+        if self._folder.has(_DATA):
+            if not hmac.compare_digest(self._folder.read(_DATA, _MOST_NOTES), digest.encode()):
                 raise InvalidInput("--data", WITHHELD, "the records that the interrupted run began with, unchanged")
             return
         self._write(_DATA, digest.encode())
 
     def once(self, choose: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         """What ``choose`` gave when the run first asked, as JSON values: choices by measurement are made once a run."""
-        path = self._folder / _EXECUTION
-        if path.exists():
-            found = _read_object(path)
-            if found is None:
-                raise StorageError(f"{path}: damaged; start again with --overwrite")
-            return found
+        if self._folder.has(_EXECUTION):
+            try:
+                return unsealed(self.streams, _EXECUTION, self._folder.read(_EXECUTION, _MOST_NOTES))
+            except InvalidInput:
+                raise _damaged(self._folder, _EXECUTION) from None
         chosen = choose()
-        self._write(_EXECUTION, json.dumps(chosen).encode())
+        self._write(_EXECUTION, sealed(self.streams, _EXECUTION, chosen))
         return chosen
 
     def load(self) -> tuple[int, dict[str, Tensor]]:
@@ -207,26 +209,32 @@ class TrainingRun:
         Raises:
             StorageError: the checkpoint can't be read, or is not as it was written.
         """
-        path = self._folder / _STATE
-        if not path.exists():
+        if not self._folder.has(_STATE):
             return 0, {}
         try:
-            return unpack_state(path.read_bytes())
+            with self._folder.open(_STATE) as stream:
+                content = stream.read()
+            seal, packed = content[:_SEAL_BYTES], content[_SEAL_BYTES:]
+            # From other weights, the noise of the steps to come would be added to other sums.
+            if not hmac.compare_digest(seal, self.streams.seal(_STATE, packed).encode()):
+                raise ValueError
+            return unpack_state(packed)
         except OSError as error:
-            raise StorageError(f"{path}: {error.strerror}") from None
+            raise StorageError(f"{self._folder.path / _STATE}: {error.strerror}") from None
         except ValueError:
-            raise StorageError(f"{path}: the checkpoint is damaged; start again with --overwrite") from None
+            raise _damaged(self._folder, _STATE) from None
 
     def save(self, step: int, state: Callable[[], Mapping[str, Tensor]], *, now: bool = False) -> None:
         """Keep the state after ``step`` steps, if the last time was long enough ago or ``now``."""
         if not now and time.monotonic() - self._saved_at < _EVERY:
             return
-        self._write(_STATE, pack_state(step, state()))
+        packed = pack_state(step, state())
+        self._write(_STATE, self.streams.seal(_STATE, packed).encode() + packed)
         self._saved_at = time.monotonic()
 
     def _write(self, name: str, content: bytes) -> None:
         try:
-            write_durably(self._folder / name, content)
+            self._folder.write(name, content)
         except OSError as error:
             raise StorageError(f"{name}: can't write it beside {self.out}: {error.strerror}") from None
 
@@ -238,11 +246,20 @@ class TrainingRun:
             sync_folder(self.out.parent)
             self.discard()
         except OSError as error:
-            raise StorageError(f"{self._folder}: the model is in place, but its key is not gone: {error}") from None
+            place = run_folder_of(self.out)
+            raise StorageError(f"{place}: the model is in place, but its key is not gone: {error}") from None
 
     def discard(self) -> None:
         """Overwrite the key, and remove what is kept of the run."""
-        _discard(self._folder)
+        if self._held is not None:
+            self._held.end(_LEFT)
+            self._held = None
+
+    @property
+    def _folder(self) -> RunFolder:
+        if self._held is None:
+            raise RuntimeError("this run is over")
+        return self._held
 
     def __enter__(self) -> TrainingRun:
         return self
@@ -251,6 +268,8 @@ class TrainingRun:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.streams.destroy()
+        if self._held is not None:
+            self._held.close()
         self._lock.release()
 
 
@@ -258,23 +277,43 @@ def read_run(out: str | Path) -> dict[str, Any] | None:
     """``id``, ``settings`` and ``extra`` of the interrupted run that would make ``out``, or None. Changes nothing.
 
     Raises:
-        StorageError: its notes are damaged.
+        InvalidInput: a folder of that name is not this user's alone.
+        StorageError: its notes are damaged, or were changed since the key sealed them, or the key is gone.
     """
-    path = _run_folder(Path(out)) / _RUN
-    if not path.is_file():
-        return None
-    found = _read_object(path)
-    if found is None or any(not isinstance(found.get(name), kind) for name, kind in _NOTES.items()):
-        raise StorageError(f"{path}: damaged; start again with --overwrite")
+    try:
+        folder = RunFolder.find(Path(out), "--out")
+        if folder is None:
+            return None
+        with folder:
+            if not folder.has(NOTES_FILE):
+                return None
+            found, streams = _notes(folder)
+    except OSError as error:
+        raise StorageError(f"{run_folder_of(Path(out))}: {error.strerror or type(error).__name__}") from None
+    streams.destroy()
     return found
 
 
-def _read_object(path: Path) -> dict[str, Any] | None:
+def _notes(folder: RunFolder) -> tuple[dict[str, Any], SecretStreams]:
+    """A run's notes, once its key has shown that they are unchanged, and the key."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    return found if isinstance(found, dict) else None
+        streams = folder.load_key()
+    except (FileNotFoundError, InvalidInput):
+        # Killed while it was being discarded: the key is the first thing to go.
+        gone = "the key is gone or not the owner's alone"
+        raise StorageError(f"{folder.path.name}: {gone}; start again with --overwrite") from None
+    try:
+        found = folder.read_notes(streams)
+    except InvalidInput:
+        found = {}
+    if any(not isinstance(found.get(name), kind) for name, kind in _NOTES.items()):
+        streams.destroy()
+        raise _damaged(folder, NOTES_FILE)
+    return found, streams
+
+
+def _damaged(folder: RunFolder, name: str) -> StorageError:
+    return StorageError(f"{folder.path / name}: damaged, changed or of another version; start again with --overwrite")
 
 
 def _busy(out: str | Path) -> InvalidInput:
@@ -283,34 +322,27 @@ def _busy(out: str | Path) -> InvalidInput:
 
 def _end_if_published(out: Path, *, damaged_too: bool) -> bool:
     """End a run that was killed after its model was in place and before its key was gone; say whether it was."""
-    try:
-        run = read_run(out)
-    except StorageError:
-        if not damaged_too:
-            raise
+    folder = RunFolder.find(out, "--out")
+    if folder is None:
         return False
-    try:
-        made = json.loads((out / "certificate.json").read_text(encoding="utf-8"))["model_id"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return False
-    if run is None or made != run["id"]:
-        return False
-    _discard(_run_folder(out))
-    return True
-
-
-def _discard(folder: Path) -> None:
-    """Overwrite the key, and remove what is kept of the run."""
-    if not folder.exists():
-        return
-    shred(folder / _KEY)
-    # First of the rest: without it nothing takes the folder for a run that could go on.
-    (folder / _RUN).unlink(missing_ok=True)
-    shutil.rmtree(folder)
-
-
-def _run_folder(out: Path) -> Path:
-    return out.with_name(f".{out.name}.run")
+    with folder:
+        if not folder.has(NOTES_FILE):
+            return False
+        try:
+            # The key may be gone already. Changed notes could only end a run that its owner asks for again.
+            run = folder.read_unsealed().get("id")
+        except InvalidInput:
+            if not damaged_too:
+                raise _damaged(folder, NOTES_FILE) from None
+            return False
+        try:
+            made = read_json(out / "certificate.json", "certificate")["model_id"]
+        except (PrivmixError, KeyError, TypeError):
+            return False
+        if run is None or made != run:
+            return False
+        folder.end(_LEFT)
+        return True
 
 
 def _check_same(kept: Mapping[str, Any], given: Mapping[str, Any]) -> None:

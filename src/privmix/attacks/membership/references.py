@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import os
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -17,14 +16,15 @@ from numpy.typing import NDArray
 from privmix.attacks.membership.scores import ReferenceModels
 from privmix.attacks.membership.trainers import ReferenceTrainer
 from privmix.errors import InvalidInput, StorageError, check_integer
-from privmix.folders import write_durably
 from privmix.mechanisms.streams import SecretStreams
+from privmix.private_files import PrivateFolder, private_folder
 
 Progress = Callable[[str, int, int], None]
 """Called with (stage, done, in all)."""
 
 _SETTINGS: Final = "settings.json"
 _DEAL: Final = "records.npz"
+_MOST_SETTINGS: Final = 2**20
 
 
 def deal_records(records: int, size: int, references: int, random: np.random.Generator) -> NDArray[np.bool_]:
@@ -85,12 +85,12 @@ def train_references(
         references: R.
         streams: randomness of the choice of records and, derived from it, of each model; the caller destroys them.
         logits_of: a model's log-odds (n,) of all records.
-        work: folder for finished models' log-odds. The same call goes on with what is there. Private: readable by its
-            owner only.
+        work: folder for finished models' log-odds. The same call goes on with what is there. Private: a folder that
+            does not exist yet, or one's own of mode 0700.
         progress: called with ("reference models", done, R).
 
     Raises:
-        InvalidInput: ``work`` belongs to another attack.
+        InvalidInput: ``work`` belongs to another attack, or others than its owner can enter it.
         StorageError: it can't be read or written.
 
     Example:
@@ -130,23 +130,19 @@ class _Kept:
     """Finished reference models' log-odds in a private folder, for one attack only."""
 
     def __init__(self, folder: Path, identity: dict[str, Any]) -> None:
-        self._folder = folder
-        mask = os.umask(0o077)
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-            text = json.dumps(identity, indent=1, sort_keys=True)
-            place = folder / _SETTINGS
-            if place.exists():
-                if place.read_text(encoding="utf-8") != text:
-                    raise InvalidInput("--work", str(folder), "the folder of the same attack, or an empty one")
-            elif any(folder.iterdir()):
-                raise InvalidInput("--work", str(folder), "the folder of the same attack, or an empty one")
+            self._folder = PrivateFolder(private_folder(folder, "--work"), "--work")
+            text = json.dumps(identity, indent=1, sort_keys=True).encode()
+            if self._folder.has(_SETTINGS):
+                same = self._folder.read(_SETTINGS, _MOST_SETTINGS) == text
             else:
-                write_durably(place, text.encode())
+                same = not self._folder.names()
+                if same:
+                    self._folder.write(_SETTINGS, text)
         except OSError as error:
             raise StorageError(f"--work: {folder}: {error.strerror or type(error).__name__}") from None
-        finally:
-            os.umask(mask)
+        if not same:
+            raise InvalidInput("--work", str(folder), "the folder of the same attack, or an empty one")
 
     def marks(self, fresh: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Which records each model has: as noted, or noted now."""
@@ -165,28 +161,24 @@ class _Kept:
         self._write(f"reference-{number:05d}.npz", logits)
 
     def _read(self, name: str, shape: tuple[int, ...]) -> NDArray[Any] | None:
-        place = self._folder / name
-        if not place.exists():
+        if not self._folder.has(name):
             return None
         try:
-            with np.load(place, allow_pickle=False) as content:
+            with self._folder.open(name) as stream, np.load(stream, allow_pickle=False) as content:
                 found = np.asarray(content["values"])
         except (OSError, ValueError, KeyError, zipfile.BadZipFile):
-            raise StorageError(f"--work: {place}: not readable") from None
+            raise StorageError(f"--work: {self._folder.path / name}: not readable") from None
         if found.shape != shape:
-            raise StorageError(f"--work: {place}: not what this attack wrote")
+            raise StorageError(f"--work: {self._folder.path / name}: not what this attack wrote")
         return found
 
     def _write(self, name: str, values: NDArray[Any]) -> None:
         content = io.BytesIO()
         np.savez(content, values=values)
-        mask = os.umask(0o077)
         try:
-            write_durably(self._folder / name, content.getvalue())
+            self._folder.write(name, content.getvalue())
         except OSError as error:
-            raise StorageError(f"--work: {self._folder}: {error.strerror or type(error).__name__}") from None
-        finally:
-            os.umask(mask)
+            raise StorageError(f"--work: {self._folder.path}: {error.strerror or type(error).__name__}") from None
 
 
 def _identity(

@@ -1,0 +1,165 @@
+"""The private folder ``.NAME.run`` beside the place of what a run makes: its key, and notes that the key seals."""
+
+from __future__ import annotations
+
+import hmac
+import json
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from privmix.errors import InvalidInput
+from privmix.mechanisms.streams import SecretStreams, shred
+from privmix.private_files import PrivateFolder
+from privmix.untrusted import MEBIBYTE, parse_json
+
+KEY_FILE, NOTES_FILE = "run.key", "run.json"
+_SEAL: Final = "seal"
+_MOST_NOTES: Final = 16 * MEBIBYTE
+
+
+class RunFolder(PrivateFolder):
+    """A run folder, held open.
+
+    Formal guarantees (beside those of :class:`PrivateFolder`):
+        * Sealed: notes that were changed, or that belong to another key, are refused.
+        * Nothing else goes: a folder that no run made is not discarded, whatever it is called.
+
+    Args:
+        out: the place of what the run makes; the folder is ``.NAME.run`` beside it.
+        field: what messages call it, such as ``"--out"``.
+        create: make it.
+
+    Raises:
+        FileNotFoundError, InvalidInput, OSError: as :class:`PrivateFolder`.
+
+    Example:
+        >>> import tempfile
+        >>> streams = SecretStreams.from_seed(0)
+        >>> with tempfile.TemporaryDirectory() as above, RunFolder(Path(above, "rel"), "--out", create=True) as run:
+        ...     run.save_key(streams)
+        ...     run.write_notes(streams, {"rows": 3})
+        ...     run.read_notes(run.load_key())
+        {'rows': 3}
+    """
+
+    def __init__(self, out: Path, field: str, *, create: bool = False) -> None:
+        super().__init__(run_folder_of(out), field, create=create)
+
+    @classmethod
+    def find(cls, out: Path, field: str) -> RunFolder | None:
+        """The folder of an earlier run, if there is one.
+
+        Raises:
+            InvalidInput: something else has its name.
+        """
+        try:
+            return cls(out, field)
+        except FileNotFoundError:
+            return None
+
+    def save_key(self, streams: SecretStreams) -> None:
+        """Write the key to a new file."""
+        streams.save(KEY_FILE, dir_fd=self.descriptor)
+
+    def load_key(self) -> SecretStreams:
+        """Streams under the run's key.
+
+        Raises:
+            FileNotFoundError: it has none any more.
+            InvalidInput: the file holds none, or is not the owner's alone.
+        """
+        return SecretStreams.load(KEY_FILE, dir_fd=self.descriptor)
+
+    def end_key(self) -> None:
+        """Overwrite and remove the key; no key, no work."""
+        shred(KEY_FILE, dir_fd=self.descriptor)
+
+    def write_notes(self, streams: SecretStreams, notes: Mapping[str, Any]) -> None:
+        """Keep JSON values, with the seal of the key."""
+        self.write(NOTES_FILE, sealed(streams, NOTES_FILE, notes))
+
+    def read_notes(self, streams: SecretStreams) -> dict[str, Any]:
+        """The notes; see :func:`unsealed`."""
+        return unsealed(streams, NOTES_FILE, self.read(NOTES_FILE, _MOST_NOTES))
+
+    def read_unsealed(self) -> dict[str, Any]:
+        """The notes, whoever wrote them: for what does no harm if it is wrong.
+
+        Raises:
+            InvalidInput: they are no JSON object.
+        """
+        found = parse_json(self.read(NOTES_FILE, _MOST_NOTES), NOTES_FILE)
+        if not isinstance(found, dict):
+            raise InvalidInput(NOTES_FILE, "another value", "a JSON object")
+        return found
+
+    def end(self, known: Collection[str]) -> None:
+        """Destroy the key and remove the folder.
+
+        Args:
+            known: names that a run leaves in it beside key and notes.
+
+        Raises:
+            InvalidInput: nothing in it shows that a run made it, and there is something that no run makes.
+        """
+        if not {KEY_FILE, NOTES_FILE} & self.names():
+            self.check_names(known)
+        self.end_key()
+        # First of the rest: without them nothing takes the folder for a run that could go on.
+        self.remove(NOTES_FILE)
+        self.discard()
+
+
+def run_folder_of(out: Path) -> Path:
+    """Where the run that makes ``out`` lies.
+
+    Example:
+        >>> run_folder_of(Path("work/rel")).as_posix()
+        'work/.rel.run'
+    """
+    return out.with_name(f".{out.name}.run")
+
+
+def sealed(streams: SecretStreams, purpose: str, notes: Mapping[str, Any]) -> bytes:
+    """JSON values as text with the key's seal of them; :func:`unsealed` gives them back."""
+    # As they will be read: tuples come back as lists, and all names as text.
+    read = json.loads(json.dumps(notes, allow_nan=False))
+    return (json.dumps({**read, _SEAL: streams.seal(purpose, _canonical(read))}, indent=1) + "\n").encode()
+
+
+def unsealed(streams: SecretStreams, purpose: str, content: bytes) -> dict[str, Any]:
+    """The values that :func:`sealed` was given.
+
+    Raises:
+        InvalidInput: the content is not as it was written under this key, for this purpose.
+
+    Example:
+        >>> content = sealed(SecretStreams.from_seed(0), "notes", {"rows": 3})
+        >>> unsealed(SecretStreams.from_seed(0), "notes", content)
+        {'rows': 3}
+        >>> unsealed(SecretStreams.from_seed(0), "notes", content.replace(b"3", b"4", 1))
+        Traceback (most recent call last):
+        ...
+        privmix.errors.InvalidInput: notes: got other values; allowed: the notes of this run, unchanged
+    """
+    found = parse_json(content, purpose)
+    seal = found.pop(_SEAL, None) if isinstance(found, dict) else None
+    if not isinstance(seal, str):
+        raise InvalidInput(purpose, _Words("no seal"), "notes as this version of privmix writes them")
+    if not hmac.compare_digest(seal.encode(), streams.seal(purpose, _canonical(found)).encode()):
+        raise InvalidInput(purpose, _Words("other values"), "the notes of this run, unchanged")
+    assert isinstance(found, dict)
+    return found
+
+
+def _canonical(notes: Mapping[str, Any]) -> bytes:
+    """The same bytes for the same JSON values."""
+    return json.dumps(notes, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+
+
+class _Words(str):
+    """Text that messages show without quotes."""
+
+    def __repr__(self) -> str:
+        return str(self)

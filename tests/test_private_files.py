@@ -1,0 +1,244 @@
+"""Private files are opened, overwritten and removed only where they are one's own."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from privmix import private_files
+from privmix.errors import InvalidInput
+from privmix.private_files import (
+    PrivateFolder,
+    ScratchFolder,
+    clear_scratch,
+    file_mode,
+    no_core_dumps,
+    open_private,
+    private_folder,
+    shred,
+)
+
+
+def link_to(target: Path) -> Callable[[Path], None]:
+    return lambda place: place.symlink_to(target)
+
+
+def open_to_others(place: Path) -> None:
+    place.mkdir()
+    place.chmod(0o750)
+
+
+@pytest.fixture
+def precious(tmp_path: Path) -> Path:
+    folder = tmp_path / "elsewhere"
+    folder.mkdir(mode=0o700)
+    (folder / "precious").write_bytes(b"precious bytes of 33 characters!!")
+    (folder / "precious").chmod(0o600)
+    return folder
+
+
+class TestOpenPrivate:
+    def test_ones_own_closed_file_opens(self, tmp_path: Path) -> None:
+        with file_mode(private=True):
+            (tmp_path / "key").write_bytes(b"abc")
+        with open_private(tmp_path / "key", "key", size=3) as stream:
+            assert stream.read() == b"abc"
+
+    def test_links_pipes_folders_and_open_files_are_refused(self, tmp_path: Path, precious: Path) -> None:
+        (tmp_path / "link").symlink_to(precious / "precious")
+        os.link(precious / "precious", tmp_path / "hard")
+        (tmp_path / "hard").chmod(0o600)
+        os.mkfifo(tmp_path / "pipe", 0o600)
+        (tmp_path / "folder").mkdir(mode=0o700)
+        (tmp_path / "readable").write_bytes(b"abc")
+        (tmp_path / "readable").chmod(0o644)
+        for name in ("link", "hard", "pipe", "folder", "readable"):
+            with pytest.raises(InvalidInput, match="this user's alone"):
+                open_private(tmp_path / name, "key")
+        with pytest.raises(FileNotFoundError):
+            open_private(tmp_path / "none", "key")
+
+    def test_another_users_file_is_refused(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        with file_mode(private=True):
+            (tmp_path / "key").write_bytes(b"abc")
+        monkeypatch.setattr(os, "geteuid", lambda: 12345)
+        with pytest.raises(InvalidInput, match="this user's alone"):
+            open_private(tmp_path / "key", "key")
+        with pytest.raises(InvalidInput, match="this user's alone"):
+            PrivateFolder(tmp_path, "--out")
+
+    def test_shred_touches_nothing_but_a_file_of_that_size(self, tmp_path: Path, precious: Path) -> None:
+        content = (precious / "precious").read_bytes()
+        (tmp_path / "run.key").symlink_to(precious / "precious")
+        with pytest.raises(InvalidInput):
+            shred(tmp_path / "run.key", "key", len(content))
+        with pytest.raises(InvalidInput):
+            shred(precious / "precious", "key", len(content) - 1)
+        assert (precious / "precious").read_bytes() == content
+        shred(precious / "precious", "key", len(content))
+        assert not (precious / "precious").exists()
+        shred(precious / "precious", "key", len(content))
+
+
+class TestPrivateFolder:
+    @pytest.mark.parametrize("kind", ["link", "open", "file"])
+    def test_what_is_not_ones_own_closed_folder_is_refused(self, tmp_path: Path, precious: Path, kind: str) -> None:
+        place = tmp_path / "run"
+        {"link": link_to(precious), "open": open_to_others, "file": Path.touch}[kind](place)
+        with pytest.raises(InvalidInput, match="this user's alone"):
+            PrivateFolder(place, "--out")
+        with pytest.raises(InvalidInput, match="this user's alone"):
+            private_folder(place, "--out")
+        assert (precious / "precious").exists()
+
+    def test_bytes_go_to_the_folder_that_was_opened(self, tmp_path: Path) -> None:
+        """Somebody renames it and puts theirs in its place: they get nothing, and lose nothing."""
+        (tmp_path / "theirs").mkdir()
+        (tmp_path / "theirs" / "notes").write_bytes(b"theirs")
+        with PrivateFolder(tmp_path / "run", "--out", create=True) as run:
+            run.write("key", b"secret")
+            (tmp_path / "run").rename(tmp_path / "moved")
+            (tmp_path / "run").symlink_to(tmp_path / "theirs")
+            run.write("notes", b"private")
+            assert run.read("key", 10) == b"secret"
+            with pytest.raises(OSError):
+                run.discard()
+        assert (tmp_path / "theirs" / "notes").read_bytes() == b"theirs"
+        assert os.listdir(tmp_path / "moved") == []
+
+    def test_links_inside_are_neither_followed_nor_emptied(self, tmp_path: Path, precious: Path) -> None:
+        with PrivateFolder(tmp_path / "run", "--out", create=True) as run:
+            for name in ("notes", ".notes.draft", "key"):
+                (run.path / name).symlink_to(precious / "precious")
+            (run.path / "folder").symlink_to(precious)
+            with pytest.raises(InvalidInput):
+                run.read("notes", 100)
+            with pytest.raises(InvalidInput):
+                shred("key", "key", 33, closed=False, dir_fd=run.descriptor)
+            (run.path / "sub").mkdir()
+            for name in ("keep", "lose"):
+                (run.path / "sub" / name).touch()
+            (run.path / "sub" / "link").symlink_to(precious)
+            run.keep_only({"sub/keep", "notes", "folder"})
+            assert os.listdir(run.path / "sub") == ["keep"]
+            run.write("notes", b"new")
+            assert run.read("notes", 100) == b"new"
+            with pytest.raises(InvalidInput, match="nothing else"):
+                run.check_names({"notes", "key"})
+            run.discard()
+        assert not (tmp_path / "run").exists()
+        assert (precious / "precious").read_bytes() == b"precious bytes of 33 characters!!"
+
+    def test_files_are_closed_under_any_mask(self, tmp_path: Path) -> None:
+        old = os.umask(0)
+        try:
+            with PrivateFolder(tmp_path / "run", "--out", create=True) as run:
+                run.write("notes", b"")
+                assert (run.path / "notes").stat().st_mode & 0o777 == 0o600
+                assert run.path.stat().st_mode & 0o777 == 0o700
+        finally:
+            os.umask(old)
+
+
+class TestScratch:
+    @pytest.fixture(autouse=True)
+    def temporary(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+        (tmp_path / "tmp").mkdir()
+
+    def test_the_dead_go_and_the_living_stay(self, tmp_path: Path) -> None:
+        """A process is killed with private rows on disk; the next start removes them, and nobody else's."""
+        child = subprocess.Popen(
+            [
+                sys.executable,
+                "-c",
+                "import sys, time, tempfile; tempfile.tempdir = sys.argv[1]\n"
+                "from privmix.private_files import ScratchFolder\n"
+                "scratch = ScratchFolder(); (scratch.path / 'below').mkdir()\n"
+                "(scratch.path / 'below' / 'rows').write_text('private'); print(scratch.path, flush=True)\n"
+                "time.sleep(600)",
+                str(tmp_path / "tmp"),
+            ],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert child.stdout is not None
+        theirs = Path(child.stdout.readline().strip())
+        clear_scratch()
+        assert (theirs / "below" / "rows").exists()
+        child.send_signal(signal.SIGKILL)
+        child.wait()
+        child.stdout.close()
+        with ScratchFolder() as mine:
+            assert mine.stat().st_mode & 0o777 == 0o700
+            assert not theirs.exists()
+            clear_scratch()
+            assert mine.exists()
+        assert os.listdir(tmp_path / "tmp") == []
+
+    def test_links_and_open_folders_by_that_name_are_left_alone(self, tmp_path: Path, precious: Path) -> None:
+        (precious / "lock").touch()
+        (tmp_path / "tmp" / "pmx-link").symlink_to(precious)
+        (tmp_path / "tmp" / "pmx-open").mkdir(mode=0o755)
+        (tmp_path / "tmp" / "pmx-open" / "lock").touch()
+        clear_scratch()
+        assert (precious / "precious").exists()
+        assert (tmp_path / "tmp" / "pmx-open" / "lock").exists()
+
+    def test_a_folder_without_a_lock_goes_once_it_is_old(self, tmp_path: Path) -> None:
+        place = tmp_path / "tmp" / "pmx-young"
+        place.mkdir(mode=0o700)
+        clear_scratch()
+        assert place.exists()
+        old = time.time() - 2 * private_files._ABANDONED
+        os.utime(place, (old, old))
+        clear_scratch()
+        assert not place.exists()
+
+    def test_a_forked_process_removes_nothing(self) -> None:
+        scratch = ScratchFolder()
+        child = os.fork()
+        if child == 0:
+            scratch.remove()
+            os._exit(0)
+        os.waitpid(child, 0)
+        assert scratch.path.exists()
+        scratch.remove()
+        assert not scratch.path.exists()
+
+    def test_it_goes_with_its_object(self) -> None:
+        path = ScratchFolder().path
+        assert not path.exists()
+
+
+def test_core_dumps_are_off() -> None:
+    """In a process of its own: a limit can't be taken back where the hard one falls."""
+    code = (
+        "import resource, os; from privmix.private_files import no_core_dumps\n"
+        "resource.setrlimit(resource.RLIMIT_CORE, (resource.getrlimit(resource.RLIMIT_CORE)[1],) * 2)\n"
+        "no_core_dumps(); print(resource.getrlimit(resource.RLIMIT_CORE)[0])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert int(done.stdout) in (0, 1)
+    no_core_dumps()
+
+
+def test_the_mask_comes_back_after_an_error(tmp_path: Path) -> None:
+    old = os.umask(0o027)
+    try:
+        with contextlib.suppress(ZeroDivisionError), file_mode(private=True):
+            (tmp_path / "file").touch()
+            raise ZeroDivisionError
+        assert (tmp_path / "file").stat().st_mode & 0o777 == 0o600
+        assert os.umask(0o027) == 0o027
+    finally:
+        os.umask(old)
