@@ -13,6 +13,7 @@ from privmix.mechanisms.streams import SecretStreams
 from privmix.training.dp_sgd import SAMPLING
 from privmix.training.noise import noisy_mean
 from privmix.training.plan import TrainingPlan
+from privmix.training.summation import grid_of
 
 # Two-sided: a right noise fails one comparison with chance 4e-8, all of them here with less than 1e-6.
 P_LIMIT = 4e-8
@@ -88,15 +89,15 @@ def test_public_divisor(microbatch_size: int, divisor: int) -> None:
 
 @pytest.mark.parametrize("clip_norm", [1e-6, 0.7, 1e5])
 def test_no_fine_digits(clip_norm: float) -> None:
-    """Sums times the divisor are on a grid of at least 2^-21 noise standard deviations."""
+    """Sums times the divisor are on the grid that totals are on, far finer than the noise and than the bound."""
     plan = replace(PLAN, clip_norm=clip_norm, batch_size=64)
     total = torch.rand(2000, generator=torch.Generator().manual_seed(0), dtype=torch.float64) * 1e-3 * clip_norm
     noisy = noisy_mean(total, plan, SecretStreams.from_seed(0), 0).double().numpy() * 64
-    grid = 2.0 ** (math.floor(math.log2(plan.noise_std)) - 20)
-    assert plan.noise_std * 2**-21 < grid <= plan.noise_std * 2**-20
+    grid = grid_of(2000, clip_norm)
+    assert clip_norm * 2**-18 < grid * math.sqrt(2000) <= clip_norm * 2**-17
     # Dividing by 64 is exact: what is not on the grid are the few long ones that float32 rounds.
-    short = np.abs(noisy) < 2**23 * grid
-    assert short.mean() > 0.9
+    short = np.abs(noisy) < 2**24 * grid
+    assert short.mean() > 0.8
     assert (noisy[short] / grid == np.rint(noisy[short] / grid)).all()
     # Totals that differ by less than the grid give the same output, but for the few on an edge.
     near = noisy_mean(total + 1e-6 * grid, plan, SecretStreams.from_seed(0), 0).double().numpy() * 64

@@ -109,8 +109,7 @@ def _statements(plan: TrainingPlan, public_data: Mapping[str, Any], insecure_see
         f"Poisson batches of expected size {plan.batch_size}, {plan.steps} steps; {unit}; noise multiplier "
         f"{plan.noise_multiplier:.6g}; sums are divided by a public number.",
         count,
-        "The sum and the noise are float64, rounded to a public grid: protection against attacks on floating-point "
-        "digits is not proven.",
+        "Sums and noise are rounded to one public grid and added as integers: floating-point digits of a sum do not show.",
         "Noise and batches come from a cryptographic generator: the guarantee is against bounded computing power.",
         "The cost was charged to a budget ledger, which counts all uses of the data that its owner charges to it."
         if in_ledger

@@ -5,8 +5,9 @@ for the weight and sum_k e_k for the bias. Hence
 
     |g|^2 = sum over pairs of views (e_k . e_l) (f_k . f_l + 1),
 
-and the clipped sum over records is one matrix product. Where a public scale or centre is asked for, or many
-views make pairs dearer than gradients, a record's classes x d gradient is formed instead, some records at a time.
+and the clipped sum over records is one matrix product, in float64: in float32, long sums would be rounded by more than
+the noise leaves room for. Where a public scale or centre is asked for, or many views make pairs dearer than gradients,
+a record's classes x d gradient is formed instead, some records at a time.
 """
 
 from __future__ import annotations
@@ -65,18 +66,20 @@ class ClosedFormGradients(GradientStrategy):
         return self._sum_by_pairs(features, errors)
 
     def _sum_by_pairs(self, features: Tensor, errors: Tensor) -> Tensor:
-        norms, reach = _norms(features, errors)
+        # Once, for norms and for the sum.
+        wide, wide_errors = features.double(), errors.double()
+        norms, reach = _norms(wide, wide_errors)
         factors = self.clipping.factors(norms)
-        # The product below rounds each view's share. Where long shares cancel, what rounding leaves of them could
-        # be longer than the bound: such records are clipped after the cancellation.
+        # Views' shares hold the rounding of their logits. Where long shares cancel, what that leaves of them could be
+        # longer than the bound: such records are clipped after the cancellation.
         cancels = factors * reach > CANCELLING * self.clipping.clip_norm
-        factors = torch.where(cancels, 0.0, factors).to(errors.dtype)
-        weighted = errors * factors[:, None, None]
+        factors = torch.where(cancels, 0.0, factors)
+        weighted = wide_errors * factors[:, None, None]
         if not bool(torch.isfinite(norms).all()):
             # Zero times infinity is no number: what has no share is taken out before it is multiplied.
             kept = (factors > 0)[:, None, None]
-            weighted, features = torch.where(kept, weighted, 0.0), torch.where(kept, features, 0.0)
-        matrix = weighted.flatten(0, 1).T @ features.flatten(0, 1)
+            weighted, wide = torch.where(kept, weighted, 0.0), torch.where(kept, wide, 0.0)
+        matrix = weighted.flatten(0, 1).T @ wide.flatten(0, 1)
         total = torch.cat([matrix.reshape(-1), weighted.sum(dim=(0, 1))])
         if not bool(cancels.any()):
             return total
@@ -104,14 +107,13 @@ class ClosedFormGradients(GradientStrategy):
 
 
 def _norms(features: Tensor, errors: Tensor) -> tuple[Tensor, Tensor]:
-    """(b, K, d), (b, K, c) -> norms of records' gradients and sums of their views' norms, (b,) float64."""
-    lengths = torch.linalg.vector_norm(features, dim=2, dtype=torch.float64).square() + 1
-    reach = (torch.linalg.vector_norm(errors, dim=2, dtype=torch.float64) * lengths.sqrt()).sum(dim=1)
+    """(b, K, d), (b, K, c) float64 -> norms of records' gradients and sums of their views' norms, (b,)."""
+    # In float32, where terms of opposite signs cancel, what rounding leaves could pass for a short gradient.
+    lengths = torch.linalg.vector_norm(features, dim=2).square() + 1
+    reach = (torch.linalg.vector_norm(errors, dim=2) * lengths.sqrt()).sum(dim=1)
     if features.shape[1] == 1:
         return reach, reach
-    # Terms of opposite signs may cancel; in float32, what rounding leaves could pass for a short gradient.
-    f, e = features.double(), errors.double()
-    squares = (torch.bmm(e, e.mT) * (torch.bmm(f, f.mT) + 1)).sum(dim=(1, 2))
+    squares = (torch.bmm(errors, errors.mT) * (torch.bmm(features, features.mT) + 1)).sum(dim=(1, 2))
     return squares.clamp(min=0).sqrt(), reach
 
 

@@ -25,6 +25,7 @@ from privmix.training.optimiser import Optimiser
 from privmix.training.plan import TrainingPlan
 from privmix.training.records import TrainingRecords
 from privmix.training.side_information import PublicMethod, SideInformation
+from privmix.training.summation import GroupedSum, deal
 from privmix.training.views import MicrobatchMixer, ViewPipeline
 from privmix.training.world import World
 
@@ -38,7 +39,8 @@ class DpSgd:
 
     Formal guarantees:
         * Matched: batches, noise and price come from one plan; the records must be as many as the plan says.
-        * Bounded: each record moves the sum by at most ``plan.sensitivity``.
+        * Bounded: each record moves the sum by at most ``plan.sensitivity``, and by the rounding of the one group that
+          it is dealt to (:mod:`privmix.training.summation`), for which the noise has room, however large the batch.
         * Noise once: a step's noise is added after the sum over all chunks and processes, by the head alone.
         * Silent: nothing computed from records leaves a step but the noisy mean.
         * Repeatable: on one machine, a step from the same weights and key gives the same bits.
@@ -95,22 +97,29 @@ class DpSgd:
         if batch.groups is not None:
             return self._clipped_groups(batch, batch.groups, side)
 
-        def part_of(part: slice) -> Tensor:
-            return self.gradients.clipped_sum(*self._views(batch.indices[part], batch.seeds[part]), side)
-
         flat = self.gradients.flat
-        return self._chunks.sum_over(len(batch.indices), part_of, flat.size, flat.device)
+        total = GroupedSum(flat.size, self.plan.clip_norm, flat.device)
+        # Of a world's processes each has its share of the batch.
+        for group in deal(batch.seeds, self.plan.batch_size / self.world.size, self._chunks.size):
+            if len(group) == 0:
+                continue
+
+            def part_of(part: slice, group: NDArray[np.int64] = group) -> Tensor:
+                own = group[part]
+                return self.gradients.clipped_sum(*self._views(batch.indices[own], batch.seeds[own]), side)
+
+            total.add(self._chunks.sum_over(len(group), part_of, flat.size, flat.device))
+        return total.total
 
     def _clipped_groups(self, batch: Batch, groups: NDArray[np.int64], side: SideInformation) -> Tensor:
         """Each group of records is one unit: all views of all its records, or their mixtures, are its views."""
         flat = self.gradients.flat
-        total = torch.zeros(flat.size, dtype=torch.float64, device=flat.device)
+        total = GroupedSum(flat.size, self.plan.clip_norm, flat.device)
         order = np.argsort(groups, kind="stable")
         for members in np.split(order, np.flatnonzero(np.diff(groups[order])) + 1):
-            if len(members) == 0:
-                continue
-            total += whole(partial(self._clipped_group, batch, members, side))
-        return total
+            if len(members) > 0:
+                total.add(whole(partial(self._clipped_group, batch, members, side)))
+        return total.total
 
     def _clipped_group(self, batch: Batch, members: NDArray[np.int64], side: SideInformation) -> Tensor:
         views, targets = self._group_views(batch.indices[members], batch.seeds[members])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Final
 
 import numpy as np
@@ -11,11 +10,12 @@ from torch import Tensor
 
 from privmix.mechanisms.streams import SecretStreams
 from privmix.training.plan import TrainingPlan
+from privmix.training.summation import grid_of
 
-# What is handed on is rounded to this share of the noise: finer digits belong to the float64 sum, not to the noise.
-_GRID_BITS: Final = 20
-# Sums are made in float32 in part, so one record moves them by a little more than the sensitivity: by rounding its own
-# share, and that of others. For 4096 records that all pull one way, that was up to 3e-4 of the bound.
+# One record moves the sum by a little more than the sensitivity: by the rounding of the group that it is dealt to, and
+# of no other one. Rounding to the grid is 2^-17 of the bound. What float32 does within a group was up to 3e-4 for 4,096
+# records that all pull one way, added in float32; added in float64 it is below 1e-5. W processes share the records by
+# their numbers: one more moves a record across each of W - 1 borders, which is the rounding of 2W - 1 groups.
 _ROUNDING: Final = 1 + 2.0**-10
 
 
@@ -23,13 +23,14 @@ def noisy_mean(total: Tensor, plan: TrainingPlan, streams: SecretStreams, step: 
     """Add Gaussian noise to a step's sum of clipped gradients and divide by the public number of units.
 
     Formal guarantees:
-        * Right noise: independent normal draws of standard deviation ``plan.noise_std`` on every coordinate, and a
-          1024th more, for the rounding of the sum.
+        * Right noise: independent normal draws of standard deviation :func:`noise_scale`, ``plan.noise_std`` and a
+          1024th more, for the rounding of the sum, on every coordinate.
         * Once: the noise of a step is a function of the key and the step; doing a step again repeats it.
         * Public divisor: by ``plan.units``, never by the number of records that were drawn.
-        * No fine digits: the sum is made in float64 and rounded to a grid of 2^-20 noise standard deviations, so the
-          low bits, in which floating-point sums betray their terms (Mironov 2012), are gone. Unlike a release's
-          integer lattice this is no proof: sums of float32 gradients are on no common grid.
+        * No fine digits: sum and noise are rounded to one public grid, :func:`privmix.training.summation.grid_of`, and
+          added as integers, as in a release: the result is the ideal mechanism followed by rounding, and low bits, in
+          which floating-point sums betray their terms (Mironov 2012), are gone. Noise beyond 2^53 steps of the grid,
+          ten thousand million times the sensitivity in small models, is outside of this argument.
 
     Args:
         total: (P,) sum of clipped gradients.
@@ -40,11 +41,21 @@ def noisy_mean(total: Tensor, plan: TrainingPlan, streams: SecretStreams, step: 
     Returns:
         (P,) float32 on the device of ``total``.
     """
+    grid = grid_of(total.numel(), plan.clip_norm)
     noise = streams.generator("gradient noise", step).standard_normal(total.numel())
-    noise *= plan.noise_std * _ROUNDING
-    noise += total.detach().cpu().numpy()
-    grid = 2.0 ** (math.floor(math.log2(plan.noise_std)) - _GRID_BITS)
-    noise /= grid
+    noise *= noise_scale(plan) / grid
     np.rint(noise, out=noise)
+    noise += np.rint(total.detach().cpu().numpy() / grid)
     noise *= grid / plan.units
     return torch.from_numpy(noise).to(total.device, torch.float32)
+
+
+def noise_scale(plan: TrainingPlan) -> float:
+    """Standard deviation of the noise on each coordinate of a sum: the plan's, and room for the sum's rounding.
+
+    Example:
+        >>> plan = TrainingPlan(60_000, 8192, 220, 4.0, clip_norm=0.1, delta=1e-5)
+        >>> round(noise_scale(plan), 6)
+        0.400391
+    """
+    return plan.noise_std * _ROUNDING

@@ -1,0 +1,104 @@
+"""How clipped gradients are added: what one record moves, at any batch."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from privmix.mechanisms.streams import SecretStreams
+from privmix.training.batches import Batch
+from privmix.training.clipping import Clipping
+from privmix.training.closed_form import ClosedFormGradients
+from privmix.training.dp_sgd import DpSgd
+from privmix.training.execution import Chunks
+from privmix.training.gradients import GhostGradients, GradientStrategy, LoopGradients, VmapGradients
+from privmix.training.models import LinearHead
+from privmix.training.noise import noise_scale
+from privmix.training.optimiser import Optimiser, OptimiserConfig
+from privmix.training.parameters import FlatParameters
+from privmix.training.plan import TrainingPlan
+from privmix.training.records import TrainingRecords
+from privmix.training.side_information import SideInformation
+from privmix.training.summation import GroupedSum, deal, grid_of
+from privmix.training.views import ViewConfig, ViewPipeline
+
+DIM, CLASSES = 8, 2
+
+
+def moved(kind: type[GradientStrategy], batch: int, seed: int = 0) -> tuple[float, TrainingPlan]:
+    """How far a record more, at the front, moves the sum of ``batch`` that all pull one way; and the plan."""
+    rng = np.random.default_rng(seed)
+    records = TrainingRecords.of(rng.random((batch + 1, DIM)), np.zeros(batch + 1, np.int64), classes=CLASSES)
+    plan = TrainingPlan(batch + 1, batch, 1, 1.0, clip_norm=0.1, delta=1e-9)
+    model = LinearHead(dim=DIM, classes=CLASSES)
+    flat = FlatParameters(model)
+    engine = DpSgd(
+        plan,
+        records,
+        ViewPipeline(ViewConfig.plain(), classes=CLASSES),
+        kind(model, flat, Clipping(plan.clip_norm)),
+        Optimiser(flat, OptimiserConfig(learning_rate=1.0), plan.steps),
+        SecretStreams.from_seed(0),
+        chunks=Chunks(8192 if kind is ClosedFormGradients else 256),
+    )
+    seeds = rng.integers(2**63, size=batch + 1)
+    everyone = np.arange(batch + 1)
+    without, present = (
+        engine._clipped_sum(Batch(everyone[start:], seeds[start:]), SideInformation()) for start in (1, 0)
+    )
+    return float((present - without).norm()), plan
+
+
+@pytest.mark.parametrize(
+    ("kind", "batch"),
+    [(ClosedFormGradients, 2**18), (GhostGradients, 2**13), (VmapGradients, 2**13), (LoopGradients, 2**9)],
+)
+def test_one_record_moves_a_sum_by_no_more_than_the_noise_has_room_for(
+    kind: type[GradientStrategy], batch: int
+) -> None:
+    """A record's own gradient, to a few millionths, though all others have another place. Sums of consecutive slices in
+    float32 moved by more than the margin here, and by the more the larger the batch."""
+    found, plan = moved(kind, batch)
+    room = noise_scale(plan) / plan.noise_multiplier
+    assert found <= room
+    assert plan.sensitivity * (1 - 1e-4) < found < plan.sensitivity * (1 + 2e-5)
+
+
+def test_own_draw_each_once() -> None:
+    """One record more joins one group, and all others stay where they are."""
+    seeds = np.random.default_rng(0).integers(2**63, size=5000)
+    groups = deal(seeds, 5000, 512)
+    assert len(groups) == math.ceil(5000 / (0.9 * 512))
+    assert np.array_equal(np.sort(np.concatenate(groups)), np.arange(5000))
+    assert all((np.diff(group) > 0).all() for group in groups)
+    more = deal(np.concatenate([[7], seeds]), 5000, 512)
+    for number, (now, then) in enumerate(zip(more, groups, strict=True)):
+        assert np.array_equal(now[now > 0] - 1, then)
+        assert (0 in now) == (number == 7 % len(groups))
+    assert [len(group) for group in deal(seeds[:0], 5000, 512)] == [0] * len(groups)
+    assert len(deal(seeds, 100, 1)) == 1
+
+
+def test_exact_and_local() -> None:
+    """Any order gives the same bits; one group's change comes through, give or take the grid."""
+    generator = torch.Generator().manual_seed(0)
+    parts = torch.randn(300, 40, generator=generator, dtype=torch.float64) * 50
+
+    def total_of(rows: torch.Tensor) -> torch.Tensor:
+        total = GroupedSum(40, 0.7, rows.device)
+        for row in rows:
+            total.add(row)
+        return total.total
+
+    total = total_of(parts)
+    assert torch.equal(total, total_of(parts[torch.randperm(300, generator=generator)]))
+    assert float((total - parts.sum(0)).norm()) <= 300 * 0.7 * 2**-17
+    assert torch.equal(total / grid_of(40, 0.7), (total / grid_of(40, 0.7)).round())
+    changed = parts.clone()
+    changed[150] += torch.linspace(0, 1e-3, 40)
+    wanted = changed[150] - parts[150]
+    assert float((total_of(changed) - total - wanted).norm()) <= 0.7 * 2**-17
+    assert "GroupedSum>" in repr(GroupedSum(3, 1.0, total.device))
