@@ -28,7 +28,7 @@ from privmix.accounting.events import Adjacency, Bounded, Composed, Event, Gauss
 from privmix.accounting.gdp_cover import covering_share, profile
 from privmix.accounting.pure import PureAccountant
 from privmix.accounting.rdp import RdpAccountant
-from privmix.errors import InvalidInput, check_choice, check_number
+from privmix.errors import InvalidInput, check_choice, check_integer, check_number
 
 Array = NDArray[np.float64]
 
@@ -212,7 +212,7 @@ class RenyiFilter:
     name: str = "rdp"
 
     def __post_init__(self) -> None:
-        check_number("order", self.order, low=2, high=_HIGHEST_ORDER)
+        check_integer("order", self.order, low=2, high=_HIGHEST_ORDER)
         check_number("divergence", self.divergence, low=0, low_open=True)
 
     @staticmethod
