@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from types import ModuleType
 
+import numpy as np
 import pytest
 
 from privmix.cli import pipeline
 from privmix.cli import release as release_verb
-from privmix.data import fingerprint
+from privmix.data import content_hashes, open_dataset
 from privmix.ledger import Ledger
 from tests.cli.helpers import privmix
-from tests.cli.test_path import digits, release_line
+from tests.cli.test_path import digits, release_line, write_idx
 
 __all__ = ["digits"]
 
@@ -28,8 +30,8 @@ def init(url: str, *, epsilon: str = "4", name: str = "NAME") -> None:
     assert outcome.code == 0, outcome.err
 
 
-def charged(url: str, source: Path, out: Path, name: str = "NAME", **changes: str) -> list[str]:
-    return release_line(source, out, epsilon="3", ledger=url, dataset=name, **changes)
+def charged(url: str, source: Path | str, out: Path, name: str = "NAME", **changes: str) -> list[str]:
+    return release_line(Path(), out, data=str(source), epsilon="3", ledger=url, dataset=name, **changes)
 
 
 def test_a_release_is_charged_and_the_next_one_refused(digits: Path, url: str, tmp_path: Path) -> None:
@@ -61,11 +63,13 @@ def test_a_release_is_charged_and_the_next_one_refused(digits: Path, url: str, t
 def test_nothing_of_the_ledger_is_in_the_release(digits: Path, url: str, tmp_path: Path) -> None:
     init(url)
     assert privmix(*charged(url, digits, tmp_path / "REL")).code == 0
-    private = fingerprint(digits)
-    assert private in json.dumps(Ledger.open(url).history("NAME"))
+    private = content_hashes(open_dataset(digits))
+    assert len(private) == 2
+    noted = json.dumps(Ledger.open(url).history("NAME"))
+    assert all(one in noted for one in private)
     for file in (tmp_path / "REL").rglob("*"):
         if file.is_file():
-            assert private.encode() not in file.read_bytes()
+            assert not any(one.encode() in file.read_bytes() for one in private)
             assert b"l.db" not in file.read_bytes()
 
 
@@ -82,15 +86,19 @@ def test_the_charge_is_on_disk_before_a_row_is_read(
 
         monkeypatch.setattr(module, name, crash)
 
-    # Both functions that read private bytes.
-    crash_in(release_verb, "features_in_memory")
-    crash_in(pipeline, "fingerprint")
+    # Both functions that read private bytes. Hashes tell nothing to anyone if nothing is charged.
+    crash_in(pipeline, "content_hashes")
     assert privmix(*charged(url, digits, tmp_path / "REL")).code == 1
-    assert 2.9 < spent_at["fingerprint"] <= 3
+    assert spent_at["content_hashes"] == 0
+    assert Ledger.open(url).budget("NAME").reservations == 0
+    monkeypatch.undo()
+    crash_in(release_verb, "features_in_memory")
+    assert privmix(*charged(url, digits, tmp_path / "REL")).code == 1
+    assert 2.9 < spent_at["features_in_memory"] <= 3
     monkeypatch.undo()
     budget = Ledger.open(url).budget("NAME")
     assert (budget.reservations, budget.uncommitted) == (1, 1)
-    assert privmix(*charged(url, digits, tmp_path / "REL")).code == 3
+    assert privmix(*charged(url, digits, tmp_path / "REL"), "--overwrite").code == 3
 
 
 def test_a_dry_run_costs_nothing(digits: Path, url: str, tmp_path: Path) -> None:
@@ -99,14 +107,87 @@ def test_a_dry_run_costs_nothing(digits: Path, url: str, tmp_path: Path) -> None
     assert Ledger.open(url).budget("NAME").spent == 0
 
 
-def test_the_same_data_under_another_name(digits: Path, url: str, tmp_path: Path) -> None:
+def test_the_same_data_under_another_name_wherever_it_lies(digits: Path, url: str, tmp_path: Path) -> None:
     init(url)
     init(url, name="OTHER")
     assert privmix(*charged(url, digits, tmp_path / "ONE")).code == 0
-    outcome = privmix(*charged(url, digits, tmp_path / "TWO", name="OTHER"))
-    assert outcome.code == 2
-    assert "NAME, under which this data has its budget" in outcome.err
+    noted = tmp_path / "noted"
+    shutil.copytree(digits, noted)
+    (noted / "notes.txt").touch()
+    images = "train-images-idx3-ubyte.gz"
+    moved = tmp_path / "moved" / "x-images-idx3-ubyte.gz"
+    moved.parent.mkdir()
+    shutil.copy(digits / images, moved)
+    # Other labels of the same pictures: these people's budget all the same.
+    write_idx(moved.with_name("x-labels-idx1-ubyte.gz"), np.zeros(1437, np.uint8))
+    for source in (digits, noted, digits / images, f"file://{digits}", moved):
+        outcome = privmix(*charged(url, source, tmp_path / "TWO", name="OTHER", classes="10"))
+        assert outcome.code == 2, source
+        assert "NAME, under which this data has its budget" in outcome.err, source
+        assert not (tmp_path / "TWO").exists()
+    # A wrong name burns nothing.
+    assert Ledger.open(url).budget("OTHER").reservations == 0
+    # The test split is other people.
+    assert privmix(*charged(url, digits, tmp_path / "TWO", name="OTHER", split="test")).code == 0
+
+
+def test_an_adaptive_budget_is_said_everywhere(digits: Path, url: str, tmp_path: Path) -> None:
+    line = ["ledger", "init", "--dataset", "NAME", "--epsilon", "4", "--delta", "1e-4", "--ledger", url, "--adaptive"]
+    made = privmix(*line)
+    assert made.code == 0, made.err
+    assert "after seeing earlier results" in made.out
+    assert "about 98% of epsilon" in made.out
+    first = privmix(*charged(url, digits, tmp_path / "ONE"))
+    assert first.code == 0, first.err
+    certificate = json.loads((tmp_path / "ONE" / "certificate.json").read_text())
+    assert certificate["in_ledger"] == "adaptive"
+    assert any("the budget is a privacy filter" in text for text in certificate["statements"])
+    assert privmix("verify", str(tmp_path / "ONE")).code == 0
+    shown = json.loads(privmix("ledger", "show", "--ledger", url, "--json").out)[0]
+    assert (shown["mode"], shown["filter"]) == ("adaptive", "gdp")
+    assert 0.55 < shown["share"] < 0.65
+    assert 2.9 < shown["spent"] < 3.1
+    text = " ".join(privmix("ledger", "show", "--ledger", url).out.split())
+    assert "adaptive: the total holds also for plans chosen after seeing" in text
+    assert "planned" not in text
+    assert "adaptive" in privmix("ledger", "history", "--dataset", "NAME", "--ledger", url).out
+    second = privmix(*charged(url, digits, tmp_path / "TWO"))
+    assert second.code == 3
+    assert "% of its gdp filter in all would exceed 100% (requested" in second.err
     assert not (tmp_path / "TWO").exists()
+    verified = privmix("ledger", "verify", "--ledger", url)
+    assert verified.code == 0
+    assert "planned" not in verified.out
+
+
+def test_a_planned_budget_says_what_it_is_not(digits: Path, url: str, tmp_path: Path) -> None:
+    init(url)
+    assert privmix(*charged(url, digits, tmp_path / "ONE")).code == 0
+    certificate = json.loads((tmp_path / "ONE" / "certificate.json").read_text())
+    assert certificate["in_ledger"] == "planned"
+    assert any("fixed in advance, or chosen without seeing earlier results" in s for s in certificate["statements"])
+    for verb in ("show", "verify"):
+        assert "without seeing earlier results" in " ".join(privmix("ledger", verb, "--ledger", url).out.split())
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--filter", "gdp"], "none without --adaptive"),
+        (["--adaptive", "--filter", "zcdp"], "one of gdp, rdp"),
+    ],
+)
+def test_bad_filters(url: str, more: list[str], message: str) -> None:
+    line = ["ledger", "init", "--dataset", "D", "--epsilon", "1", "--delta", "1e-5", "--ledger", url, *more]
+    outcome = privmix(*line)
+    assert outcome.code == 2
+    assert message in outcome.err
+
+
+def test_upgrade_from_the_command_line(url: str) -> None:
+    init(url)
+    assert "as they were" in privmix("ledger", "upgrade", "--ledger", url).out
+    assert privmix("ledger", "upgrade", "--ledger", "sqlite:///nowhere.db").code == 2
 
 
 @pytest.mark.parametrize(

@@ -121,7 +121,7 @@ def test_trained_verified_evaluated(name: str) -> None:
     made = certificate()
     assert made["guarantee"]["epsilon"] <= 8
     assert made["warnings"] == []
-    assert made["in_ledger"] is False
+    assert made["in_ledger"] == "none"
     assert set(made["public_data"]) == {key for key in ("public", "synthetic", "pool") if key in RUNS[name]}
     assert made["guarantee"]["adjacency"] == RUNS[name].get("adjacency", "add_remove")
     assert made["plan"]["records"] == int(RUNS[name].get("records") or RECORDS)
@@ -209,7 +209,7 @@ def test_charged_once_before_reading_and_noted() -> None:
     assert train(ledger=LEDGER, dataset="own").code == 0
     assert charges() == ["training"]
     assert charges("commit") == [f"model {certificate()['model_id']}"]
-    assert certificate()["in_ledger"] is True
+    assert certificate()["in_ledger"] == "planned"
     shown = json.loads(privmix("ledger", "show", "--ledger", LEDGER, "--dataset", "own", "--json").out)[0]
     assert 0 < shown["spent"] <= 8
     assert shown["uncommitted"] == 0

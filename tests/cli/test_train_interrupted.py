@@ -176,7 +176,7 @@ def test_resume_finishes_and_is_charged_once(left: str) -> None:
     assert outcome.code == 0, outcome.err
     assert charges() == ["training"]
     assert charges("commit") == [f"model {certificate()['model_id']}"]
-    assert certificate()["in_ledger"] is True
+    assert certificate()["in_ledger"] == "planned"
     assert certificate()["insecure_seed"] is False
     for verb in (["ledger", "verify", "--ledger", LEDGER], ["verify", "MODEL"]):
         assert privmix(*verb).code == 0

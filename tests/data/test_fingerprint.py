@@ -2,9 +2,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
+from PIL import Image
 
-from privmix.data import fingerprint
+from privmix.data import ArraySource, content_hashes, fingerprint, open_dataset
 from privmix.errors import StorageError
 
 
@@ -40,3 +42,46 @@ def test_links_are_followed_and_hidden_files_are_not_data(tmp_path: Path) -> Non
 def test_missing_data(tmp_path: Path) -> None:
     with pytest.raises(StorageError):
         fingerprint(tmp_path / "nothing")
+
+
+def save(path: Path, offset: int = 0) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    np.savez(path, x=np.eye(4, dtype=np.float32) + offset, y=np.arange(4) % 2)
+    return path
+
+
+def test_contents_are_those_of_the_files_that_are_read(tmp_path: Path) -> None:
+    file = save(tmp_path / "alone" / "train.npz")
+    alone = content_hashes(open_dataset(file, classes=2))
+    assert len(alone) == 1
+    # In a folder, beside notes and another split, under another name, at an address: the same.
+    folder = tmp_path / "folder"
+    save(folder / "train.npz")
+    save(folder / "test.npz", 1)
+    (folder / "notes.txt").write_text("n")
+    assert content_hashes(open_dataset(folder, classes=2)) == alone
+    assert content_hashes(open_dataset(f"file://{folder}", classes=2)) == alone
+    assert content_hashes(open_dataset(str(folder / "tr*.npz"), classes=2)) == alone
+    assert not set(content_hashes(open_dataset(folder, split="test", classes=2))) & set(alone)
+    # Shards in another order, and one of them alone, are known by what they share.
+    for name, order in (("ab", (0, 1)), ("ba", (1, 0))):
+        for place, offset in enumerate(order):
+            save(tmp_path / name / f"part-{place}.npz", offset)
+    both = content_hashes(open_dataset(tmp_path / "ab", classes=2))
+    assert both == content_hashes(open_dataset(tmp_path / "ba", classes=2))
+    assert set(alone) < set(both)
+
+
+def test_labels_and_pictures_are_contents_and_empty_files_are_not(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.eye(4, dtype=np.float32))
+    np.save(tmp_path / "y.npy", np.arange(4) % 2)
+    assert len(content_hashes(open_dataset(tmp_path / "x.npy", classes=2))) == 2
+    for number, name in enumerate(("cat", "dog")):
+        (tmp_path / "pictures" / name).mkdir(parents=True)
+        Image.new("L", (4, 4), number).save(tmp_path / "pictures" / name / "1.png")
+    assert len(content_hashes(open_dataset(tmp_path / "pictures", classes=["cat", "dog"]))) == 2
+    (tmp_path / "tables").mkdir()
+    (tmp_path / "tables" / "a.jsonl").write_text('{"age": 3, "label": 1}\n')
+    (tmp_path / "tables" / "b.jsonl").touch()
+    assert len(content_hashes(open_dataset(tmp_path / "tables", classes=2))) == 1
+    assert content_hashes(ArraySource(np.eye(2), np.array([0, 1]), ("a", "b"))) == ()

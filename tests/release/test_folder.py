@@ -99,7 +99,7 @@ def test_certificate_says_what_matters(tmp_path: Path) -> None:
     assert certificate["insecure_seed"] is True
     assert any("insecure_seed" in text for text in certificate["warnings"])
     assert any("record count 600 is taken as public" in text for text in certificate["statements"])
-    assert certificate["in_ledger"] is False
+    assert certificate["in_ledger"] == "none"
     assert "key" not in json.dumps(certificate)
     assert write(tmp_path / "secure", seed=None)["insecure_seed"] is False
     deltas = [delta for _, delta in certificate["epsilon_delta_curve"]]

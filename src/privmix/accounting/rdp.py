@@ -59,6 +59,10 @@ class RdpAccountant:
         """Upper bound on delta at ``epsilon``."""
         return float(compute_delta(self.orders, self._divergences(event, adjacency), epsilon)[0])
 
+    def divergence(self, event: Event, adjacency: Adjacency) -> float:
+        """Upper bound on the Renyi divergence at the first of the orders."""
+        return float(self._divergences(event, adjacency)[0])
+
     def rough(self) -> RdpAccountant:
         """The same bound from every sixth order, for searches."""
         return replace(self, orders=self.orders[::6])

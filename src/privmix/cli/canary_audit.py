@@ -186,7 +186,7 @@ def _audit_release(order: CanaryOrder, config: CanaryConfig, *, quiet: bool) -> 
     source = _open(order, extractor, tuple(certificate["input_shape"]), plan.classes)
     declared = certificate["records_declared"] or plan.records_noise_multiplier is not None
     _check_count(source, plan.records, declared)
-    charged = _charge(order, plan.event_after_count, plan.adjacency)
+    charged = _charge(order, source, plan.event_after_count, plan.adjacency)
     with progress_bars(quiet=quiet, percent=declared) as progress:
         audit = audit_release(
             plan,
@@ -214,7 +214,7 @@ def _audit_model(order: CanaryOrder, config: CanaryConfig, *, quiet: bool) -> _F
     extractor = order.extractor(facts.extractor)
     source = _open(order, extractor, facts.input_shape, facts.classes)
     _check_count(source, plan.records, plan.records_declared)
-    charged = _charge(order, plan.event(), plan.adjacency)
+    charged = _charge(order, source, plan.event(), plan.adjacency)
     with progress_bars(quiet=quiet, percent=plan.records_declared) as progress:
         audit = audit_training_canaries(
             training,
@@ -268,9 +268,9 @@ def _check_count(source: Source, records: int, declared: bool) -> None:
         raise InvalidInput("--data", WITHHELD, f"TARGET's {records} records: its own data and split")
 
 
-def _charge(order: CanaryOrder, event: Event, adjacency: Adjacency) -> Charge:
+def _charge(order: CanaryOrder, source: Source, event: Event, adjacency: Adjacency) -> Charge:
     assert order.data is not None
-    return charge(order.ledger, order.dataset, event, adjacency, "canary audit", order.data)
+    return charge(order.ledger, order.dataset, event, adjacency, "canary audit", order.data, source)
 
 
 def _note_done(charged: Charge) -> None:

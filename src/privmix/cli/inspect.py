@@ -76,7 +76,7 @@ def _show_model(model: TrainedModel) -> None:
         "clipping": f"{settings.get('clipping', '?')}, C = {plan.clip_norm:g}, sensitivity {plan.sensitivity:g}",
         "noise": f"multiplier {plan.noise_multiplier:.5g}, standard deviation {plan.noise_std:.5g} a sum",
         "public data": _public_data(certificate),
-        "ledger": "charged" if certificate["in_ledger"] else "none",
+        "ledger": _ledger(certificate["in_ledger"]),
     } | _wanted(facts.extractor)
     _table(rows)
     for text in certificate["statements"]:
@@ -138,3 +138,10 @@ def _table(rows: Mapping[str, object]) -> None:
     for name, value in rows.items():
         table.add_row(name, plain(value))
     out.print(table)
+
+
+def _ledger(mode: bool | str) -> str:
+    """Certificates of earlier versions say true or false."""
+    if isinstance(mode, bool):
+        return "charged" if mode else "none"
+    return mode if mode == "none" else f"charged, {mode}"

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 from rich.table import Table
 
 from privmix.accounting import Adjacency
+from privmix.accounting.filters import FILTERS
 from privmix.cli.app import app, out, plain, print_json
-from privmix.errors import check_choice
-from privmix.ledger import Ledger, verify_ledger
+from privmix.errors import InvalidInput, check_choice
+from privmix.ledger import Budget, Ledger, verify_ledger
 from privmix.rounding import exact, rounded_down, rounded_up
 
 ledger = typer.Typer(no_args_is_help=True, help="Give private datasets a total privacy budget, and keep to it.")
@@ -30,14 +31,68 @@ def init(
     adjacency: Annotated[str, typer.Option(help="add_remove, or replace_one (designs fixed, random-weight).")] = (
         "add_remove"
     ),
+    adaptive: Annotated[
+        bool,
+        typer.Option(
+            "--adaptive",
+            help="The total must hold for releases chosen after seeing earlier ones, too (a privacy filter).",
+        ),
+    ] = False,
+    filter_name: Annotated[
+        str | None,
+        typer.Option(
+            "--filter",
+            help="With --adaptive. gdp (default): Gaussian DP, for everything. rdp: Renyi DP, better for many small "
+            "charges that are far from Gaussian, such as Laplace noise.",
+        ),
+    ] = None,
 ) -> None:
     """Give a dataset its total budget, once; makes the ledger where there is none.
 
-    Example: privmix ledger init --dataset patients --epsilon 4 --delta 1e-5 --ledger sqlite:///ledger.db
+    Which total? Without --adaptive it holds for plans that are fixed in advance, or chosen without seeing earlier
+    results: nobody may look at one release and then decide how the next one is made. With --adaptive it holds however
+    they are chosen. That costs about 2% of epsilon for moments, DP-SGD and mixed rows of many records, more for rows
+    of few records with little noise, and most for Laplace noise. When in doubt, take it: it can't be changed later.
+
+    Example: privmix ledger init --dataset patients --epsilon 4 --delta 1e-5 --adaptive --ledger sqlite:///ledger.db
     """
     relation = Adjacency(check_choice("--adjacency", adjacency, [a.value for a in Adjacency]))
-    Ledger.create(url).add_dataset(dataset, epsilon=epsilon, delta=delta, adjacency=relation)
-    out.print(f"budget of {plain(dataset)}: epsilon {exact(epsilon)}, delta {exact(delta)}, adjacency {relation.value}")
+    if filter_name is not None:
+        check_choice("--filter", filter_name, FILTERS)
+        if not adaptive:
+            raise InvalidInput("--filter", filter_name, "none without --adaptive")
+    made = Ledger.create(url).add_dataset(
+        dataset, epsilon=epsilon, delta=delta, adjacency=relation, adaptive=(filter_name or "gdp") if adaptive else None
+    )
+    out.print(
+        f"budget of {plain(dataset)}: epsilon {exact(epsilon)}, delta {exact(delta)}, adjacency {relation.value}",
+        soft_wrap=True,
+    )
+    out.print(_PLANNED if made is None else f"{_ADAPTIVE} {_FILTERS[made.name]}", soft_wrap=True)
+
+
+_PLANNED: Final = (
+    "planned: the total holds for plans fixed in advance, or chosen without seeing earlier results (--adaptive lifts "
+    "that)"
+)
+_ADAPTIVE: Final = "adaptive: the total holds also for plans chosen after seeing earlier results."
+_FILTERS: Final = {
+    "gdp": "Filter gdp: moments, DP-SGD and mixed rows of many records may use about 98% of epsilon; rows of few "
+    "records with little noise, and Laplace noise, less.",
+    "rdp": "Filter rdp: moments, DP-SGD and mixed rows of many records may use about 91% of epsilon at most; rows with "
+    "little noise much less; mechanisms that fail with a probability are refused.",
+    "pure": "Filter pure: epsilons are added, as in a planned budget of delta 0; it costs nothing.",
+}
+
+
+@ledger.command("upgrade")
+def upgrade(url: Url) -> None:
+    """Bring a ledger that an earlier privmix made to this version; its budgets and history stay as they are.
+
+    Earlier versions refuse it from then on.
+    """
+    Ledger.upgrade(url)
+    out.print("upgraded: budgets and history are as they were")
 
 
 @ledger.command("show")
@@ -46,7 +101,7 @@ def show(
     dataset: Annotated[str | None, typer.Option(help="One dataset; all where left out.")] = None,
     json_output: Json = False,
 ) -> None:
-    """Show what every dataset may cost, has cost and has left.
+    """Show what every dataset may cost, has cost and has left, and for which plans its total holds.
 
     Keep the newest entry's hash elsewhere (--json shows it whole): `ledger verify --head` then notices lost entries.
     """
@@ -55,18 +110,31 @@ def show(
     if json_output:
         print_json([{**vars(budget), "adjacency": budget.adjacency.value} for budget in budgets])
         return
-    table = Table("dataset", "epsilon spent", "of", "left", "delta", "adjacency", "reserved")
+    table = Table("dataset", "epsilon spent", "of", "left", "delta", "adjacency", "reserved", "mode")
     for b in budgets:
         figures = (
             f"{rounded_up(b.spent, 4)}",
-            f"{exact(b.epsilon)}",
+            exact(b.epsilon),
             f"{rounded_down(max(0.0, b.epsilon - b.spent), 4)}",
-            f"{exact(b.delta)}",
+            exact(b.delta),
         )
         reserved = f"{b.reservations} ({b.uncommitted} not committed)" if b.uncommitted else str(b.reservations)
-        table.add_row(plain(b.dataset), *figures, b.adjacency.value, reserved)
+        table.add_row(plain(b.dataset), *figures, b.adjacency.value, reserved, _mode(b))
     out.print(table)
     out.print("spent is composed, not added: a new charge usually costs less than its own epsilon", soft_wrap=True)
+    if any(b.mode == "planned" for b in budgets):
+        out.print(_PLANNED, soft_wrap=True)
+    if any(b.mode == "adaptive" for b in budgets):
+        out.print(
+            f"{_ADAPTIVE} What counts is the share of the filter; its epsilon spent is that of a filter of this size.",
+            soft_wrap=True,
+        )
+
+
+def _mode(budget: Budget) -> str:
+    if budget.share is None:
+        return budget.mode
+    return f"{budget.mode} ({budget.filter} filter: {rounded_up(100 * budget.share, 4)}% spent)"
 
 
 @ledger.command("history")
@@ -87,11 +155,15 @@ def history(url: Url, dataset: Dataset, json_output: Json = False) -> None:
 def _what(entry: dict[str, Any]) -> str:
     match entry["kind"]:
         case "init":
-            return f"epsilon {exact(entry['epsilon'])}, delta {exact(entry['delta'])}, {entry['adjacency']}"
+            mode = "adaptive" if entry.get("filter") else "planned"
+            return f"epsilon {exact(entry['epsilon'])}, delta {exact(entry['delta'])}, {entry['adjacency']}, {mode}"
         case "reserve":
             return f"{entry['purpose']} {entry['id'][:8]}: {rounded_up(entry['spent'], 4)} spent with it"
         case "bind":
-            return f"{entry['id'][:8]} is for content {entry['fingerprint'][:12]}"
+            if "fingerprint" in entry:
+                return f"{entry['id'][:8]} is for content {entry['fingerprint'][:12]}"
+            new = len(entry.get("files", ()))
+            return f"{entry['id'][:8]} is for content {entry.get('content', '')[:12]}, {new} files of it new here"
         case _:
             return f"{entry['id'][:8]}: {entry['result']}"
 
@@ -103,11 +175,20 @@ def verify(
     json_output: Json = False,
 ) -> None:
     """Recompute every hash and every price; exit code 2 if anything does not hold."""
-    counts = verify_ledger(Ledger.open(url), head=head)
+    opened = Ledger.open(url)
+    counts = verify_ledger(opened, head=head)
+    modes = {name: opened.mode(name) for name in counts}
     if json_output:
-        print_json({"holds": True, "entries": counts})
+        print_json({"holds": True, "entries": counts, "modes": modes})
         return
     out.print(f"[green]holds:[/] {sum(counts.values())} entries of {len(counts)} datasets, no budget overspent")
+    planned = [plain(name) for name, mode in modes.items() if mode == "planned"]
+    if planned:
+        out.print(
+            f"not checked: that plans were fixed in advance or chosen without seeing earlier results, which the totals "
+            f"of planned budgets are for: {', '.join(planned)}",
+            soft_wrap=True,
+        )
     if head is None:
         out.print("not checked: that no entries at the end were taken away together with their count (give --head)")
 

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from privmix.accounting import Adjacency, Event
-from privmix.data import FeatureStore, Source, fingerprint
-from privmix.data.fingerprint import files_of
+from privmix.data import FeatureStore, Source, content_hashes, fingerprint
+from privmix.data.fingerprint import files_of, listing_hash
 from privmix.data.remote import is_remote, local_path, public_name
 from privmix.errors import InvalidInput, StorageError
 from privmix.features import Extractor, write_features
-from privmix.ledger import Ledger, Reservation
+from privmix.ledger import Contents, Ledger, Reservation
 from privmix.release import PrivateRecords
 from privmix.release.engine import Progress
 
@@ -80,10 +80,16 @@ def _identity(data: str) -> list[list[Any]]:
 
 @dataclass(frozen=True)
 class Charge:
-    """Budget taken from a ledger, or nothing where no ledger is used."""
+    """Budget taken from a ledger, or nothing where no ledger is used; ``mode`` is none, planned or adaptive."""
 
     url: str | None = None
     reservation: Reservation | None = None
+    mode: str = "none"
+
+    @classmethod
+    def noted(cls, url: str | None, dataset: str | None) -> Charge:
+        """The charge of a run that is complete: nothing is left to note, but its certificate names the mode."""
+        return cls() if url is None or dataset is None else cls(mode=Ledger.open(url).mode(dataset))
 
     def done(self, result: str) -> None:
         """Record what came of it."""
@@ -95,7 +101,9 @@ class Charge:
         return None if self.reservation is None else asdict(self.reservation)
 
     @classmethod
-    def again(cls, url: str | None, dataset: str | None, note: Mapping[str, Any] | None, data: str) -> Charge:
+    def again(
+        cls, url: str | None, dataset: str | None, note: Mapping[str, Any] | None, data: str, source: Source
+    ) -> Charge:
         """The charge of an interrupted run: it was made before and is not made twice.
 
         Raises:
@@ -112,20 +120,31 @@ class Charge:
         book = Ledger.open(url)
         book.require(reservation)
         # The data may be other data by now, if the run was interrupted before it noted its records.
-        book.bind(reservation, fingerprint(data))
-        return cls(url, reservation)
+        book.bind(reservation, _contents(book, data, source))
+        return cls(url, reservation, book.mode(reservation.dataset))
 
 
 def charge(
-    ledger: str | None, dataset: str | None, event: Event, adjacency: Adjacency, purpose: str, data: str
+    ledger: str | None, dataset: str | None, event: Event, adjacency: Adjacency, purpose: str, data: str, source: Source
 ) -> Charge:
-    """Take the cost of ``event`` from the dataset's budget, durably.
+    """Take the cost of ``event`` from the dataset's budget, durably. Without a ledger it does nothing.
 
-    Call it before the first private row is read. Without a ledger it does nothing.
+    Call it before the first private record is used. The files' bytes are hashed before, which nothing but the ledger
+    learns of: a hash under another name is refused, and nothing is charged under a wrong one.
     """
     if ledger is None or dataset is None:
         return Charge()
     book = Ledger.open(ledger)
-    reservation = book.reserve(dataset, event, adjacency=adjacency, purpose=purpose)
-    book.bind(reservation, fingerprint(data))
-    return Charge(ledger, reservation)
+    # What the budget does not hold is refused before a large dataset is hashed.
+    book.check(dataset, event, adjacency=adjacency)
+    contents = _contents(book, data, source)
+    reservation = book.reserve(dataset, event, adjacency=adjacency, purpose=purpose, contents=contents)
+    return Charge(ledger, reservation, book.mode(dataset))
+
+
+def _contents(book: Ledger, data: str, source: Source) -> Contents:
+    """What the ledger knows the data by; also as earlier versions did, where it holds what they wrote."""
+    hashes = content_hashes(source)
+    if not book.keeps_listings():
+        return Contents(hashes)
+    return Contents(hashes, (fingerprint(data), *(listing_hash([one]) for one in hashes)))

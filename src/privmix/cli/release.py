@@ -212,9 +212,9 @@ def release(
         return
     # Before the first private row is read: a crash from here on leaves the budget spent.
     if resume:
-        charged = _charged_before(budget, state, "reservation", data)
+        charged = _charged_before(budget, state, "reservation", data, source)
     else:
-        charged = charge(ledger, dataset, _rest(plan, epsilon, delta), plan.adjacency, "release", data)
+        charged = charge(ledger, dataset, _rest(plan, epsilon, delta), plan.adjacency, "release", data, source)
     identity = identity or _identity(data, split, columns)
     with (
         progress_bars(percent=records is not None or private_count) as progress,
@@ -225,7 +225,7 @@ def release(
             extractor=extractor.spec(),
             input_shape=source.schema.input_shape,
             records_declared=records is not None,
-            in_ledger=ledger is not None,
+            in_ledger=charged.mode,
             choice=None if choice is None else choice.to_dict(),
             picture=None if choice is None else picture_of(choice),
             streams=streams,
@@ -280,21 +280,22 @@ def _count(
     """An estimate of the private record count to plan with, and what that was charged."""
     if state is not None:
         # A second estimate would be a second query.
-        return state.records, _charged_before(budget, state, "count", data)
+        return state.records, _charged_before(budget, state, "count", data, source)
     assert streams is not None
     assert config.records_noise_multiplier is not None
     noise = config.records_noise_multiplier
-    charged = charge(budget.ledger, budget.dataset, Gaussian(noise), Adjacency.ADD_REMOVE, "private record count", data)
+    purpose = "private record count"
+    charged = charge(budget.ledger, budget.dataset, Gaussian(noise), Adjacency.ADD_REMOVE, purpose, data, source)
     return private_record_count(source.schema.records, noise, streams), charged
 
 
-def _charged_before(budget: _Budget, state: RunState | None, what: str, data: str) -> Charge:
+def _charged_before(budget: _Budget, state: RunState | None, what: str, data: str, source: Source) -> Charge:
     """What an interrupted run was charged."""
     assert state is not None
     if state.complete and not state.extra:
         # The kill came after its notes were removed; all that is left is to rename a folder.
-        return Charge()
-    return Charge.again(budget.ledger, budget.dataset, state.extra.get(what), data)
+        return Charge.noted(budget.ledger, budget.dataset)
+    return Charge.again(budget.ledger, budget.dataset, state.extra.get(what), data, source)
 
 
 def _records(

@@ -77,7 +77,7 @@ def run_job(job: TrainingJob, source: Source, extractor: Extractor, order: Order
         with progress_bars(quiet=True) as progress:
             return job.run(_records(job, source, extractor, order, progress, world, None), world=world)
     with _others_wait(world):
-        charged, streams = _prepared(job, order)
+        charged, streams = _prepared(job, order, source)
         run = TrainingRun(
             order.out,
             job.settings(),
@@ -88,7 +88,7 @@ def run_job(job: TrainingJob, source: Source, extractor: Extractor, order: Order
         )
     with progress_bars(percent=job.plan.records_declared) as progress, run:
         found = _records(job, source, extractor, order, progress, world, run)
-        made = job.run(found, run=run, in_ledger=order.ledger is not None, progress=progress, world=world)
+        made = job.run(found, run=run, in_ledger=charged.mode, progress=progress, world=world)
     try:
         charged.done(f"model {made.certificate['model_id']}")
     except StorageError as error:
@@ -99,7 +99,7 @@ def run_job(job: TrainingJob, source: Source, extractor: Extractor, order: Order
     return made
 
 
-def _prepared(job: TrainingJob, order: Order) -> tuple[Charge, SecretStreams | None]:
+def _prepared(job: TrainingJob, order: Order, source: Source) -> tuple[Charge, SecretStreams | None]:
     """Charge the budget, or find that it was charged before; the streams of a seed."""
     TrainingRun.check_target(order.out, overwrite=order.overwrite)
     # A run that is to be discarded need not be readable.
@@ -108,14 +108,16 @@ def _prepared(job: TrainingJob, order: Order) -> tuple[Charge, SecretStreams | N
         if order.resume:
             raise InvalidInput("--resume", True, "the --out of an interrupted run; there is none")
         # Before the first private row is read: a crash from here on leaves the budget spent.
-        charged = charge(order.ledger, order.dataset, job.plan.event(), job.plan.adjacency, "training", order.data)
+        event, relation = job.plan.event(), job.plan.adjacency
+        charged = charge(order.ledger, order.dataset, event, relation, "training", order.data, source)
         return charged, None if order.seed is None else SecretStreams.from_seed(order.seed)
     if not order.resume:
         allowed = f"--resume or --overwrite: an interrupted run was making {order.out}"
         raise InvalidInput("--resume", False, allowed)
     TrainingRun.check_settings(interrupted, job.settings())
     _check_seed(interrupted, order)
-    return Charge.again(order.ledger, order.dataset, interrupted["extra"].get("reservation"), order.data), None
+    note = interrupted["extra"].get("reservation")
+    return Charge.again(order.ledger, order.dataset, note, order.data, source), None
 
 
 def _check_seed(interrupted: dict[str, Any], order: Order) -> None:

@@ -2,7 +2,7 @@
 
 from privmix.data.dataset import ArraySource, LabelledArray, Schema, Source, open_dataset
 from privmix.data.embedded import embedded_digits
-from privmix.data.fingerprint import fingerprint
+from privmix.data.fingerprint import content_hashes, fingerprint
 from privmix.data.store import FeatureStore, FeatureStoreWriter
 
 __all__ = [
@@ -12,6 +12,7 @@ __all__ = [
     "LabelledArray",
     "Schema",
     "Source",
+    "content_hashes",
     "embedded_digits",
     "fingerprint",
     "open_dataset",

@@ -1,14 +1,16 @@
-"""What tells one private dataset from another: a hash of its files. Private, like what it is made from."""
+"""What tells one private dataset from another: hashes of its files. Private, like what they are made from."""
 
 from __future__ import annotations
 
 import glob
 import hashlib
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 from privmix.data.files import reading
 from privmix.data.remote import is_remote, local_path, remote_digests
+from privmix.data.source import Source
 from privmix.errors import StorageError
 
 
@@ -34,6 +36,35 @@ def fingerprint(path: str | Path) -> str:
         64
     """
     digests = remote_digests(str(path)) if is_remote(path) else _local_digests(local_path(path))
+    return listing_hash(digests)
+
+
+def content_hashes(source: Source) -> tuple[str, ...]:
+    """SHA-256 of each file that holds records of ``source``, wherever they lie and whatever lies beside them.
+
+    A copy, another name or place, another order of shards, an address: the same hashes. Files that the reader leaves
+    out (descriptions, notes, other splits) have none, and neither have empty ones, which all datasets may share. The
+    same records in other files, or with one of them changed, are another dataset to this.
+
+    The hashes are private, as :func:`fingerprint`'s.
+
+    Returns:
+        64 hexadecimal digits a file, sorted, each once.
+
+    Raises:
+        StorageError: a file can't be read.
+    """
+    digests = set()
+    for file in source.files:
+        # The file's own name may be private.
+        with reading(file.parent, "data"), file.open("rb") as stream:
+            if os.fstat(stream.fileno()).st_size:
+                digests.add(hashlib.file_digest(stream, "sha256").hexdigest())
+    return tuple(sorted(digests))
+
+
+def listing_hash(digests: Iterable[str]) -> str:
+    """:func:`fingerprint` of files with these hashes."""
     # Sorted: a copy under other names is the same data.
     return hashlib.sha256("\n".join(sorted(digests)).encode()).hexdigest()
 

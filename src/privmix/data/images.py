@@ -55,6 +55,7 @@ class ImageFolderSource(Source):
             ]
         if not self._files:
             raise InvalidInput(str(folder), "no image", f"files {', '.join(sorted(IMAGE_SUFFIXES))} by class")
+        self.files = tuple(path for path, _ in self._files)
         shape = image_shape(self._read(self._files[0][0]), image_size)
         self._schema = Schema(records=len(self._files), input_shape=shape, classes=names)
 

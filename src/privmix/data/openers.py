@@ -63,7 +63,10 @@ def open_files(files: list[Path], request: Request) -> Source:
     format_ = format_of(files[0])
     if format_ is None:
         raise InvalidInput("data", str(files[0]), FORMATS)
-    return _OPENERS[format_](files, request)
+    source = _OPENERS[format_](files, request)
+    labels = [place for file in files for place in companions(file) if place.is_file()]
+    source.files = tuple(dict.fromkeys([*files, *labels]))
+    return source
 
 
 def open_images(folder: Path, request: Request) -> Source:
@@ -78,7 +81,9 @@ def open_saved(folder: Path, request: Request) -> Source:
     public = None
     if request.classes is None:
         public = saved_classes(folder, label) or arrow_classes(files[0], label)
-    return ArrowSource(files, ARROW, request.selection, resolve_classes(request.classes, public))
+    source = ArrowSource(files, ARROW, request.selection, resolve_classes(request.classes, public))
+    source.files = tuple(files)
+    return source
 
 
 def holds_split(file: Path, split: str) -> bool:

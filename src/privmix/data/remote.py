@@ -59,6 +59,7 @@ class RemoteSource(Source):
             path, self._base = _copy(url, split, Path(self._folder))
             with self._renaming():
                 self._local = open_local(path)
+            self.files = self._local.files
         except BaseException:
             remove()
             raise

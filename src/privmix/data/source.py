@@ -6,6 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -79,11 +80,16 @@ class LabelledArray:
 class Source(ABC):
     """A dataset on disk or in memory that is read only when asked to.
 
+    Attributes:
+        files: what it reads records from, labels included; none where it is in memory. Their places are private.
+
     Formal guarantees:
         - Public facts first: ``schema`` comes from headers, names and metadata, not from labels or values.
         - Closed class list: a label outside ``schema.classes`` is refused, never added.
         - Silent: no error message holds a value, a label or a row number of a record.
     """
+
+    files: tuple[Path, ...] = ()
 
     @property
     @abstractmethod

@@ -13,7 +13,9 @@ Example:
     >>> folder.cleanup()
 """
 
-from privmix.ledger.ledger import Budget, BudgetExceeded, Ledger, Reservation
+from privmix.ledger.contents import Contents
+from privmix.ledger.ledger import Budget, Ledger, Reservation
+from privmix.ledger.pricing import BudgetExceeded
 from privmix.ledger.verify import verify_ledger
 
-__all__ = ["Budget", "BudgetExceeded", "Ledger", "Reservation", "verify_ledger"]
+__all__ = ["Budget", "BudgetExceeded", "Contents", "Ledger", "Reservation", "verify_ledger"]

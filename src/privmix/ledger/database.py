@@ -21,8 +21,10 @@ from privmix.errors import WITHHELD, InvalidInput, MissingExtra, StorageError
 _ALLOWED = "sqlite:///FILE or postgresql://USER@HOST/DATABASE"
 
 
-def open_engine(url: str, *, create: bool, patience: float) -> Engine:
+def open_engine(url: str, *, create: bool, patience: float, upgrade: bool = False) -> Engine:
     """Connect to the ledger at ``url``; waits up to ``patience`` seconds for others that hold it.
+
+    ``create`` makes one where there is none; that, or ``upgrade``, brings one of an earlier version to this one.
 
     Raises:
         InvalidInput: the URL is not one of a ledger, or it names no ledger and ``create`` is off.
@@ -43,7 +45,7 @@ def open_engine(url: str, *, create: bool, patience: float) -> Engine:
         case _:
             raise InvalidInput("--ledger", shown, _ALLOWED)
     with storage_errors(shown):
-        _migrate(engine, shown, create)
+        _migrate(engine, shown, create, upgrade)
     return engine
 
 
@@ -119,17 +121,22 @@ def _postgresql(url: sqlalchemy.URL, patience: float) -> Engine:
     )
 
 
-def _migrate(engine: Engine, shown: str, create: bool) -> None:
+def _migrate(engine: Engine, shown: str, create: bool, upgrade: bool) -> None:
     config = Config()
     config.set_main_option("script_location", "privmix.ledger:migrations")
-    newest = ScriptDirectory.from_config(config).get_current_head()
+    scripts = ScriptDirectory.from_config(config)
+    newest = scripts.get_current_head()
     with engine.connect() as connection:
         found = MigrationContext.configure(connection).get_current_revision()
     if found == newest:
         return
-    if not create:
+    known = [script.revision for script in scripts.walk_revisions()]
+    if (not create and not (upgrade and found in known)) or found not in (None, *known):
         held = "no ledger" if found is None else f"a ledger of version {found}"
-        raise InvalidInput("--ledger", shown, f"a ledger of version {newest}, not {held} (privmix ledger init)")
+        advice = "privmix ledger upgrade" if found in known else "privmix ledger init"
+        if found not in (None, *known):
+            advice = "of another privmix"
+        raise InvalidInput("--ledger", shown, f"a ledger of version {newest}, not {held} ({advice})")
     with writing(engine) as connection:
         if engine.dialect.name == "postgresql":
             # Two that create at once would both find nothing.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-import math
 import uuid
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -12,43 +12,25 @@ from typing import Any
 import sqlalchemy
 from sqlalchemy import Connection, Engine, Row, insert, select, update
 
-from privmix.accounting import Adjacency, Composed, Event, epsilon, event_from_dict, event_to_dict
-from privmix.errors import InvalidInput, PrivmixError, check_choice, check_number
+from privmix.accounting import Adjacency, Event, event_to_dict
+from privmix.accounting.filters import Filter, filter_to_dict, make_filter
+from privmix.errors import InvalidInput, check_choice, check_number
+from privmix.ledger.contents import Contents, bind, keeps_listings
 from privmix.ledger.database import open_engine, shown_url, snapshot, storage_errors, writing
+from privmix.ledger.pricing import ADAPTIVE, PLANNED, Spending, check_dataset, filter_of, spent_of, with_event
 from privmix.ledger.schema import FIRST_HASH, canonical, chained, datasets, entries, fingerprints
-from privmix.rounding import exact, rounded_down, rounded_up
 
 _LONGEST = 200
 # What an entry of each kind holds besides its time.
 _FIELDS: dict[Any, set[str]] = {
     "init": {"name", "epsilon", "delta", "adjacency"},
     "reserve": {"id", "purpose", "event", "spent"},
-    "bind": {"id", "fingerprint"},
+    # The first version wrote one fingerprint of a listing; since then each file has its own.
+    "bind": {"id"},
     "commit": {"id", "result"},
 }
 # Seconds to wait for the lock: everyone who reserves on the same dataset prices its history in turn.
 _PATIENCE = 300.0
-
-
-class BudgetExceeded(PrivmixError):
-    """A reservation would cost more than the dataset's budget leaves. Exit code 3.
-
-    Example:
-        >>> str(BudgetExceeded("patients", requested=2.0, spent=3.0, composed=4.2, budget=4.0, delta=1e-05))
-        'budget of patients: epsilon 4.2 in all would exceed 4 (requested 2, spent 3, remaining 1; delta 1e-05)'
-    """
-
-    exit_code = 3
-
-    def __init__(
-        self, dataset: str, *, requested: float, spent: float, composed: float, budget: float, delta: float
-    ) -> None:
-        self.requested, self.spent, self.composed = requested, spent, composed
-        super().__init__(
-            f"budget of {dataset}: epsilon {rounded_up(composed, 4)} in all would exceed {exact(budget)} "
-            f"(requested {rounded_up(requested, 4)}, spent {rounded_up(spent, 4)}, "
-            f"remaining {rounded_down(max(0.0, budget - spent), 4)}; delta {exact(delta)})"
-        )
 
 
 @dataclass(frozen=True)
@@ -60,10 +42,15 @@ class Budget:
         epsilon: the total budget.
         delta: at this delta.
         adjacency: which pairs of datasets both are about.
-        spent: epsilon of everything reserved, composed, an upper bound.
+        spent: epsilon of everything reserved, composed. Planned: an upper bound, if all of it was fixed before the
+            first result was seen. Adaptive: what a filter of the size that is spent would guarantee.
         reservations: how many, committed or not.
         uncommitted: how many of them never reported success; they count as spent all the same.
         head: hash of the newest entry: kept elsewhere, it shows later that no entry was taken away.
+        mode: ``"planned"``: the total holds for plans fixed in advance, or chosen without seeing earlier results;
+            ``"adaptive"``: for plans chosen after seeing them, too.
+        filter: the adaptive budget's filter, gdp, rdp or pure.
+        share: how much of the filter is spent, in [0, 1].
     """
 
     dataset: str
@@ -74,6 +61,9 @@ class Budget:
     reservations: int
     uncommitted: int
     head: str
+    mode: str = PLANNED
+    filter: str | None = None
+    share: float | None = None
 
 
 @dataclass(frozen=True)
@@ -92,12 +82,19 @@ class Ledger:
         * reserve before reading: when :meth:`reserve` returns, the charge is on disk; a crash at any point leaves the
           budget spent or the charge refused, never spent and not recorded;
         * never overspent: reservations of one dataset are decided one at a time, each against everything before it;
-        * composed, not added: what counts is the epsilon of all events together at the budget's delta, by the PLD
-          accountant (pure DP where delta is 0), an upper bound;
+        * composed, not added: what counts for a planned budget is the epsilon of all events together at its delta, by
+          the PLD accountant (pure DP where delta is 0), an upper bound for plans that were fixed in advance or chosen
+          without seeing earlier results;
+        * adaptive budgets hold whatever plans were chosen by: costs add up in a privacy filter
+          (:mod:`privmix.accounting.filters`), which was fixed when the budget was made;
         * one adjacency: a plan priced for other pairs of datasets is refused, not converted;
         * nothing comes back: no entry is ever changed or removed, and a reservation that was not used stays spent;
-        * one budget for one content: data that is known under a name, byte by byte, is refused under another. This is
-          against mistakes; the same records in other files are other content to it.
+        * one budget for one content: a file that is known under a name, byte by byte, is refused under another, in
+          whatever company and place it is found. A refusal charges nothing. This is against mistakes; the same
+          records in other files, and a file of which one record was changed, are other content to it.
+
+    Not covered: a planned budget is no privacy filter. Whoever picks a plan after seeing an earlier result can spend
+    more than its total; only an adaptive budget is safe from that.
 
     Not covered: someone who can write to the database can replace all of it. :func:`verify_ledger` with a hash kept
     elsewhere notices that.
@@ -122,10 +119,35 @@ class Ledger:
         """Open the ledger at ``url``; make it, or bring it to this version, where needed."""
         return cls(open_engine(url, create=True, patience=patience))
 
+    @classmethod
+    def upgrade(cls, url: str, *, patience: float = _PATIENCE) -> Ledger:
+        """Open the ledger at ``url``; bring one of an earlier version to this one.
+
+        Raises:
+            InvalidInput: there is none.
+        """
+        return cls(open_engine(url, create=False, patience=patience, upgrade=True))
+
     def add_dataset(
-        self, name: str, *, epsilon: float, delta: float, adjacency: Adjacency = Adjacency.ADD_REMOVE
-    ) -> None:
+        self,
+        name: str,
+        *,
+        epsilon: float,
+        delta: float,
+        adjacency: Adjacency = Adjacency.ADD_REMOVE,
+        adaptive: str | None = None,
+    ) -> Filter | None:
         """Give dataset ``name`` a total budget, once and for all.
+
+        Args:
+            name: the dataset.
+            epsilon, delta: the total.
+            adjacency: which pairs of datasets it is about.
+            adaptive: the name of a privacy filter (gdp or rdp): the total then holds for plans chosen after seeing
+                earlier results, too. None: for plans fixed in advance.
+
+        Returns:
+            The filter of an adaptive budget.
 
         Raises:
             InvalidInput: the name is taken, or a value is out of range.
@@ -134,7 +156,10 @@ class Ledger:
         check_number("delta", delta, low=0, high=1, high_open=True)
         if not name.strip() or len(name) > _LONGEST or not name.isprintable():
             raise InvalidInput("--dataset", name, f"a printable name of at most {_LONGEST} characters")
+        made = None if adaptive is None else make_filter(adaptive, epsilon, delta)
         row = {"name": name, "epsilon": epsilon, "delta": delta, "adjacency": adjacency.value}
+        if made is not None:
+            row["filter"] = canonical(filter_to_dict(made))
         with storage_errors(self._shown), writing(self._engine) as connection:
             if connection.execute(select(datasets.c.id).where(datasets.c.name == name)).first():
                 raise InvalidInput("--dataset", name, "a dataset without a budget; budgets are set once")
@@ -143,67 +168,74 @@ class Ledger:
             except sqlalchemy.exc.IntegrityError:
                 raise InvalidInput("--dataset", name, "a dataset without a budget; budgets are set once") from None
             _append(connection, self._dataset(connection, name), {"kind": "init", **row})
+        return made
 
     def reserve(
-        self, name: str, event: Event, *, adjacency: Adjacency = Adjacency.ADD_REMOVE, purpose: str
+        self,
+        name: str,
+        event: Event,
+        *,
+        adjacency: Adjacency = Adjacency.ADD_REMOVE,
+        purpose: str,
+        contents: Contents | None = None,
     ) -> Reservation:
-        """Charge ``event`` to dataset ``name``, durably. Call it before the first private row is read.
+        """Charge ``event`` to dataset ``name``, durably. Call it before the first private row is used.
+
+        The contents are bound first, in the same transaction: under a wrong name nothing is charged.
 
         Args:
             name: the dataset.
             event: all that will run, such as ``plan.event``.
             adjacency: what the event's figures are about; must be the budget's.
             purpose: a word for the history, such as ``"release"``.
+            contents: which data it is for.
 
         Raises:
             BudgetExceeded: everything so far and this event would cost more than the budget. Nothing is charged.
-            InvalidInput: no such dataset, or another adjacency.
-            UnsupportedEvent: the event has no price under the budget's adjacency and delta.
+            InvalidInput: no such dataset, another adjacency, or the data has its budget under another name.
+            UnsupportedEvent: the event has no price under the budget's adjacency and delta, or by its filter.
         """
         with storage_errors(self._shown), writing(self._engine) as connection:
             dataset = self._dataset(connection, name, lock=True)
-            check_choice("adjacency", adjacency.value, [dataset.adjacency])
-            before = [entry_event(content) for content in _contents(connection, dataset.id, "reserve")]
-            spent = price([*before, event], dataset.delta, adjacency)
-            if not spent <= dataset.epsilon:
-                raise BudgetExceeded(
-                    name,
-                    requested=price([event], dataset.delta, adjacency),
-                    spent=price(before, dataset.delta, adjacency),
-                    composed=spent,
-                    budget=dataset.epsilon,
-                    delta=dataset.delta,
-                )
-            reservation = Reservation(uuid.uuid4().hex, name, spent)
-            charge = {"id": reservation.id, "purpose": purpose, "event": event_to_dict(event), "spent": spent}
-            _append(connection, dataset, {"kind": "reserve", **charge})
+            new = None if contents is None else bind(connection, dataset, contents)
+            spending = self._spending(connection, dataset, event, adjacency)
+            reservation = Reservation(uuid.uuid4().hex, name, spending.epsilon)
+            charge = {"id": reservation.id, "purpose": purpose, "event": event_to_dict(event)}
+            if spending.cost is not None:
+                charge["cost"] = dict(vars(spending.cost))
+            _append(connection, dataset, {"kind": "reserve", **charge, "spent": spending.epsilon})
+            if new is not None:
+                # A row is read anew: the entry above moved the end of the history.
+                _append(connection, self._dataset(connection, name), _binding(reservation, contents, new))
         return reservation
 
-    def bind(self, reservation: Reservation, fingerprint: str) -> None:
-        """Record which content (a SHA-256 in hex) the reservation is for.
+    def check(self, name: str, event: Event, *, adjacency: Adjacency = Adjacency.ADD_REMOVE) -> None:
+        """Raise what :meth:`reserve` would raise of the budget, without charging: before a large dataset is hashed."""
+        with storage_errors(self._shown), snapshot(self._engine) as connection:
+            self._spending(connection, self._dataset(connection, name), event, adjacency)
+
+    def bind(self, reservation: Reservation, contents: Contents) -> None:
+        """Record which contents a reservation that was made before is for.
 
         Raises:
-            InvalidInput: this content has its budget under another name.
+            InvalidInput: one of them has its budget under another name.
         """
         with storage_errors(self._shown), writing(self._engine) as connection:
             dataset = self._dataset(connection, reservation.dataset, lock=True)
             if reservation.id not in {content["id"] for content in _contents(connection, dataset.id, "reserve")}:
                 raise InvalidInput("reservation", reservation.id, "one of this dataset")
-            owner = connection.execute(
-                select(datasets.c.name, datasets.c.id)
-                .join(fingerprints, fingerprints.c.dataset_id == datasets.c.id)
-                .where(fingerprints.c.fingerprint == fingerprint)
-            ).first()
-            if owner is not None and owner.id != dataset.id:
-                raise InvalidInput("--dataset", dataset.name, f"{owner.name}, under which this data has its budget")
-            if owner is None:
-                try:
-                    connection.execute(insert(fingerprints).values(fingerprint=fingerprint, dataset_id=dataset.id))
-                except sqlalchemy.exc.IntegrityError:
-                    raise InvalidInput(
-                        "--dataset", dataset.name, "the name under which this data has its budget"
-                    ) from None
-            _append(connection, dataset, {"kind": "bind", "id": reservation.id, "fingerprint": fingerprint})
+            new = bind(connection, dataset, contents)
+            _append(connection, dataset, _binding(reservation, contents, new))
+
+    def keeps_listings(self) -> bool:
+        """Whether an earlier version bound contents here by one hash of all files of a place."""
+        with storage_errors(self._shown), snapshot(self._engine) as connection:
+            return keeps_listings(connection)
+
+    def mode(self, name: str) -> str:
+        """``"planned"`` or ``"adaptive"``."""
+        with storage_errors(self._shown), snapshot(self._engine) as connection:
+            return _mode(self._dataset(connection, name))
 
     def require(self, reservation: Reservation) -> None:
         """Raise :class:`InvalidInput` unless the dataset has this reservation, and has not committed it."""
@@ -239,10 +271,20 @@ class Ledger:
             dataset = self._dataset(connection, name)
             reserves = _contents(connection, dataset.id, "reserve")
             commits = _contents(connection, dataset.id, "commit")
-        adjacency = Adjacency(dataset.adjacency)
-        spent = price([entry_event(content) for content in reserves], dataset.delta, adjacency)
-        open_ones = len({c["id"] for c in reserves} - {c["id"] for c in commits})
-        return Budget(name, dataset.epsilon, dataset.delta, adjacency, spent, len(reserves), open_ones, dataset.head)
+        spending, kept = spent_of(dataset, reserves), filter_of(dataset)
+        return Budget(
+            name,
+            dataset.epsilon,
+            dataset.delta,
+            Adjacency(dataset.adjacency),
+            spending.epsilon,
+            len(reserves),
+            len({c["id"] for c in reserves} - {c["id"] for c in commits}),
+            dataset.head,
+            _mode(dataset),
+            None if kept is None else kept.name,
+            spending.share,
+        )
 
     def history(self, name: str) -> list[dict[str, Any]]:
         """Every entry of dataset ``name``, oldest first, with its number and hash."""
@@ -262,6 +304,10 @@ class Ledger:
                 list(connection.execute(select(fingerprints))),
             )
 
+    def _spending(self, connection: Connection, dataset: Row[Any], event: Event, adjacency: Adjacency) -> Spending:
+        check_choice("adjacency", adjacency.value, [dataset.adjacency])
+        return with_event(dataset, _contents(connection, dataset.id, "reserve"), event)
+
     def _dataset(self, connection: Connection, name: str, *, lock: bool = False) -> Row[Any]:
         query = select(datasets).where(datasets.c.name == name)
         # SQLite has no row locks: its writers hold the whole file from the start.
@@ -272,25 +318,15 @@ class Ledger:
         return found
 
 
-def check_dataset(row: Row[Any]) -> None:
-    """Raise :class:`InvalidInput` unless the row is one that privmix may have written."""
-    check_choice("ledger adjacency", row.adjacency, [relation.value for relation in Adjacency])
-    check_number("ledger epsilon", row.epsilon, low=0, low_open=True)
-    check_number("ledger delta", row.delta, low=0, high=1, high_open=True)
+def _mode(dataset: Row[Any]) -> str:
+    return PLANNED if dataset.filter is None else ADAPTIVE
 
 
-def price(events: list[Event], delta: float, adjacency: Adjacency) -> float:
-    """Epsilon of all ``events`` together, an upper bound."""
-    if not events:
-        return 0.0
-    accountant = "pld" if delta > 0 else "pure"
-    cost = epsilon(Composed(tuple(events)), delta, accountant=accountant, adjacency=adjacency).epsilon
-    return math.inf if math.isnan(cost) else cost
-
-
-def entry_event(content: dict[str, Any]) -> Event:
-    """The event that a reserve entry charged."""
-    return event_from_dict(content["event"])
+def _binding(reservation: Reservation, contents: Contents | None, new: list[str]) -> dict[str, Any]:
+    """A bind entry: which files are new, and one hash for all of them, which tells two bindings apart."""
+    files = () if contents is None else contents.files
+    known = hashlib.sha256("\n".join(sorted(files)).encode()).hexdigest()
+    return {"kind": "bind", "id": reservation.id, "files": new, "content": known}
 
 
 def _contents(connection: Connection, dataset_id: int, kind: str) -> list[dict[str, Any]]:

@@ -19,6 +19,8 @@ datasets: Final = Table(
     Column("epsilon", Float(53), nullable=False),
     Column("delta", Float(53), nullable=False),
     Column("adjacency", String(20), nullable=False),
+    # A privacy filter as JSON; nothing where plans are fixed in advance and priced together.
+    Column("filter", Text, nullable=True),
     # The end of the history; a reservation locks this row, so entries of a dataset are written one at a time.
     Column("entries", Integer, nullable=False),
     Column("head", String(64), nullable=False),
@@ -39,6 +41,8 @@ fingerprints: Final = Table(
     # One budget for one content: the key refuses a second name for it.
     Column("fingerprint", String(64), primary_key=True),
     Column("dataset_id", ForeignKey("datasets.id"), nullable=False),
+    # "file": hash of one file's bytes; "listing": of the hashes of all files of a place, as the first version kept it.
+    Column("kind", String(20), nullable=False, server_default="listing"),
 )
 
 FIRST_HASH: Final = "0" * 64

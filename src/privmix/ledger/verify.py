@@ -6,11 +6,11 @@ from typing import Any
 
 from sqlalchemy import Row
 
-from privmix.accounting import Adjacency
 from privmix.errors import InvalidInput
-from privmix.ledger.ledger import Ledger, check_dataset, entry_event, parse, price
+from privmix.ledger.contents import bound_by
+from privmix.ledger.ledger import Ledger, parse
+from privmix.ledger.pricing import check_dataset, check_spending
 from privmix.ledger.schema import FIRST_HASH, chained
-from privmix.rounding import exact
 
 
 def verify_ledger(ledger: Ledger, *, head: str | None = None) -> dict[str, int]:
@@ -23,7 +23,11 @@ def verify_ledger(ledger: Ledger, *, head: str | None = None) -> dict[str, int]:
           always where ``head``, a hash seen earlier, is not in it;
         * a budget that is not what the first entry set, spending above it, entries without a dataset, and contents
           that are not bound as the history says, are errors;
+        * an adaptive budget's charges are priced anew, each by itself, and add up to no more than its filter;
         * others may write meanwhile: all is read at one moment.
+
+    A planned budget that holds is no proof that its total holds for plans chosen after seeing earlier results: nothing
+    in a ledger tells how plans were chosen. An adaptive budget's total holds however they were.
 
     Args:
         ledger: an open ledger.
@@ -38,20 +42,20 @@ def verify_ledger(ledger: Ledger, *, head: str | None = None) -> dict[str, int]:
         if entry.dataset_id not in histories:
             raise InvalidInput("ledger entries of dataset", entry.dataset_id, "a dataset that is in the ledger")
         histories[entry.dataset_id].append(entry)
-    bound: dict[str, int] = {}
+    bound: dict[tuple[str, str], int] = {}
     for dataset in datasets:
-        for fingerprint in _check(dataset, histories[dataset.id]):
-            if bound.setdefault(fingerprint, dataset.id) != dataset.id:
-                raise InvalidInput(f"ledger history of {dataset.name}", fingerprint, "content of one dataset only")
-    if bound != {row.fingerprint: row.dataset_id for row in fingerprints}:
+        for content in _check(dataset, histories[dataset.id]):
+            if bound.setdefault(content, dataset.id) != dataset.id:
+                raise InvalidInput(f"ledger history of {dataset.name}", content[0], "content of one dataset only")
+    if bound != {(row.fingerprint, row.kind): row.dataset_id for row in fingerprints}:
         raise InvalidInput("ledger fingerprints", len(fingerprints), f"the {len(bound)} that the histories bind")
     if head is not None and head not in {entry.hash for entry in entries}:
         raise InvalidInput("--head", head, "the hash of an entry of this ledger: entries were taken away or rewritten")
     return {dataset.name: len(histories[dataset.id]) for dataset in datasets}
 
 
-def _check(dataset: Row[Any], history: list[Row[Any]]) -> set[str]:
-    """Check one dataset; return the fingerprints that its history binds."""
+def _check(dataset: Row[Any], history: list[Row[Any]]) -> set[tuple[str, str]]:
+    """Check one dataset; return the contents that its history binds, each with its kind."""
     check_dataset(dataset)
     where, previous = f"ledger history of {dataset.name}", FIRST_HASH
     for number, row in enumerate(history, start=1):
@@ -64,25 +68,25 @@ def _check(dataset: Row[Any], history: list[Row[Any]]) -> set[str]:
             where, f"{len(history)}, {previous}", f"{dataset.entries} entries that end at {dataset.head}"
         )
     contents = [parse(row.content) for row in history]
-    kept = {"kind": "init"} | {key: getattr(dataset, key) for key in ("name", "epsilon", "delta", "adjacency")}
+    kept = {"kind": "init"} | {
+        key: getattr(dataset, key) for key in ("name", "epsilon", "delta", "adjacency", "filter")
+    }
     if not contents or any(contents[0].get(key) != value for key, value in kept.items()):
         raise InvalidInput(f"budget of {dataset.name}", str(kept), "what the first entry set")
     reserved: set[str] = set()
     committed: set[str] = set()
-    events, bound = [], set()
+    reserves, bound = [], set()
     for number, content in enumerate(contents[1:], start=2):
         here = f"{where}, entry {number}"
         match content["kind"]:
             case "reserve":
                 reserved.add(content["id"])
-                events.append(entry_event(content))
+                reserves.append(content)
             case "commit" if content["id"] in reserved - committed:
                 committed.add(content["id"])
             case "bind" if content["id"] in reserved:
-                bound.add(content["fingerprint"])
+                bound |= set(bound_by(content))
             case kind:
                 raise InvalidInput(here, kind, "a reservation, or what follows one")
-    spent = price(events, dataset.delta, Adjacency(dataset.adjacency))
-    if not spent <= dataset.epsilon:
-        raise InvalidInput(f"spending of {dataset.name}", spent, f"epsilon of at most {exact(dataset.epsilon)}")
+    check_spending(dataset, reserves)
     return bound

@@ -87,7 +87,7 @@ def release_to_folder(
     extractor: Mapping[str, Any],
     input_shape: Sequence[int],
     records_declared: bool = False,
-    in_ledger: bool = False,
+    in_ledger: str = "none",
     choice: Mapping[str, Any] | None = None,
     picture: bytes | None = None,
     overwrite: bool = False,

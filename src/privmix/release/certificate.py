@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from privmix.accounting import event_to_dict
+from privmix.accounting.filters import ledger_statement
 from privmix.errors import InvalidInput, StorageError, check_integer, check_number
 from privmix.release.moments_plan import MomentsPlan
 from privmix.release.plan import Plan
@@ -23,7 +24,7 @@ from privmix.rounding import exact
 SCHEMA_VERSION: Final = 2
 CERTIFICATE_FILE: Final = "certificate.json"
 PICTURE_FILE: Final = "predictions.svg"
-_FIELDS: Final = {
+_FIELDS: Final[dict[str, type | tuple[type, ...]]] = {
     "release_id": str,
     "guarantee": dict,
     "plan": dict,
@@ -34,7 +35,8 @@ _FIELDS: Final = {
     "input_shape": list,
     "insecure_seed": bool,
     "records_declared": bool,
-    "in_ledger": bool,
+    # Earlier versions wrote a truth value.
+    "in_ledger": (bool, str),
     "warnings": list,
     "statements": list,
     "files": list,
@@ -56,7 +58,7 @@ def make_certificate(
     insecure_seed: bool,
     records_declared: bool,
     files: Sequence[Mapping[str, Any]],
-    in_ledger: bool = False,
+    in_ledger: bool | str = "none",
     choice: Mapping[str, Any] | None = None,
     release_id: str | None = None,
 ) -> dict[str, Any]:
@@ -70,7 +72,7 @@ def make_certificate(
         insecure_seed: whether the randomness came from a seed that others may know.
         records_declared: whether ``plan.records`` is a declared public figure and not the real count.
         files: name, rows and SHA-256 of every data file.
-        in_ledger: whether the cost was charged to a budget ledger.
+        in_ledger: none, or the mode of the budget that was charged: planned or adaptive.
         choice: how the planner came to the plan; see :meth:`privmix.release.planner.Choice.to_dict`.
         release_id: names the release; a fresh one if None.
     """
@@ -143,7 +145,8 @@ def _check_fields(content: Mapping[str, Any]) -> None:
         raise InvalidInput("certificate", sorted(set(content) ^ {*_FIELDS, *_OTHER_FIELDS}), "its fields and no others")
     for name, kind in _FIELDS.items():
         if not isinstance(content.get(name), kind):
-            raise InvalidInput(f"certificate {name}", type(content.get(name)).__name__, kind.__name__)
+            allowed = " or ".join(one.__name__ for one in (kind if isinstance(kind, tuple) else (kind,)))
+            raise InvalidInput(f"certificate {name}", type(content.get(name)).__name__, allowed)
     guarantee = content["guarantee"]
     if set(guarantee) != _GUARANTEE:
         raise InvalidInput("certificate guarantee", sorted(guarantee), ", ".join(sorted(_GUARANTEE)))
@@ -182,7 +185,7 @@ def curve_of(plan: Plan, at: float, delta: float) -> list[list[float]]:
 
 
 def public_text(
-    plan: Plan, delta: float, insecure_seed: bool, records_declared: bool, in_ledger: bool
+    plan: Plan, delta: float, insecure_seed: bool, records_declared: bool, in_ledger: bool | str
 ) -> dict[str, list[str]]:
     """The certificate's ``warnings`` and ``statements``: what people read, from the plan alone."""
     return {
@@ -202,7 +205,7 @@ def _warnings(plan: Plan, delta: float, insecure_seed: bool) -> list[str]:
     return warnings
 
 
-def _statements(plan: Plan, records_declared: bool, in_ledger: bool) -> list[str]:
+def _statements(plan: Plan, records_declared: bool, in_ledger: bool | str) -> list[str]:
     relation = {
         "add_remove": "adding or removing one record",
         "replace_one": "replacing one record by another",
@@ -217,9 +220,11 @@ def _statements(plan: Plan, records_declared: bool, in_ledger: bool) -> list[str
         _count_statement(plan, records_declared),
         "The class list, shapes, clipping bounds, rates, degree and number of rows are public constants.",
         *rows,
-        "The cost was charged to a budget ledger, which counts all releases of the data that its owner charges to it."
-        if in_ledger
-        else "No budget ledger was used: earlier releases of the same data are not counted here.",
+        ledger_statement(
+            in_ledger,
+            "releases",
+            "No budget ledger was used: earlier releases of the same data are not counted here.",
+        ),
         "Whatever is computed from the released files alone costs no further privacy.",
     ]
 

@@ -111,7 +111,7 @@ def open_run(
     extractor: Mapping[str, Any],
     input_shape: Sequence[int],
     records_declared: bool = False,
-    in_ledger: bool = False,
+    in_ledger: str = "none",
     choice: Mapping[str, Any] | None = None,
     picture: bytes | None = None,
     streams: SecretStreams | None = None,
@@ -131,7 +131,7 @@ def open_run(
         extractor: description of the feature extractor.
         input_shape: shape of one raw input.
         records_declared: ``plan.records`` is a declared figure, not the real count.
-        in_ledger: the cost was charged to a budget ledger.
+        in_ledger: none, or the mode of the budget that was charged: planned or adaptive.
         choice: how the planner came to the plan: :meth:`Choice.to_dict`.
         picture: SVG of the planner's predictions; given exactly with ``choice``.
         streams: secret streams, destroyed at the end; None takes a fresh key. A resumed run has its own.

@@ -9,6 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final
 
 from privmix.accounting import Adjacency, event_to_dict
+from privmix.accounting.filters import ledger_statement
 from privmix.rounding import exact
 from privmix.training.plan import TrainingPlan
 
@@ -24,7 +25,7 @@ def training_certificate(
     settings: Mapping[str, Any],
     weights_sha256: str,
     insecure_seed: bool,
-    in_ledger: bool,
+    in_ledger: bool | str,
     public_data: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Assemble the certificate from public facts only.
@@ -36,7 +37,7 @@ def training_certificate(
         settings: everything else that decided the result.
         weights_sha256: of the weights' file.
         insecure_seed: the randomness came from a seed that others may know.
-        in_ledger: the cost was charged to a budget ledger.
+        in_ledger: none, or the mode of the budget that was charged: planned or adaptive.
         public_data: digests of what was used as public data.
     """
     content: dict[str, Any] = {
@@ -85,7 +86,9 @@ def _warnings(plan: TrainingPlan, insecure_seed: bool) -> list[str]:
     return found
 
 
-def _statements(plan: TrainingPlan, public_data: Mapping[str, Any], insecure_seed: bool, in_ledger: bool) -> list[str]:
+def _statements(
+    plan: TrainingPlan, public_data: Mapping[str, Any], insecure_seed: bool, in_ledger: bool | str
+) -> list[str]:
     match plan.adjacency:
         case Adjacency.ADD_REMOVE:
             relation = "one record present or absent"
@@ -111,9 +114,9 @@ def _statements(plan: TrainingPlan, public_data: Mapping[str, Any], insecure_see
         count,
         "Sums and noise are rounded to one public grid and added as integers: floating-point digits of a sum do not show.",
         "Noise and batches come from a cryptographic generator: the guarantee is against bounded computing power.",
-        "The cost was charged to a budget ledger, which counts all uses of the data that its owner charges to it."
-        if in_ledger
-        else "No budget ledger was used: other uses of the same records are not counted here.",
+        ledger_statement(
+            in_ledger, "uses", "No budget ledger was used: other uses of the same records are not counted here."
+        ),
         "The class list, the feature extractor and the initial weights, pretrained ones too, are taken as made without "
         "the private records.",
         "Not covered: how long steps took, and whatever else is seen of the machine, its memory or its disk.",

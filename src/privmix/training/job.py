@@ -196,7 +196,7 @@ class TrainingJob:
         *,
         run: TrainingRun | None = None,
         streams: SecretStreams | None = None,
-        in_ledger: bool = False,
+        in_ledger: str = "none",
         progress: Progress | None = None,
         world: World | None = None,
     ) -> TrainedModel:
@@ -206,7 +206,7 @@ class TrainingJob:
             records: private.
             run: the run's folder, on rank 0 only; goes on where it stopped.
             streams: secret streams where there is no run folder; None takes a fresh key.
-            in_ledger: the cost was charged to a budget ledger.
+            in_ledger: none, or the mode of the budget that was charged: planned or adaptive.
             progress: see :data:`Progress`.
             world: the processes of the run.
 
@@ -367,7 +367,7 @@ class TrainingJob:
         size = config.chunk or int(chosen["chunk"] if kept is None else kept)
         return Chunks(size, fixed=config.chunk is not None), gradients
 
-    def _finished(self, insecure: bool, in_ledger: bool, model_id: str | None) -> TrainedModel:
+    def _finished(self, insecure: bool, in_ledger: str, model_id: str | None) -> TrainedModel:
         # What the certificate says at other places is left out.
         settings = {name: value for name, value in self.settings().items() if name not in ("plan", "public_data")}
         certificate = training_certificate(

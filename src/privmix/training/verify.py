@@ -14,7 +14,7 @@ from privmix.training.certificate import SCHEMA_VERSION, training_certificate
 from privmix.training.plan import TrainingPlan
 from privmix.training.trained import load_trained
 
-_FIELDS: Final = {
+_FIELDS: Final[dict[str, type | tuple[type, ...]]] = {
     "model_id": str,
     "guarantee": dict,
     "plan": dict,
@@ -22,7 +22,8 @@ _FIELDS: Final = {
     "settings": dict,
     "public_data": dict,
     "insecure_seed": bool,
-    "in_ledger": bool,
+    # Earlier versions wrote a truth value.
+    "in_ledger": (bool, str),
     "warnings": list,
     "statements": list,
     "weights_sha256": str,
@@ -123,7 +124,8 @@ def plan_of(certificate: Mapping[str, Any]) -> TrainingPlan:
         raise InvalidInput("certificate schema_version", certificate.get("schema_version"), str(SCHEMA_VERSION))
     for name, kind in _FIELDS.items():
         if not isinstance(certificate.get(name), kind):
-            raise InvalidInput(f"certificate {name}", certificate.get(name), f"a JSON {kind.__name__}")
+            allowed = " or ".join(one.__name__ for one in (kind if isinstance(kind, tuple) else (kind,)))
+            raise InvalidInput(f"certificate {name}", certificate.get(name), f"a JSON {allowed}")
     stated = certificate["guarantee"]
     if set(stated) != _GUARANTEE:
         raise InvalidInput("certificate guarantee", sorted(stated), f"{sorted(_GUARANTEE)}")

@@ -1,0 +1,383 @@
+"""Privacy filters: budgets that hold when later releases are chosen after earlier ones were seen.
+
+A price of everything together (:mod:`privmix.accounting.pld`) is a bound where all settings were fixed beforehand. Who
+reads one release and then picks the next one's noise, sampling or size may pick what is worst given the noise that was
+drawn, and the composed price says nothing about the best such choice. A filter does: it gives each release a cost of
+its own, and the costs add up to a guarantee whatever the choices were made by (Rogers, Roth, Ullman, Vadhan 2016).
+
+What each filter adds, and why that is enough:
+
+* ``gdp``: squared Gaussian-DP parameters, and a probability of revealing everything (:class:`GaussianFilter`);
+* ``rdp``: Renyi divergences at one order, fixed when the budget is made (:class:`RenyiFilter`);
+* ``pure``: pure epsilons (:class:`PureFilter`); adding them is valid for adaptive choices as it is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from privmix.accounting.base import UnsupportedEvent, flatten
+from privmix.accounting.events import Adjacency, Bounded, Composed, Event, Gaussian, Repeated
+from privmix.accounting.gdp_cover import covering_share, profile
+from privmix.accounting.pure import PureAccountant
+from privmix.accounting.rdp import RdpAccountant
+from privmix.errors import InvalidInput, check_choice, check_integer, check_number
+
+Array = NDArray[np.float64]
+
+# What additions, bisections and normal tails may lose to rounding; every figure is moved by it to the safe side.
+_MARGIN: Final = 1e-9
+# Share of delta that a Gaussian filter keeps for what no Gaussian covers: far tails, and the deltas of Bounded events.
+_SLACK_SHARE: Final = 0.25
+_HIGHEST_ORDER: Final = 4096
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a release takes of a filter, or a filter holds: an amount, and a probability that all is revealed.
+
+    Attributes:
+        amount: in the filter's own unit: mu squared, Renyi divergence, or epsilon.
+        slack: -log(1 - p) where p is the probability that the release reveals everything.
+
+    Example:
+        >>> Cost(0.25, 0.0).plus(Cost(0.5, 1e-6)).share(Cost(1.5, 1e-5))
+        0.5
+    """
+
+    amount: float
+    slack: float = 0.0
+
+    def plus(self, other: Cost) -> Cost:
+        """Both together; what sums lose to rounding is less than what every capacity is short of its guarantee."""
+        return Cost(self.amount + other.amount, self.slack + other.slack)
+
+    def share(self, whole: Cost) -> float:
+        """The part of ``whole`` that this is: of amount or slack, the larger one; infinite where there is no slack."""
+        slack = 0.0 if self.slack == 0 else self.slack / whole.slack if whole.slack else math.inf
+        return max(self.amount / whole.amount, slack)
+
+
+class Filter(Protocol):
+    """A budget for releases that are chosen adaptively: everything is accepted whose costs add up to its capacity."""
+
+    @property
+    def name(self) -> str:
+        """What the user calls it."""
+        ...
+
+    @property
+    def capacity(self) -> Cost:
+        """All that it can give."""
+        ...
+
+    def cost(self, event: Event, adjacency: Adjacency) -> Cost:
+        """What ``event`` takes, rounded up; infinite where no amount of the filter would do.
+
+        Raises:
+            UnsupportedEvent: the filter has no valid cost for this event.
+        """
+        ...
+
+    def epsilon(self, spent: Cost, delta: float) -> float:
+        """What a filter of exactly this capacity would guarantee at ``delta``, rounded up: spending in familiar terms.
+
+        It is no guarantee of what was released so far: a filter's guarantee is that of its whole capacity.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class GaussianFilter:
+    """Squared Gaussian-DP parameters add up to ``mu`` squared at most, reveal probabilities to ``1 - exp(-slack)``.
+
+    An event costs (m, l) where its privacy profile lies, at every epsilon and in both directions, below that of an
+    experiment which reveals the record with probability 1 - e^-l and is a Gaussian query of mu = sqrt(m) otherwise.
+
+    Formal guarantees:
+        * valid for fully adaptive choices: events, their number and the moment to stop may depend on all earlier
+          results. Take a Brownian motion with drift 0 or 1 on [0, mu^2] and a clock that rings, and then reveals
+          the drift, at an exponential time. By Blackwell's theorem each event is a randomised function of the motion's
+          next stretch of length m and the clock's next l; stretches are independent of what came before, however their
+          lengths are chosen, so everything together is a function of that one experiment, which is (mu, slack)-DP.
+          Without slack this is the theorem of Smith and Thakurta 2022 and Koskela, Tobaben, Honkela 2023;
+        * tight for Gaussian queries: they cost exactly 1 / noise^2, as if all had been fixed beforehand;
+        * safe side: profiles are upper bounds by the PLD accountant, are compared by chords (profiles are convex in
+          e^epsilon), and every cost is rounded up.
+
+    Args:
+        mu: root of what the squares may add up to.
+        slack: what the events' -log(1 - p) may add up to.
+
+    Example:
+        >>> budget = GaussianFilter.of(1.0, 1e-5)
+        >>> one = budget.cost(Gaussian(8.0), Adjacency.ADD_REMOVE)
+        >>> one.amount, round(one.share(budget.capacity), 3)
+        (0.015625, 0.225)
+    """
+
+    mu: float
+    slack: float
+    name: str = "gdp"
+
+    def __post_init__(self) -> None:
+        check_number("mu", self.mu, low=0, low_open=True, high=1e6)
+        check_number("slack", self.slack, low=0, low_open=True, high=1)
+
+    @staticmethod
+    def of(epsilon: float, delta: float) -> GaussianFilter:
+        """The largest filter that is (``epsilon``, ``delta``)-DP with a quarter of delta for the tails."""
+        slack = -math.log1p(-_SLACK_SHARE * delta)
+        low, high = 0.0, 1.0
+        while profile(high, slack, epsilon) <= delta:
+            low, high = high, 2 * high
+        for _ in range(200):
+            middle = (low + high) / 2
+            low, high = (middle, high) if profile(middle, slack, epsilon) <= delta else (low, middle)
+        return GaussianFilter(low * (1 - _MARGIN), slack)
+
+    @property
+    def capacity(self) -> Cost:
+        """Mu squared, and the slack."""
+        return Cost(self.mu**2, self.slack)
+
+    def cost(self, event: Event, adjacency: Adjacency) -> Cost:
+        """Gaussian queries and bounded mechanisms by formula, everything else by its privacy profile."""
+        match adjacency:
+            case Adjacency.ADD_REMOVE:
+                shift = 1.0
+            case Adjacency.REPLACE_ONE:
+                shift = 2.0
+        amount, slack, rest = 0.0, 0.0, []
+        for leaf, count in flatten(event).items():
+            match leaf:
+                case Gaussian(multiplier):
+                    amount += count * (shift / multiplier) ** 2
+                case Bounded(epsilon, delta):
+                    _check_bound(self.name, leaf, adjacency)
+                    # Randomised response keeps each answer with probability p: mu-GDP with p = Phi(mu / 2), since its
+                    # trade-off curve is two chords of the Gaussian one.
+                    amount += _up(count * (2 * float(ndtri(1 / (1 + math.exp(epsilon))))) ** 2)
+                    slack += _up(-count * math.log1p(-delta))
+                case _:
+                    rest.append(Repeated(leaf, count))
+        share = covering_share(Composed(tuple(rest)), adjacency, self.mu, self.slack) if rest else 0.0
+        return Cost(amount + share * self.mu**2, slack + share * self.slack)
+
+    def epsilon(self, spent: Cost, delta: float) -> float:
+        """By the profile of what was spent."""
+        if spent.amount == spent.slack == 0:
+            return 0.0
+        if not -math.expm1(-spent.slack) < delta or math.isinf(spent.amount):
+            return math.inf
+        mu, low, high = math.sqrt(spent.amount), 0.0, 1.0
+        while profile(mu, spent.slack, high) > delta:
+            low, high = high, 2 * high
+        for _ in range(100):
+            middle = (low + high) / 2
+            low, high = (middle, high) if profile(mu, spent.slack, middle) > delta else (low, middle)
+        return high
+
+
+@dataclass(frozen=True)
+class RenyiFilter:
+    """Renyi divergences at one ``order`` add up to ``divergence`` at most (Feldman, Zrnic 2021).
+
+    Formal guarantees:
+        * valid for fully adaptive choices: at an order fixed beforehand, conditional divergences that never add up to
+          more than a bound make a composition whose divergence is at most that bound (their Theorem 3.1). Choosing the
+          order afterwards, as a price of fixed plans does, would not be valid;
+        * safe side: divergences are bounds of integer order (Mironov, Talwar, Zhang 2019) rounded up, the guarantee
+          follows by Canonne, Kamath, Steinke 2020, Proposition 12.
+
+    Args:
+        order: alpha, an integer above 1; public, like the budget.
+        divergence: what the events' divergences at this order may add up to.
+
+    Example:
+        >>> budget = RenyiFilter.of(1.0, 1e-5)
+        >>> budget.order, round(budget.cost(Gaussian(8.0), Adjacency.ADD_REMOVE).share(budget.capacity), 2)
+        (18, 0.26)
+    """
+
+    order: int
+    divergence: float
+    name: str = "rdp"
+
+    def __post_init__(self) -> None:
+        check_integer("order", self.order, low=2, high=_HIGHEST_ORDER)
+        check_number("divergence", self.divergence, low=0, low_open=True)
+
+    @staticmethod
+    def of(epsilon: float, delta: float) -> RenyiFilter:
+        """The order at which most Gaussian queries fit into (``epsilon``, ``delta``), and the divergence there."""
+        orders = np.arange(2, _HIGHEST_ORDER + 1)
+        room = epsilon - _conversion(orders, delta)
+        best = int(np.argmax(room / orders))
+        if not room[best] > 0:
+            raise InvalidInput("epsilon", epsilon, "more, or a larger delta: a Renyi filter has no order for this")
+        return RenyiFilter(int(orders[best]), float(room[best]) - 3 * _MARGIN * epsilon)
+
+    @property
+    def capacity(self) -> Cost:
+        """The divergence; nothing may reveal everything."""
+        return Cost(self.divergence)
+
+    def cost(self, event: Event, adjacency: Adjacency) -> Cost:
+        """Its Renyi divergence at the filter's order."""
+        amount, rest = 0.0, []
+        for leaf, count in flatten(event).items():
+            match leaf:
+                case Bounded(epsilon, 0):
+                    _check_bound(self.name, leaf, adjacency)
+                    amount += _up(count * _response_divergence(epsilon, self.order))
+                case Bounded():
+                    reason = "it fails with a probability, for which a Renyi filter has no room; gdp filters have"
+                    raise UnsupportedEvent(f"filter {self.name}", leaf, adjacency, reason)
+                case _:
+                    rest.append(Repeated(leaf, count))
+        found = Cost(amount)
+        if not rest:
+            return found
+        accountant = RdpAccountant(orders=(float(self.order),))
+        return found.plus(Cost(_up(accountant.divergence(Composed(tuple(rest)), adjacency))))
+
+    def epsilon(self, spent: Cost, delta: float) -> float:
+        """By the conversion at the filter's order."""
+        if spent.amount == 0:
+            return 0.0
+        return max(0.0, _up(spent.amount + float(_conversion(np.array([self.order]), delta)[0])))
+
+
+@dataclass(frozen=True)
+class PureFilter:
+    """Pure epsilons add up to ``total`` at most: basic composition, valid for adaptive choices (Rogers et al. 2016).
+
+    Example:
+        >>> PureFilter(1.0).cost(Bounded(0.25, 0.0), Adjacency.ADD_REMOVE).share(Cost(1.0))
+        0.25
+    """
+
+    total: float
+    name: str = "pure"
+
+    def __post_init__(self) -> None:
+        check_number("total", self.total, low=0, low_open=True)
+
+    @property
+    def capacity(self) -> Cost:
+        """The total."""
+        return Cost(self.total)
+
+    def cost(self, event: Event, adjacency: Adjacency) -> Cost:
+        """Its pure epsilon."""
+        amount, rest = 0.0, []
+        for leaf, count in flatten(event).items():
+            match leaf:
+                case Bounded(epsilon, 0):
+                    _check_bound(self.name, leaf, adjacency)
+                    amount += count * epsilon
+                case _:
+                    rest.append(Repeated(leaf, count))
+        return Cost(amount + (PureAccountant().epsilon(Composed(tuple(rest)), 0.0, adjacency) if rest else 0.0))
+
+    def epsilon(self, spent: Cost, delta: float) -> float:
+        """What was spent; ``delta`` does not matter."""
+        return spent.amount
+
+
+FILTERS: Final = ("gdp", "rdp")
+
+
+def make_filter(name: str, epsilon: float, delta: float) -> Filter:
+    """The filter ``name`` (gdp or rdp) for a total of (``epsilon``, ``delta``); pure where delta is 0.
+
+    Example:
+        >>> make_filter("gdp", 1.0, 0.0).name, make_filter("rdp", 1.0, 1e-5).name
+        ('pure', 'rdp')
+    """
+    check_choice("filter", name, FILTERS)
+    check_number("epsilon", epsilon, low=0, low_open=True)
+    check_number("delta", delta, low=0, high=1, high_open=True)
+    if delta == 0:
+        return PureFilter(epsilon)
+    return GaussianFilter.of(epsilon, delta) if name == "gdp" else RenyiFilter.of(epsilon, delta)
+
+
+def filter_to_dict(found: Filter) -> dict[str, Any]:
+    """JSON-ready form; :func:`filter_from_dict` is its inverse.
+
+    Example:
+        >>> filter_to_dict(PureFilter(2.0))
+        {'total': 2.0, 'name': 'pure'}
+    """
+    return dict(vars(found))
+
+
+def filter_from_dict(description: Mapping[str, Any]) -> Filter:
+    """Rebuild a filter from :func:`filter_to_dict`'s output; anything else is an :class:`InvalidInput`."""
+    fields = dict(description) if isinstance(description, Mapping) else {}
+    kinds: dict[str, type[Any]] = {"gdp": GaussianFilter, "rdp": RenyiFilter, "pure": PureFilter}
+    kind = kinds[check_choice("filter", fields.pop("name", None), kinds)]
+    try:
+        found: Filter = kind(**fields)
+    except TypeError:
+        raise InvalidInput("filter", sorted(fields), "exactly the fields of this filter") from None
+    return found
+
+
+def _up(value: float) -> float:
+    return value * (1 + _MARGIN)
+
+
+def _check_bound(name: str, leaf: Bounded, adjacency: Adjacency) -> None:
+    if leaf.adjacency != adjacency.value:
+        raise UnsupportedEvent(f"filter {name}", leaf, adjacency, f"its bound is stated for {leaf.adjacency}")
+
+
+def _response_divergence(epsilon: float, order: int) -> float:
+    """Renyi divergence of randomised response: log(p^a q^(1-a) + q^a p^(1-a)) / (a - 1) with p / q = e^epsilon."""
+    log_p, log_q = -math.log1p(math.exp(-epsilon)), -epsilon - math.log1p(math.exp(-epsilon))
+    terms = np.logaddexp(order * log_p + (1 - order) * log_q, order * log_q + (1 - order) * log_p)
+    # Close to 0 the sum loses digits; epsilon itself always bounds it, and so does order epsilon^2 / 2.
+    return min(max(0.0, float(terms)) / (order - 1) + 1e-15, epsilon, order * epsilon**2 / 2)
+
+
+def _conversion(orders: NDArray[Any], delta: float) -> Array:
+    """What epsilon is above the divergence: log((a - 1) / a) - (log delta + log a) / (a - 1)."""
+    return np.asarray(np.log1p(-1 / orders) - (math.log(delta) + np.log(orders)) / (orders - 1))
+
+
+LEDGER_MODES: Final = ("none", "planned", "adaptive")
+_CHARGED: Final = (
+    "The cost was charged to a budget ledger, which counts all {uses} of the data that its owner charges to it."
+)
+_HOLDS: Final = {
+    "planned": " Its total holds for plans that were fixed in advance, or chosen without seeing earlier results.",
+    "adaptive": " Its total holds for plans chosen after seeing earlier results too: the budget is a privacy filter.",
+}
+
+
+def ledger_statement(mode: str | bool, uses: str, without: str) -> str:
+    """What a certificate says of its ledger: of one in ``mode``, which counts ``uses``, or ``without`` any.
+
+    Certificates of earlier versions say true or false, and not for which choices the total holds.
+
+    Raises:
+        InvalidInput: no such mode.
+
+    Example:
+        >>> ledger_statement("none", "releases", "No ledger was used.")
+        'No ledger was used.'
+    """
+    if isinstance(mode, bool):
+        return _CHARGED.format(uses=uses) if mode else without
+    check_choice("certificate in_ledger", mode, LEDGER_MODES)
+    return without if mode == "none" else _CHARGED.format(uses=uses) + _HOLDS[mode]

@@ -1,0 +1,84 @@
+"""Which private data a budget is for: the hashes of its files, each of which has one budget only."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import sqlalchemy
+from sqlalchemy import Connection, Row, insert, select
+
+from privmix.errors import WITHHELD, InvalidInput
+from privmix.ledger.schema import datasets, fingerprints
+
+_HASH: Final = re.compile(r"[0-9a-f]{64}")
+# Databases limit the values of one statement.
+_AT_ONCE: Final = 500
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What tells the data that a reservation is for.
+
+    Attributes:
+        files: SHA-256 of each of its files, in hex.
+        listings: hashes that an earlier version may have known the same data by; looked up, never written.
+    """
+
+    files: tuple[str, ...] = ()
+    listings: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not all(_HASH.fullmatch(value) for value in (*self.files, *self.listings)):
+            raise InvalidInput("contents", WITHHELD, "SHA-256 hashes in hexadecimal")
+
+
+def bind(connection: Connection, dataset: Row[Any], contents: Contents) -> list[str]:
+    """Record that the files belong to ``dataset``; returns those that no dataset had.
+
+    Raises:
+        InvalidInput: one of them has its budget under another name.
+    """
+    owners = _owners(connection, contents.files, "file") | _owners(connection, contents.listings, "listing")
+    for owner in owners.values():
+        if owner != dataset.id:
+            name = connection.execute(select(datasets.c.name).where(datasets.c.id == owner)).scalar_one()
+            raise InvalidInput("--dataset", dataset.name, f"{name}, under which this data has its budget")
+    new = sorted(set(contents.files) - set(owners))
+    try:
+        for start in range(0, len(new), _AT_ONCE):
+            part = new[start : start + _AT_ONCE]
+            rows = [{"fingerprint": value, "dataset_id": dataset.id, "kind": "file"} for value in part]
+            connection.execute(insert(fingerprints), rows)
+    except sqlalchemy.exc.IntegrityError:
+        # Someone bound it under another name since we looked.
+        raise InvalidInput("--dataset", dataset.name, "the name under which this data has its budget") from None
+    return new
+
+
+def keeps_listings(connection: Connection) -> bool:
+    """Whether an earlier version bound contents here."""
+    return connection.execute(select(fingerprints.c.kind).where(fingerprints.c.kind == "listing")).first() is not None
+
+
+def bound_by(entry: dict[str, Any]) -> Iterable[tuple[str, str]]:
+    """Hash and kind of all that one bind entry bound first."""
+    if "fingerprint" in entry:
+        yield entry["fingerprint"], "listing"
+    for value in entry.get("files", ()):
+        yield value, "file"
+
+
+def _owners(connection: Connection, hashes: Sequence[str], kind: str) -> dict[str, int]:
+    """The dataset of each of ``hashes`` that has one."""
+    found: dict[str, int] = {}
+    for start in range(0, len(hashes), _AT_ONCE):
+        rows = connection.execute(
+            select(fingerprints.c.fingerprint, fingerprints.c.dataset_id)
+            .where(fingerprints.c.fingerprint.in_(hashes[start : start + _AT_ONCE]))
+            .where(fingerprints.c.kind == kind)
+        )
+        found |= {row.fingerprint: row.dataset_id for row in rows}
+    return found

@@ -1,0 +1,202 @@
+"""What a dataset's reservations cost together, in both modes of a budget."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sqlalchemy import Row
+
+from privmix.accounting import Adjacency, Composed, Event, epsilon, event_from_dict
+from privmix.accounting.filters import Cost, Filter, filter_from_dict
+from privmix.errors import InvalidInput, PrivmixError, check_choice, check_number
+from privmix.rounding import exact, rounded_down, rounded_up
+
+PLANNED: Final = "planned"
+ADAPTIVE: Final = "adaptive"
+# What the prices of two versions may differ by, for the same event.
+_SAME: Final = 1e-6
+
+
+class BudgetExceeded(PrivmixError):
+    """A reservation would cost more than the dataset's budget leaves. Exit code 3.
+
+    Example:
+        >>> str(BudgetExceeded("patients", requested=2.0, spent=3.0, composed=4.2, budget=4.0, delta=1e-05))
+        'budget of patients: epsilon 4.2 in all would exceed 4 (requested 2, spent 3, remaining 1; delta 1e-05)'
+        >>> str(BudgetExceeded("p", requested=0.5, spent=0.75, composed=1.25, budget=1, delta=1e-05, mode="gdp filter"))
+        'budget of p: 125% of its gdp filter in all would exceed 100% (requested 50%, spent 75%, remaining 25%)'
+    """
+
+    exit_code = 3
+
+    def __init__(
+        self,
+        dataset: str,
+        *,
+        requested: float,
+        spent: float,
+        composed: float,
+        budget: float,
+        delta: float,
+        mode: str = "",
+    ) -> None:
+        self.requested, self.spent, self.composed = requested, spent, composed
+        left = max(0.0, budget - spent)
+        if mode:
+            super().__init__(
+                f"budget of {dataset}: {rounded_up(100 * composed, 4)}% of its {mode} in all would exceed 100% "
+                f"(requested {rounded_up(100 * requested, 4)}%, spent {rounded_up(100 * spent, 4)}%, "
+                f"remaining {rounded_down(100 * left, 4)}%)"
+            )
+            return
+        super().__init__(
+            f"budget of {dataset}: epsilon {rounded_up(composed, 4)} in all would exceed {exact(budget)} "
+            f"(requested {rounded_up(requested, 4)}, spent {rounded_up(spent, 4)}, "
+            f"remaining {rounded_down(left, 4)}; delta {exact(delta)})"
+        )
+
+
+@dataclass(frozen=True)
+class Spending:
+    """What reservations cost together.
+
+    Attributes:
+        epsilon: at the budget's delta. Planned: the price of everything. Adaptive: the guarantee that a filter of this
+            size would give.
+        share: of an adaptive budget's filter; None for a planned one.
+        cost: of the last reservation, as an adaptive budget counts it; None for a planned one.
+    """
+
+    epsilon: float
+    share: float | None = None
+    cost: Cost | None = None
+
+
+def check_dataset(row: Row[Any]) -> None:
+    """Raise :class:`InvalidInput` unless the row is one that privmix may have written."""
+    check_choice("ledger adjacency", row.adjacency, [relation.value for relation in Adjacency])
+    check_number("ledger epsilon", row.epsilon, low=0, low_open=True)
+    check_number("ledger delta", row.delta, low=0, high=1, high_open=True)
+    filter_of(row)
+
+
+def filter_of(row: Row[Any]) -> Filter | None:
+    """The filter of an adaptive budget; None for a planned one.
+
+    Raises:
+        InvalidInput: it is none, or promises another total than the budget's.
+    """
+    if row.filter is None:
+        return None
+    try:
+        found = filter_from_dict(json.loads(row.filter))
+        promised = found.epsilon(found.capacity, row.delta)
+    except (ValueError, TypeError, RecursionError, ArithmeticError):
+        raise InvalidInput("ledger filter", row.filter, "a filter that privmix made") from None
+    if not promised <= row.epsilon:
+        raise InvalidInput("ledger filter", row.filter, f"one of epsilon {exact(row.epsilon)} at the budget's delta")
+    return found
+
+
+def price(events: Sequence[Event], delta: float, adjacency: Adjacency) -> float:
+    """Epsilon of all ``events`` together, an upper bound if they were fixed before the first of them ran."""
+    if not events:
+        return 0.0
+    accountant = "pld" if delta > 0 else "pure"
+    cost = epsilon(Composed(tuple(events)), delta, accountant=accountant, adjacency=adjacency).epsilon
+    return math.inf if math.isnan(cost) else cost
+
+
+def spent_of(dataset: Row[Any], reserves: Sequence[Mapping[str, Any]]) -> Spending:
+    """What the reservations in ``reserves`` (contents of entries) cost together."""
+    kept = filter_of(dataset)
+    if kept is None:
+        return Spending(price([entry_event(entry) for entry in reserves], dataset.delta, Adjacency(dataset.adjacency)))
+    return _filtered(kept, _total(reserves), dataset.delta)
+
+
+def with_event(dataset: Row[Any], reserves: Sequence[Mapping[str, Any]], event: Event) -> Spending:
+    """What they and ``event`` cost together.
+
+    Raises:
+        BudgetExceeded: more than the budget.
+        UnsupportedEvent: the event has no price in this budget.
+    """
+    kept, adjacency = filter_of(dataset), Adjacency(dataset.adjacency)
+    if kept is not None:
+        cost, before = kept.cost(event, adjacency), _total(reserves)
+        share, capacity = before.plus(cost).share(kept.capacity), kept.capacity
+        # Written so that a share that is no number does not fit.
+        if not share <= 1:
+            raise BudgetExceeded(
+                dataset.name,
+                requested=cost.share(capacity),
+                spent=before.share(capacity),
+                composed=share,
+                budget=1.0,
+                delta=dataset.delta,
+                mode=f"{kept.name} filter",
+            )
+        together = _filtered(kept, before.plus(cost), dataset.delta)
+        return Spending(together.epsilon, share, cost)
+    events = [entry_event(entry) for entry in reserves]
+    composed = price([*events, event], dataset.delta, adjacency)
+    if not composed <= dataset.epsilon:
+        raise BudgetExceeded(
+            dataset.name,
+            requested=price([event], dataset.delta, adjacency),
+            spent=price(events, dataset.delta, adjacency),
+            composed=composed,
+            budget=dataset.epsilon,
+            delta=dataset.delta,
+        )
+    return Spending(composed)
+
+
+def check_spending(dataset: Row[Any], reserves: Sequence[Mapping[str, Any]]) -> None:
+    """Price every reservation anew.
+
+    Raises:
+        InvalidInput: they cost more than the budget, or one costs an adaptive budget more than its entry says.
+    """
+    kept, where = filter_of(dataset), f"spending of {dataset.name}"
+    if kept is None:
+        spent = spent_of(dataset, reserves).epsilon
+        if not spent <= dataset.epsilon:
+            raise InvalidInput(where, spent, f"epsilon of at most {exact(dataset.epsilon)}")
+        return
+    for entry in reserves:
+        cost, stated = kept.cost(entry_event(entry), Adjacency(dataset.adjacency)), entry_cost(entry)
+        if not (cost.amount <= stated.amount * (1 + _SAME) and cost.slack <= stated.slack * (1 + _SAME)):
+            raise InvalidInput(where, vars(stated), f"an entry of at least {vars(cost)}, the recomputed cost")
+    share = _total(reserves).share(kept.capacity)
+    if not share <= 1:
+        raise InvalidInput(where, share, f"a share of at most 1 of the {kept.name} filter")
+
+
+def entry_event(content: Mapping[str, Any]) -> Event:
+    """The event that a reserve entry charged."""
+    return event_from_dict(content["event"])
+
+
+def entry_cost(content: Mapping[str, Any]) -> Cost:
+    """What a reserve entry took of an adaptive budget."""
+    stated = content.get("cost")
+    if not isinstance(stated, dict) or set(stated) != {"amount", "slack"}:
+        raise InvalidInput("ledger entry's cost", stated, "an amount and a slack")
+    return Cost(*(check_number(f"ledger entry's {name}", stated[name], low=0) for name in ("amount", "slack")))
+
+
+def _total(reserves: Sequence[Mapping[str, Any]]) -> Cost:
+    total = Cost(0.0)
+    for entry in reserves:
+        total = total.plus(entry_cost(entry))
+    return total
+
+
+def _filtered(kept: Filter, spent: Cost, delta: float) -> Spending:
+    return Spending(kept.epsilon(spent, delta), spent.share(kept.capacity))
