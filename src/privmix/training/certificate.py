@@ -106,7 +106,7 @@ def _statements(plan: TrainingPlan, public_data: Mapping[str, Any], insecure_see
         f"Poisson batches of expected size {plan.batch_size}, {plan.steps} steps; {unit}; noise multiplier "
         f"{plan.noise_multiplier:.6g}; sums are divided by a public number.",
         count,
-        "Sums and noise are rounded to one public grid and added as integers: floating-point digits of a sum do not show.",
+        "Sums and noise are rounded to one public grid and added as integers: no floating-point digits of a sum show.",
         "Noise and batches come from a cryptographic generator: the guarantee is against bounded computing power.",
         "The cost was charged to a budget ledger, which counts all uses of the data that its owner charges to it."
         if in_ledger
