@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from privmix.release import ReleaseConfig, SecretStreams, release_to_folder
+from privmix.release import ReleaseConfig, SecretStreams, engine, release_to_folder
 from privmix.release.certificate import CERTIFICATE_FILE, content_hash
 from privmix.reports.records import public_records, read_records
 from privmix.training import ModelFacts, TrainingConfig, TrainingJob, TrainingRecords
@@ -84,6 +84,8 @@ def test_a_trained_model_is_audited_from_its_certificate(tmp_path: Path) -> None
     assert outcome.code == 0, outcome.err
     assert "not refuted" in outcome.out
     assert "design dp-sgd" in outcome.err
+    noise = audit(f"audit {tmp_path / 'model'} --noise --json")
+    assert [(one["name"], one["verdict"]) for one in noise["noises"]] == [("gradients", "as certified")]
 
 
 def test_the_text_says_what_was_found(release: Path) -> None:
@@ -105,7 +107,7 @@ def test_help_teaches_with_an_example() -> None:
         ("audit --design poisson", "record count and its claim"),
         ("audit --design poisson --records 500 --epsilon 1 --runs 4", "at least 20 at confidence 0.95"),
         ("audit --design poisson --records 500 --epsilon 1 --confidence 2", "confidence"),
-        ("audit --design fixed --noise laplace --records 500 --epsilon 1 --as-published", "papers have a formula"),
+        ("audit --design fixed --noise-law laplace --records 500 --epsilon 1 --as-published", "papers have a formula"),
         ("audit --design nothing --records 500 --epsilon 1", "design"),
     ],
 )
@@ -146,3 +148,43 @@ def test_tampered_certificates(release: Path, tmp_path: Path) -> None:
     hashed = privmix("audit", str(folder))
     assert hashed.code == 2
     assert "certificate epsilon" in hashed.err
+
+
+def test_the_noise_of_a_release_is_measured_and_kept(release: Path, tmp_path: Path) -> None:
+    found = audit(f"audit {release} --noise --json --record {tmp_path / 'run'}")
+    assert found["violated"] is False
+    assert found["false_alarm"] <= 1e-6
+    assert [noise["name"] for noise in found["noises"]] == ["features", "labels"]
+    stated = json.loads((release / CERTIFICATE_FILE).read_text())
+    assert found["noises"][0]["certified"] == pytest.approx(20 * stated["noise_std"]["x"])
+    for noise in found["noises"]:
+        assert noise["high"] - noise["low"] < 0.01 * noise["certified"]
+    record = public_records(read_records(tmp_path / "run"))[0]
+    assert (record.kind, record.subject["id"]) == ("noise-audit", stated["release_id"])
+    assert record.content == found
+    page = tmp_path / "page.html"
+    assert privmix("report", str(tmp_path / "run"), str(release), "--for", "public", "--out", str(page)).code == 0
+    for words in ("Noise of empty records", "Audit of the noise", "features"):
+        assert words in page.read_text()
+
+
+def test_a_noise_audit_of_too_little_noise_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    honest = engine.gaussian_on_lattice
+    monkeypatch.setattr(engine, "gaussian_on_lattice", lambda *args: np.rint(0.95 * honest(*args)))
+    line = f"audit --design poisson --records 500 --epsilon 1 --noise --record {tmp_path / 'run'}"
+    outcome = privmix(*line.split())
+    assert outcome.code == 0
+    assert "not as certified" in outcome.out
+    assert outcome.out.count("too little noise") == 2
+    page = tmp_path / "page.html"
+    assert privmix("report", str(tmp_path / "run"), "--for", "public", "--out", str(page)).code == 0
+    assert "The noise is not as certified" in page.read_text()
+
+
+@pytest.mark.parametrize(
+    "more", ["--canaries 10 --data digits", "--as-published", "--runs 100", "--rows 10 --runs 100", "REL"]
+)
+def test_a_noise_audit_takes_no_options_of_attacks(more: str) -> None:
+    outcome = privmix(*f"audit --design poisson --records 500 --epsilon 1 --noise {more}".split())
+    assert outcome.code == 2
+    assert outcome.out == ""

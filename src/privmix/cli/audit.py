@@ -14,6 +14,7 @@ from privmix.attacks.audit import DEFAULT_CONFIDENCE, DEFAULT_RUNS, Audit, audit
 from privmix.attacks.training_worst_case import audit_training
 from privmix.cli import canary_audit
 from privmix.cli.app import app, err, out, print_json, progress_bars
+from privmix.cli.noise_audit import audit_the_noise
 from privmix.cli.options import Columns
 from privmix.cli.recording import Record, keep_record
 from privmix.errors import InvalidInput
@@ -22,7 +23,7 @@ from privmix.release.certificate import read_certificate
 from privmix.release.engine import Progress
 from privmix.release.plan import Plan
 from privmix.rounding import exact, rounded_down, rounded_up
-from privmix.training import is_trained_model, load_trained
+from privmix.training import TrainingPlan, is_trained_model, load_trained
 from privmix.training.verify import plan_of, verify_trained
 
 
@@ -62,12 +63,17 @@ def audit(
     expected_classes: Annotated[float, typer.Option(help="Hierarchical: expected classes in a row.")] = 3.0,
     full_batch: Annotated[bool, typer.Option(help="Classwise: every record of the class in its row.")] = False,
     max_weight: Annotated[float, typer.Option(help="Random-weight: largest weight.")] = 1.0,
-    noise: Annotated[str, typer.Option(help="gaussian, or laplace (design fixed).")] = "gaussian",
+    noise_law: Annotated[str, typer.Option(help="gaussian, or laplace (design fixed).")] = "gaussian",
     centre: Annotated[str, typer.Option(help="none, or private: release the mean first.")] = "none",
     as_published: Annotated[
         bool, typer.Option(help="Take the noise from the papers' formula: audits the published claim.")
     ] = False,
-    runs: Annotated[int, typer.Option(help="Independent runs, half of them with the record.")] = DEFAULT_RUNS,
+    noise: Annotated[
+        bool, typer.Option("--noise", help="Measure the noise itself, on empty records, in place of an attack.")
+    ] = False,
+    runs: Annotated[
+        int | None, typer.Option(help=f"Independent runs, half of them with the record. Default: {DEFAULT_RUNS}.")
+    ] = None,
     confidence: Annotated[float, typer.Option(help="Of what is said to be proven.")] = DEFAULT_CONFIDENCE,
     seed: Annotated[int | None, typer.Option(help="For tests: the same runs again.")] = None,
     record: Record = None,
@@ -97,8 +103,12 @@ def audit(
     With --canaries, the owner's records are read: canaries are put among them by coins, the plan is run once more, and
     the guesses at the coins are counted. What that shows is for the owner.
 
+    With --noise, every noise that the plan adds is drawn by the real code on empty records, and its scale, shape and
+    independence are compared with the certificate: a hundredth too little shows. Reads no private data.
+
     Examples:
     privmix audit REL --record RUN
+    privmix audit REL --noise
     privmix audit --design hierarchical --classes 100 --expected-classes 3 --records 50000 --epsilon 1 --as-published
     privmix audit REL --data mnist --canaries 1000
     """
@@ -121,36 +131,61 @@ def audit(
         public_data=public_data,
         seed=seed,
     )
+    if noise and (order.wanted or as_published or runs is not None):
+        raise InvalidInput("--noise", "given with --data, --canaries, --as-published or --runs", "without these")
     if order.wanted:
         canary_audit.audit_with_canaries(order, record, json_output)
         return
     if (target is None) == (design is None):
         raise InvalidInput("TARGET, --design", "both or neither", "one of the two: a folder or a design")
-    with progress_bars(quiet=json_output) as progress:
-        how = _How(runs, confidence, seed, progress)
-        if target is not None:
-            if records is not None or epsilon_target is not None or as_published:
-                raise InvalidInput("--records, --epsilon, --as-published", "given", "options of --design only")
-            found = _audit_model(target, how) if is_trained_model(target) else _audit_release(target, how)
+    if target is not None and (records is not None or epsilon_target is not None or as_published):
+        raise InvalidInput("--records, --epsilon, --as-published", "given", "options of --design only")
+    config = None
+    if design is not None:
+        if records is None or epsilon_target is None:
+            raise InvalidInput("--records, --epsilon", "not given", "the design's record count and its claim")
+        config = ReleaseConfig(
+            records=records,
+            dim=1,
+            classes=tuple(str(number) for number in range(classes)),
+            design=design,
+            mixup_degree=mixup_degree,
+            rows=rows,
+            centre=centre,
+            noise=noise_law,
+            expected_classes=expected_classes,
+            full_batch=full_batch,
+            max_weight=max_weight,
+        )
+    if noise:
+        subject: dict[str, Any] = {"kind": "design", "id": None}
+        certified: Plan | TrainingPlan
+        if config is not None:
+            assert epsilon_target is not None
+            certified = config.calibrate(epsilon_target, delta)
         else:
-            assert design is not None
-            if records is None or epsilon_target is None:
-                raise InvalidInput("--records, --epsilon", "not given", "the design's record count and its claim")
-            config = ReleaseConfig(
-                records=records,
-                dim=1,
-                classes=tuple(str(number) for number in range(classes)),
-                design=design,
-                mixup_degree=mixup_degree,
-                rows=rows,
-                centre=centre,
-                noise=noise,
-                expected_classes=expected_classes,
-                full_batch=full_batch,
-                max_weight=max_weight,
-            )
+            assert target is not None
+            certified, subject = _certified_plan(target)
+        audit_the_noise(certified, subject, confidence=confidence, seed=seed, record=record, json_output=json_output)
+        return
+    with progress_bars(quiet=json_output) as progress:
+        how = _How(DEFAULT_RUNS if runs is None else runs, confidence, seed, progress)
+        if config is not None:
+            assert epsilon_target is not None
             found = _audit_design(config, epsilon_target, delta, as_published, how)
+        else:
+            assert target is not None
+            found = _audit_model(target, how) if is_trained_model(target) else _audit_release(target, how)
     _report(found, record, json_output)
+
+
+def _certified_plan(folder: Path) -> tuple[Plan | TrainingPlan, dict[str, Any]]:
+    """The plan of a release or model whose certificate holds, and the subject of its record."""
+    if is_trained_model(folder):
+        model_id = verify_trained(folder).model_id
+        return plan_of(load_trained(folder).certificate), {"kind": "model", "id": model_id}
+    release_id = verify_release(folder).release_id
+    return plan_from_dict(read_certificate(folder)["plan"]), {"kind": "release", "id": release_id}
 
 
 def _audit_release(folder: Path, how: _How) -> _Found:

@@ -29,6 +29,7 @@ _MISSING: Final = (
         "planted records, scored after one run",
         "privmix audit RELEASE --data DATA --canaries 1000 --record RUN",
     ),
+    (("noise-audit",), "Noise audit", "how large the noise really is", "privmix audit RELEASE --noise --record RUN"),
     (("membership",), "Membership", "who can be found", "privmix attack membership MODEL --data DATA --record RUN"),
     (
         ("inversion",),
@@ -52,6 +53,7 @@ KIND_NAMES: Final = {
     "guarantee": "guarantee",
     "audit": "worst-case audit",
     "canary-audit": "canary audit",
+    "noise-audit": "noise audit",
     "membership": "membership inference",
     "inversion": "model inversion",
     "collapse": "collapse",
@@ -109,6 +111,9 @@ def refutations(context: Context) -> list[Callout]:
                 text += ". This is about a design, not about what this page is on"
             text = (text + "." if text else "") + by_curve(one.content)
             found.append(Callout("danger", f"A claim is refuted: {_named(one)}", text.strip()))
+    for one in context.of_kind("noise-audit"):
+        if one.content.flag("violated"):
+            found.append(Callout("danger", f"The noise is not as certified: {_named(one)}", ""))
     for one in context.of_kind("guarantee"):
         found += [Callout("danger", "Warning", text) for text in one.content.texts("warnings")]
     return found

@@ -18,7 +18,7 @@ from privmix.reports.context import Context, Shown
 from privmix.reports.fields import Fields
 from privmix.reports.figures import Line, draw_histogram, draw_roc
 from privmix.reports.panels import card_of
-from privmix.reports.panels_audit import audit_card
+from privmix.reports.panels_audit import audit_card, noise_card
 from privmix.reports.sentences import figure, percent, percent_up
 from privmix.reports.svg import SERIES
 
@@ -29,6 +29,7 @@ def attack_sections(context: Context) -> list[Section]:
     """A section for each kind of attack that was recorded."""
     panels: list[tuple[tuple[str, ...], str, str, str, Callable[[Shown, Context], Card]]] = [
         (("audit", "canary-audit"), "audit", "Audit", _AUDIT_LEAD, audit_card),
+        (("noise-audit",), "noise", "The noise", _NOISE_LEAD, noise_card),
         (("membership",), "membership", "Who was in the data", _MEMBERSHIP_LEAD, _membership_card),
         (("inversion",), "inversion", "Recovering inputs", _INVERSION_LEAD, _inversion_card),
         (("collapse",), "collapse", "Collapse of features and labels", _COLLAPSE_LEAD, _collapse_card),
@@ -41,6 +42,7 @@ def attack_sections(context: Context) -> list[Section]:
 
 
 _AUDIT_LEAD = "Attacks that prove how much leaks at least. What they prove must stay below what is claimed."
+_NOISE_LEAD = "How large the noise is that the real code adds, measured on empty records."
 _MEMBERSHIP_LEAD = (
     "Attacks that guess which records were used. A guarantee limits every one of them, also unknown ones."
 )

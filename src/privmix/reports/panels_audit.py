@@ -72,6 +72,37 @@ def audit_card(one: Shown, context: Context) -> Card:
     return card_of(one, blocks, known, "Canaries" if one.record.kind == "canary-audit" else "Worst-case audit")
 
 
+def noise_card(one: Shown, context: Context) -> Card:
+    """The card of an audit of the noise itself."""
+    content = one.content
+    confidence, violated = content.number("confidence"), content.flag("violated")
+    blocks: list[Block] = []
+    if violated:
+        blocks.append(Callout("danger", "The noise is not as certified", ""))
+    interval = "interval" if confidence is None else f"interval ({100 * confidence:g}%)"
+    rows = [
+        (
+            noise.text("name"),
+            *(_share(noise, name) for name in ("certified", "measured")),
+            f"{_share(noise, 'low')} to {_share(noise, 'high')}",
+            noise.text("verdict"),
+        )
+        for noise in content.several("noises")
+    ]
+    header = ("noise", "certified std", "measured / certified", interval, "verdict")
+    blocks.append(Table("Noise of empty records", header, rows, text=(4,)))
+    known = ("design", "method", "confidence", "false_alarm", "violated", "noises")
+    return card_of(one, blocks, known, "Audit of the noise")
+
+
+def _share(noise: Fields, name: str) -> str:
+    """A standard deviation: the certified one as it is, others as shares of it."""
+    value, certified = noise.number(name), noise.number("certified")
+    if value is None or not certified:
+        return "–"
+    return figure(value) if name == "certified" else f"{value / certified:.4f}"
+
+
 def by_curve(content: Fields) -> str:
     """What refuted a claim whose epsilon was not exceeded, as a sentence; nothing for the others."""
     proven, claimed = content.number("proven_epsilon"), content.number("claimed_epsilon")

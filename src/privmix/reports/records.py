@@ -26,6 +26,7 @@ KINDS: Final = (
     "guarantee",
     "audit",
     "canary-audit",
+    "noise-audit",
     "membership",
     "inversion",
     "collapse",

@@ -112,7 +112,7 @@ def _statements(
         f"Poisson batches of expected size {plan.batch_size}, {plan.steps} steps; {unit}; noise multiplier "
         f"{plan.noise_multiplier:.6g}; sums are divided by a public number.",
         count,
-        "Sums and noise are rounded to one public grid and added as integers: floating-point digits of a sum do not show.",
+        "Sums and noise are rounded to one public grid and added as integers: no floating-point digits of a sum show.",
         "Noise and batches come from a cryptographic generator: the guarantee is against bounded computing power.",
         ledger_statement(
             in_ledger, "uses", "No budget ledger was used: other uses of the same records are not counted here."

@@ -1,0 +1,298 @@
+"""What the real engines release of empty records: their noise alone, one array for every kind of noise.
+
+An empty record is a vector of zeros. Where it still adds something that is known (its label, or the released mean that
+is subtracted from it), that is taken off: all membership is drawn from streams whose key the audit holds. What is left
+is noise and nothing else, whatever the owner's records are.
+
+Features, classes, rows and records that play no part are changed to what shows most noise in little time. The noise of
+a part depends on them by the plan's own figures only, and those are what it is compared with.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Final, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privmix.attacks.bounds import Scores
+from privmix.attacks.worst_case import EngineFactory, real_engine
+from privmix.mechanisms.membership import ROW_TILE
+from privmix.mechanisms.noise import Lattice
+from privmix.mechanisms.streams import SecretStreams
+from privmix.release import PrivateRecords, RecordTransform
+from privmix.release.count import private_record_count
+from privmix.release.engine import released_mean
+from privmix.release.moments_engine import MomentSums
+from privmix.release.moments_plan import MomentsPlan
+from privmix.release.plan import Plan, ReleasePlan
+from privmix.training.clipping import Clipping
+from privmix.training.closed_form import ClosedFormGradients
+from privmix.training.dp_sgd import DpSgd
+from privmix.training.models import LinearHead
+from privmix.training.noise import noise_scale
+from privmix.training.optimiser import Optimiser, OptimiserConfig
+from privmix.training.parameters import FlatParameters
+from privmix.training.plan import TrainingPlan
+from privmix.training.records import TrainingRecords
+from privmix.training.views import ViewConfig, ViewPipeline
+
+GAUSSIAN: Final = "gaussian"
+LAPLACE: Final = "laplace"
+
+# Enough rows for three row tiles, which have streams of their own, and features for several draws in each.
+_ROWS: Final = 2 * ROW_TILE + 512
+_FEATURES: Final = 256
+# Features and classes of second moments: two groups of matrix rows, which have streams of their own.
+_SIDE: Final = 192
+_MEAN_FEATURES: Final = 4096
+_WEIGHTS: Final = 2048
+# A key's cipher takes as long as thousands of draws, and a count is one draw a key: it gets fewer.
+_COUNT_SHARE: Final = 4
+# Numbers of one noise that are kept where a run has more of them than are asked for.
+_KEPT: Final = 2**20
+
+_Plan = TypeVar("_Plan", ReleasePlan, MomentsPlan)
+
+
+@dataclass(frozen=True, eq=False)
+class PureNoise:
+    """Draws of one noise.
+
+    Attributes:
+        name: of what it is added to.
+        law: ``gaussian`` or ``laplace``.
+        certified: its standard deviation, as the plan says.
+        expected: that of a right draw: with room for rounding where the product adds some on purpose.
+        step: of the grid that draws are rounded to.
+        values: (a, b) independent draws; axis 0 are rows, steps or keys.
+        beside: draws of another noise of the same rows, (a, c), which must not depend on these; or None.
+    """
+
+    name: str
+    law: str
+    certified: float
+    expected: float
+    step: float
+    values: Scores
+    beside: Scores | None = None
+
+
+Tell = Callable[[str, int, int], None]
+
+
+def release_noises(
+    plan: Plan, samples: int, seed: int | None = None, make: EngineFactory = real_engine, tell: Tell | None = None
+) -> Iterator[PureNoise]:
+    """Every noise of a release, one after the other.
+
+    Args:
+        plan: of the release.
+        samples: draws of each noise, at least.
+        seed: for tests; None takes fresh keys.
+        make: makes the engine.
+        tell: told the name of what is drawn, and how much is done.
+
+    Example:
+        >>> from privmix.release import ReleaseConfig
+        >>> config = ReleaseConfig(records=1000, dim=9, classes=("a", "b"), mixup_degree=16, rows=50)
+        >>> [noise.name for noise in release_noises(config.with_noise(3.0), 1000, seed=0)]
+        ['mean', 'features', 'labels']
+    """
+    keys = _Keys(seed, tell or (lambda name, done, total: None))
+    if plan.records_noise_multiplier is not None:
+        yield _count_noise(plan.records_noise_multiplier, samples // _COUNT_SHARE, keys)
+    if plan.centred:
+        yield _mean_noise(plan, samples, keys)
+    if isinstance(plan, MomentsPlan):
+        yield from _moment_noises(plan, samples, keys)
+    else:
+        yield from _row_noises(plan, samples, keys, make)
+
+
+class _Keys:
+    """Fresh streams for run after run, counted."""
+
+    def __init__(self, seed: int | None, tell: Tell) -> None:
+        self._seed, self._tell, self._next = seed, tell, 0
+
+    def run(self, name: str, runs: int, work: Callable[[SecretStreams], NDArray[Any]]) -> list[NDArray[Any]]:
+        """Results of ``work`` under ``runs`` keys, which are destroyed."""
+        found = []
+        for done in range(runs):
+            streams = (
+                SecretStreams.from_entropy()
+                if self._seed is None
+                else SecretStreams.from_seed(self._seed * 2**32 + self._next)
+            )
+            self._next += 1
+            try:
+                found.append(work(streams))
+            finally:
+                streams.destroy()
+            if done % 64 == 63 or done + 1 == runs:
+                self._tell(name, done + 1, runs)
+        return found
+
+
+def _count_noise(multiplier: float, samples: int, keys: _Keys) -> PureNoise:
+    # So many that no estimate is cut off at 1.
+    count = 10**6 + math.ceil(100 * multiplier)
+    margin = math.ceil(4 * multiplier)
+
+    def one(streams: SecretStreams) -> NDArray[Any]:
+        return np.array([private_record_count(count, multiplier, streams) - count + margin], np.float64)
+
+    return PureNoise("record count", GAUSSIAN, multiplier, multiplier, 1.0, np.stack(keys.run("count", samples, one)))
+
+
+def _mean_noise(plan: Plan, samples: int, keys: _Keys) -> PureNoise:
+    assert plan.centre_noise_multiplier is not None
+    wide = replace(plan, dim=_MEAN_FEATURES)
+    nothing = np.zeros(wide.dim)
+
+    def one(streams: SecretStreams) -> NDArray[Any]:
+        mean = released_mean(wide, nothing.copy, streams)
+        assert mean is not None
+        return mean.astype(np.float64) * plan.records
+
+    std = plan.clip_norm * plan.centre_noise_multiplier
+    drawn = np.stack(keys.run("mean", -(-samples // wide.dim), one))
+    return PureNoise("mean", GAUSSIAN, std, std, plan.clip_norm * 2.0**-plan.lattice_bits, drawn)
+
+
+def _moment_noises(plan: MomentsPlan, samples: int, keys: _Keys) -> Iterator[PureNoise]:
+    names = plan.classes + tuple(f"{number} more" for number in range(_SIDE - plan.num_classes))
+    wide = replace(plan, dim=_SIDE, classes=names, rows=1)
+    below = np.tril_indices(_SIDE, -1)
+    parts: dict[str, list[NDArray[Any]]] = {"diagonal": [], "off": [], "cross": [], "labels": []}
+
+    def one(streams: SecretStreams) -> NDArray[Any]:
+        released = MomentSums(wide).released(streams)
+        parts["diagonal"].append(np.diag(released.second).astype(np.float64))
+        parts["labels"].append(released.label_sums.astype(np.float64))
+        if len(parts["off"]) * len(below[0]) < max(samples, _KEPT):
+            parts["off"].append(released.second[below].astype(np.float64))
+        if len(parts["cross"]) * released.cross.size < max(samples, _KEPT):
+            parts["cross"].append(released.cross.astype(np.float64).ravel())
+        return np.zeros(0)
+
+    keys.run("moments", -(-samples // _SIDE), one)
+    step = 2.0**-wide.lattice_bits
+    bound, std = wide.final_clip_norm, wide.noise_std
+    for name, part, deviation, grid in (
+        ("second moments: diagonal", "diagonal", std["second"], step**2 * bound**2),
+        ("second moments: off diagonal", "off", std["second"] / math.sqrt(2), step**2 * bound**2),
+        ("cross moments", "cross", std["cross"], step**2 * bound),
+        ("label sums", "labels", std["counts"], step),
+    ):
+        yield PureNoise(name, GAUSSIAN, deviation, deviation, grid, np.stack(parts[part]))
+
+
+def _row_noises(plan: ReleasePlan, samples: int, keys: _Keys, make: EngineFactory) -> Iterator[PureNoise]:
+    step = 2.0**-plan.lattice_bits * plan.weight_step
+    law = LAPLACE if plan.noise == LAPLACE else GAUSSIAN
+    wide = _with_few_records(replace(plan, dim=_FEATURES, rows=max(_ROWS, -(-samples // _FEATURES))))
+    x, y = _rows(wide, keys, make, "features")
+    std = wide.noise_std_x * wide.divisor
+    beside = None if plan.public_labels else y
+    yield PureNoise("features", law, std, std, step * wide.final_clip_norm, x, beside)
+    if plan.public_labels:
+        return
+    tall = _with_few_records(replace(plan, dim=1, rows=max(_ROWS, -(-samples // plan.num_classes))))
+    _, y = _rows(tall, keys, make, "labels")
+    std = tall.noise_std_y * tall.divisor
+    yield PureNoise("labels", law, std, std, step, y)
+
+
+def _with_few_records(plan: ReleasePlan) -> ReleasePlan:
+    """Rows of a fixed size need so many records; the noise of others does not know how many there are."""
+    if plan.design not in ("fixed", "random-weight"):
+        return plan
+    return replace(plan, records=plan.mixup_degree, record_rate=1.0)
+
+
+def _rows(plan: ReleasePlan, keys: _Keys, make: EngineFactory, name: str) -> tuple[Scores, Scores]:
+    """(T, d) and (T, K) noise of the sums behind released rows, in the units of features and labels."""
+    count = plan.records if plan.design in ("fixed", "random-weight") else 1
+    records = PrivateRecords(np.zeros((count, plan.dim), np.float32), np.zeros(count, np.int64))
+
+    def one(streams: SecretStreams) -> NDArray[Any]:
+        engine = make(plan, records, streams)
+        blocks = list(engine.rows())
+        x = np.concatenate([block.x for block in blocks]).astype(np.float64) * plan.divisor
+        y = np.concatenate([block.y for block in blocks]).astype(np.float64) * plan.divisor
+        weights = _members(plan, streams, records.labels)[:, None]
+        label = np.eye(plan.num_classes)[0] - plan.label_offset
+        x -= weights * _contribution(plan, engine.transform)
+        return np.concatenate([x, y - weights * label], axis=1)
+
+    (both,) = keys.run(name, 1, one)
+    return both[:, : plan.dim], both[:, plan.dim :]
+
+
+def _members(plan: ReleasePlan, streams: SecretStreams, labels: NDArray[np.int64]) -> Scores:
+    """(T,) total weight of the records, which are all alike, in each row."""
+    membership, sampler = streams.derive("membership"), plan.sampler_for(len(labels))
+    totals = []
+    for tile in range(sampler.row_tiles):
+        drawn = sampler.draw(membership, tile, 0, labels)
+        row = np.repeat(np.arange(drawn.rows), drawn.counts)
+        totals.append(np.bincount(row, drawn.weights, drawn.rows))
+    return np.concatenate(totals).astype(np.float64)
+
+
+def _contribution(plan: ReleasePlan, transform: RecordTransform) -> Scores:
+    """(d,) what an empty record adds to a sum: nothing, or the centre taken from it, clipped and on the lattice."""
+    lattice = Lattice(plan.lattice_bits)
+    bound = transform.final_clip_norm
+    steps = lattice.quantise(transform(np.zeros((1, plan.dim))) / bound)[0]
+    return np.asarray(steps * (lattice.step * bound))
+
+
+def training_noise(plan: TrainingPlan, samples: int, seed: int | None = None, tell: Tell | None = None) -> PureNoise:
+    """The noise that the real trainer adds to a sum of gradients, read from the weights that its steps move.
+
+    The one record has features of zero, so that its gradient for the weights of a linear head is exactly zero.
+
+    Args:
+        plan: of the training; with microbatches too.
+        samples: draws, at least.
+        seed: for tests; None takes a fresh key.
+        tell: told how much is done.
+
+    Example:
+        >>> plan = TrainingPlan(1000, 50, 5, 1.0, clip_norm=1.0, delta=1e-3)
+        >>> noise = training_noise(plan, 10_000, seed=0)
+        >>> noise.name, noise.certified, bool(abs(noise.values.std() - 1) < 0.05)
+        ('gradients', 1.0, True)
+    """
+    steps = max(2, -(-samples // (2 * _WEIGHTS)))
+    run = replace(plan, steps=steps, records_declared=True)
+    records = TrainingRecords.of(np.zeros((1, _WEIGHTS), np.float32), np.zeros(1, np.int64), classes=2)
+    model = LinearHead(dim=_WEIGHTS, classes=2)
+    flat = FlatParameters(model)
+    keys = _Keys(seed, tell or (lambda name, done, total: None))
+
+    def one(streams: SecretStreams) -> NDArray[Any]:
+        trainer = DpSgd(
+            run,
+            records,
+            ViewPipeline(ViewConfig.plain(), classes=2),
+            ClosedFormGradients(model, flat, Clipping(run.clip_norm)),
+            Optimiser(flat, OptimiserConfig(learning_rate=1.0), steps),
+            streams,
+        )
+        seen = []
+        for step in range(steps):
+            before = flat.get().double()
+            trainer.step(step)
+            weight = flat.unflatten(before - flat.get().double())["head.weight"]
+            seen.append(weight.numpy().ravel() * run.units)
+        return np.stack(seen)
+
+    (drawn,) = keys.run("gradients", 1, one)
+    return PureNoise("gradients", GAUSSIAN, plan.noise_std, noise_scale(plan), 0.0, drawn)

@@ -1,0 +1,248 @@
+"""An audit of the noise itself: is it as large, of the shape and as independent as the certificate says?
+
+Worst-case audits attack whole releases and see noise only through the record that it hides: a third too little may
+pass where little is claimed to leak. Here the noise is measured alone, draw by draw, on empty records
+(:mod:`privmix.attacks.empty_runs`), where a hundredth too little shows.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+import numpy as np
+from scipy import stats
+
+from privmix.attacks.bounds import Scores
+from privmix.attacks.empty_runs import GAUSSIAN, LAPLACE, PureNoise, Tell, release_noises, training_noise
+from privmix.attacks.worst_case import EngineFactory, real_engine
+from privmix.errors import InvalidInput, check_integer, check_number
+from privmix.mechanisms.membership import ROW_TILE
+from privmix.release.plan import Plan
+from privmix.training.plan import TrainingPlan
+
+DEFAULT_SAMPLES: Final = 2**19
+"""Draws of each noise: its standard deviation is then known to 0.5% at confidence 1 - 3e-7, and to 0.2% at 0.95.
+
+Laplace noise to 0.5% at 1 - 3e-4; of a record count there are a quarter as many: 0.5% at 0.99."""
+
+FALSE_ALARM: Final = 1e-6
+"""Chance that an audit finds fault with right noise."""
+
+# Tests of one noise, and kinds of noise of one audit, that share the false alarm: more than there are.
+_TESTS: Final = 8
+_KINDS: Final = 8
+_LEAST_SAMPLES: Final = 2000
+# With noise of fewer grid steps, rounding changes its law by more than these tests leave room for.
+_COARSEST: Final = 4.0
+_MOST_RANKED: Final = 2**17
+
+AS_CERTIFIED: Final = "as certified"
+TOO_LITTLE: Final = "too little noise"
+TOO_MUCH: Final = "too much noise"
+OTHER_SHAPE: Final = "another shape"
+DEPENDENT: Final = "not independent"
+
+
+@dataclass(frozen=True)
+class MeasuredNoise:
+    """One noise of a release or training, measured.
+
+    Attributes:
+        name: of what it is added to.
+        law: ``gaussian`` or ``laplace``.
+        certified: standard deviation by the plan, in the unit of the sum that it is added to.
+        measured: the same, of what was drawn.
+        low: lower end of a confidence interval for it.
+        high: upper end.
+        samples: draws.
+        shape_p: p-value of Kolmogorov and Smirnov's test against the certified law.
+        dependence: largest standard score of correlations between rows, columns, tiles and other noise.
+        verdict: ``as certified``, ``too little noise``, ``too much noise``, ``another shape`` or ``not independent``.
+    """
+
+    name: str
+    law: str
+    certified: float
+    measured: float
+    low: float
+    high: float
+    samples: int
+    shape_p: float
+    dependence: float
+    verdict: str
+
+
+@dataclass(frozen=True)
+class NoiseAudit:
+    """What an audit of the noise found.
+
+    Formal guarantees:
+        * Rarely wrong: noise that is as certified gets another verdict, in any of an audit's tests, with chance at most
+          :data:`FALSE_ALARM`.
+        * Each interval holds with chance ``confidence``, whatever the true scale is.
+        * No private record is read.
+
+    Attributes:
+        design: audited.
+        confidence: of each interval.
+        noises: one for each kind of noise.
+    """
+
+    design: str
+    confidence: float
+    noises: tuple[MeasuredNoise, ...]
+
+    @property
+    def violated(self) -> bool:
+        """Whether a noise is not what the certificate says."""
+        return any(noise.verdict != AS_CERTIFIED for noise in self.noises)
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values, as the run record of an audit of the noise holds them."""
+        return {
+            "design": self.design,
+            "method": "noise of empty records",
+            "confidence": self.confidence,
+            "false_alarm": FALSE_ALARM,
+            "violated": self.violated,
+            "noises": [asdict(noise) for noise in self.noises],
+        }
+
+    @property
+    def statements(self) -> list[str]:
+        """Sentences that must stand beside the figures."""
+        return [
+            f"The real code drew the noise of design {self.design}, on empty records: no private record was read.",
+            f"Each interval holds with chance {self.confidence:g}. Right noise is called wrong with chance at most "
+            f"{FALSE_ALARM:g}.",
+            "This says that noise is as large as the plan says, not that the plan's noise is enough: that is what the "
+            "accountant's bound says.",
+        ]
+
+
+def audit_noise(
+    plan: Plan | TrainingPlan,
+    *,
+    samples: int = DEFAULT_SAMPLES,
+    confidence: float = 0.95,
+    seed: int | None = None,
+    make: EngineFactory = real_engine,
+    progress: Tell | None = None,
+) -> NoiseAudit:
+    """Measure every noise of a plan, drawn by the real code on empty records.
+
+    Args:
+        plan: of a release or of a training.
+        samples: draws of each noise, at least; a quarter as many of a record count.
+        confidence: of each interval.
+        seed: for tests; None takes fresh keys.
+        make: makes the engine of a release.
+        progress: called with what is drawn, draws done and draws in all.
+
+    Raises:
+        InvalidInput: a number is out of range, or the noise is too coarse to be judged.
+
+    Example:
+        >>> from privmix.release import ReleaseConfig
+        >>> config = ReleaseConfig(records=1000, dim=9, classes=("a", "b"), mixup_degree=16, rows=50)
+        >>> found = audit_noise(config.with_noise(3.0), samples=4000, seed=0)
+        >>> [(noise.name, noise.verdict) for noise in found.noises]
+        [('mean', 'as certified'), ('features', 'as certified'), ('labels', 'as certified')]
+    """
+    check_integer("samples", samples, low=_LEAST_SAMPLES)
+    check_number("confidence", confidence, low=0.5, high=1 - 1e-12)
+    if isinstance(plan, TrainingPlan):
+        found = [measure(training_noise(plan, samples, seed, progress), confidence)]
+        return NoiseAudit("dp-sgd", confidence, tuple(found))
+    noises = release_noises(plan, samples, seed, make, progress)
+    return NoiseAudit(plan.design, confidence, tuple(measure(noise, confidence) for noise in noises))
+
+
+def measure(noise: PureNoise, confidence: float) -> MeasuredNoise:
+    """Scale, shape and independence of draws, and what they say together.
+
+    The sum of squares of Gaussian draws follows the chi-squared law, the sum of magnitudes of Laplace draws that of
+    twice as many degrees: both tests and both intervals are exact, but for the rounding to the grid.
+    """
+    if noise.step > 0 and noise.expected < _COARSEST * noise.step:
+        raise InvalidInput(
+            "noise", noise.expected / noise.step, f"at least {_COARSEST:g} steps of the grid to be judged"
+        )
+    expected = math.sqrt(noise.expected**2 + noise.step**2 / 12)
+    scores = noise.values / expected
+    alarm = FALSE_ALARM / (_TESTS * _KINDS)
+    total, degrees = _sum_of(scores, noise.law)
+    ratio, low, high = (
+        _ratio(total, degrees, noise.law, level) for level in (0.5, (1 + confidence) / 2, (1 - confidence) / 2)
+    )
+    shape = _shape_p(scores, noise.law, noise.step / expected)
+    dependence = max(abs(score) for score in _correlations(scores, noise.beside))
+    scale_p = 2 * min(stats.chi2.cdf(total, degrees), stats.chi2.sf(total, degrees))
+    if scale_p < alarm:
+        verdict = TOO_LITTLE if ratio < 1 else TOO_MUCH
+    elif dependence > stats.norm.isf(alarm / 2):
+        verdict = DEPENDENT
+    else:
+        verdict = OTHER_SHAPE if shape < alarm else AS_CERTIFIED
+    return MeasuredNoise(
+        noise.name,
+        noise.law,
+        noise.certified,
+        ratio * expected,
+        low * expected,
+        high * expected,
+        scores.size,
+        shape,
+        dependence,
+        verdict,
+    )
+
+
+def power(samples: int, factor: float, law: str = GAUSSIAN) -> float:
+    """Chance that noise of ``factor`` times its certified scale is caught, by its scale alone.
+
+    Example:
+        >>> power(DEFAULT_SAMPLES, 0.95) > 1 - 1e-9, power(DEFAULT_SAMPLES, 1.0) < 1e-6
+        (True, True)
+    """
+    alarm = FALSE_ALARM / (_TESTS * _KINDS)
+    degrees = samples if law == GAUSSIAN else 2 * samples
+    grown = factor**2 if law == GAUSSIAN else factor
+    low, high = stats.chi2.ppf(alarm / 2, degrees), stats.chi2.isf(alarm / 2, degrees)
+    return float(stats.chi2.cdf(low / grown, degrees) + stats.chi2.sf(high / grown, degrees))
+
+
+def _sum_of(scores: Scores, law: str) -> tuple[float, int]:
+    """What follows the chi-squared law of so many degrees of freedom if the standard deviation is 1."""
+    if law == LAPLACE:
+        return float(2 * math.sqrt(2) * np.abs(scores).sum()), 2 * scores.size
+    return float(np.square(scores).sum()), scores.size
+
+
+def _ratio(total: float, degrees: int, law: str, level: float) -> float:
+    """The standard deviation under which ``total`` is at the quantile ``level``."""
+    found = total / float(stats.chi2.ppf(level, degrees))
+    return found if law == LAPLACE else math.sqrt(found)
+
+
+def _shape_p(scores: Scores, law: str, step: float) -> float:
+    """p-value of the certified law for some of the draws, spread over the grid cells that they were rounded to."""
+    some = scores.ravel()[:_MOST_RANKED]
+    some = some + step * (np.random.default_rng(0).random(some.size) - 0.5)
+    cdf = stats.norm.cdf if law == GAUSSIAN else stats.laplace(scale=1 / math.sqrt(2)).cdf
+    return float(stats.kstest(some, cdf, method="asymp").pvalue)
+
+
+def _correlations(scores: Scores, beside: Scores | None) -> list[float]:
+    """Standard scores of sums of products of draws that must be independent."""
+    pairs: list[tuple[Scores, Scores]] = []
+    if scores.shape[1] > 1:
+        pairs.append((scores[:, 1:], scores[:, :-1]))
+    pairs += [(scores[lag:], scores[:-lag]) for lag in (1, 2, ROW_TILE) if lag < len(scores)]
+    if beside is not None:
+        columns = min(scores.shape[1], beside.shape[1])
+        other = beside[:, :columns]
+        pairs.append((scores[:, :columns], other / math.sqrt(np.square(other).mean())))
+    return [float((one * other).sum()) / math.sqrt(one.size) for one, other in pairs] or [0.0]

@@ -1,0 +1,243 @@
+"""Audits of the noise itself: right noise passes, and planted faults of every noise are caught.
+
+Correct code is called wrong with chance below 1e-6 a test; 0.95 of a noise is missed with chance below 1e-9.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from privmix.attacks import empty_runs
+from privmix.attacks.empty_runs import GAUSSIAN, LAPLACE, PureNoise, release_noises, training_noise
+from privmix.attacks.noise_scale import DEFAULT_SAMPLES, FALSE_ALARM, NoiseAudit, audit_noise, measure, power
+from privmix.errors import InvalidInput
+from privmix.mechanisms.streams import SecretStreams
+from privmix.release import ReleaseConfig, engine, moments_engine
+from privmix.release.plan import DESIGNS, Plan
+from privmix.training.plan import TrainingPlan
+
+SAMPLES = 2**15
+SMALL: dict[str, Any] = {"records": 1000, "dim": 5, "classes": ("ant", "bee", "cat"), "mixup_degree": 20, "rows": 60}
+PLANS: dict[str, dict[str, Any]] = {
+    "poisson": {},
+    "fixed": {"design": "fixed"},
+    "laplace": {"design": "fixed", "noise": "laplace", "centre": "none"},
+    "hierarchical": {"design": "hierarchical", "expected_classes": 1.5},
+    "classwise": {"design": "classwise"},
+    "full-batch": {"design": "classwise", "full_batch": True, "rows": None},
+    "random-weight": {"design": "random-weight", "max_weight": 0.5},
+    "moments": {"design": "moments"},
+}
+TRAINING = TrainingPlan(1000, 100, 50, 1.3, clip_norm=0.7, delta=1e-5)
+# Which stream each noise is drawn from, and a plan that has it.
+NOISES = {
+    "mean": ("poisson", "centre noise"),
+    "features": ("poisson", "feature noise"),
+    "labels": ("random-weight", "label noise"),
+    "second moments: diagonal": ("moments", "second moment noise: diagonal"),
+    "second moments: off diagonal": ("moments", "second moment noise"),
+    "cross moments": ("moments", "cross moment noise"),
+    "label sums": ("moments", "label sum noise"),
+}
+
+
+def plan_of(name: str, **changes: Any) -> Plan:
+    return ReleaseConfig(**{**SMALL, **PLANS[name], **changes}).with_noise(2.0)
+
+
+def audit(plan: Plan | TrainingPlan, seed: int = 0) -> NoiseAudit:
+    return audit_noise(plan, samples=SAMPLES, seed=seed)
+
+
+def verdicts(found: NoiseAudit) -> dict[str, str]:
+    return {noise.name: noise.verdict for noise in found.noises if noise.verdict != "as certified"}
+
+
+class Scaled:
+    """A generator whose draws are ``factor`` times as long."""
+
+    def __init__(self, honest: np.random.Generator, factor: float) -> None:
+        self._honest, self._factor = honest, factor
+
+    def standard_normal(self, size: Any = None, out: Any = None) -> Any:
+        drawn = self._honest.standard_normal(size, out=out)
+        drawn *= self._factor
+        return drawn
+
+    def standard_exponential(self, size: Any = None) -> Any:
+        return self._factor * self._honest.standard_exponential(size)
+
+
+def plant(monkeypatch: pytest.MonkeyPatch, purpose: str, factor: float) -> None:
+    honest = SecretStreams.generator
+
+    def generator(self: SecretStreams, name: str, *indices: int) -> Any:
+        found = honest(self, name, *indices)
+        return Scaled(found, factor) if name == purpose else found
+
+    monkeypatch.setattr(SecretStreams, "generator", generator)
+
+
+def test_every_design_is_here() -> None:
+    assert {plan_of(name).design for name in PLANS} == set(DESIGNS)
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_right_noise_passes(name: str) -> None:
+    found = audit(plan_of(name))
+    assert not found.violated, found
+    names = {noise.name for noise in found.noises}
+    assert ("mean" in names) == plan_of(name).centred
+    assert len(names) >= (2 if name != "laplace" else 1)
+    for noise in found.noises:
+        assert noise.low < noise.measured < noise.high
+        assert noise.samples >= SAMPLES
+    assert "no private record was read" in found.statements[0]
+
+
+def test_the_certified_noise_is_that_of_the_certificate() -> None:
+    """The figures that noise is compared with are those that the plan publishes, per row and per sum."""
+    plan = plan_of("poisson")
+    found = {noise.name: noise.certified for noise in audit(plan).noises}
+    assert found["features"] == pytest.approx(plan.noise_std["x"] * 20)
+    assert found["labels"] == pytest.approx(plan.noise_std["y"] * 20)
+
+
+@pytest.mark.parametrize("name", NOISES)
+def test_95_hundredths_of_a_noise_are_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And found fault with alone: the other noises of the plan stay as certified."""
+    design, purpose = NOISES[name]
+    plant(monkeypatch, purpose, 0.95)
+    assert verdicts(audit(plan_of(design))) == {name: "too little noise"}
+
+
+@pytest.mark.parametrize("purpose", ["feature noise", "label noise"])
+def test_95_hundredths_of_laplace_noise_are_caught(purpose: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch, purpose, 0.95)
+    assert verdicts(audit(plan_of("laplace"))) == {f"{purpose.split()[0]}s": "too little noise"}
+
+
+@pytest.mark.parametrize("factor", [1.0, 0.95])
+def test_the_noise_of_a_record_count(factor: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch, "record count", factor)
+    monkeypatch.setattr(empty_runs, "_COUNT_SHARE", 1)
+    noise = next(release_noises(plan_of("poisson", records_noise_multiplier=30.0), 25_000, seed=0))
+    assert noise.name == "record count"
+    assert measure(noise, 0.95).verdict == ("as certified" if factor == 1 else "too little noise")
+
+
+@pytest.mark.parametrize("microbatch_size", [1, 4])
+@pytest.mark.parametrize("factor", [1.0, 0.95])
+def test_the_noise_of_gradients(factor: float, microbatch_size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch, "gradient noise", factor)
+    plan = TrainingPlan(1000, 100, 50, 1.3, clip_norm=0.7, delta=1e-5, microbatch_size=microbatch_size)
+    found = audit(plan)
+    assert found.noises[0].certified == pytest.approx(1.3 * 0.7 * (1 if microbatch_size == 1 else 2))
+    assert verdicts(found) == ({} if factor == 1 else {"gradients": "too little noise"})
+
+
+def test_too_much_noise_is_no_right_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch, "feature noise", 1.05)
+    assert verdicts(audit(plan_of("poisson"))) == {"features": "too much noise"}
+
+
+def test_noise_of_another_law_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the right deviation, and uniform: its tails end where a record can be told from no record."""
+
+    def uniform(generator: np.random.Generator, shape: Any, std: float) -> Any:
+        return np.rint(generator.uniform(-std, std, shape) * 3**0.5)
+
+    monkeypatch.setattr(engine, "gaussian_on_lattice", uniform)
+    monkeypatch.setattr(moments_engine, "gaussian_on_lattice", uniform)
+    assert set(verdicts(audit(plan_of("poisson"))).values()) == {"another shape"}
+    assert set(verdicts(audit(plan_of("moments"))).values()) == {"another shape"}
+
+
+def forgetful(monkeypatch: pytest.MonkeyPatch, purpose: str, instead: str | None = None) -> None:
+    """Streams of ``purpose`` forget their index, or are those of another purpose."""
+    honest = SecretStreams.generator
+
+    def generator(self: SecretStreams, name: str, *indices: int) -> Any:
+        if name != purpose:
+            return honest(self, name, *indices)
+        return honest(self, name) if instead is None else honest(self, instead, *indices)
+
+    monkeypatch.setattr(SecretStreams, "generator", generator)
+
+
+def test_noise_of_one_tile_for_all_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    forgetful(monkeypatch, "feature noise")
+    assert verdicts(audit(plan_of("classwise"))) == {"features": "not independent"}
+
+
+def test_noise_of_one_step_for_all_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    forgetful(monkeypatch, "gradient noise")
+    assert verdicts(audit(TRAINING)) == {"gradients": "not independent"}
+
+
+def test_labels_with_the_noise_of_features_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One row of each is drawn at once where rows are narrow: their first columns are then equal."""
+    forgetful(monkeypatch, "label noise", "feature noise")
+    found = verdicts(audit(plan_of("fixed", classes=tuple(str(number) for number in range(256)))))
+    assert found["features"] == "not independent"
+
+
+def test_a_row_of_noise_used_twice_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = engine.gaussian_on_lattice
+
+    def repeated(generator: np.random.Generator, shape: Any, std: float) -> Any:
+        noise = honest(generator, shape, std)
+        if noise.ndim == 2:
+            noise[1::2] = noise[: len(noise) // 2 * 2 : 2]
+        return noise
+
+    monkeypatch.setattr(engine, "gaussian_on_lattice", repeated)
+    assert verdicts(audit(plan_of("poisson"))) == {"features": "not independent", "labels": "not independent"}
+
+
+@pytest.mark.parametrize("law", [GAUSSIAN, LAPLACE])
+def test_intervals_hold_as_often_as_they_say_and_alarms_are_rare(law: str) -> None:
+    """600 intervals of 90%, of coarse noise: the share that holds is within 5.5 standard errors."""
+    rng, inside = np.random.default_rng(0), 0
+    for _ in range(600):
+        drawn = rng.normal(size=(20, 100)) if law == GAUSSIAN else rng.laplace(size=(20, 100)) / 2**0.5
+        found = measure(PureNoise("x", law, 9.0, 9.0, 1.0, np.rint(9 * drawn)), 0.9)
+        inside += found.low <= 9 <= found.high
+        assert found.verdict == "as certified"
+    assert abs(inside - 540) < 5.5 * (600 * 0.09) ** 0.5
+
+
+def test_power_is_what_it_says() -> None:
+    """Of 2,000 draws, nine tenths are caught about half of the time; of the default's, 0.95 always."""
+    rng, caught, factor = np.random.default_rng(0), 0, 0.91
+    for _ in range(400):
+        caught += measure(
+            PureNoise("x", GAUSSIAN, 1.0, 1.0, 0.0, factor * rng.normal(size=(20, 100))), 0.9
+        ).verdict != ("as certified")
+    expected = power(2000, factor)
+    assert 0.2 < expected < 0.8
+    assert abs(caught - 400 * expected) < 5.5 * (400 * expected * (1 - expected)) ** 0.5
+    for law, samples in ((GAUSSIAN, DEFAULT_SAMPLES), (LAPLACE, DEFAULT_SAMPLES), (GAUSSIAN, DEFAULT_SAMPLES // 4)):
+        assert power(samples, 0.95, law) > 1 - 1e-9
+        assert power(samples, 1.0, law) < FALSE_ALARM
+    # The half-width of intervals at the default: 0.5% at a confidence of 1 - 1e-6 for Gaussian noise.
+    assert stats.norm.isf(5e-7) / (2 * DEFAULT_SAMPLES) ** 0.5 < 0.005
+
+
+def test_what_can_not_be_judged_is_refused() -> None:
+    coarse = ReleaseConfig(**{**SMALL, "centre": "none", "lattice_bits": 8}).with_noise(0.005)
+    with pytest.raises(InvalidInput, match="steps of the grid"):
+        audit(coarse)
+    with pytest.raises(InvalidInput, match="samples"):
+        audit_noise(TRAINING, samples=10)
+    with pytest.raises(InvalidInput, match="confidence"):
+        audit_noise(TRAINING, samples=SAMPLES, confidence=2.0)
+
+
+def test_noise_is_fresh_without_a_seed() -> None:
+    first, second = (training_noise(TRAINING, 5000).values for _ in range(2))
+    assert (first != second).mean() > 0.99
