@@ -33,6 +33,8 @@ from privmix.errors import InvalidInput, StorageError
 
 OWNER_ONLY: Final = 0o077
 _LOCK: Final = "lock"
+# Short: sockets have short paths.
+_ROOM: Final = "r"
 _PREFIX: Final = "pmx-"
 # A folder without a lock is one that is just being made, unless it is as old as this (seconds).
 _ABANDONED: Final = 3600.0
@@ -89,9 +91,10 @@ def open_private(
     update: bool = False,
     size: int | None = None,
     closed: bool = True,
+    buffered: bool = True,
     dir_fd: int | None = None,
 ) -> IO[bytes]:
-    """Open an existing file of one's own, without buffering.
+    """Open an existing file of one's own.
 
     Formal guarantees:
         * The last step of ``path`` is no link: a link is refused, wherever it points to.
@@ -104,6 +107,7 @@ def open_private(
         size: bytes it must have.
         closed: group and others may have no right on it, and it may have no other name (hard link); not asked of files
             in a closed folder, where nobody else can put one.
+        buffered: False leaves no copies of what is read in Python's buffers.
         dir_fd: an open folder.
 
     Raises:
@@ -130,7 +134,7 @@ def open_private(
     if size is not None and found.st_size != size:
         os.close(descriptor)
         raise InvalidInput(name, f"{found.st_size} bytes", f"a file of {size} bytes")
-    return os.fdopen(descriptor, "r+b" if update else "rb", buffering=0)
+    return os.fdopen(descriptor, "r+b" if update else "rb", buffering=-1 if buffered else 0)
 
 
 def shred(path: str | Path, name: str, size: int, *, closed: bool = True, dir_fd: int | None = None) -> None:
@@ -145,7 +149,7 @@ def shred(path: str | Path, name: str, size: int, *, closed: bool = True, dir_fd
         OSError: it can't be written.
     """
     try:
-        with open_private(path, name, update=True, closed=closed, dir_fd=dir_fd) as stream:
+        with open_private(path, name, update=True, closed=closed, buffered=False, dir_fd=dir_fd) as stream:
             found = os.fstat(stream.fileno()).st_size
             if found > size:
                 raise InvalidInput(name, f"{found} bytes", f"a file of {size} bytes")
@@ -346,7 +350,7 @@ class ScratchFolder:
           a forked process does not remove what is its parent's.
 
     Attributes:
-        path: the folder.
+        path: an empty folder, the only one in the locked one; others can't reach it, whatever its own mode becomes.
 
     Raises:
         StorageError: no such folder can be made.
@@ -362,9 +366,10 @@ class ScratchFolder:
         clear_scratch()
         try:
             folder, lock = _locked_folder()
+            self.path = folder.path / _ROOM
+            self.path.mkdir(mode=0o700)
         except OSError as error:
             raise StorageError(f"TMPDIR: can't make a private folder there: {error.strerror}") from None
-        self.path = folder.path
         self._remove = weakref.finalize(self, _end, folder, lock, os.getpid())
 
     def remove(self) -> None:
