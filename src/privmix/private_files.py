@@ -15,6 +15,7 @@ This module sits beside the floors, so every floor may use it. Owners and modes 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shutil
 import stat
@@ -38,6 +39,7 @@ _ROOM: Final = "r"
 _PREFIX: Final = "pmx-"
 # A folder without a lock is one that is just being made, unless it is as old as this (seconds).
 _ABANDONED: Final = 3600.0
+_ATTEMPTS: Final = 20
 # By name: systems that are not POSIX lack some, and can still import this.
 _NO_LINK: Final = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 _OPEN: Final = _NO_LINK | getattr(os, "O_NONBLOCK", 0)
@@ -292,10 +294,19 @@ class PrivateFolder:
         os.fsync(self.descriptor)
 
     def discard(self, *, last: str | None = None) -> None:
-        """Remove what is in it (``last`` at the end), and the folder; :meth:`close` follows."""
+        """Remove what is in it, and the folder; :meth:`close` follows.
+
+        Args:
+            last: a file that goes at the end, when nothing else is left.
+
+        Raises:
+            OSError: somebody writes there meanwhile.
+        """
         for name in sorted(self.names() - {last}):
             self.remove(name)
-        if last is not None and not self.names() - {last}:
+        if last is not None:
+            if self.names() - {last}:
+                raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY))
             self.remove(last)
         # Only an empty folder goes by this, whoever may have been put in its place.
         self.path.rmdir()
@@ -431,9 +442,13 @@ def _try_lock(descriptor: int) -> bool:
 
 def _end(folder: PrivateFolder, lock: int, owner: int) -> None:
     if os.getpid() == owner:
-        # What can't be removed now, as somebody still writes there, goes when the next folder is made.
-        with contextlib.suppress(OSError):
-            folder.discard(last=_LOCK)
+        # Processes that were told to end may write for a moment more.
+        for _ in range(_ATTEMPTS):
+            with contextlib.suppress(OSError):
+                folder.discard(last=_LOCK)
+                break
+            time.sleep(0.1)
+        # What still is there goes when the next folder is made.
         os.close(lock)
         folder.close()
 
