@@ -15,6 +15,7 @@ This module sits beside the floors, so every floor may use it. Owners and modes 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shutil
 import stat
@@ -33,9 +34,12 @@ from privmix.errors import InvalidInput, StorageError
 
 OWNER_ONLY: Final = 0o077
 _LOCK: Final = "lock"
+# Short: sockets have short paths.
+_ROOM: Final = "r"
 _PREFIX: Final = "pmx-"
 # A folder without a lock is one that is just being made, unless it is as old as this (seconds).
 _ABANDONED: Final = 3600.0
+_ATTEMPTS: Final = 20
 # By name: systems that are not POSIX lack some, and can still import this.
 _NO_LINK: Final = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 _OPEN: Final = _NO_LINK | getattr(os, "O_NONBLOCK", 0)
@@ -89,9 +93,10 @@ def open_private(
     update: bool = False,
     size: int | None = None,
     closed: bool = True,
+    buffered: bool = True,
     dir_fd: int | None = None,
 ) -> IO[bytes]:
-    """Open an existing file of one's own, without buffering.
+    """Open an existing file of one's own.
 
     Formal guarantees:
         * The last step of ``path`` is no link: a link is refused, wherever it points to.
@@ -104,6 +109,7 @@ def open_private(
         size: bytes it must have.
         closed: group and others may have no right on it, and it may have no other name (hard link); not asked of files
             in a closed folder, where nobody else can put one.
+        buffered: False leaves no copies of what is read in Python's buffers.
         dir_fd: an open folder.
 
     Raises:
@@ -130,7 +136,7 @@ def open_private(
     if size is not None and found.st_size != size:
         os.close(descriptor)
         raise InvalidInput(name, f"{found.st_size} bytes", f"a file of {size} bytes")
-    return os.fdopen(descriptor, "r+b" if update else "rb", buffering=0)
+    return os.fdopen(descriptor, "r+b" if update else "rb", buffering=-1 if buffered else 0)
 
 
 def shred(path: str | Path, name: str, size: int, *, closed: bool = True, dir_fd: int | None = None) -> None:
@@ -145,7 +151,7 @@ def shred(path: str | Path, name: str, size: int, *, closed: bool = True, dir_fd
         OSError: it can't be written.
     """
     try:
-        with open_private(path, name, update=True, closed=closed, dir_fd=dir_fd) as stream:
+        with open_private(path, name, update=True, closed=closed, buffered=False, dir_fd=dir_fd) as stream:
             found = os.fstat(stream.fileno()).st_size
             if found > size:
                 raise InvalidInput(name, f"{found} bytes", f"a file of {size} bytes")
@@ -288,10 +294,19 @@ class PrivateFolder:
         os.fsync(self.descriptor)
 
     def discard(self, *, last: str | None = None) -> None:
-        """Remove what is in it (``last`` at the end), and the folder; :meth:`close` follows."""
+        """Remove what is in it, and the folder; :meth:`close` follows.
+
+        Args:
+            last: a file that goes at the end, when nothing else is left.
+
+        Raises:
+            OSError: somebody writes there meanwhile.
+        """
         for name in sorted(self.names() - {last}):
             self.remove(name)
-        if last is not None and not self.names() - {last}:
+        if last is not None:
+            if self.names() - {last}:
+                raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY))
             self.remove(last)
         # Only an empty folder goes by this, whoever may have been put in its place.
         self.path.rmdir()
@@ -346,7 +361,7 @@ class ScratchFolder:
           a forked process does not remove what is its parent's.
 
     Attributes:
-        path: the folder.
+        path: an empty folder, the only one in the locked one; others can't reach it, whatever its own mode becomes.
 
     Raises:
         StorageError: no such folder can be made.
@@ -362,9 +377,10 @@ class ScratchFolder:
         clear_scratch()
         try:
             folder, lock = _locked_folder()
+            self.path = folder.path / _ROOM
+            self.path.mkdir(mode=0o700)
         except OSError as error:
             raise StorageError(f"TMPDIR: can't make a private folder there: {error.strerror}") from None
-        self.path = folder.path
         self._remove = weakref.finalize(self, _end, folder, lock, os.getpid())
 
     def remove(self) -> None:
@@ -426,9 +442,13 @@ def _try_lock(descriptor: int) -> bool:
 
 def _end(folder: PrivateFolder, lock: int, owner: int) -> None:
     if os.getpid() == owner:
-        # What can't be removed now, as somebody still writes there, goes when the next folder is made.
-        with contextlib.suppress(OSError):
-            folder.discard(last=_LOCK)
+        # Processes that were told to end may write for a moment more.
+        for _ in range(_ATTEMPTS):
+            with contextlib.suppress(OSError):
+                folder.discard(last=_LOCK)
+                break
+            time.sleep(0.1)
+        # What still is there goes when the next folder is made.
         os.close(lock)
         folder.close()
 

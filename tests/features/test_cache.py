@@ -191,9 +191,33 @@ def test_torn_rows_are_cut_off(tmp_path: Path) -> None:
 def test_the_partial_folder_is_not_followed_elsewhere(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere" / "precious").touch()
-    (tmp_path / ".store.partial").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "elsewhere").chmod(0o700)
+    partial = tmp_path / ".store.partial"
+    partial.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(InvalidInput, match="this user's alone"):
+        write_features(source(), Slow(), tmp_path / "store", MADE_FROM)
+    partial.unlink()
+    # What somebody moved there is not emptied either.
+    (tmp_path / "elsewhere").rename(partial)
+    with pytest.raises(InvalidInput, match="move it away"):
+        write_features(source(), Slow(), tmp_path / "store", MADE_FROM)
+    assert [entry.name for entry in partial.iterdir()] == ["precious"]
+    (partial / "precious").unlink()
+    partial.chmod(0o750)
+    with pytest.raises(InvalidInput, match="this user's alone"):
+        write_features(source(), Slow(), tmp_path / "store", MADE_FROM)
+    partial.chmod(0o700)
     write_features(source(), Slow(), tmp_path / "store", MADE_FROM)
-    assert [entry.name for entry in (tmp_path / "elsewhere").iterdir()] == ["precious"]
+
+
+def test_a_store_that_others_can_enter_is_refused(tmp_path: Path) -> None:
+    path = write_features(source(), Slow(), tmp_path / "store", MADE_FROM).path
+    (tmp_path / "link").symlink_to(path)
+    with pytest.raises(InvalidInput, match="this user's alone"):
+        FeatureStore.open(tmp_path / "link")
+    path.chmod(0o755)
+    with pytest.raises(InvalidInput, match="this user's alone"):
+        FeatureStore.open(path)
 
 
 def begin(path: Path) -> Any:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import pickle
 import signal
+import subprocess
 import sys
+import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +20,16 @@ from privmix.data import FeatureStore, Schema
 from privmix.errors import InvalidInput, MissingExtra
 from privmix.mechanisms.membership import RECORD_TILE
 from privmix.release import PrivateRecords, ReleaseEngine, ReleasePlan, SecretStreams, release_to_folder, verify_release
-from privmix.release.ray_engine import ClusterLost, RayReleaseEngine, SpanTask, _check_reachable
+from privmix.release.ray_engine import (
+    ClusterLost,
+    RayReleaseEngine,
+    SpanTask,
+    _check_length,
+    _check_mode,
+    _check_reachable,
+    _check_token_asked,
+    _reread_token,
+)
 from privmix.release.tiles import ArrayTiles
 from tests.release.helpers import CLASSES, TARGET, make_plan, make_records
 
@@ -26,10 +38,14 @@ COUNT = 2 * RECORD_TILE + 700
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    # Before the first import: Ray reads these once.
     os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
+    os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "of-this-test-" + os.urandom(16).hex()}
     ray = pytest.importorskip("ray", reason="the Ray engine needs privmix[ray]")
     from ray.cluster_utils import Cluster
 
+    # Another test may have imported Ray before.
+    _reread_token()
     node = {
         "num_cpus": 1,
         "object_store_memory": 80 * 2**20,
@@ -42,6 +58,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     yield made
     ray.shutdown()
     made.shutdown()
+    del os.environ["RAY_AUTH_MODE"], os.environ["RAY_AUTH_TOKEN"]
+    _reread_token()
 
 
 @pytest.fixture(scope="module")
@@ -119,6 +137,127 @@ def test_a_cluster_that_is_not_there_is_one_line() -> None:
         _check_reachable("ray://127.0.0.1:1")
     for none in (None, "auto", "local"):
         _check_reachable(none)
+
+
+# A cluster of one's own: what it writes is spilled to disk, and others on the machine look for it.
+
+SPILLING = """
+import functools, os, sys
+os.umask(0o022)
+import numpy as np
+import ray
+from privmix.release import PrivateRecords, ReleaseConfig, SecretStreams
+from privmix.release.ray_engine import RayReleaseEngine
+ray.init = functools.partial(ray.init, object_store_memory=80 * 2**20, num_cpus=1)
+features = np.full((20_000, 2_000), 0.01, np.float32)
+features[0] = np.frombuffer(sys.argv[1].encode() * 2_000, np.float32)[:2_000]
+plan = ReleaseConfig(records=20_000, dim=2_000, classes=("a", "b"), mixup_degree=64, rows=2_000).with_noise(3.0)
+engine = RayReleaseEngine(plan, PrivateRecords(features, np.zeros(20_000, np.int64)), SecretStreams.from_seed(1))
+shared = RayReleaseEngine._shared
+def announced(self):
+    found = shared(self)
+    print(ray.get_runtime_context().gcs_address, os.environ["RAY_AUTH_TOKEN"], flush=True)
+    sys.stdin.readline()
+    return found
+RayReleaseEngine._shared = announced
+next(engine.rows())
+"""
+STRANGER = """
+import sys
+from ray._raylet import GcsClient
+try:
+    GcsClient(address=sys.argv[1])
+except Exception as error:
+    print(type(error).__name__)
+else:
+    print("joined")
+"""
+SECRET = "PRIV"
+
+
+def reachable(top: Path) -> list[Path]:
+    """What another user can enter, read or write below ``top``, by the modes on the whole way."""
+    found = []
+    for entry in os.scandir(top):
+        mode = entry.stat(follow_symlinks=False).st_mode
+        if mode & 0o077 and not entry.is_symlink():
+            found.append(Path(entry.path))
+        if entry.is_dir(follow_symlinks=False) and mode & 0o011:
+            found += reachable(Path(entry.path))
+    return found
+
+
+def test_nobody_else_reaches_what_a_cluster_of_ones_own_spills_also_after_a_kill() -> None:
+    pytest.importorskip("ray", reason="the Ray engine needs privmix[ray]")
+    # Not pytest's folder: the paths of Ray's sockets must be short.
+    with tempfile.TemporaryDirectory(dir="/tmp") as top:
+        os.chmod(top, 0o755)
+        settings = {name: value for name, value in os.environ.items() if not name.startswith("RAY_AUTH")}
+        settings |= {"TMPDIR": top, "RAY_USAGE_STATS_ENABLED": "0", "OMP_NUM_THREADS": "1"}
+        with subprocess.Popen(
+            [sys.executable, "-c", SPILLING, SECRET],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            env=settings,
+        ) as driver:
+            try:
+                assert driver.stdout is not None
+                address, token = driver.stdout.readline().split()
+                # On this machine, with the cluster's address: without its token, with another, and with its own.
+                tried = {
+                    secret: subprocess.run(
+                        [sys.executable, "-c", STRANGER, address],
+                        capture_output=True,
+                        text=True,
+                        env=settings | ({"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secret} if secret else {}),
+                        check=False,
+                    ).stdout.strip()
+                    for secret in ("", "another", token)
+                }
+                assert tried == {"": "AuthenticationError", "another": "AuthenticationError", token: "joined"}
+                assert reachable(Path(top)) == []
+            finally:
+                driver.kill()
+        spilled = [path for path in Path(top).rglob("*ray_spilled_objects*/*") if path.is_file()]
+        assert any(SECRET.encode() * 100 in path.read_bytes() for path in spilled), "nothing was spilled to look for"
+        assert reachable(Path(top)) == []
+        # The next start; Ray's own processes end some seconds after their driver, and write until then.
+        settings_of_next = [sys.executable, "-c", "from privmix.private_files import clear_scratch; clear_scratch()"]
+        for _ in range(100):
+            subprocess.run(settings_of_next, env=settings, check=True)
+            if not os.listdir(top):
+                break
+            time.sleep(0.5)
+        assert os.listdir(top) == []
+
+
+@pytest.mark.parametrize("mode", ["", "off"])
+def test_a_cluster_without_a_token_is_refused(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_AUTH_MODE", mode)
+    with pytest.raises(InvalidInput, match="RAY_AUTH_TOKEN_PATH"):
+        _check_mode()
+    with pytest.raises(InvalidInput, match="RAY_AUTH_TOKEN_PATH"):
+        _check_token_asked()
+    for said in ("token", "disabled"):
+        monkeypatch.setenv("RAY_AUTH_MODE", said)
+        _check_mode()
+
+
+def test_a_cluster_whose_workers_ask_for_no_token_is_refused(cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    _check_token_asked()
+    monkeypatch.setattr("privmix.release.ray_engine._mode_here", lambda: "disabled")
+    with pytest.raises(InvalidInput, match="RAY_AUTH_MODE=token"):
+        _check_token_asked()
+
+
+def test_a_path_too_long_for_sockets_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", "/" + "a" * 26)
+    _check_length(Path(tempfile.gettempdir(), "pmx-12345678", "r"))
+    monkeypatch.setattr(tempfile, "tempdir", "/" + "a" * 27)
+    with pytest.raises(InvalidInput, match=r"TMPDIR: got .* at most 27 bytes"):
+        _check_length(Path(tempfile.gettempdir(), "pmx-12345678", "r"))
 
 
 def test_without_ray_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

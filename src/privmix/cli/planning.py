@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import tempfile
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -28,6 +27,7 @@ from privmix.cli.pipeline import class_list, features_in_memory
 from privmix.data.source import resolve_classes
 from privmix.errors import InvalidInput
 from privmix.features import Extractor, parse_features
+from privmix.private_files import ScratchFolder
 from privmix.release import Choice, DataModel, RecordTransform, ReleaseConfig, choose_design
 from privmix.release.diagnostics import minimum_euclidean_distance, neural_collapse
 from privmix.release.engine import Progress
@@ -204,8 +204,8 @@ def _public_model(config: ReleaseConfig, features: NDArray[Any], labels: NDArray
 
 def picture_of(choice: Choice) -> bytes:
     """The planner's picture as SVG."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "predictions.svg"
+    with ScratchFolder() as folder:
+        path = folder / "predictions.svg"
         draw_predictions(choice.to_dict(), path)
         return path.read_bytes()
 

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
-import shutil
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any, Final
 
 from privmix.data.files import reading
-from privmix.errors import StorageError
-from privmix.folders import PathLock, sync_folder, write_durably
+from privmix.errors import InvalidInput, StorageError
+from privmix.folders import PathLock, sync_folder
+from privmix.private_files import PrivateFolder
 
 # What a crash may cost, in seconds of work; each checkpoint waits for the disk.
 CHECKPOINT_SECONDS: Final = 5.0
 _BEGIN, _PROGRESS = "begin.json", "progress.json"
 _BLOCK: Final = 2**20
+_MOST_FACTS: Final = 2**26
 
 
 class PartialFolder:
@@ -28,14 +30,19 @@ class PartialFolder:
         - Durable: ``rows`` after a crash counts rows that were on the disk, with the bytes that were written (their
           hash is compared), in every file.
         - Alone: while one process holds the folder, another one's attempt is a :class:`StorageError`.
-        - Closed: folder and files are the owner's only.
+        - Closed: folder and files are the owner's only; a folder of that name that is not, or a link, is refused.
+        - In place: rows go into the folder that was opened, whatever gets its name meanwhile.
 
     Args:
         path: the folder to be.
         headers: first bytes of each file.
         row_bytes: size of a row in each file.
         facts: what must be equal to go on with rows that another process left.
+        last: name of the file that :meth:`publish` adds.
         resume: go on with such rows; else remove them.
+
+    Raises:
+        InvalidInput: something is in the way that no such work left.
     """
 
     def __init__(
@@ -44,21 +51,30 @@ class PartialFolder:
         headers: Mapping[str, bytes],
         row_bytes: Mapping[str, int],
         facts: Mapping[str, Any],
+        last: str,
         *,
         resume: bool,
     ) -> None:
-        self._path, self._headers, self._row_bytes = path, dict(headers), dict(row_bytes)
+        self._path, self._headers, self._row_bytes, self._last = path, dict(headers), dict(row_bytes), last
         self._facts = json.dumps(facts, sort_keys=True)
         self.folder = path.with_name(f".{path.name}.partial")
         self.rows = self.durable_rows = 0
         self._files: dict[str, IO[bytes]] = {}
         self._hashes: dict[str, Any] = {}
+        self._held: PrivateFolder | None = None
         self._checked = time.monotonic()
         with reading(path.parent, "a folder"):
             self._lock = PathLock(path, StorageError(f"{path}: another process is writing it"))
             try:
+                with contextlib.suppress(FileNotFoundError):
+                    self._held = PrivateFolder(self.folder, self.folder.name)
                 if not (resume and self._resume()):
                     self._restart()
+            except InvalidInput:
+                # Not ours to empty.
+                self._held = None
+                self.remove()
+                raise
             except BaseException:
                 self.remove()
                 raise
@@ -79,25 +95,26 @@ class PartialFolder:
             file.flush()
             os.fsync(file.fileno())
         hashes = {name: digest.hexdigest() for name, digest in self._hashes.items()}
-        write_durably(self.folder / _PROGRESS, json.dumps({"rows": self.rows, "sha256": hashes}).encode())
+        self._own.write(_PROGRESS, json.dumps({"rows": self.rows, "sha256": hashes}).encode())
         self.durable_rows, self._checked = self.rows, time.monotonic()
 
-    def publish(self, name: str, text: str) -> None:
-        """Add a last file and rename the folder into place; the lock is given back.
+    def publish(self, text: str) -> None:
+        """Add the last file and rename the folder into place; the lock is given back.
 
         Raises:
             FileExistsError: something is there already.
         """
         self.checkpoint()
         self._close()
-        write_durably(self.folder / name, text.encode())
+        self._own.write(self._last, text.encode())
         # A rename replaces an empty folder without a word.
         if self._path.exists() or self._path.is_symlink():
             raise FileExistsError(17, "File exists")
         self.folder.rename(self._path)
         for left in (_BEGIN, _PROGRESS):
-            (self._path / left).unlink(missing_ok=True)
+            self._own.remove(left)
         sync_folder(self._path.parent)
+        self._own.close()
         self._lock.release()
 
     def leave(self) -> None:
@@ -111,40 +128,47 @@ class PartialFolder:
     def remove(self) -> None:
         """Stop writing, remove everything, give the lock back."""
         self._close()
-        if self._lock.held:
-            shutil.rmtree(self.folder, ignore_errors=True)
+        if self._held is not None and self._lock.held:
+            with contextlib.suppress(OSError):
+                self._held.discard()
+            self._held.close()
         self._lock.release()
 
+    @property
+    def _own(self) -> PrivateFolder:
+        assert self._held is not None
+        return self._held
+
     def _restart(self) -> None:
-        if self.folder.is_symlink():
-            self.folder.unlink()
-        elif self.folder.exists():
-            shutil.rmtree(self.folder)
-        self.folder.mkdir(mode=0o700)
+        if self._held is not None:
+            self._held.check_names({_BEGIN, _PROGRESS, *self._headers, self._last})
+            held, self._held = self._held, None
+            held.discard()
+        self._held = PrivateFolder(self.folder, self.folder.name, create=True)
         for name, header in self._headers.items():
-            self._files[name] = (self.folder / name).open("wb")
+            self._files[name] = self._own.create(name)
             self._files[name].write(header)
             self._hashes[name] = hashlib.sha256(header)
-        write_durably(self.folder / _BEGIN, self._facts.encode())
+        self._own.write(_BEGIN, self._facts.encode())
 
     def _resume(self) -> bool:
         """Take over rows that are whole and of the same store; False if there are none."""
-        if self.folder.is_symlink() or not (self.folder / _PROGRESS).is_file():
+        if self._held is None or not self._own.has(_BEGIN) or not self._own.has(_PROGRESS):
+            return False
+        if self._own.read(_BEGIN, _MOST_FACTS) != self._facts.encode():
             return False
         try:
-            if (self.folder / _BEGIN).read_text(encoding="utf-8") != self._facts:
-                return False
-            progress = json.loads((self.folder / _PROGRESS).read_text(encoding="utf-8"))
+            progress = json.loads(self._own.read(_PROGRESS, _MOST_FACTS))
             rows, hashes = int(progress["rows"]), dict(progress["sha256"])
         except (ValueError, KeyError, TypeError):
             return False
         sizes = {name: len(header) + rows * self._row_bytes[name] for name, header in self._headers.items()}
-        found = {name: _hash_of(self.folder / name, size) for name, size in sizes.items()}
+        found = {name: _hash_of(self._own, name, size) for name, size in sizes.items()}
         for name, digest in found.items():
             if digest is None or digest.hexdigest() != hashes.get(name):
                 return False
         for name, size in sizes.items():
-            self._files[name] = (self.folder / name).open("r+b")
+            self._files[name] = self._own.open(name, update=True)
             # Rows behind the last checkpoint may be torn.
             self._files[name].truncate(size)
             self._files[name].seek(size)
@@ -161,12 +185,14 @@ class PartialFolder:
                 continue
 
 
-def _hash_of(file: Path, size: int) -> Any:
+def _hash_of(folder: PrivateFolder, name: str, size: int) -> Any:
     """Hash of the first ``size`` bytes, open for more; None if the file is shorter."""
     digest = hashlib.sha256()
-    if not file.is_file() or file.stat().st_size < size:
+    if not folder.has(name):
         return None
-    with file.open("rb") as stream:
+    with folder.open(name) as stream:
+        if os.fstat(stream.fileno()).st_size < size:
+            return None
         while size:
             block = stream.read(min(size, _BLOCK))
             digest.update(block)

@@ -5,11 +5,8 @@ from __future__ import annotations
 import errno
 import glob
 import hashlib
-import os
 import re
 import shutil
-import tempfile
-import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
@@ -21,6 +18,7 @@ from privmix.data.openers import companions
 from privmix.data.source import Schema, Source
 from privmix.data.splits import may_belong
 from privmix.errors import InvalidInput, MissingExtra, PrivmixError, StorageError
+from privmix.private_files import ScratchFolder
 
 _SCHEME: Final = re.compile(r"^[a-zA-Z][a-zA-Z0-9+.:-]*://")
 _LOCAL: Final = "file://"
@@ -33,8 +31,8 @@ class RemoteSource(Source):
     The files are copied, not streamed: every format here is read more than once (records are counted, then read, and
     a release may read them again), Parquet, zip and Arrow files jump to and fro, and a release must not fail half-way
     because a connection did, once its budget is spent. The copy lies in a new folder that its owner alone can enter
-    (mode 0700, in TMPDIR), and is removed when the source is no longer used, and at the latest when Python exits; only
-    a process that is killed leaves it behind. Files that name another split are not copied.
+    (mode 0700, in TMPDIR), and is removed when the source is no longer used, and at the latest when Python exits; what
+    a process that is killed leaves behind goes when the next one starts. Files that name another split are not copied.
 
     Args:
         url: of a file, a folder or a pattern.
@@ -52,16 +50,16 @@ class RemoteSource(Source):
     """
 
     def __init__(self, url: str, split: str, open_local: Callable[[Path], Source]) -> None:
-        self._folder = tempfile.mkdtemp(prefix="privmix-")
-        # A forked worker must not remove the copy of the process that made it.
-        remove = weakref.finalize(self, _remove, self._folder, os.getpid())
+        # Gone with this object: a scratch folder goes with its own.
+        self._scratch = ScratchFolder()
+        self._folder = str(self._scratch.path)
         try:
             path, self._base = _copy(url, split, Path(self._folder))
             with self._renaming():
                 self._local = open_local(path)
             self.files = self._local.files
         except BaseException:
-            remove()
+            self._scratch.remove()
             raise
 
     @property
@@ -220,8 +218,3 @@ def _talking(url: str) -> Iterator[None]:
         full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
         problem = "no room for a copy in the folder for temporary files" if full else "cannot be read"
         raise StorageError(f"{public_name(url)}: {problem}") from None
-
-
-def _remove(folder: str, owner: int) -> None:
-    if os.getpid() == owner:
-        shutil.rmtree(folder, ignore_errors=True)

@@ -18,6 +18,7 @@ from privmix.data.files import decoding, reading
 from privmix.data.partial import PartialFolder
 from privmix.data.source import Schema, as_inputs, encode_labels
 from privmix.errors import WITHHELD, InvalidInput, check_integer
+from privmix.private_files import check_private_folder
 
 _VERSION: Final = 2
 _FEATURES, _LABELS, _META = "features.npy", "labels.npy", "meta.json"
@@ -93,11 +94,12 @@ class FeatureStore:
         """Open a finished store.
 
         Raises:
-            InvalidInput: not a store, or its files do not agree.
+            InvalidInput: not a store, or its files do not agree; or the folder is not this user's alone (mode 0700).
             StorageError: it cannot be read.
         """
         path = Path(path)
         with decoding(path, "a feature store"):
+            check_private_folder(path, "feature store")
             meta = json.loads((path / _META).read_text(encoding="utf-8"))
             if meta["version"] != _VERSION:
                 raise InvalidInput(f"version of {path}", meta["version"], f"{_VERSION}")
@@ -154,7 +156,7 @@ class FeatureStoreWriter:
             _LABELS: _header(np.dtype("<i8"), (schema.records,)),
         }
         facts = {**self._meta, "runtime": dict(runtime or {})}
-        self._partial = PartialFolder(path, headers, {_FEATURES: 4 * dim, _LABELS: 8}, facts, resume=resume)
+        self._partial = PartialFolder(path, headers, {_FEATURES: 4 * dim, _LABELS: 8}, facts, _META, resume=resume)
         try:
             # Another process may have finished it before the lock was ours.
             self._check_free()
@@ -209,7 +211,7 @@ class FeatureStoreWriter:
         with reading(self._path, "a folder"):
             self._partial.checkpoint()
             meta = {**self._meta, "sha256": _digest(self._partial.folder)}
-            self._partial.publish(_META, json.dumps(meta, indent=2) + "\n")
+            self._partial.publish(json.dumps(meta, indent=2) + "\n")
 
     def abort(self) -> None:
         """Remove what was written."""

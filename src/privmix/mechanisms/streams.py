@@ -105,7 +105,7 @@ class SecretStreams:
             OSError: it can't be read.
         """
         content = bytearray(_FILE_BYTES + 1)
-        with open_private(path, _KEY_FILE, dir_fd=dir_fd) as file:
+        with open_private(path, _KEY_FILE, buffered=False, dir_fd=dir_fd) as file:
             length = file.readinto(content)  # type: ignore[attr-defined]
         key = content[1:_FILE_BYTES]
         # A key of zeros is what destroying leaves: noise under it would be everyone's.

@@ -5,16 +5,22 @@ a feature store on a file system that all machines share, or through Ray's objec
 the process that made the engine. Partial sums without noise, membership and records are private: they pass over the
 cluster's network and object store (which Ray spills to disk when it is full), so the cluster must be as trusted as the
 machine with the data, and its traffic encrypted (Ray's ``RAY_USE_TLS``) unless its network is private.
+
+A cluster that is started here listens on the loopback interface to those who have its token, and keeps its files, open
+to all as Ray makes them, in a scratch folder that its owner alone can enter. Where another cluster keeps and spills
+objects is its operator's to settle.
 """
 
 from __future__ import annotations
 
 import os
-import shutil
+import secrets
 import socket
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -24,6 +30,7 @@ from privmix.errors import WITHHELD, InvalidInput, MissingExtra, StorageError, c
 from privmix.mechanisms.membership import ROW_TILE
 from privmix.mechanisms.row_sums import RowSums
 from privmix.mechanisms.streams import SecretStreams
+from privmix.private_files import ScratchFolder, file_mode, no_core_dumps
 from privmix.release.dataset import RecordTransform
 from privmix.release.engine import Engine, Progress
 from privmix.release.plan import ReleasePlan
@@ -37,6 +44,10 @@ _SUMS_BYTES = 2**29
 _TASKS_A_CPU = 2
 _FAN_IN = 4
 _CONNECT_SECONDS = 10
+# Of the paths of Ray's sockets, which the operating system limits to 107 bytes, below its folder.
+_SOCKET_PATH = 65
+_MOST_PATH = 107
+_MODE, _TOKEN, _TOKEN_FILE = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"
 
 
 class ClusterLost(StorageError):
@@ -147,7 +158,10 @@ class RayReleaseEngine(Engine):
     of them, here.
 
     Formal guarantees: those of :class:`Engine`, and
-        * workers get the key of the membership streams, never the one of the noise.
+        * workers get the key of the membership streams, never the one of the noise;
+        * what a cluster that is started here writes, spilled records and sums among it, can be reached by no other user
+          of the machine, and is gone at the end; after a kill, when the next scratch folder is made;
+        * only who has the cluster's token can reach it, or the caller has said that its network needs none.
 
     Args:
         plan: the public plan.
@@ -155,7 +169,10 @@ class RayReleaseEngine(Engine):
             copied to the object store.
         streams: secret randomness; the caller destroys it afterwards.
         address: the cluster's, such as ``"auto"`` or ``"ray://host:port"``; None uses the cluster that this process is
-            connected to, or starts one on this machine, on the loopback interface, for as long as the rows take.
+            connected to, or starts one on this machine, on the loopback interface, for as long as the rows take. A
+            cluster that was not started here must ask for a token, and this process know it (``RAY_AUTH_MODE=token``,
+            and ``RAY_AUTH_TOKEN`` or ``RAY_AUTH_TOKEN_PATH``); ``RAY_AUTH_MODE=disabled`` says that nobody else can
+            reach its network.
         tiles_at_once: row tiles summed together; None keeps the sums of a task in ``memory_bytes``.
         workers: threads of this process that draw noise.
         memory_bytes: what the sums of one task may take; None is 512 MiB.
@@ -163,6 +180,7 @@ class RayReleaseEngine(Engine):
 
     Raises:
         MissingExtra: ray is not installed.
+        InvalidInput: the cluster asks for no token, or TMPDIR is too long a path for Ray.
         ClusterLost: no cluster, or it could not finish.
     """
 
@@ -188,6 +206,7 @@ class RayReleaseEngine(Engine):
         except ImportError:
             raise MissingExtra("ray", "ray") from None
         super().__init__(plan, records, streams, workers=workers)
+        no_core_dumps()
         sums = _SUMS_BYTES if memory_bytes is None else check_integer("memory", memory_bytes, low=1)
         self._tiles_at_once = tiles_at_once or max(1, int(sums / (ROW_TILE * self._summer.row_bytes)))
         self._address, self._on_task_start = address, on_task_start
@@ -270,48 +289,100 @@ class RayReleaseEngine(Engine):
         return [range(tiles * task // tasks, tiles * (task + 1) // tasks) for task in range(tasks)]
 
 
-class _connected:
+@contextmanager
+def _connected(address: str | None) -> Iterator[None]:
     """Connect to a cluster, or start one here, unless this process is connected; undo at the end what was done."""
+    import ray
 
-    def __init__(self, address: str | None) -> None:
-        self._address, self._own = address, False
-        self._folder: str | None = None
-
-    def __enter__(self) -> None:
-        import ray
-
-        if ray.is_initialized():
-            return
-        _check_reachable(self._address)
-        quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
+    if ray.is_initialized():
+        _check_token_asked()
+        yield
+        return
+    _check_reachable(address)
+    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
+    with ExitStack() as done:
+        if address is None:
+            folder = done.enter_context(ScratchFolder())
+            _check_length(folder)
+            done.enter_context(_own_token())
+            # Ray opens its folders to all; nobody else gets to them.
+            quiet |= {"include_dashboard": False, "_node_ip_address": "127.0.0.1", "_temp_dir": str(folder)}
+        else:
+            _check_mode()
         try:
-            if self._address is not None:
-                ray.init(address=self._address, **quiet)
-            else:
-                # For the owner only, and gone at the end: Ray logs and spills there. Its sockets need a short path.
-                self._folder = tempfile.mkdtemp(prefix="pm")
-                ray.init(
-                    address="local",
-                    include_dashboard=False,
-                    _node_ip_address="127.0.0.1",
-                    _temp_dir=self._folder,
-                    **quiet,
-                )
+            done.callback(ray.shutdown)
+            with file_mode(private=True):
+                ray.init(address=address or "local", **quiet)
         except Exception as error:
-            self._remove()
-            raise ClusterLost(f"ray: {type(error).__name__}; no cluster at {self._address or 'this machine'}") from None
-        self._own = True
+            raise ClusterLost(f"ray: {type(error).__name__}; no cluster at {address or 'this machine'}") from None
+        if address is not None:
+            _check_token_asked()
+        yield
 
-    def __exit__(self, *_: object) -> None:
-        import ray
 
-        if self._own:
-            ray.shutdown()
-        self._remove()
+@contextmanager
+def _own_token() -> Iterator[None]:
+    """Make this process, and the cluster it starts, use a token that nobody else knows."""
+    before = {name: os.environ.pop(name, None) for name in (_MODE, _TOKEN, _TOKEN_FILE)}
+    # Children get it; other users can't read the environment of ours.
+    os.environ |= {_MODE: "token", _TOKEN: secrets.token_hex(32)}
+    _reread_token()
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value
+        _reread_token()
 
-    def _remove(self) -> None:
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
+
+def _reread_token() -> None:
+    """Ray keeps what it read of these settings. The mode goes first: it looks for a token as long as it wants one."""
+    from ray import _raylet as loaded
+
+    _raylet: Any = loaded
+    _raylet.Config.initialize("")
+    _raylet.AuthenticationTokenLoader.instance().reset_cache()
+
+
+def _check_mode() -> None:
+    if os.environ.get(_MODE, "").lower() not in ("token", "disabled"):
+        raise InvalidInput(
+            "RAY_AUTH_MODE",
+            os.environ.get(_MODE),
+            "token, with the token of the cluster in RAY_AUTH_TOKEN_PATH (private records go there); or disabled, "
+            "where nobody else can reach its network",
+        )
+
+
+def _check_token_asked() -> None:
+    """Raise unless the workers of the cluster were started to ask for a token, or the caller has waived it."""
+    import ray
+
+    _check_mode()
+    if os.environ[_MODE].lower() == "disabled":
+        return
+    try:
+        asked = ray.get(ray.remote(_mode_here).options(num_cpus=0).remote())
+    except ray.exceptions.RayError as error:
+        raise ClusterLost(f"ray: {type(error).__name__}; the cluster could not finish the work") from None
+    if asked != "token":
+        raise InvalidInput(
+            "--ray-address", "a cluster that asks for no token", "one that was started with RAY_AUTH_MODE=token"
+        )
+
+
+def _mode_here() -> str:
+    return os.environ.get(_MODE, "").lower()
+
+
+def _check_length(folder: Path) -> None:
+    """The operating system would say so less clearly."""
+    base = tempfile.gettempdir()
+    most = _MOST_PATH - _SOCKET_PATH - len(os.fsencode(folder)) + len(os.fsencode(base))
+    if len(os.fsencode(base)) > most:
+        raise InvalidInput("TMPDIR", base, f"a path of at most {most} bytes, for Ray's sockets below it")
 
 
 def _check_reachable(address: str | None) -> None:
