@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from privmix.accounting import PrivacyCost, event_from_dict
+from privmix.certificate.signing import ATTESTATION_FILE
 from privmix.errors import InvalidInput, StorageError, check_number
 from privmix.release.card import data_card
 from privmix.release.certificate import CERTIFICATE_FILE, PICTURE_FILE, curve_of, public_text, read_certificate
@@ -140,7 +141,7 @@ def _check_listing(root: Path, certificate: Mapping[str, Any], plan: Plan) -> No
     """Exactly the certified files are there: a shard that is not listed would be read along by other tools."""
     listed = {item["file"] for item in certificate["files"]}
     present = {path.relative_to(root).as_posix() for path in root.rglob("*") if not path.is_dir()}
-    if extra := sorted(present - listed - {CERTIFICATE_FILE, "README.md"}):
+    if extra := sorted(present - listed - {CERTIFICATE_FILE, "README.md", ATTESTATION_FILE}):
         raise InvalidInput("files", extra[0], "only files that the certificate lists")
     wanted_files = {
         CENTRE_FILE: plan.centred,
