@@ -146,7 +146,7 @@ EDITS: dict[str, tuple[Callable[[Content], object], str]] = {
     "a promise added": (lambda content: content["statements"].append("Perfect."), "certificate statements"),
     "a caveat removed": (lambda content: content["statements"].pop(), "certificate statements"),
     "public data hidden": (lambda content: content.update(public_data={"public": "x"}), "certificate statements"),
-    "another version": (lambda content: content.update(schema_version=2), "schema_version"),
+    "another version": (lambda content: content.update(schema_version=1), "schema_version"),
     "other weights": (lambda content: content.update(weights_sha256="0" * 64), r"weights\.safetensors"),
 }
 

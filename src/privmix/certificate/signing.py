@@ -30,6 +30,7 @@ PREDICATE_TYPE: Final = "urn:privmix:guarantee:v1"
 KINDS: Final = ("release", "model", "fitted-model")
 # Room for a file's name and digest in a statement, and for what is said once.
 _BYTES_A_FILE, _BYTES_ONCE = 2048, 2**16
+_BLOCK: Final = 2**20
 _PRIVATE_KEY, _MARK_BYTES = re.compile(rb"\s*-----BEGIN [A-Z ]*PRIVATE KEY-----"), 128
 _TOOL = re.compile(r"privmix [\w.+-]{1,40}\Z")
 
@@ -260,6 +261,9 @@ def _files(root: Path) -> list[tuple[str, Path]]:
 def _digests(root: Path) -> dict[str, str]:
     digests = {}
     for name, path in _files(root):
+        digest = hashlib.sha256()
         with open_plain(path, name) as stream:
-            digests[name] = hashlib.file_digest(stream, "sha256").hexdigest()
+            while block := stream.read(_BLOCK):
+                digest.update(block)
+        digests[name] = digest.hexdigest()
     return digests

@@ -14,13 +14,15 @@ from pathlib import Path
 from typing import Any, Final
 
 from privmix.accounting import event_to_dict
+from privmix.certificate.assessment import assess
 from privmix.errors import InvalidInput, StorageError, check_integer, check_number
+from privmix.release.facts import release_facts
 from privmix.release.moments_plan import MomentsPlan
 from privmix.release.plan import Plan
 from privmix.release.pricing import plan_cost, plan_curve
 from privmix.rounding import exact
 
-SCHEMA_VERSION: Final = 2
+SCHEMA_VERSION: Final = 3
 CERTIFICATE_FILE: Final = "certificate.json"
 PICTURE_FILE: Final = "predictions.svg"
 _FIELDS: Final = {
@@ -37,6 +39,7 @@ _FIELDS: Final = {
     "in_ledger": bool,
     "warnings": list,
     "statements": list,
+    "assessment": list,
     "files": list,
 }
 _FILE = re.compile(r"(data/train-\d{5}-of-\d{5}\.parquet|(centre|moments)\.safetensors|predictions\.svg)\Z")
@@ -100,6 +103,7 @@ def make_certificate(
         | {"python": platform.python_version()},
         "files": [dict(item) for item in files],
     }
+    content["assessment"] = assess(release_facts(plan, content))
     content["content_sha256"] = content_hash(content)
     return content
 
@@ -108,6 +112,11 @@ def content_hash(certificate: Mapping[str, Any]) -> str:
     """SHA-256 of the certificate's content without its own hash. It shows edits; it is no signature."""
     body = {key: value for key, value in certificate.items() if key != "content_sha256"}
     return hashlib.sha256(json.dumps(body, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def certificate_bytes(certificate: Mapping[str, Any]) -> bytes:
+    """The certificate as the bytes of its file."""
+    return (json.dumps(dict(certificate), indent=2) + "\n").encode()
 
 
 def read_certificate(folder: Path) -> dict[str, Any]:
@@ -130,7 +139,8 @@ def read_certificate(folder: Path) -> dict[str, Any]:
         raise InvalidInput("certificate", path.name, "a JSON file as privmix wrote it") from None
     if not isinstance(content, dict) or content.get("schema_version") != SCHEMA_VERSION:
         found = content.get("schema_version") if isinstance(content, dict) else type(content).__name__
-        raise InvalidInput("certificate schema_version", found, f"{SCHEMA_VERSION}")
+        allowed = f"{SCHEMA_VERSION}; certificates of another are read by the privmix that their versions name"
+        raise InvalidInput("certificate schema_version", found, allowed)
     if content.get("content_sha256") != content_hash(content):
         raise InvalidInput("certificate content_sha256", content.get("content_sha256"), "the hash of its own content")
     _check_fields(content)

@@ -9,10 +9,11 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final
 
 from privmix.accounting import Adjacency, event_to_dict
-from privmix.rounding import exact
+from privmix.certificate.assessment import Facts, assess
+from privmix.rounding import exact, rounded_down
 from privmix.training.plan import TrainingPlan
 
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
 _PACKAGES: Final = ("privmix", "dp-accounting", "numpy", "scipy", "randomgen", "torch")
 
 
@@ -58,6 +59,7 @@ def training_certificate(
         "in_ledger": in_ledger,
         "warnings": _warnings(plan, insecure_seed),
         "statements": _statements(plan, public_data, insecure_seed, in_ledger),
+        "assessment": assess(_facts(plan, target, public_data, insecure_seed, in_ledger)),
         "weights_sha256": weights_sha256,
         "versions": {name: _version(name) for name in _PACKAGES},
     }
@@ -123,6 +125,31 @@ def _statements(plan: TrainingPlan, public_data: Mapping[str, Any], insecure_see
     if public_data:
         found.append(f"Taken as public, without any protection: {', '.join(sorted(public_data))}.")
     return found
+
+
+def _facts(
+    plan: TrainingPlan, target: float, public_data: Mapping[str, Any], insecure_seed: bool, in_ledger: bool
+) -> Facts:
+    """What the assessment is made from."""
+    unit = "each record's gradient" if plan.microbatch_size == 1 else "each microbatch's gradient"
+    return Facts(
+        what="model",
+        adjacency=plan.adjacency,
+        epsilon=target,
+        delta=plan.delta,
+        records=plan.records,
+        count="declared" if plan.records_declared else "public",
+        mechanism=f"{plan.steps} steps of DP-SGD. Each record joins each batch independently with probability B/n, B = "
+        f"{plan.batch_size}, n = {plan.records}; {unit} is clipped to {exact(plan.clip_norm)}; each sum has Gaussian "
+        f"noise, {rounded_down(plan.noise_multiplier, 4)} times what adding one record can change, drawn once.",
+        bias=["Long gradients are scaled down, which favours records that are like many others."],
+        digits="Sums and noise are rounded to a public grid.",
+        digits_left="The sums are float64: what their last digits may tell is bounded by no proof.",
+        settings="privmix fixes the plan before it reads a private record.",
+        in_ledger=in_ledger,
+        insecure_seed=insecure_seed,
+        public_data=sorted(public_data),
+    )
 
 
 def _version(package: str) -> str | None:

@@ -25,6 +25,7 @@ _FIELDS: Final = {
     "in_ledger": bool,
     "warnings": list,
     "statements": list,
+    "assessment": list,
     "weights_sha256": str,
 }
 _GUARANTEE: Final = frozenset(("epsilon", "delta", "adjacency", "accountant", "is_upper_bound", "epsilon_asked"))
@@ -99,7 +100,7 @@ def verify_trained(folder: str | Path) -> TrainedVerification:
             raise InvalidInput(f"certificate settings {name}", found, f"{planned!r}, as in the plan")
     expected = _expected(certificate, plan)
     recomputed = _check_guarantee(certificate["guarantee"], expected["guarantee"])
-    for name in ("warnings", "statements"):
+    for name in ("warnings", "statements", "assessment"):
         if certificate[name] != expected[name]:
             raise InvalidInput(f"certificate {name}", "other text", "the text that follows from the plan")
     stated = certificate["guarantee"]
@@ -120,7 +121,8 @@ def plan_of(certificate: Mapping[str, Any]) -> TrainingPlan:
         InvalidInput: a field is missing or of another kind, or this is another version.
     """
     if certificate.get("schema_version") != SCHEMA_VERSION:
-        raise InvalidInput("certificate schema_version", certificate.get("schema_version"), str(SCHEMA_VERSION))
+        allowed = f"{SCHEMA_VERSION}; certificates of another are read by the privmix that their versions name"
+        raise InvalidInput("certificate schema_version", certificate.get("schema_version"), allowed)
     for name, kind in _FIELDS.items():
         if not isinstance(certificate.get(name), kind):
             raise InvalidInput(f"certificate {name}", certificate.get(name), f"a JSON {kind.__name__}")
