@@ -68,6 +68,14 @@ def test_sign_and_verify(kind: str, folders: dict[str, Path], keys: Path) -> Non
     assert (added.code, "more.txt" in added.err) == (2, True)
 
 
+@pytest.mark.parametrize("kind", ["release", "model"])
+def test_inspect_answers_the_questions_of_a_reviewer(kind: str, folders: dict[str, Path]) -> None:
+    shown = privmix("inspect", str(folders[kind]))
+    assert shown.code == 0, shown.err
+    for words in ("NIST SP 800-226", "Trust model", "Unknown: Whether that was done."):
+        assert words in shown.out
+
+
 def test_what_does_not_verify_is_not_signed(tmp_path: Path, keys: Path) -> None:
     write(tmp_path / "REL", rows=200)
     (tmp_path / "REL" / "README.md").write_text("# A better card")

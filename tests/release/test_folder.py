@@ -164,6 +164,7 @@ def swap_centre(folder: Path) -> None:
         (edit(lambda c: c.update(schema_version=2)), "schema_version.*privmix that their versions name"),
         (edit(lambda c: c["assessment"][1].update(holds="Epsilon is at most 0.1")), "certificate assessment"),
         (edit(lambda c: c.update(assessment=c["assessment"][:-1])), "certificate assessment"),
+        (edit(lambda c: c["assessment"].append("Perfect.")), "certificate assessment"),
         (lambda root: (root / "croissant.json").write_text("{}"), r"croissant\.json"),
         (edit(lambda c: c.pop("event")), "event"),
         (edit(lambda c: c["files"].pop()), "centre"),

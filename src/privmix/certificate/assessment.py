@@ -13,9 +13,11 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal
 
 from privmix.accounting import Adjacency
+from privmix.errors import InvalidInput
 from privmix.rounding import exact, rounded_up
 
 SOURCE: Final = "NIST SP 800-226, Guidelines for Evaluating Differential Privacy Guarantees (2025)"
+_NAMES: Final = ("question", "holds", "does_not", "unknown")
 COLUMNS: Final = ("question", "what holds", "what does not", "unknown to the program")
 
 
@@ -97,14 +99,23 @@ def assess(facts: Facts) -> list[dict[str, str]]:
 
 def markdown(assessment: Sequence[Mapping[str, str]]) -> str:
     """The answers as a table for a data card."""
-    names = ("question", "holds", "does_not", "unknown")
-    rows = ["| " + " | ".join(answer[name].replace("|", "/") or "–" for name in names) + " |" for answer in assessment]
+    rows = ["| " + " | ".join(answer[name].replace("|", "/") or "–" for name in _NAMES) + " |" for answer in assessment]
     return "\n".join(["| " + " | ".join(COLUMNS) + " |", "|---|---|---|---|", *rows])
 
 
 def as_rows(assessment: Any) -> list[tuple[str, str, str, str]]:
-    """The answers as rows of four texts, from JSON that was verified."""
-    return [(item["question"], item["holds"], item["does_not"], item["unknown"]) for item in assessment]
+    """The answers as rows of four texts, from JSON.
+
+    Raises:
+        InvalidInput: they are of another shape; whether they follow from the plan is not asked here.
+    """
+    rows = []
+    for item in assessment if isinstance(assessment, list) else [None]:
+        found = [item.get(name) for name in _NAMES] if isinstance(item, dict) and set(item) == set(_NAMES) else []
+        if len(found) != len(_NAMES) or not all(isinstance(text, str) for text in found):
+            raise InvalidInput("certificate assessment", "other fields", "texts: " + ", ".join(_NAMES))
+        rows.append((found[0], found[1], found[2], found[3]))
+    return rows
 
 
 def _unit(facts: Facts) -> Answer:

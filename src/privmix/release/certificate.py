@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from privmix.accounting import event_to_dict
-from privmix.certificate.assessment import assess
+from privmix.certificate.assessment import as_rows, assess
 from privmix.errors import InvalidInput, StorageError, check_integer, check_number
 from privmix.release.facts import release_facts
 from privmix.release.moments_plan import MomentsPlan
@@ -178,6 +178,7 @@ def _check_fields(content: Mapping[str, Any]) -> None:
         _VERSION_TEXT.match(f"{name}={value}") for name, value in content["versions"].items()
     ):
         raise InvalidInput("certificate versions", "other text", "names and versions")
+    as_rows(content["assessment"])
     for point in content["epsilon_delta_curve"]:
         if not isinstance(point, list) or len(point) != 2:
             raise InvalidInput("certificate curve", point, "pairs of epsilon and delta")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from privmix.accounting import event_from_dict
+from privmix.certificate.assessment import as_rows
 from privmix.errors import InvalidInput, check_number
 from privmix.rounding import rounded_up
 from privmix.training.certificate import SCHEMA_VERSION, training_certificate
@@ -126,6 +127,7 @@ def plan_of(certificate: Mapping[str, Any]) -> TrainingPlan:
     for name, kind in _FIELDS.items():
         if not isinstance(certificate.get(name), kind):
             raise InvalidInput(f"certificate {name}", certificate.get(name), f"a JSON {kind.__name__}")
+    as_rows(certificate["assessment"])
     stated = certificate["guarantee"]
     if set(stated) != _GUARANTEE:
         raise InvalidInput("certificate guarantee", sorted(stated), f"{sorted(_GUARANTEE)}")
