@@ -9,6 +9,7 @@ import shutil
 import stat
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -209,6 +210,38 @@ def test_a_malformed_or_edited_envelope_is_refused(name: str, signed: Path) -> N
 def test_an_attestation_that_is_no_json(content: bytes, signed: Path) -> None:
     (signed / ATTESTATION_FILE).write_bytes(content)
     with pytest.raises(InvalidInput, match=ATTESTATION_FILE):
+        verify_signature(signed, KEY.public, check)
+
+
+def test_whatever_single_byte_changes_the_signed_words_stay_or_are_refused(signed: Path) -> None:
+    """What still verifies says the same, but for blanks and for the key id, which decides nothing."""
+    whole, random = (signed / ATTESTATION_FILE).read_bytes(), Random(0)
+    original, accepted = Envelope.from_bytes(whole, "envelope"), 0
+    for _ in range(3000):
+        changed = bytearray(whole)
+        changed[random.randrange(len(whole))] = random.randrange(256)
+        try:
+            found = Envelope.from_bytes(bytes(changed), "envelope")
+        except InvalidInput:
+            continue
+        if KEY.public.verifies(found.signature, found.signed_bytes):
+            assert (found.payload, found.signature) == (original.payload, original.signature)
+            accepted += 1
+    assert 0 < accepted < 300
+
+
+def test_names_of_files_do_not_write_to_the_terminal(signed: Path) -> None:
+    (signed / "a\x1b[2Jb\nc").write_text("")
+    with pytest.raises(InvalidInput) as caught:
+        verify_signature(signed, KEY.public, check)
+    assert str(caught.value).isprintable()
+
+
+def test_what_was_not_signed_is_not_read(signed: Path) -> None:
+    """A file that says it has eight terabytes costs nothing."""
+    with (signed / "more").open("wb") as stream:
+        os.truncate(stream.fileno(), 2**43)
+    with pytest.raises(InvalidInput, match="more: got 'a file that was not signed'"):
         verify_signature(signed, KEY.public, check)
 
 

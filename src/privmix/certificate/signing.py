@@ -125,13 +125,14 @@ def sign_folder(folder: str | os.PathLike[str], key: PrivateKey, check: Check, *
     root = Path(folder)
     if not overwrite and os.path.lexists(root / ATTESTATION_FILE):
         raise InvalidInput(str(root), "a folder that is signed already", "one without signature (or --overwrite)")
-    digests = _digests(root)
-    for name, path in _files(root):
-        with open_plain(path, name) as stream:
+    files = _files(root)
+    digests = _digests(files)
+    for name, path in files.items():
+        with open_plain(path, _shown(name)) as stream:
             if _PRIVATE_KEY.match(stream.read(_MARK_BYTES)):
-                raise InvalidInput(name, "a private key", "no private key in a folder that others will get")
+                raise InvalidInput(_shown(name), "a private key", "no private key in a folder that others will get")
     subject = check(root)
-    if _digests(root) != digests:
+    if _digests(_files(root)) != digests:
         raise InvalidInput(str(root), "files that change", "a folder that nobody writes to")
     tool = f"privmix {__version__}"
     payload = json.dumps(_statement(digests, subject, tool), sort_keys=True, separators=(",", ":")).encode()
@@ -162,8 +163,8 @@ def verify_signature(folder: str | os.PathLike[str], key: PublicKey, check: Chec
         StorageError: a file is missing or unreadable.
     """
     root = Path(folder)
-    digests = _digests(root)
-    envelope = _read(root, len(digests))
+    files = _files(root)
+    envelope = _read(root, len(files))
     if envelope is None:
         raise InvalidInput(str(root), "a folder without signature", f"one with {ATTESTATION_FILE}, from privmix sign")
     if not key.verifies(envelope.signature, envelope.signed_bytes):
@@ -172,13 +173,15 @@ def verify_signature(folder: str | os.PathLike[str], key: PublicKey, check: Chec
         raise InvalidInput(ATTESTATION_FILE, "a signature that is wrong", "the signature of its own payload by --key")
     found = parse_json(envelope.payload, f"{ATTESTATION_FILE} payload")
     signed, tool = _digests_of(found), _tool_of(found)
-    for name in sorted(signed.keys() | digests.keys()):
-        if name not in digests:
-            raise InvalidInput(name, "no such file", "all files that were signed")
-        if name not in signed:
-            raise InvalidInput(name, "a file that was not signed", "only the files that were signed")
-        if signed[name] != digests[name]:
-            raise InvalidInput(name, "other content", "the bytes that were signed")
+    # Names first: what nobody signed is not even read.
+    for name in sorted(signed.keys() ^ files.keys()):
+        if name in signed:
+            raise InvalidInput(_shown(name), "no such file", "all files that were signed")
+        raise InvalidInput(_shown(name), "a file that was not signed", "only the files that were signed")
+    digests = _digests(files)
+    for name, digest in digests.items():
+        if signed[name] != digest:
+            raise InvalidInput(_shown(name), "other content", "the bytes that were signed")
     subject = check(root)
     if found != _statement(digests, subject, tool):
         raise InvalidInput(ATTESTATION_FILE, "a statement about something else", "a statement about this folder")
@@ -193,7 +196,7 @@ def claimed_key(folder: str | os.PathLike[str]) -> str | None:
         StorageError: it can't be read.
     """
     root = Path(folder)
-    envelope = _read(root, sum(1 for _ in _files(root)) if os.path.lexists(root / ATTESTATION_FILE) else 0)
+    envelope = _read(root, len(_files(root)))
     return None if envelope is None else envelope.key_id
 
 
@@ -237,9 +240,9 @@ def _tool_of(found: Any) -> str:
     return tool
 
 
-def _files(root: Path) -> list[tuple[str, Path]]:
+def _files(root: Path) -> dict[str, Path]:
     """Names (with ``/``) and paths of all files but the attestation, sorted; anything but plain ones is refused."""
-    found: list[tuple[str, Path]] = []
+    found: dict[str, Path] = {}
     waiting = [("", root)]
     while waiting:
         above, here = waiting.pop()
@@ -252,18 +255,23 @@ def _files(root: Path) -> list[tuple[str, Path]]:
             if entry.is_dir(follow_symlinks=False):
                 waiting.append((f"{name}/", Path(entry.path)))
             elif not entry.is_file(follow_symlinks=False):
-                raise InvalidInput("folder", name, "plain files and folders: no links")
+                raise InvalidInput("folder", _shown(name), "plain files and folders: no links")
             elif name != ATTESTATION_FILE:
-                found.append((name, Path(entry.path)))
-    return sorted(found)
+                found[name] = Path(entry.path)
+    return dict(sorted(found.items()))
 
 
-def _digests(root: Path) -> dict[str, str]:
+def _digests(files: Mapping[str, Path]) -> dict[str, str]:
     digests = {}
-    for name, path in _files(root):
+    for name, path in files.items():
         digest = hashlib.sha256()
-        with open_plain(path, name) as stream:
+        with open_plain(path, _shown(name)) as stream:
             while block := stream.read(_BLOCK):
                 digest.update(block)
         digests[name] = digest.hexdigest()
     return digests
+
+
+def _shown(name: str) -> str:
+    """A stranger's file name in a message: no control characters, and not at any length."""
+    return "".join(mark if mark.isprintable() else "?" for mark in name[:80])

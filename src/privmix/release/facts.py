@@ -23,7 +23,9 @@ def release_facts(plan: Plan, certificate: Mapping[str, Any]) -> Facts:
     """Facts of a release: of its plan, and of the fields of its certificate that are said before the assessment."""
     private_count = plan.records_noise_multiplier is not None
     settings = "privmix fixes design and settings before it reads a private record"
-    settings += ", by a planner that saw public facts alone." if certificate["choice"] is not None else "."
+    settings += (
+        ", by a planner that saw what is public or was declared to be." if certificate["choice"] is not None else "."
+    )
     if private_count:
         settings += " Those that depend on the number of records used its private estimate."
     return Facts(

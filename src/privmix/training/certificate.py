@@ -143,8 +143,9 @@ def _facts(
         f"{plan.batch_size}, n = {plan.records}; {unit} is clipped to {exact(plan.clip_norm)}; each sum has Gaussian "
         f"noise, {rounded_down(plan.noise_multiplier, 4)} times what adding one record can change, drawn once.",
         bias=["Long gradients are scaled down, which favours records that are like many others."],
-        digits="Sums and noise are rounded to a public grid.",
-        digits_left="The sums are float64: what their last digits may tell is bounded by no proof.",
+        digits="Sums and noise are whole numbers on one public grid: the digits of a sum do not show.",
+        digits_left="The noise is drawn in float64 and its tails end near 12 standard deviations; the price takes it "
+        "for exact.",
         settings="privmix fixes the plan before it reads a private record.",
         in_ledger=in_ledger,
         insecure_seed=insecure_seed,
