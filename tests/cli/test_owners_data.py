@@ -50,7 +50,7 @@ def test_release_fit_evaluate(make: Callable[[Path], Data], tmp_path: Path) -> N
     assert certificate["plan"]["classes"] == CLASSES if make is not image_folder else sorted(CLASSES)
     assert certificate["plan"]["dim"] == data.dim
     assert privmix("verify", str(out)).code == 0
-    for name in ("certificate.json", "README.md"):
+    for name in ("certificate.json", "README.md", "croissant.json"):
         text = (out / name).read_text()
         assert SECRET not in text
         # Where private data and models lie is the owner's business.

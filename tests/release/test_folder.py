@@ -100,7 +100,8 @@ def test_certificate_says_what_matters(tmp_path: Path) -> None:
     assert any("insecure_seed" in text for text in certificate["warnings"])
     assert any("record count 600 is taken as public" in text for text in certificate["statements"])
     assert certificate["in_ledger"] == "none"
-    assert "key" not in json.dumps(certificate)
+    # The assessment speaks of keys; it is made from public facts alone.
+    assert "key" not in json.dumps({**certificate, "assessment": None})
     assert write(tmp_path / "secure", seed=None)["insecure_seed"] is False
     deltas = [delta for _, delta in certificate["epsilon_delta_curve"]]
     assert deltas == sorted(deltas, reverse=True)
@@ -160,7 +161,11 @@ def swap_centre(folder: Path) -> None:
         (edit(lambda c: c["event"].update(kind="gaussian")), "gaussian event"),
         (edit(lambda c: c["noise_std"].update(x=1e-9)), "noise_std"),
         (edit(lambda c: c["plan"].pop("rows")), "plan"),
-        (edit(lambda c: c.update(schema_version=99)), "schema_version"),
+        (edit(lambda c: c.update(schema_version=2)), "schema_version.*privmix that their versions name"),
+        (edit(lambda c: c["assessment"][1].update(holds="Epsilon is at most 0.1")), "certificate assessment"),
+        (edit(lambda c: c.update(assessment=c["assessment"][:-1])), "certificate assessment"),
+        (edit(lambda c: c["assessment"].append("Perfect.")), "certificate assessment"),
+        (lambda root: (root / "croissant.json").write_text("{}"), r"croissant\.json"),
         (edit(lambda c: c.pop("event")), "event"),
         (edit(lambda c: c["files"].pop()), "centre"),
         (edit(lambda c: c["plan"].update(classes=5)), "plan"),

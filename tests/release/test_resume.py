@@ -180,7 +180,8 @@ def test_an_interrupted_run_resumes_to_the_same_bits(tmp_path: Path, plan: Relea
     for name, written in kept[:-1]:
         assert (tmp_path / "rel" / "data" / name).stat().st_mtime_ns == written
     whole, resumed = content(tmp_path / "whole"), content(tmp_path / "rel")
-    assert whole.pop("certificate.json") != resumed.pop("certificate.json")  # another release's name
+    for name in ("certificate.json", "croissant.json"):
+        assert whole.pop(name) != resumed.pop(name)  # another release's name
     assert whole == resumed
     verify_release(tmp_path / "rel")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["rel", "whole"]
@@ -228,6 +229,7 @@ def test_the_run_folder_is_private_and_the_key_ends_with_the_run(tmp_path: Path,
         "data",
         "certificate.json",
         "README.md",
+        "croissant.json",
         "centre.safetensors",
     }
     assert verify_release(tmp_path / "rel").warnings == ()

@@ -51,7 +51,7 @@ def guarantee(epsilon: float = 1.0, delta: float = 1e-5, **changes: Any) -> RunR
         "power": {"alpha": 0.05, "caught": float(1 - norm.cdf(norm.isf(0.05) - mu)), "right": float(norm.cdf(mu / 2))},
         "published": {"epsilon": epsilon * 0.94, "note": "the papers' formula: it understates the privacy loss"},
         "insecure_seed": False,
-        "in_ledger": False,
+        "in_ledger": "none",
         "warnings": [],
         "certificate_sha256": "f" * 64,
         **changes,

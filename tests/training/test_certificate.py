@@ -104,7 +104,7 @@ def certificate_of(plan: TrainingPlan) -> dict[str, Any]:
         settings={"a": 1},
         weights_sha256="w",
         insecure_seed=False,
-        in_ledger=True,
+        in_ledger="planned",
         public_data={},
     )
 

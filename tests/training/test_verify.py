@@ -145,8 +145,11 @@ EDITS: dict[str, tuple[Callable[[Content], object], str]] = {
     "a warning removed": (lambda content: content.update(warnings=[]), "certificate warnings"),
     "a promise added": (lambda content: content["statements"].append("Perfect."), "certificate statements"),
     "a caveat removed": (lambda content: content["statements"].pop(), "certificate statements"),
+    "an answer bettered": (lambda content: content["assessment"][1].update(holds="All."), "certificate assessment"),
+    "an answer of numbers": (lambda content: content["assessment"][1].update(holds=1), "certificate assessment"),
+    "no assessment": (lambda content: content.pop("assessment"), "certificate assessment"),
     "public data hidden": (lambda content: content.update(public_data={"public": "x"}), "certificate statements"),
-    "another version": (lambda content: content.update(schema_version=2), "schema_version"),
+    "another version": (lambda content: content.update(schema_version=1), "schema_version"),
     "other weights": (lambda content: content.update(weights_sha256="0" * 64), r"weights\.safetensors"),
 }
 

@@ -365,10 +365,8 @@ _HOLDS: Final = {
 }
 
 
-def ledger_statement(mode: str | bool, uses: str, without: str) -> str:
+def ledger_statement(mode: str, uses: str, without: str) -> str:
     """What a certificate says of its ledger: of one in ``mode``, which counts ``uses``, or ``without`` any.
-
-    Certificates of earlier versions say true or false, and not for which choices the total holds.
 
     Raises:
         InvalidInput: no such mode.
@@ -377,7 +375,5 @@ def ledger_statement(mode: str | bool, uses: str, without: str) -> str:
         >>> ledger_statement("none", "releases", "No ledger was used.")
         'No ledger was used.'
     """
-    if isinstance(mode, bool):
-        return _CHARGED.format(uses=uses) if mode else without
     check_choice("certificate in_ledger", mode, LEDGER_MODES)
     return without if mode == "none" else _CHARGED.format(uses=uses) + _HOLDS[mode]

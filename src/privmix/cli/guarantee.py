@@ -127,6 +127,7 @@ def _record(
             "insecure_seed": certificate["insecure_seed"],
             "in_ledger": certificate["in_ledger"],
             "warnings": list(certificate["warnings"]),
+            "assessment": list(certificate["assessment"]),
             "certificate_sha256": digest,
         },
         dict(settings),

@@ -10,6 +10,7 @@ import typer
 from rich.table import Table
 
 from privmix.accounting import Adjacency, Event, tradeoff_curve
+from privmix.certificate.assessment import COLUMNS, as_rows
 from privmix.cli.app import app, out, plain, print_json
 from privmix.cli.release import design_facts
 from privmix.features import wanted_model
@@ -55,6 +56,7 @@ def _show_release(certificate: Mapping[str, Any]) -> None:
     out.print(curve)
     for text in [*certificate["statements"], *(certificate.get("choice") or {}).get("reasons", [])]:
         out.print(f"- {plain(text)}", soft_wrap=True)
+    _show_assessment(certificate["assessment"])
 
 
 def _show_model(model: TrainedModel) -> None:
@@ -81,6 +83,18 @@ def _show_model(model: TrainedModel) -> None:
     _table(rows)
     for text in certificate["statements"]:
         out.print(f"- {plain(text)}", soft_wrap=True)
+    _show_assessment(certificate["assessment"])
+
+
+def _show_assessment(assessment: object) -> None:
+    """The questions of a reviewer; a fourth column would leave no room for words."""
+    table = Table(title="after NIST SP 800-226", title_justify="left", show_lines=True)
+    for name in COLUMNS[:3]:
+        table.add_column(name)
+    for question, holds, does_not, unknown in as_rows(assessment):
+        gone = " ".join([does_not, f"Unknown: {unknown}" if unknown else ""]).strip()
+        table.add_row(plain(question), plain(holds or "–"), plain(gone or "–"))
+    out.print(table)
 
 
 def _public_data(certificate: Mapping[str, Any]) -> str:
@@ -140,8 +154,5 @@ def _table(rows: Mapping[str, object]) -> None:
     out.print(table)
 
 
-def _ledger(mode: bool | str) -> str:
-    """Certificates of earlier versions say true or false."""
-    if isinstance(mode, bool):
-        return "charged" if mode else "none"
+def _ledger(mode: str) -> str:
     return mode if mode == "none" else f"charged, {mode}"

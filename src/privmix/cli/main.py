@@ -25,6 +25,7 @@ from privmix.cli import (  # noqa: F401  (they register verbs)
     planning,
     release,
     report,
+    sign,
     train,
     verify,
 )

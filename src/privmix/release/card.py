@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from privmix.certificate.assessment import SOURCE, markdown
 from privmix.release.moments_plan import MomentsPlan
 from privmix.release.plan import Plan, ReleasePlan
 from privmix.rounding import exact, rounded_up
@@ -45,6 +46,12 @@ accountant `{guarantee["accountant"]}`.** `certificate.json` has every public co
 epsilon-delta curve; `privmix verify` on this folder recomputes them.
 
 {statements}
+
+## What holds, what does not, what is unknown
+
+The questions are those of {SOURCE}.
+
+{markdown(certificate["assessment"])}
 
 ## What the rows are
 

@@ -15,16 +15,18 @@ from typing import Any, Final
 
 from privmix.accounting import event_to_dict
 from privmix.accounting.filters import ledger_statement
+from privmix.certificate.assessment import as_rows, assess
 from privmix.errors import InvalidInput, StorageError, check_integer, check_number
+from privmix.release.facts import release_facts
 from privmix.release.moments_plan import MomentsPlan
 from privmix.release.plan import Plan
 from privmix.release.pricing import plan_cost, plan_curve
 from privmix.rounding import exact
 
-SCHEMA_VERSION: Final = 2
+SCHEMA_VERSION: Final = 3
 CERTIFICATE_FILE: Final = "certificate.json"
 PICTURE_FILE: Final = "predictions.svg"
-_FIELDS: Final[dict[str, type | tuple[type, ...]]] = {
+_FIELDS: Final[dict[str, type]] = {
     "release_id": str,
     "guarantee": dict,
     "plan": dict,
@@ -35,10 +37,10 @@ _FIELDS: Final[dict[str, type | tuple[type, ...]]] = {
     "input_shape": list,
     "insecure_seed": bool,
     "records_declared": bool,
-    # Earlier versions wrote a truth value.
-    "in_ledger": (bool, str),
+    "in_ledger": str,
     "warnings": list,
     "statements": list,
+    "assessment": list,
     "files": list,
 }
 _FILE = re.compile(r"(data/train-\d{5}-of-\d{5}\.parquet|(centre|moments)\.safetensors|predictions\.svg)\Z")
@@ -58,7 +60,7 @@ def make_certificate(
     insecure_seed: bool,
     records_declared: bool,
     files: Sequence[Mapping[str, Any]],
-    in_ledger: bool | str = "none",
+    in_ledger: str = "none",
     choice: Mapping[str, Any] | None = None,
     release_id: str | None = None,
 ) -> dict[str, Any]:
@@ -102,6 +104,7 @@ def make_certificate(
         | {"python": platform.python_version()},
         "files": [dict(item) for item in files],
     }
+    content["assessment"] = assess(release_facts(plan, content))
     content["content_sha256"] = content_hash(content)
     return content
 
@@ -110,6 +113,11 @@ def content_hash(certificate: Mapping[str, Any]) -> str:
     """SHA-256 of the certificate's content without its own hash. It shows edits; it is no signature."""
     body = {key: value for key, value in certificate.items() if key != "content_sha256"}
     return hashlib.sha256(json.dumps(body, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def certificate_bytes(certificate: Mapping[str, Any]) -> bytes:
+    """The certificate as the bytes of its file."""
+    return (json.dumps(dict(certificate), indent=2) + "\n").encode()
 
 
 def read_certificate(folder: Path) -> dict[str, Any]:
@@ -132,7 +140,8 @@ def read_certificate(folder: Path) -> dict[str, Any]:
         raise InvalidInput("certificate", path.name, "a JSON file as privmix wrote it") from None
     if not isinstance(content, dict) or content.get("schema_version") != SCHEMA_VERSION:
         found = content.get("schema_version") if isinstance(content, dict) else type(content).__name__
-        raise InvalidInput("certificate schema_version", found, f"{SCHEMA_VERSION}")
+        allowed = f"{SCHEMA_VERSION}; certificates of another are read by the privmix that their versions name"
+        raise InvalidInput("certificate schema_version", found, allowed)
     if content.get("content_sha256") != content_hash(content):
         raise InvalidInput("certificate content_sha256", content.get("content_sha256"), "the hash of its own content")
     _check_fields(content)
@@ -145,8 +154,7 @@ def _check_fields(content: Mapping[str, Any]) -> None:
         raise InvalidInput("certificate", sorted(set(content) ^ {*_FIELDS, *_OTHER_FIELDS}), "its fields and no others")
     for name, kind in _FIELDS.items():
         if not isinstance(content.get(name), kind):
-            allowed = " or ".join(one.__name__ for one in (kind if isinstance(kind, tuple) else (kind,)))
-            raise InvalidInput(f"certificate {name}", type(content.get(name)).__name__, allowed)
+            raise InvalidInput(f"certificate {name}", type(content.get(name)).__name__, kind.__name__)
     guarantee = content["guarantee"]
     if set(guarantee) != _GUARANTEE:
         raise InvalidInput("certificate guarantee", sorted(guarantee), ", ".join(sorted(_GUARANTEE)))
@@ -171,6 +179,7 @@ def _check_fields(content: Mapping[str, Any]) -> None:
         _VERSION_TEXT.match(f"{name}={value}") for name, value in content["versions"].items()
     ):
         raise InvalidInput("certificate versions", "other text", "names and versions")
+    as_rows(content["assessment"])
     for point in content["epsilon_delta_curve"]:
         if not isinstance(point, list) or len(point) != 2:
             raise InvalidInput("certificate curve", point, "pairs of epsilon and delta")
@@ -185,7 +194,7 @@ def curve_of(plan: Plan, at: float, delta: float) -> list[list[float]]:
 
 
 def public_text(
-    plan: Plan, delta: float, insecure_seed: bool, records_declared: bool, in_ledger: bool | str
+    plan: Plan, delta: float, insecure_seed: bool, records_declared: bool, in_ledger: str
 ) -> dict[str, list[str]]:
     """The certificate's ``warnings`` and ``statements``: what people read, from the plan alone."""
     return {
@@ -205,7 +214,7 @@ def _warnings(plan: Plan, delta: float, insecure_seed: bool) -> list[str]:
     return warnings
 
 
-def _statements(plan: Plan, records_declared: bool, in_ledger: bool | str) -> list[str]:
+def _statements(plan: Plan, records_declared: bool, in_ledger: str) -> list[str]:
     relation = {
         "add_remove": "adding or removing one record",
         "replace_one": "replacing one record by another",

@@ -20,7 +20,7 @@ from safetensors.numpy import load_file, save
 
 from privmix.errors import InvalidInput, StorageError
 from privmix.folders import FolderKind, sync_folder, write_durably
-from privmix.release.certificate import CERTIFICATE_FILE, read_certificate
+from privmix.release.certificate import CERTIFICATE_FILE, certificate_bytes, read_certificate
 from privmix.release.dataset import RecordTransform, ReleasedDataset
 from privmix.release.engine import RowBlock
 from privmix.release.moments import SecondMoments
@@ -171,7 +171,7 @@ def write_moments(folder: Path, moments: SecondMoments) -> dict[str, Any]:
 
 def write_certificate(folder: Path, certificate: dict[str, Any]) -> None:
     """Store the certificate as readable JSON."""
-    write_durably(folder / CERTIFICATE_FILE, (json.dumps(certificate, indent=2) + "\n").encode())
+    write_durably(folder / CERTIFICATE_FILE, certificate_bytes(certificate))
 
 
 def load_release(folder: str | Path) -> ReleasedDataset:

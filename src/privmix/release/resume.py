@@ -16,6 +16,7 @@ rename.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import uuid
@@ -28,12 +29,19 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
 
+from privmix.certificate.croissant import CROISSANT_FILE, croissant
 from privmix.errors import WITHHELD, InvalidInput, StorageError
 from privmix.folders import PathLock, put_in_place, sync_folder, write_durably
 from privmix.mechanisms.run_folder import NOTES_FILE, RunFolder, run_folder_of
 from privmix.mechanisms.streams import SecretStreams
 from privmix.release.card import data_card
-from privmix.release.certificate import CERTIFICATE_FILE, PICTURE_FILE, make_certificate, read_certificate
+from privmix.release.certificate import (
+    CERTIFICATE_FILE,
+    PICTURE_FILE,
+    certificate_bytes,
+    make_certificate,
+    read_certificate,
+)
 from privmix.release.engine import Engine, Progress
 from privmix.release.folder import (
     CENTRE_FILE,
@@ -57,7 +65,7 @@ _CARD: Final = "README.md"
 # What a run that has neither key nor notes any more, or not yet, may have left.
 _LEFT: Final = frozenset(
     {_SHARDS, _FEATURES, f".{_FEATURES}.partial", f".{_FEATURES}.lock", _CARD, DATA_FOLDER}
-    | {PICTURE_FILE, CENTRE_FILE, MOMENTS_FILE, CERTIFICATE_FILE}
+    | {PICTURE_FILE, CENTRE_FILE, MOMENTS_FILE, CERTIFICATE_FILE, CROISSANT_FILE}
 )
 
 
@@ -333,6 +341,8 @@ class Run:
             release_id=self.release_id,
         )
         write_durably(self.folder / _CARD, data_card(self._plan, certificate).encode())
+        digest = hashlib.sha256(certificate_bytes(certificate)).hexdigest()
+        write_durably(self.folder / CROISSANT_FILE, croissant(certificate, digest))
         # Last: a folder with a certificate is a whole release.
         write_certificate(self.folder, certificate)
 
@@ -434,7 +444,7 @@ def _publish(held: RunFolder, out: Path) -> None:
     held.sync()
     held.remove(_FEATURES)
     listed = {item["file"] for item in read_certificate(held.path)["files"]}
-    held.keep_only(listed | {CERTIFICATE_FILE, _CARD})
+    held.keep_only(listed | {CERTIFICATE_FILE, _CARD, CROISSANT_FILE})
     held.sync()
     put_in_place(held.path, out, RELEASE_FOLDER.marks)
     sync_folder(out.parent)

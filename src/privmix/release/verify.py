@@ -9,15 +9,20 @@ from pathlib import Path
 from typing import Any
 
 from privmix.accounting import PrivacyCost, event_from_dict
+from privmix.certificate.assessment import assess
+from privmix.certificate.croissant import CROISSANT_FILE, croissant
+from privmix.certificate.signing import ATTESTATION_FILE
 from privmix.errors import InvalidInput, StorageError, check_number
 from privmix.release.card import data_card
 from privmix.release.certificate import CERTIFICATE_FILE, PICTURE_FILE, curve_of, public_text, read_certificate
+from privmix.release.facts import release_facts
 from privmix.release.folder import CENTRE_FILE, MOMENTS_FILE, file_hash, load_release
 from privmix.release.moments_plan import MomentsPlan
 from privmix.release.plan import Plan, plan_from_dict
 from privmix.release.planner import check_choice_record, check_choice_settings
 from privmix.release.pricing import plan_cost
 from privmix.rounding import rounded_up
+from privmix.untrusted import MEBIBYTE, read_plain
 
 
 @dataclass(frozen=True)
@@ -38,8 +43,8 @@ def verify_release(folder: str | Path) -> Verification:
 
     Checks, in order: the certificate hashes to what it says; its event is the one that follows from its own plan (so
     sampler and price belong together); the event's epsilon, recomputed here, is at most the stated one; noise levels,
-    curve, warnings, statements and data card follow from the plan; the folder holds the certified files and no others,
-    every file has its hash, and the rows have the certified shapes.
+    curve, warnings, statements, assessment, data card and Croissant metadata follow from the plan; the folder holds the
+    certified files and no others, every file has its hash, and the rows have the certified shapes.
 
     It can't check that the rows really came from running the plan, nor that the owner kept the key secret.
 
@@ -60,6 +65,8 @@ def verify_release(folder: str | Path) -> Verification:
             raise StorageError(f"files: {item['file']} is missing from {root}")
         if file_hash(path) != item["sha256"]:
             raise InvalidInput(item["file"], "other content", "the bytes whose SHA-256 is in the certificate")
+    if _metadata(root) != croissant(certificate, file_hash(root / CERTIFICATE_FILE)):
+        raise InvalidInput(CROISSANT_FILE, "other content", "the metadata that follows from the certificate")
     load_release(root)
     return Verification(
         release_id=certificate["release_id"],
@@ -134,13 +141,20 @@ def _check_text(certificate: Mapping[str, Any], plan: Plan, accountant: str) -> 
     ).items():
         if certificate[name] != text:
             raise InvalidInput(f"certificate {name}", "other text", "the text that follows from the plan")
+    if certificate["assessment"] != assess(release_facts(plan, certificate)):
+        raise InvalidInput("certificate assessment", "other text", "the text that follows from the plan")
+
+
+def _metadata(root: Path) -> bytes:
+    # Of the size that the certificate's own justifies: it says the same, and each file in a few lines more.
+    return read_plain(root / CROISSANT_FILE, CROISSANT_FILE, 8 * (root / CERTIFICATE_FILE).stat().st_size + MEBIBYTE)
 
 
 def _check_listing(root: Path, certificate: Mapping[str, Any], plan: Plan) -> None:
     """Exactly the certified files are there: a shard that is not listed would be read along by other tools."""
     listed = {item["file"] for item in certificate["files"]}
     present = {path.relative_to(root).as_posix() for path in root.rglob("*") if not path.is_dir()}
-    if extra := sorted(present - listed - {CERTIFICATE_FILE, "README.md"}):
+    if extra := sorted(present - listed - {CERTIFICATE_FILE, "README.md", CROISSANT_FILE, ATTESTATION_FILE}):
         raise InvalidInput("files", extra[0], "only files that the certificate lists")
     wanted_files = {
         CENTRE_FILE: plan.centred,

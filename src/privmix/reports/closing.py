@@ -126,15 +126,24 @@ def closing_sections(context: Context) -> list[Section]:
 
 
 def _limits(context: Context) -> Section:
-    cards = [
-        Card(one.record.title, [Points(list(one.record.statements))])
-        for one in context.of_kind("guarantee")
-        if one.record.statements
-    ]
+    cards = [Card(one.record.title, blocks) for one in context.of_kind("guarantee") if (blocks := _promises(one))]
     lead = (
         "What the guarantee rests on and what it leaves out, as its certificate says, and what this page leaves open."
     )
     return Section("limits", "What is not guaranteed", lead, [*cards, Card("This page", [Points(_UNCHECKED)])])
+
+
+def _promises(one: Shown) -> list[Block]:
+    """A certificate's sentences, and its answers to the questions that reviewers ask."""
+    blocks: list[Block] = [Points(list(one.record.statements))] if one.record.statements else []
+    rows = [
+        tuple(item.text(name) or "–" for name in ("question", "holds", "does_not", "unknown"))
+        for item in one.content.several("assessment")
+    ]
+    if rows:
+        caption = "The questions of NIST SP 800-226 (Guidelines for Evaluating Differential Privacy Guarantees)"
+        blocks.append(Table(caption, ("question", "what holds", "what does not", "unknown"), rows, text=(1, 2, 3)))
+    return blocks
 
 
 def _missing(context: Context) -> Section | None:

@@ -10,10 +10,11 @@ from typing import Any, Final
 
 from privmix.accounting import Adjacency, event_to_dict
 from privmix.accounting.filters import ledger_statement
-from privmix.rounding import exact
+from privmix.certificate.assessment import Facts, assess
+from privmix.rounding import exact, rounded_down
 from privmix.training.plan import TrainingPlan
 
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
 _PACKAGES: Final = ("privmix", "dp-accounting", "numpy", "scipy", "randomgen", "torch")
 
 
@@ -25,7 +26,7 @@ def training_certificate(
     settings: Mapping[str, Any],
     weights_sha256: str,
     insecure_seed: bool,
-    in_ledger: bool | str,
+    in_ledger: str,
     public_data: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Assemble the certificate from public facts only.
@@ -59,6 +60,7 @@ def training_certificate(
         "in_ledger": in_ledger,
         "warnings": _warnings(plan, insecure_seed),
         "statements": _statements(plan, public_data, insecure_seed, in_ledger),
+        "assessment": assess(_facts(plan, target, public_data, insecure_seed, in_ledger)),
         "weights_sha256": weights_sha256,
         "versions": {name: _version(name) for name in _PACKAGES},
     }
@@ -86,9 +88,7 @@ def _warnings(plan: TrainingPlan, insecure_seed: bool) -> list[str]:
     return found
 
 
-def _statements(
-    plan: TrainingPlan, public_data: Mapping[str, Any], insecure_seed: bool, in_ledger: bool | str
-) -> list[str]:
+def _statements(plan: TrainingPlan, public_data: Mapping[str, Any], insecure_seed: bool, in_ledger: str) -> list[str]:
     match plan.adjacency:
         case Adjacency.ADD_REMOVE:
             relation = "one record present or absent"
@@ -126,6 +126,32 @@ def _statements(
     if public_data:
         found.append(f"Taken as public, without any protection: {', '.join(sorted(public_data))}.")
     return found
+
+
+def _facts(
+    plan: TrainingPlan, target: float, public_data: Mapping[str, Any], insecure_seed: bool, in_ledger: str
+) -> Facts:
+    """What the assessment is made from."""
+    unit = "each record's gradient" if plan.microbatch_size == 1 else "each microbatch's gradient"
+    return Facts(
+        what="model",
+        adjacency=plan.adjacency,
+        epsilon=target,
+        delta=plan.delta,
+        records=plan.records,
+        count="declared" if plan.records_declared else "public",
+        mechanism=f"{plan.steps} steps of DP-SGD. Each record joins each batch independently with probability B/n, B = "
+        f"{plan.batch_size}, n = {plan.records}; {unit} is clipped to {exact(plan.clip_norm)}; each sum has Gaussian "
+        f"noise, {rounded_down(plan.noise_multiplier, 4)} times what adding one record can change, drawn once.",
+        bias=["Long gradients are scaled down, which favours records that are like many others."],
+        digits="Sums and noise are whole numbers on one public grid: the digits of a sum do not show.",
+        digits_left="The noise is drawn in float64 and its tails end near 12 standard deviations; the price takes it "
+        "for exact.",
+        settings="privmix fixes the plan before it reads a private record.",
+        in_ledger=in_ledger,
+        insecure_seed=insecure_seed,
+        public_data=sorted(public_data),
+    )
 
 
 def _version(package: str) -> str | None:

@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from privmix.accounting import event_from_dict
+from privmix.certificate.assessment import as_rows
 from privmix.errors import InvalidInput, check_number
 from privmix.rounding import rounded_up
 from privmix.training.certificate import SCHEMA_VERSION, training_certificate
 from privmix.training.plan import TrainingPlan
 from privmix.training.trained import load_trained
 
-_FIELDS: Final[dict[str, type | tuple[type, ...]]] = {
+_FIELDS: Final[dict[str, type]] = {
     "model_id": str,
     "guarantee": dict,
     "plan": dict,
@@ -22,10 +23,10 @@ _FIELDS: Final[dict[str, type | tuple[type, ...]]] = {
     "settings": dict,
     "public_data": dict,
     "insecure_seed": bool,
-    # Earlier versions wrote a truth value.
-    "in_ledger": (bool, str),
+    "in_ledger": str,
     "warnings": list,
     "statements": list,
+    "assessment": list,
     "weights_sha256": str,
 }
 _GUARANTEE: Final = frozenset(("epsilon", "delta", "adjacency", "accountant", "is_upper_bound", "epsilon_asked"))
@@ -100,7 +101,7 @@ def verify_trained(folder: str | Path) -> TrainedVerification:
             raise InvalidInput(f"certificate settings {name}", found, f"{planned!r}, as in the plan")
     expected = _expected(certificate, plan)
     recomputed = _check_guarantee(certificate["guarantee"], expected["guarantee"])
-    for name in ("warnings", "statements"):
+    for name in ("warnings", "statements", "assessment"):
         if certificate[name] != expected[name]:
             raise InvalidInput(f"certificate {name}", "other text", "the text that follows from the plan")
     stated = certificate["guarantee"]
@@ -121,11 +122,12 @@ def plan_of(certificate: Mapping[str, Any]) -> TrainingPlan:
         InvalidInput: a field is missing or of another kind, or this is another version.
     """
     if certificate.get("schema_version") != SCHEMA_VERSION:
-        raise InvalidInput("certificate schema_version", certificate.get("schema_version"), str(SCHEMA_VERSION))
+        allowed = f"{SCHEMA_VERSION}; certificates of another are read by the privmix that their versions name"
+        raise InvalidInput("certificate schema_version", certificate.get("schema_version"), allowed)
     for name, kind in _FIELDS.items():
         if not isinstance(certificate.get(name), kind):
-            allowed = " or ".join(one.__name__ for one in (kind if isinstance(kind, tuple) else (kind,)))
-            raise InvalidInput(f"certificate {name}", certificate.get(name), f"a JSON {allowed}")
+            raise InvalidInput(f"certificate {name}", certificate.get(name), f"a JSON {kind.__name__}")
+    as_rows(certificate["assessment"])
     stated = certificate["guarantee"]
     if set(stated) != _GUARANTEE:
         raise InvalidInput("certificate guarantee", sorted(stated), f"{sorted(_GUARANTEE)}")

@@ -1,0 +1,23 @@
+"""What stands beside a release or model so that others can believe it: signatures, an assessment, dataset metadata."""
+
+from privmix.certificate.keys import PrivateKey, PublicKey, new_key_files
+from privmix.certificate.signing import (
+    ATTESTATION_FILE,
+    Signature,
+    Subject,
+    claimed_key,
+    sign_folder,
+    verify_signature,
+)
+
+__all__ = [
+    "ATTESTATION_FILE",
+    "PrivateKey",
+    "PublicKey",
+    "Signature",
+    "Subject",
+    "claimed_key",
+    "new_key_files",
+    "sign_folder",
+    "verify_signature",
+]

@@ -1,0 +1,249 @@
+"""What holds, what does not and what is unknown: the questions of NIST SP 800-226, answered from public facts.
+
+Near, Darais, Lefkovitz and Howarth ("Guidelines for Evaluating Differential Privacy Guarantees", NIST SP 800-226, 2025)
+ask more of a claim than its epsilon: whom it protects, how it was computed, what it does to small groups, what it rests
+on. A release and a model answer the same questions, in the same order, so that a reviewer can compare them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final, Literal
+
+from privmix.accounting import Adjacency
+from privmix.errors import InvalidInput
+from privmix.rounding import exact, rounded_up
+
+SOURCE: Final = "NIST SP 800-226, Guidelines for Evaluating Differential Privacy Guarantees (2025)"
+_NAMES: Final = ("question", "holds", "does_not", "unknown")
+COLUMNS: Final = ("question", "what holds", "what does not", "unknown to the program")
+
+
+@dataclass(frozen=True)
+class Facts:
+    """All that the answers are made from; public, all of it.
+
+    Attributes:
+        what: a released dataset or a trained model.
+        adjacency: of the guarantee.
+        epsilon: a bound on it: the one that was asked for.
+        delta: of the guarantee.
+        records: the public figure for their number.
+        count: whether that is the real number, a declared figure, or a private estimate.
+        mechanism: a sentence or two: what was done to the records, with what noise.
+        bias: sentences: what clipping, rounding and mixing do to the values.
+        digits: a sentence: what was done about floating-point digits.
+        digits_left: a sentence: what that leaves open.
+        settings: a sentence: where design and settings came from.
+        in_ledger: none, or the mode of the budget that was charged: planned or adaptive.
+        insecure_seed: the noise came from a seed.
+        public_data: what was taken as public.
+    """
+
+    what: Literal["release", "model"]
+    adjacency: Adjacency
+    epsilon: float
+    delta: float
+    records: int
+    count: Literal["public", "declared", "private"]
+    mechanism: str
+    bias: Sequence[str]
+    digits: str
+    digits_left: str
+    settings: str
+    in_ledger: str
+    insecure_seed: bool
+    public_data: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One question; an empty text says that there is nothing to say."""
+
+    question: str
+    holds: str
+    does_not: str
+    unknown: str
+
+
+def assess(facts: Facts) -> list[dict[str, str]]:
+    """The answers as JSON values, in a fixed order.
+
+    Formal guarantees:
+        * the answers are a function of ``facts``, which are public: whoever has the certificate can make them again;
+        * figures are bounds on their safe side.
+
+    Example:
+        >>> facts = Facts("release", Adjacency.ADD_REMOVE, 4.0, 1e-5, 600, "public", "Noise was added.", ["Clipped."],
+        ...               "On a grid.", "Tails end.", "Fixed before.", in_ledger="none", insecure_seed=False)
+        >>> found = assess(facts)
+        >>> [answer["question"] for answer in found][:3], found[1]["holds"].split(":")[0]
+        (['Unit of privacy', 'Privacy parameters', 'Mechanism and noise'], 'Epsilon is at most 4 at delta 1e-05')
+    """
+    made = (
+        _unit(facts),
+        _parameters(facts),
+        _mechanism(facts),
+        _composition(facts),
+        _bias(facts),
+        _side_channels(facts),
+        _trust(facts),
+        _collection(facts),
+        _tuning(facts),
+        _post_processing(facts),
+    )
+    return [asdict(answer) for answer in made]
+
+
+def markdown(assessment: Sequence[Mapping[str, str]]) -> str:
+    """The answers as a table for a data card."""
+    rows = ["| " + " | ".join(answer[name].replace("|", "/") or "–" for name in _NAMES) + " |" for answer in assessment]
+    return "\n".join(["| " + " | ".join(COLUMNS) + " |", "|---|---|---|---|", *rows])
+
+
+def as_rows(assessment: Any) -> list[tuple[str, str, str, str]]:
+    """The answers as rows of four texts, from JSON.
+
+    Raises:
+        InvalidInput: they are of another shape; whether they follow from the plan is not asked here.
+    """
+    rows: list[tuple[str, str, str, str]] = []
+    for item in assessment if isinstance(assessment, list) else [None]:
+        found: list[Any] = (
+            [item.get(name) for name in _NAMES] if isinstance(item, dict) and set(item) == set(_NAMES) else []
+        )
+        if len(found) != len(_NAMES) or not all(isinstance(text, str) for text in found):
+            raise InvalidInput("certificate assessment", "other fields", "texts: " + ", ".join(_NAMES))
+        rows.append((found[0], found[1], found[2], found[3]))
+    return rows
+
+
+def _unit(facts: Facts) -> Answer:
+    present = facts.adjacency is Adjacency.ADD_REMOVE
+    holds = "One record: whether it is in the data." if present else "One record: what it says."
+    if facts.count == "private":
+        holds += f" The number of records is hidden too; {facts.records} is a private estimate."
+    elif facts.count == "declared":
+        holds += f" {facts.records} is a declared figure; the real number of records is not used."
+    gone = f"The number of records, {facts.records}, is published." if facts.count == "public" else ""
+    if not present:
+        gone += " That a record is in the data at all is not hidden."
+    gone += " Someone with k records is protected by k times the epsilon, at a delta more than k times as large."
+    return Answer("Unit of privacy", holds, gone.strip(), "How many records one person has in the data.")
+
+
+def _parameters(facts: Facts) -> Answer:
+    bound = f"Epsilon is at most {rounded_up(facts.epsilon)} at delta {exact(facts.delta)}"
+    growth = math.exp(-min(facts.epsilon, 700.0))
+    # Kairouz, Oh and Viswanath 2015: total variation distance of the worst pair.
+    right = min(1.0, (1 + facts.delta * growth) / (1 + growth))
+    holds = (
+        f"{bound}: an upper bound that anyone can recompute from the plan. An attacker who would be right half of the "
+        f"time without it is right at most {rounded_up(100 * right)}% of the time with it."
+    )
+    gone = ""
+    if facts.insecure_seed:
+        holds = ""
+        gone = (
+            f"An epsilon of at most {rounded_up(facts.epsilon)} was meant. The noise came from a seed: whoever guesses "
+            "it can subtract the noise."
+        )
+    elif facts.delta > 0:
+        gone = f"With chance up to {exact(facts.delta)} (delta) more than that may be learned."
+        if facts.delta >= 1 / facts.records:
+            gone += " That is not below 1 in the number of records: whole records might be shown."
+    return Answer("Privacy parameters", holds, gone, "Whether that is enough for these people: the owner decides.")
+
+
+def _mechanism(facts: Facts) -> Answer:
+    made = "rows" if facts.what == "release" else "weights"
+    return Answer(
+        "Mechanism and noise",
+        facts.mechanism,
+        "",
+        f"That these {made} came from running this plan: no check of the files can show that.",
+    )
+
+
+def _composition(facts: Facts) -> Answer:
+    holds = "All queries of this " + facts.what + " are priced together."
+    unknown = "Whether settings were chosen after seeing earlier results on these records."
+    if facts.in_ledger != "none":
+        holds += " A ledger was charged before the first private record was read, by its owner's word."
+        if facts.in_ledger == "adaptive":
+            holds += " Its budget is a privacy filter: settings may have been chosen after seeing earlier results."
+            unknown = "Whether results on these records that the ledger does not know decided its settings."
+        gone = "Uses of the same records that were not charged to that ledger."
+    else:
+        gone = "No ledger was used: other releases and models of the same records add to this."
+    return Answer(
+        "Composition and budget",
+        holds,
+        gone,
+        unknown,
+    )
+
+
+def _bias(facts: Facts) -> Answer:
+    gone = " ".join(facts.bias)
+    gone += (
+        " The same noise falls on all: small classes and small groups are served worse than large ones, and no "
+        "accuracy is promised for any."
+    )
+    return Answer(
+        "Bias and utility",
+        "The noise has mean zero and a published size, so that its effect can be computed.",
+        gone,
+        "How many records were clipped, and how each group fares: measuring it on the private records would cost "
+        "privacy. Test on data of your own, by group.",
+    )
+
+
+def _side_channels(facts: Facts) -> Answer:
+    source = "a seed, which is no secret" if facts.insecure_seed else "a cryptographic generator under a secret key"
+    return Answer(
+        "Side channels",
+        f"{facts.digits} Randomness comes from {source}.",
+        f"{facts.digits_left} Running time, memory and disks of the machine that made it are not protected.",
+        "Who could watch or read that machine.",
+    )
+
+
+def _trust(facts: Facts) -> Answer:
+    return Answer(
+        "Trust model",
+        "Central: the owner of the records adds the noise; whoever receives this need not be trusted.",
+        "Whoever ran it saw the records. Attackers with unbounded computing power could break the generator.",
+        "That the key of the noise was secret and is gone. Who made this, unless it is signed.",
+    )
+
+
+def _collection(facts: Facts) -> Answer:
+    public = f" Taken as public and not protected: {', '.join(sorted(facts.public_data))}." if facts.public_data else ""
+    return Answer(
+        "Data collection and access",
+        "No raw record is in any file here.",
+        "The raw records stay where they were: nothing here limits who reads them or how long they are kept." + public,
+        "How the records were collected, with what consent, and whom they leave out. Whether the feature extractor was "
+        "made without them.",
+    )
+
+
+def _tuning(facts: Facts) -> Answer:
+    return Answer(
+        "Settings and tuning",
+        facts.settings,
+        "Settings found by trying them on the same records, in other runs, cost privacy that is not counted here.",
+        "Whether that was done.",
+    )
+
+
+def _post_processing(facts: Facts) -> Answer:
+    return Answer(
+        "Post-processing",
+        "Whatever is computed from these files alone costs no further privacy, however often.",
+        "Results of tests on the private records, and other uses of them, are not covered.",
+        "",
+    )

@@ -1,0 +1,171 @@
+"""Croissant metadata of a release: what catalogues and loaders of datasets read, made from the certificate alone.
+
+Croissant 1.1 with its RAI vocabulary (MLCommons). What the certificate does not know is left out and not made up:
+licence, creator, address and date are for whoever publishes the release to state where they publish it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from privmix.rounding import exact, rounded_up
+
+CROISSANT_FILE: Final = "croissant.json"
+_SHARDS: Final = "shards"
+_TYPES: Final = {
+    # The one that readers of Croissant know.
+    ".parquet": "application/x-parquet",
+    ".json": "application/json",
+    ".safetensors": "application/octet-stream",
+    ".svg": "image/svg+xml",
+}
+_CONTEXT: Final[dict[str, Any]] = {
+    "@language": "en",
+    "@vocab": "https://schema.org/",
+    "arrayShape": "cr:arrayShape",
+    "citeAs": "cr:citeAs",
+    "column": "cr:column",
+    "conformsTo": "dct:conformsTo",
+    "containedIn": "cr:containedIn",
+    "cr": "http://mlcommons.org/croissant/",
+    "data": {"@id": "cr:data", "@type": "@json"},
+    "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
+    "dct": "http://purl.org/dc/terms/",
+    "description": {"@container": "@language"},
+    "equivalentProperty": "cr:equivalentProperty",
+    "examples": {"@id": "cr:examples", "@type": "@json"},
+    "extract": "cr:extract",
+    "field": "cr:field",
+    "fileObject": "cr:fileObject",
+    "fileProperty": "cr:fileProperty",
+    "fileSet": "cr:fileSet",
+    "format": "cr:format",
+    "includes": "cr:includes",
+    "isArray": "cr:isArray",
+    "isLiveDataset": "cr:isLiveDataset",
+    "jsonPath": "cr:jsonPath",
+    "key": "cr:key",
+    "md5": "cr:md5",
+    "name": {"@container": "@language"},
+    "parentField": "cr:parentField",
+    "path": "cr:path",
+    "rai": "http://mlcommons.org/croissant/RAI/",
+    "recordSet": "cr:recordSet",
+    "references": "cr:references",
+    "regex": "cr:regex",
+    "repeated": "cr:repeated",
+    "replace": "cr:replace",
+    "samplingRate": "cr:samplingRate",
+    "sc": "https://schema.org/",
+    "separator": "cr:separator",
+    "source": "cr:source",
+    "subField": "cr:subField",
+    "transform": "cr:transform",
+}
+
+
+def croissant(certificate: Mapping[str, Any], certificate_sha256: str) -> bytes:
+    """The metadata as the bytes of ``croissant.json``.
+
+    Formal guarantees:
+        * a function of its arguments, which are public: whoever has the certificate can make it again and compare;
+        * it names every certified file with its SHA-256, and the certificate with that of its own bytes.
+
+    Args:
+        certificate: of a release, as :func:`privmix.release.certificate.make_certificate` makes it.
+        certificate_sha256: of the file ``certificate.json``.
+    """
+    plan, guarantee = certificate["plan"], certificate["guarantee"]
+    answers = {answer["question"]: answer for answer in certificate["assessment"]}
+    files = [*certificate["files"], {"file": "certificate.json", "sha256": certificate_sha256}]
+    content = {
+        "@context": _CONTEXT,
+        "@type": "sc:Dataset",
+        "conformsTo": ["http://mlcommons.org/croissant/1.1", "http://mlcommons.org/croissant/RAI/1.0"],
+        "name": f"privmix-release-{certificate['release_id']}",
+        "description": _description(plan, certificate["extractor"]["name"]),
+        "keywords": ["differential privacy", "mixup"],
+        "version": "1.0.0",
+        "isLiveDataset": False,
+        "distribution": [*(_file(item) for item in files), _shards()],
+        "recordSet": [_rows(plan)],
+        "rai:personalSensitiveInformation": [
+            _privacy(guarantee, certificate["insecure_seed"]),
+            answers["Unit of privacy"]["does_not"],
+        ],
+        "rai:dataCollection": answers["Mechanism and noise"]["holds"],
+        "rai:dataLimitations": [answers["Bias and utility"]["does_not"], *certificate["warnings"]],
+        "rai:dataBiases": [answers["Bias and utility"]["unknown"]],
+        "rai:dataUseCases": ["Training and testing of classifiers. A row is no record and must not be read as one."],
+    }
+    return (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode()
+
+
+def _description(plan: Mapping[str, Any], extractor: str) -> str:
+    return (
+        f"A differentially private release of {plan['rows']} rows of {plan['dim']} `{extractor}` features and "
+        f"{len(plan['classes'])} label values (design {plan['design']}), made by privmix. certificate.json states what "
+        "is guaranteed; `privmix verify` recomputes it. Licence, creator and date are not known to the program."
+    )
+
+
+def _privacy(guarantee: Mapping[str, Any], insecure_seed: bool) -> str:
+    if insecure_seed:
+        return "Not protected: the noise came from a seed, and whoever guesses it can subtract the noise."
+    bound = "infinite" if guarantee["epsilon"] is None else rounded_up(guarantee["epsilon"], 4)
+    return (
+        f"No raw record is in any file. Differential privacy: epsilon at most {bound} at delta "
+        f"{exact(guarantee['delta'])}, adjacency {guarantee['adjacency']}; see certificate.json."
+    )
+
+
+def _file(item: Mapping[str, Any]) -> dict[str, Any]:
+    name = str(item["file"])
+    return {
+        "@type": "cr:FileObject",
+        "@id": name,
+        "name": name,
+        "contentUrl": name,
+        "encodingFormat": _TYPES["." + name.rpartition(".")[2]],
+        "sha256": item["sha256"],
+    }
+
+
+def _shards() -> dict[str, Any]:
+    return {
+        "@type": "cr:FileSet",
+        "@id": _SHARDS,
+        "name": _SHARDS,
+        "description": "All rows, in the order of the files' names.",
+        "encodingFormat": _TYPES[".parquet"],
+        "includes": "data/train-*.parquet",
+    }
+
+
+def _rows(plan: Mapping[str, Any]) -> dict[str, Any]:
+    classes = ", ".join(plan["classes"])
+    columns = {
+        "x": (plan["dim"], "Noisy mixed features."),
+        "y": (len(plan["classes"]), f"Noisy mixed label values, one for each class, in this order: {classes}."),
+    }
+    return {
+        "@type": "cr:RecordSet",
+        "@id": "rows",
+        "name": "rows",
+        "description": "Released rows: noisy averages of records, or samples of released moments; never records.",
+        "field": [
+            {
+                "@type": "cr:Field",
+                "@id": f"rows/{column}",
+                "name": column,
+                "description": text,
+                "dataType": "cr:Float32",
+                "isArray": True,
+                "arrayShape": f"{width}",
+                "source": {"fileSet": {"@id": _SHARDS}, "extract": {"column": column}},
+            }
+            for column, (width, text) in columns.items()
+        ],
+    }

@@ -1,0 +1,277 @@
+"""Signatures over a whole folder: who vouches for every file of a release or model, and for nothing that was added.
+
+The statement is in-toto's (Statement v1): the folder's files with their SHA-256, and as predicate what the folder is
+and what its certificate guarantees. It is signed in a DSSE envelope, ``attestation.dsse.json``, which lies in the
+folder and is the only file that the statement does not name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from privmix import __version__
+from privmix.certificate.dsse import Envelope
+from privmix.certificate.keys import PrivateKey, PublicKey
+from privmix.errors import InvalidInput, StorageError, check_choice
+from privmix.folders import write_durably
+from privmix.untrusted import open_plain, parse_json, read_plain
+
+ATTESTATION_FILE: Final = "attestation.dsse.json"
+STATEMENT_TYPE: Final = "https://in-toto.io/Statement/v1"
+PREDICATE_TYPE: Final = "urn:privmix:guarantee:v1"
+KINDS: Final = ("release", "model", "fitted-model")
+# Room for a file's name and digest in a statement, and for what is said once.
+_BYTES_A_FILE, _BYTES_ONCE = 2048, 2**16
+_BLOCK: Final = 2**20
+_PRIVATE_KEY, _MARK_BYTES = re.compile(rb"\s*-----BEGIN [A-Z ]*PRIVATE KEY-----"), 128
+_TOOL = re.compile(r"privmix [\w.+-]{1,40}\Z")
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What a folder holds, as its own check found it.
+
+    Attributes:
+        kind: one of :data:`KINDS`.
+        id: of the release or model; of a fitted model, that of its release.
+        epsilon: as certified; None, like the rest, where the folder has no certificate of its own.
+        delta: as certified.
+        adjacency: as certified.
+    """
+
+    kind: str
+    id: str
+    epsilon: float | None = None
+    delta: float | None = None
+    adjacency: str | None = None
+
+    def __post_init__(self) -> None:
+        check_choice("kind", self.kind, KINDS)
+
+    @classmethod
+    def of(cls, verified: Any) -> Subject:
+        """What :func:`privmix.release.verify_release` or :func:`privmix.training.verify.verify_trained` found."""
+        is_release = hasattr(verified, "release_id")
+        kind, name = ("release", verified.release_id) if is_release else ("model", verified.model_id)
+        return cls(kind, name, verified.epsilon, verified.delta, verified.adjacency)
+
+    @property
+    def guarantee(self) -> dict[str, Any] | None:
+        """The certified figures as JSON values."""
+        if self.epsilon is None:
+            return None
+        bound = self.epsilon if math.isfinite(self.epsilon) else None
+        return {"epsilon": bound, "delta": self.delta, "adjacency": self.adjacency}
+
+
+Check = Callable[[Path], Subject]
+"""Verifies a folder, raises where anything does not hold, and says what it is."""
+
+
+@dataclass(frozen=True)
+class Signature:
+    """A signature that was checked.
+
+    Attributes:
+        key_id: of the key that made it.
+        files: how many files it covers.
+        tool: the program that its maker says it was made with.
+    """
+
+    key_id: str
+    files: int
+    tool: str
+
+
+def sign_folder(folder: str | os.PathLike[str], key: PrivateKey, check: Check, *, overwrite: bool = False) -> Signature:
+    """Sign every file of a release or model, once ``check`` found that it holds.
+
+    Formal guarantees:
+        * Whole: the statement names every file below the folder, with its SHA-256, but the attestation itself; a link
+          or anything that is no plain file is refused.
+        * Checked: what is signed holds by ``check``, and its bytes were the same before and after that.
+        * Atomic: the attestation is written whole or not at all, and an earlier one is replaced only with
+          ``overwrite``.
+        * Nothing is signed that holds a private key in PEM; the key itself is used in memory alone.
+
+    Args:
+        folder: what ``privmix release``, ``train`` or ``fit`` wrote.
+        key: of whoever vouches.
+        check: verifies it, such as ``lambda folder: Subject.of(verify_release(folder))``.
+        overwrite: replace an earlier signature.
+
+    Raises:
+        InvalidInput: the folder does not hold, has links, or is signed already.
+        StorageError: a file is missing, can't be read or written.
+
+    Example:
+        >>> import tempfile
+        >>> folder = Path(tempfile.mkdtemp())
+        >>> _ = (folder / "model.json").write_text("{}")
+        >>> def check(folder: Path) -> Subject:
+        ...     return Subject("model", "m1", 1.0, 1e-5, "add_remove")
+        >>> key = PrivateKey.new()
+        >>> sign_folder(folder, key, check).files, verify_signature(folder, key.public, check).files
+        (1, 1)
+    """
+    root = Path(folder)
+    if not overwrite and os.path.lexists(root / ATTESTATION_FILE):
+        raise InvalidInput(str(root), "a folder that is signed already", "one without signature (or --overwrite)")
+    files = _files(root)
+    digests = _digests(files)
+    for name, path in files.items():
+        with open_plain(path, _shown(name)) as stream:
+            if _PRIVATE_KEY.match(stream.read(_MARK_BYTES)):
+                raise InvalidInput(_shown(name), "a private key", "no private key in a folder that others will get")
+    subject = check(root)
+    if _digests(_files(root)) != digests:
+        raise InvalidInput(str(root), "files that change", "a folder that nobody writes to")
+    tool = f"privmix {__version__}"
+    payload = json.dumps(_statement(digests, subject, tool), sort_keys=True, separators=(",", ":")).encode()
+    unsigned = Envelope(payload, key.public.key_id, bytes(64))
+    envelope = Envelope(payload, unsigned.key_id, key.sign(unsigned.signed_bytes))
+    try:
+        write_durably(root / ATTESTATION_FILE, envelope.to_bytes())
+    except OSError as error:
+        (root / f".{ATTESTATION_FILE}.draft").unlink(missing_ok=True)
+        raise StorageError(f"signature: can't write {root / ATTESTATION_FILE}: {error.strerror}") from None
+    return Signature(envelope.key_id, len(digests), tool)
+
+
+def verify_signature(folder: str | os.PathLike[str], key: PublicKey, check: Check) -> Signature:
+    """Check that the owner of ``key`` signed exactly what is in the folder.
+
+    Formal guarantees:
+        * the signature over payload and payload type is ``key``'s; the key id in the envelope decides nothing;
+        * the folder holds the signed files with the signed bytes, and no others;
+        * what was signed about them (kind, id, guarantee) is what ``check`` finds now, so a signature of another
+          release or model is refused.
+
+    A signature says who vouches, and when it was not checked against anything: not that the owner of the key told the
+    truth, nor that the key was not stolen.
+
+    Raises:
+        InvalidInput: a check failed; the message names it.
+        StorageError: a file is missing or unreadable.
+    """
+    root = Path(folder)
+    files = _files(root)
+    envelope = _read(root, len(files))
+    if envelope is None:
+        raise InvalidInput(str(root), "a folder without signature", f"one with {ATTESTATION_FILE}, from privmix sign")
+    if not key.verifies(envelope.signature, envelope.signed_bytes):
+        if envelope.key_id != key.key_id:
+            raise InvalidInput("--key", f"key {key.key_id}", f"the key that signed, said to be {envelope.key_id}")
+        raise InvalidInput(ATTESTATION_FILE, "a signature that is wrong", "the signature of its own payload by --key")
+    found = parse_json(envelope.payload, f"{ATTESTATION_FILE} payload")
+    signed, tool = _digests_of(found), _tool_of(found)
+    # Names first: what nobody signed is not even read.
+    for name in sorted(signed.keys() ^ files.keys()):
+        if name in signed:
+            raise InvalidInput(_shown(name), "no such file", "all files that were signed")
+        raise InvalidInput(_shown(name), "a file that was not signed", "only the files that were signed")
+    digests = _digests(files)
+    for name, digest in digests.items():
+        if signed[name] != digest:
+            raise InvalidInput(_shown(name), "other content", "the bytes that were signed")
+    subject = check(root)
+    if found != _statement(digests, subject, tool):
+        raise InvalidInput(ATTESTATION_FILE, "a statement about something else", "a statement about this folder")
+    return Signature(envelope.key_id, len(digests), tool)
+
+
+def claimed_key(folder: str | os.PathLike[str]) -> str | None:
+    """The id of the key that a folder's signature names, unchecked; None where the folder is not signed.
+
+    Raises:
+        InvalidInput: there is an attestation, and it is malformed.
+        StorageError: it can't be read.
+    """
+    root = Path(folder)
+    envelope = _read(root, len(_files(root)))
+    return None if envelope is None else envelope.key_id
+
+
+def _read(root: Path, files: int) -> Envelope | None:
+    path = root / ATTESTATION_FILE
+    if not os.path.lexists(path):
+        return None
+    # A folder of few files has a short statement.
+    return Envelope.from_bytes(
+        read_plain(path, ATTESTATION_FILE, _BYTES_ONCE + _BYTES_A_FILE * files), ATTESTATION_FILE
+    )
+
+
+def _statement(digests: Mapping[str, str], subject: Subject, tool: str) -> dict[str, Any]:
+    return {
+        "_type": STATEMENT_TYPE,
+        "subject": [{"name": name, "digest": {"sha256": digest}} for name, digest in sorted(digests.items())],
+        "predicateType": PREDICATE_TYPE,
+        "predicate": {"kind": subject.kind, "id": subject.id, "guarantee": subject.guarantee, "tool": tool},
+    }
+
+
+def _digests_of(found: Any) -> dict[str, str]:
+    """Names and digests in a statement, each name once."""
+    listed = found.get("subject") if isinstance(found, dict) else None
+    signed: dict[str, str] = {}
+    for item in listed if isinstance(listed, list) else [None]:
+        match item:
+            case {"name": str(name), "digest": {"sha256": str(digest)}} if name not in signed:
+                signed[name] = digest
+            case _:
+                raise InvalidInput(f"{ATTESTATION_FILE} subject", "other fields", "files with their SHA-256, each once")
+    return signed
+
+
+def _tool_of(found: Any) -> str:
+    predicate = found.get("predicate")
+    tool = predicate.get("tool") if isinstance(predicate, dict) else None
+    if not isinstance(tool, str) or not _TOOL.match(tool):
+        raise InvalidInput(f"{ATTESTATION_FILE} tool", tool, "privmix and its version")
+    return tool
+
+
+def _files(root: Path) -> dict[str, Path]:
+    """Names (with ``/``) and paths of all files but the attestation, sorted; anything but plain ones is refused."""
+    found: dict[str, Path] = {}
+    waiting = [("", root)]
+    while waiting:
+        above, here = waiting.pop()
+        try:
+            entries = list(os.scandir(here))
+        except OSError as error:
+            raise StorageError(f"folder: can't read {here}: {error.strerror}") from None
+        for entry in entries:
+            name = f"{above}{entry.name}"
+            if entry.is_dir(follow_symlinks=False):
+                waiting.append((f"{name}/", Path(entry.path)))
+            elif not entry.is_file(follow_symlinks=False):
+                raise InvalidInput("folder", _shown(name), "plain files and folders: no links")
+            elif name != ATTESTATION_FILE:
+                found[name] = Path(entry.path)
+    return dict(sorted(found.items()))
+
+
+def _digests(files: Mapping[str, Path]) -> dict[str, str]:
+    digests = {}
+    for name, path in files.items():
+        digest = hashlib.sha256()
+        with open_plain(path, _shown(name)) as stream:
+            while block := stream.read(_BLOCK):
+                digest.update(block)
+        digests[name] = digest.hexdigest()
+    return digests
+
+
+def _shown(name: str) -> str:
+    """A stranger's file name in a message: no control characters, and not at any length."""
+    return "".join(mark if mark.isprintable() else "?" for mark in name[:80])

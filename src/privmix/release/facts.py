@@ -1,0 +1,80 @@
+"""What the assessment of a release is made from: its plan in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from privmix.certificate.assessment import Facts
+from privmix.release.moments_plan import MomentsPlan
+from privmix.release.plan import Plan, ReleasePlan
+from privmix.rounding import exact, rounded_down
+
+_DRAWS: Final = {
+    "poisson": "each record joins each row independently with probability m/n",
+    "fixed": "each row takes m records without replacement",
+    "hierarchical": "each row draws classes, then records of those classes",
+    "classwise": "each row takes records of one class",
+    "random-weight": "each row is a randomly weighted sum of m records",
+}
+
+
+def release_facts(plan: Plan, certificate: Mapping[str, Any]) -> Facts:
+    """Facts of a release: of its plan, and of the fields of its certificate that are said before the assessment."""
+    private_count = plan.records_noise_multiplier is not None
+    settings = "privmix fixes design and settings before it reads a private record"
+    settings += (
+        ", by a planner that saw what is public or was declared to be." if certificate["choice"] is not None else "."
+    )
+    if private_count:
+        settings += " Those that depend on the number of records used its private estimate."
+    return Facts(
+        what="release",
+        adjacency=plan.adjacency,
+        epsilon=certificate["guarantee"]["epsilon_asked"],
+        delta=certificate["guarantee"]["delta"],
+        records=plan.records,
+        count="private" if private_count else "declared" if certificate["records_declared"] else "public",
+        mechanism=_mechanism(plan),
+        bias=_bias(plan),
+        digits="Sums are whole numbers on a public grid and the noise is rounded to it first, so the digits tell "
+        "nothing of the order or size of the sums (Mironov 2012).",
+        digits_left="The noise is drawn in float64 and its tails end near 12 standard deviations; the price takes it "
+        "for exact.",
+        settings=settings,
+        in_ledger=certificate["in_ledger"],
+        insecure_seed=certificate["insecure_seed"],
+    )
+
+
+def _mechanism(plan: Plan) -> str:
+    multiplier = rounded_down(plan.noise_multiplier, 4)
+    if isinstance(plan, MomentsPlan):
+        text = (
+            f"Second moments, cross moments and label sums of all records in one query with Gaussian noise, "
+            f"{multiplier} times what adding one record can change."
+        )
+    else:
+        noise = "Laplace" if plan.noise == "laplace" else "Gaussian"
+        text = (
+            f"{plan.rows} rows of about m = {plan.mixup_degree} of n = {plan.records} records: {_DRAWS[plan.design]}. "
+            f"Each row has {noise} noise, {multiplier} times what adding one record can change, drawn once."
+        )
+    if plan.centred:
+        text += " Before that, the mean of all features, with noise of its own."
+    if plan.records_noise_multiplier is not None:
+        text += " Before all, the number of records, with noise of its own."
+    return text
+
+
+def _bias(plan: Plan) -> list[str]:
+    centre = "" if plan.residual_clip_norm is None else f", and to {exact(plan.residual_clip_norm)} around the mean"
+    found = [
+        f"Features longer than {exact(plan.clip_norm)} ({plan.norm}) are scaled down to that{centre}: unusual records "
+        "count less."
+    ]
+    if isinstance(plan, ReleasePlan):
+        found.append("A row mixes many records: rare combinations vanish in it.")
+    else:
+        found.append("Moments hold means and correlations of features and labels, and nothing beyond them.")
+    return found

@@ -1,0 +1,167 @@
+"""The questions of NIST SP 800-226: answered for every design and for models, from public facts, on the safe side."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mpmath import mp, mpf
+
+from privmix.accounting import Adjacency
+from privmix.certificate.assessment import Facts, as_rows, assess, markdown
+from privmix.release import ReleaseConfig
+from privmix.release.certificate import make_certificate
+from privmix.release.verify import check_certificate
+from privmix.training.certificate import training_certificate
+from privmix.training.plan import TrainingPlan
+from tests.release.helpers import ALL_DESIGNS, CLASSES, TARGET, design_name
+
+FACTS = Facts(
+    "release",
+    Adjacency.ADD_REMOVE,
+    4.0,
+    1e-5,
+    600,
+    "public",
+    "Noise was added.",
+    ["Long features are scaled down."],
+    "Sums are on a grid.",
+    "Tails end.",
+    "Settings were fixed.",
+    in_ledger="none",
+    insecure_seed=False,
+)
+QUESTIONS = [
+    "Unit of privacy",
+    "Privacy parameters",
+    "Mechanism and noise",
+    "Composition and budget",
+    "Bias and utility",
+    "Side channels",
+    "Trust model",
+    "Data collection and access",
+    "Settings and tuning",
+    "Post-processing",
+]
+
+
+def answers(**changes: Any) -> dict[str, dict[str, str]]:
+    return {item["question"]: item for item in assess(dataclasses.replace(FACTS, **changes))}
+
+
+def certificate_of(**choices: Any) -> dict[str, Any]:
+    choices.setdefault("mixup_degree", 20)
+    plan = ReleaseConfig(records=600, dim=7, classes=CLASSES, **choices).calibrate(*TARGET)
+    return make_certificate(
+        plan,
+        target=TARGET,
+        extractor={"name": "identity"},
+        input_shape=(7,),
+        insecure_seed=False,
+        records_declared=False,
+        files=[],
+    )
+
+
+@pytest.mark.parametrize("choices", [*ALL_DESIGNS, {"design": "moments"}], ids=design_name)
+def test_every_design_answers_every_question(choices: dict[str, Any]) -> None:
+    certificate = certificate_of(**choices)
+    found = certificate["assessment"]
+    assert [item["question"] for item in found] == QUESTIONS
+    assert json.loads(json.dumps(found)) == found
+    text = " ".join(" ".join(row) for row in as_rows(found))
+    assert ("Laplace noise" in text) == (choices.get("noise") == "laplace")
+    assert ("One record: what it says" in text) == (certificate["guarantee"]["adjacency"] == "replace_one")
+    assert ("the mean of all features" in text) == (certificate["plan"]["centre_noise_multiplier"] is not None)
+    printed = float(re.search(r"noise, ([0-9.e-]+) times", text).group(1))  # type: ignore[union-attr]
+    assert printed <= certificate["plan"]["noise_multiplier"] < printed * 1.01
+    check_certificate(certificate)
+
+
+def test_the_answers_depend_on_nothing_else() -> None:
+    """Two certificates of one plan differ in their ids alone, and answer alike."""
+    one, other = certificate_of(), certificate_of()
+    assert one["release_id"] != other["release_id"]
+    assert one["assessment"] == other["assessment"]
+
+
+def test_a_seed_promises_nothing() -> None:
+    found = answers(insecure_seed=True)
+    assert found["Privacy parameters"]["holds"] == ""
+    assert "whoever guesses it" in found["Privacy parameters"]["does_not"]
+    assert "no secret" in found["Side channels"]["holds"]
+    assert "Epsilon is at most" not in json.dumps(list(found.values()))
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(7.9995, 1e-5), (0.1, 0.0), (1.2344, 1.23456499e-5), (50.0, 1e-9)])
+def test_figures_are_bounds(epsilon: float, delta: float) -> None:
+    holds = answers(epsilon=epsilon, delta=delta)["Privacy parameters"]["holds"]
+    figures = re.search(r"at most ([0-9.e-]+) at delta ([0-9.e-]+):.*right at most ([0-9.]+)%", holds)
+    assert figures is not None
+    stated, at, right = (float(text) for text in figures.groups())
+    assert epsilon <= stated <= epsilon * 1.01
+    assert at == delta
+    with mp.workdps(50):
+        true = 100 * (mp.e ** mpf(epsilon) + mpf(delta)) / (mp.e ** mpf(epsilon) + 1)
+    # The last digit of a double is all that may be missing.
+    assert true * (1 - mpf(2) ** -50) <= right <= true * mpf("1.01")
+
+
+def test_what_the_facts_change() -> None:
+    assert "published" in answers()["Unit of privacy"]["does_not"]
+    for count in ("declared", "private"):
+        assert "published" not in answers(count=count)["Unit of privacy"]["does_not"]
+    assert "private estimate" in answers(count="private")["Unit of privacy"]["holds"]
+    assert "whole records" in answers(delta=1e-2)["Privacy parameters"]["does_not"]
+    assert "whole records" not in answers()["Privacy parameters"]["does_not"]
+    assert answers(delta=0.0)["Privacy parameters"]["does_not"] == ""
+    assert "No ledger" in answers()["Composition and budget"]["does_not"]
+    assert "by its owner's word" in answers(in_ledger="planned")["Composition and budget"]["holds"]
+    assert "warm-up" in answers(public_data=("warm-up",))["Data collection and access"]["does_not"]
+    assert "what it says" in answers(adjacency=Adjacency.REPLACE_ONE)["Unit of privacy"]["holds"]
+
+
+def test_a_model_answers_too() -> None:
+    plan = TrainingPlan(60_000, 8192, 220, 4.0, clip_norm=0.1, delta=1e-5)
+    found = training_certificate(
+        plan,
+        target=3.0,
+        model_id="m",
+        settings={},
+        weights_sha256="0" * 64,
+        insecure_seed=False,
+        in_ledger="planned",
+        public_data={"images": "0"},
+    )["assessment"]
+    assert [item["question"] for item in found] == QUESTIONS
+    text = " ".join(" ".join(row) for row in as_rows(found))
+    for words in (
+        "220 steps",
+        "B = 8192, n = 60000",
+        "clipped to 0.1",
+        "weights came from",
+        "images",
+        "is at most 3 at",
+    ):
+        assert words in text
+
+
+def test_the_table_of_a_card_has_a_row_a_question_and_four_cells_in_each() -> None:
+    lines = markdown(assess(dataclasses.replace(FACTS, mechanism="a | b"))).splitlines()
+    assert len(lines) == 2 + len(QUESTIONS)
+    assert {line.count("|") for line in lines} == {5}
+
+
+def test_the_page_shows_them(tmp_path: Path) -> None:
+    from privmix.cli.report import build_report
+    from tests.release.test_folder import write
+
+    write(tmp_path / "REL", rows=200)
+    for audience in ("public", "owner"):
+        page = build_report([tmp_path / "REL"], audience)
+        assert "NIST SP 800-226" in page
+        assert all(f'<th scope="row">{question}</th>' in page for question in QUESTIONS)

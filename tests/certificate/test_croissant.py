@@ -1,0 +1,78 @@
+"""Croissant metadata: valid by MLCommons' own reader, and the same for whoever has the certificate."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import mlcroissant
+import numpy as np
+import pytest
+
+from privmix.certificate.croissant import CROISSANT_FILE, croissant
+from privmix.errors import PrivmixError
+from privmix.release import load_release, verify_release
+from tests.release.test_folder import write
+
+# What nobody but the publisher knows.
+LEFT_OUT = ("citeAs", "datePublished", "license")
+
+
+@pytest.mark.parametrize("design", ["poisson", "moments", "classwise"])
+def test_mlcroissant_accepts_it_and_reads_the_rows(design: str, tmp_path: Path) -> None:
+    certificate = write(tmp_path / "REL", design=design, rows=300)
+    dataset = mlcroissant.Dataset(tmp_path / "REL" / CROISSANT_FILE)
+    issues = dataset.metadata.ctx.issues
+    assert not issues.errors
+    assert len(issues.warnings) == len(LEFT_OUT)
+    assert all(any(name in warning for name in LEFT_OUT) for warning in issues.warnings)
+    assert str(dataset.metadata.ctx.conforms_to.value).endswith("/1.1")
+    rows = list(dataset.records("rows"))
+    released = load_release(tmp_path / "REL")
+    np.testing.assert_array_equal(np.array([row["rows/x"] for row in rows], np.float32), released.x)
+    np.testing.assert_array_equal(np.array([row["rows/y"] for row in rows], np.float32), released.y)
+    named = {item.id: item.sha256 for item in dataset.metadata.file_objects}
+    assert named.pop("certificate.json") == digest_of(tmp_path / "REL" / "certificate.json")
+    assert named == {item["file"]: item["sha256"] for item in certificate["files"]}
+
+
+def digest_of(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def test_it_follows_from_the_certificate(tmp_path: Path) -> None:
+    write(tmp_path / "REL", rows=300)
+    path = tmp_path / "REL" / "certificate.json"
+    made = (tmp_path / "REL" / CROISSANT_FILE).read_bytes()
+    assert made == croissant(json.loads(path.read_text()), digest_of(path))
+    content = json.loads(made)
+    # This one came from a seed.
+    assert content["rai:personalSensitiveInformation"][0].startswith("Not protected")
+    assert [field["arrayShape"] for field in content["recordSet"][0]["field"]] == ["7", "3"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda path: path.write_bytes(path.read_bytes().replace(b"Not protected", b"Protected")),
+        lambda path: path.write_bytes(path.read_bytes() + b" " * 2**22),
+        lambda path: path.unlink(),
+        lambda path: (path.rename(path.parent.parent / "c"), path.symlink_to(path.parent.parent / "c")),
+    ],
+    ids=["edited", "huge", "missing", "linked"],
+)
+def test_verify_compares_it(change: object, tmp_path: Path) -> None:
+    write(tmp_path / "REL", rows=300)
+    verify_release(tmp_path / "REL")
+    assert callable(change)
+    change(tmp_path / "REL" / CROISSANT_FILE)
+    with pytest.raises(PrivmixError, match=r"croissant\.json"):
+        verify_release(tmp_path / "REL")
+
+
+def test_a_release_under_a_secret_key_says_what_is_guaranteed(tmp_path: Path) -> None:
+    write(tmp_path / "REL", seed=None, rows=300)
+    content = json.loads((tmp_path / "REL" / CROISSANT_FILE).read_text())
+    assert "epsilon at most 4 at delta 1e-05" in content["rai:personalSensitiveInformation"][0]
+    assert "license" not in content

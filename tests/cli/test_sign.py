@@ -1,0 +1,116 @@
+"""Keys, signatures and what verify says of them, on the command line: releases, trained models, fitted models."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+
+import pytest
+
+from privmix.mechanisms.streams import SecretStreams
+from tests.cli.helpers import privmix
+from tests.release.test_folder import write
+from tests.training.runs import job_of, private
+
+KINDS = ("release", "model", "fitted-model")
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    root = tmp_path_factory.mktemp("folders")
+    write(root / "release", rows=200)
+    assert privmix("fit", str(root / "release"), "--out", str(root / "fitted-model")).code == 0
+    (root / "model").mkdir()
+    job_of().run(private(), streams=SecretStreams.from_seed(0)).write(root / "model")
+    return {kind: root / kind for kind in KINDS}
+
+
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("keys")
+    for name in ("ana", "bo"):
+        made = privmix("keygen", str(root / name))
+        assert made.code == 0, made.err
+        assert "key id: " in made.out
+    assert stat.S_IMODE((root / "ana.pem").stat().st_mode) == 0o600
+    return root
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_sign_and_verify(kind: str, folders: dict[str, Path], keys: Path) -> None:
+    folder = str(folders[kind])
+    plain = privmix("verify", folder)
+    assert plain.code == 0, plain.err
+    assert "unsigned: who made it is not checked" in plain.out
+    assert privmix("verify", folder, "--key", str(keys / "ana.pub.pem")).code == 2
+
+    done = privmix("sign", folder, "--key", str(keys / "ana.pem"))
+    assert done.code == 0, done.err
+    named = privmix("verify", folder)
+    assert (named.code, "not checked (give --key)" in named.out) == (0, True)
+    checked = privmix("verify", folder, "--key", str(keys / "ana.pub.pem"))
+    assert checked.code == 0, checked.err
+    assert "signed: every file, by key" in checked.out
+    as_json = json.loads(privmix("verify", folder, "--key", str(keys / "ana.pub.pem"), "--json").out)
+    assert as_json["signature"]["checked"] is True
+    assert as_json["signature"]["key_id"] in checked.out
+
+    other = privmix("verify", folder, "--key", str(keys / "bo.pub.pem"))
+    assert (other.code, "the key that signed" in other.err, other.out) == (2, True, "")
+    again = privmix("sign", folder, "--key", str(keys / "bo.pem"))
+    assert (again.code, "signed already" in again.err) == (2, True)
+    assert privmix("sign", folder, "--key", str(keys / "bo.pem"), "--overwrite").code == 0
+    assert privmix("verify", folder, "--key", str(keys / "bo.pub.pem")).code == 0
+
+    (folders[kind] / "more.txt").write_text("more")
+    added = privmix("verify", folder, "--key", str(keys / "bo.pub.pem"))
+    assert (added.code, "more.txt" in added.err) == (2, True)
+
+
+@pytest.mark.parametrize("kind", ["release", "model"])
+def test_inspect_answers_the_questions_of_a_reviewer(kind: str, folders: dict[str, Path]) -> None:
+    shown = privmix("inspect", str(folders[kind]))
+    assert shown.code == 0, shown.err
+    for words in ("NIST SP 800-226", "Trust model", "Unknown: Whether that was done."):
+        assert words in shown.out
+
+
+def test_what_does_not_verify_is_not_signed(tmp_path: Path, keys: Path) -> None:
+    write(tmp_path / "REL", rows=200)
+    (tmp_path / "REL" / "README.md").write_text("# A better card")
+    refused = privmix("sign", str(tmp_path / "REL"), "--key", str(keys / "ana.pem"))
+    assert (refused.code, "README.md" in refused.err) == (2, True)
+    assert not (tmp_path / "REL" / "attestation.dsse.json").exists()
+
+
+def test_private_keys_stay_out_of_folders_for_others(folders: dict[str, Path], keys: Path) -> None:
+    inside = privmix("keygen", str(folders["model"] / "ana"))
+    assert (inside.code, "outside of releases" in inside.err) == (2, True)
+    hidden = folders["model"] / "ana.pem"
+    hidden.write_bytes((keys / "ana.pem").read_bytes())
+    try:
+        used = privmix("sign", str(folders["model"]), "--key", str(hidden))
+        assert (used.code, "outside of the folder" in used.err) == (2, True)
+    finally:
+        hidden.unlink()
+
+
+def test_passphrases(folders: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PRIVMIX_KEY_PASSPHRASE", "correct horse")
+    assert privmix("keygen", str(tmp_path / "cy"), "--passphrase").code == 0
+    assert "ENCRYPTED" in (tmp_path / "cy.pem").read_text()
+    line = ("sign", str(folders["release"]), "--overwrite", "--key", str(tmp_path / "cy.pem"))
+    (folders["release"] / "more.txt").unlink(missing_ok=True)
+    assert privmix(*line).code == 0
+    monkeypatch.setenv("PRIVMIX_KEY_PASSPHRASE", "wrong")
+    wrong = privmix(*line)
+    assert (wrong.code, "wrong" in wrong.err.split("passphrase")[0]) == (2, False)
+    monkeypatch.delenv("PRIVMIX_KEY_PASSPHRASE")
+    asked = privmix(*line)
+    assert (asked.code, "PRIVMIX_KEY_PASSPHRASE" in asked.err) == (2, True)
+
+
+def test_a_public_key_does_not_sign_and_a_private_one_does_not_check(folders: dict[str, Path], keys: Path) -> None:
+    assert privmix("sign", str(folders["model"]), "--key", str(keys / "ana.pub.pem")).code == 2
+    assert "keep it to yourself" in privmix("verify", str(folders["model"]), "--key", str(keys / "ana.pem")).err
