@@ -15,11 +15,14 @@ from privmix.cli.app import out, plain, print_json, progress_bars
 from privmix.cli.attack import attack
 from privmix.cli.options import (
     Classes,
+    Colour,
     Columns,
     FeatureColumn,
+    FeatureLength,
     ImageColumn,
     ImageSize,
     LabelColumn,
+    NumberColumns,
     TextColumn,
     check_figure,
     open_for,
@@ -60,6 +63,9 @@ def collapse(
     feature_column: FeatureColumn = None,
     text_column: TextColumn = None,
     image_size: ImageSize = None,
+    colour: Colour = None,
+    number_columns: NumberColumns = None,
+    feature_length: FeatureLength = None,
     features_model: Annotated[
         Path | None, typer.Option(help="Where the release's extractor lies, if it came from a local folder or file.")
     ] = None,
@@ -94,9 +100,12 @@ def collapse(
     extractor = (
         parse_features(str(features)) if certificate is None else from_spec(certificate["extractor"], features_model)
     )
-    columns = Columns(label_column, image_column, feature_column, text_column, image_size)
+    columns = Columns(
+        label_column, image_column, feature_column, text_column, image_size, colour, number_columns, feature_length
+    )
     named = class_list(classes) or (None if certificate is None else list(certificate["plan"]["classes"]))
-    source = open_for(extractor, proxy, split, named, columns)
+    shape = None if certificate is None else tuple(certificate["input_shape"])
+    source = open_for(extractor, proxy, split, named, columns, shape)
     if certificate is None:
         plans = _declared(extractor.output_dim(source.schema.input_shape), source.schema, given)
         subject: dict[str, Any] = {"kind": "design", "id": None}

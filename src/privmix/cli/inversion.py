@@ -17,7 +17,7 @@ from privmix.attacks.inversion_study import STATEMENTS, InversionCase, Inversion
 from privmix.attacks.known_rows import check_sums
 from privmix.cli.app import out, plain, print_json, progress_bars
 from privmix.cli.attack import attack
-from privmix.cli.options import Classes, Columns, ImageColumn, ImageSize, LabelColumn, check_figure, open_for
+from privmix.cli.options import Classes, Colour, Columns, ImageColumn, ImageSize, LabelColumn, check_figure, open_for
 from privmix.cli.pipeline import class_list
 from privmix.cli.recording import Record, file_mode, keep_record
 from privmix.data import Schema
@@ -70,6 +70,7 @@ def inversion(
     label_column: LabelColumn = "label",
     image_column: ImageColumn = "image",
     image_size: ImageSize = None,
+    colour: Colour = None,
     features_model: Annotated[
         Path | None, typer.Option(help="Where the release's extractor lies, if it came from a local folder or file.")
     ] = None,
@@ -90,7 +91,7 @@ def inversion(
     check_figure(figure)
     check_integer("--images", images, low=1)
     config = InversionConfig(check_integer("--steps", steps, low=1))
-    columns = Columns(label_column, image_column, None, None, image_size)
+    columns = Columns(label_column, image_column, None, None, image_size, colour)
     given = {
         "--features": features,
         "--mixup-degrees": mixup_degrees,
@@ -106,7 +107,8 @@ def inversion(
     )
     # A release names its classes; they make labels mean the same.
     named = class_list(classes) or (None if certificate is None else list(certificate["plan"]["classes"]))
-    source = open_for(extractor, data, split, named, columns)
+    shape = None if certificate is None else tuple(certificate["input_shape"])
+    source = open_for(extractor, data, split, named, columns, shape)
     extractor.differentiable(source.schema.input_shape)
     if release is None or certificate is None:
         setting = _declared(extractor, source.schema, given)
