@@ -225,6 +225,9 @@ class _Words(str):
 
 def _depth(text: str) -> int:
     """Deepest nesting of brackets outside strings; may be too large for text that is no JSON, never too small."""
+    if text.count("[") + text.count("{") <= _DEEPEST:
+        # Nearly every record of a data file; looking at each character would take longer than parsing it.
+        return 0
     deepest = depth = 0
     inside = False
     escaped = False

@@ -127,8 +127,7 @@ def image_folder(folder: Path) -> Data:
             (folder / split / name).mkdir(parents=True)
         for number, (image, label) in enumerate(zip(images, y, strict=True)):
             image.save(folder / split / CLASSES[label] / f"{SECRET}{number}.png")
-    # Classes are the names of sub-folders.
-    return Data(str(folder), str(folder), "pixels", own=(), dim=36)
+    return Data(str(folder), str(folder), "pixels", ("--image-size", "6", "--colour", "grey"), dim=36)
 
 
 def parquet_images(folder: Path) -> Data:
@@ -143,7 +142,7 @@ def parquet_images(folder: Path) -> Data:
             cells.append({"bytes": stream.getvalue(), "path": f"{SECRET}.png"})
         content = pa.table({"scan": cells, "state": [CLASSES[label] for label in y]})
         pq.write_table(content, folder / f"{split}-00000.parquet")
-    flags = ("--image-column", "scan", "--label-column", "state", "--image-size", "8")
+    flags = ("--image-column", "scan", "--label-column", "state", "--image-size", "8", "--colour", "grey")
     return Data(str(folder), str(folder), "pixels", flags, dim=64)
 
 
@@ -152,7 +151,7 @@ def json_lines(folder: Path) -> Data:
         with (folder / f"{split}.jsonl").open("w") as stream:
             for x, label in zip(*points(split), strict=True):
                 stream.write(json.dumps({"v": x.tolist(), "w": [1, 2], "label": CLASSES[label]}) + "\n")
-    return Data(str(folder), str(folder), flags=("--feature-column", "v"), dim=4)
+    return Data(str(folder), str(folder), flags=("--feature-column", "v", "--feature-length", "4"), dim=4)
 
 
 def tensors(folder: Path) -> Data:
@@ -182,7 +181,7 @@ def saved_dataset(folder: Path) -> Data:
         )
         splits[split] = datasets.Dataset.from_dict({"v": x.tolist(), "label": y.tolist()}, features=features)
     datasets.DatasetDict(splits).save_to_disk(str(folder / "saved"))
-    return Data(str(folder / "saved"), str(folder / "saved"), own=(), dim=4)
+    return Data(str(folder / "saved"), str(folder / "saved"), flags=("--feature-length", "4"), own=(), dim=4)
 
 
 def columns_csv(split: str) -> bytes:

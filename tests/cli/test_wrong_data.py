@@ -131,12 +131,13 @@ def test_missing_files(source: Path, tmp_path: Path) -> None:
     assert nothing_made(tmp_path)
 
 
-def test_images_of_several_sizes_need_an_image_size(source: Path, tmp_path: Path) -> None:
+def test_images_need_a_declared_size_and_colour(source: Path, tmp_path: Path) -> None:
     data = parquet_images(source)
-    without = Data(data.train, data.test, data.features, data.flags[:-2], data.own)
-    outcome = release(without, tmp_path / "REL")
-    refused(outcome, "size")
-    assert not any(text in outcome.err for text in ("17", "12"))
+    for flags, missing in ((data.flags[:-4], "size and colour"), (data.flags[:-2], "colour")):
+        without = Data(data.train, data.test, data.features, flags, data.own)
+        outcome = release(without, tmp_path / "REL")
+        refused(outcome, f"no declared {missing}", "--image-size", "--colour")
+        assert not any(text in outcome.err for text in ("17", "12"))
     assert nothing_made(tmp_path)
 
 

@@ -7,6 +7,7 @@ import json
 import tempfile
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -103,8 +104,15 @@ def place(folder: Path, kind: str, content: bytes) -> Path:
     return path
 
 
-def options(kind: str) -> dict[str, str]:
-    return {"text_column": "text"} if kind in TABLES else {}
+def options(kind: str) -> dict[str, Any]:
+    """What the caller declares of a dataset of the kind."""
+    if kind in TABLES:
+        return {"text_column": "text"}
+    if "jsonl" in kind:
+        return {"number_columns": ["a"]}
+    if "images" in kind or kind == "png":
+        return {"image_size": 3, "colour": "grey"}
+    return {"feature_length": 9} if kind in ("parquet", "arrow", "stream.arrow", "feather", "saved") else {}
 
 
 def read(kind: str, content: bytes) -> None:

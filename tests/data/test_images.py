@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +12,16 @@ import pytest
 from PIL import Image
 
 from privmix.data import open_dataset
+from privmix.data.source import Source
 from privmix.errors import InvalidInput
 from tests.data.helpers import png
 
 IMAGES = np.random.default_rng(0).integers(0, 256, size=(3, 5, 6, 3), dtype=np.uint8)
+
+
+def opened(folder: Path, **changed: Any) -> Source:
+    options: dict[str, Any] = {"classes": ["cat", "dog"], "image_size": (5, 6), "colour": "rgb"}
+    return open_dataset(folder, **{**options, **changed})
 
 
 def fill(folder: Path, images: np.ndarray = IMAGES) -> Path:
@@ -27,7 +35,7 @@ def fill(folder: Path, images: np.ndarray = IMAGES) -> Path:
 
 
 def test_classes_by_folder_in_alphabetical_order(tmp_path: Path) -> None:
-    source = open_dataset(fill(tmp_path))
+    source = opened(fill(tmp_path))
     assert source.schema.classes == ("cat", "dog")
     assert (source.schema.records, source.schema.input_shape) == (3, (5, 6, 3))
     data = source.read()
@@ -36,47 +44,71 @@ def test_classes_by_folder_in_alphabetical_order(tmp_path: Path) -> None:
 
 
 def test_grey(tmp_path: Path) -> None:
-    assert open_dataset(fill(tmp_path, IMAGES[..., 0])).schema.input_shape == (5, 6)
+    data = opened(fill(tmp_path, IMAGES[..., 0]), colour="grey").read()
+    assert np.array_equal(data.x, IMAGES[[2, 1, 0], :, :, 0])
 
 
 def test_splits_are_sub_folders(tmp_path: Path) -> None:
     fill(tmp_path / "train")
     fill(tmp_path / "test")
     (tmp_path / "test" / "dog" / "b.png").unlink()
-    assert open_dataset(tmp_path).schema.records == 3
-    assert open_dataset(tmp_path, split="test").schema.records == 2
+    assert opened(tmp_path).schema.records == 3
+    assert opened(tmp_path, split="test").schema.records == 2
     with pytest.raises(InvalidInput, match="split"):
-        open_dataset(tmp_path, split="val")
+        opened(tmp_path, split="val")
 
 
 def test_a_folder_without_splits_is_the_training_split(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="split"):
-        open_dataset(fill(tmp_path), split="test")
+        opened(fill(tmp_path), split="test")
 
 
-def test_declared_classes_may_be_wider_but_not_narrower(tmp_path: Path) -> None:
+def test_classes_are_declared_and_may_be_wider_but_not_narrower(tmp_path: Path) -> None:
     fill(tmp_path)
-    assert open_dataset(tmp_path, classes=["bee", "cat", "dog"]).read().y.tolist() == [1, 2, 2]
-    with pytest.raises(InvalidInput, match="sub-folder of"):
-        open_dataset(tmp_path, classes=["dog"])
+    with pytest.raises(InvalidInput, match="classes: got None"):
+        opened(tmp_path, classes=None)
+    assert opened(tmp_path, classes=["bee", "cat", "dog"]).read().y.tolist() == [1, 2, 2]
+    assert opened(tmp_path, classes=["dog", "cat"]).read().y.tolist() == [0, 0, 1]
+    source = opened(tmp_path, classes=["dog"])
+    assert source.schema.records == 3
+    with pytest.raises(InvalidInput, match="label: got a value that is private"):
+        source.read()
+
+
+@pytest.mark.parametrize(
+    ("declared", "missing"),
+    [({}, "size and colour"), ({"colour": "grey"}, "size"), ({"image_size": 4}, "colour"), ({"input_shape": (4,)}, "")],
+)
+def test_size_and_colour_are_declared(tmp_path: Path, declared: dict[str, Any], missing: str) -> None:
+    with pytest.raises(InvalidInput, match=rf"images: got 'no declared {missing}.*--image-size.*--colour"):
+        open_dataset(fill(tmp_path), classes=["cat", "dog"], **declared)
+
+
+def test_what_a_model_takes_is_a_declaration(tmp_path: Path) -> None:
+    fill(tmp_path)
+    assert opened(tmp_path, image_size=None, colour=None, input_shape=(4, 4)).schema.input_shape == (4, 4)
+    assert opened(tmp_path, image_size=None, colour="rgb", input_shape=(4, 4)).schema.input_shape == (4, 4, 3)
+    assert opened(tmp_path, image_size=2, colour=None, input_shape=(4, 4, 3)).schema.input_shape == (2, 2, 3)
+    with pytest.raises(InvalidInput, match="colour: got 'blue'; allowed: one of grey, rgb"):
+        opened(tmp_path, colour="blue")
 
 
 def test_other_modes_become_colour(tmp_path: Path) -> None:
     fill(tmp_path)
     Image.fromarray(IMAGES[0]).convert("RGBA").save(tmp_path / "dog" / "b.png")
     Image.fromarray(IMAGES[1]).convert("L").save(tmp_path / "dog" / "a.PNG")
-    data = open_dataset(tmp_path).read()
+    data = opened(tmp_path).read()
     assert np.array_equal(data.x[2], IMAGES[0])
     assert data.x.shape == (3, 5, 6, 3)
 
 
-@pytest.mark.parametrize("content", [b"", b"Smith", png(IMAGES[0])[:60], png(IMAGES[0][:2])])
+@pytest.mark.parametrize("content", [b"", b"Smith", png(IMAGES[0])[:60]])
 def test_damaged_and_odd_images_are_refused_silently(tmp_path: Path, content: bytes) -> None:
     fill(tmp_path)
     (tmp_path / "dog" / "b.png").rename(tmp_path / "dog" / "Smith.png")
     (tmp_path / "dog" / "Smith.png").write_bytes(content)
     with pytest.raises(InvalidInput) as caught:
-        open_dataset(tmp_path).read()
+        opened(tmp_path).read()
     assert "Smith" not in str(caught.value)
 
 
@@ -84,7 +116,7 @@ def test_more_than_8_bits_are_refused(tmp_path: Path) -> None:
     fill(tmp_path)
     Image.fromarray(np.full((5, 6), 40_000, dtype=np.uint16)).save(tmp_path / "cat" / "z.png")
     with pytest.raises(InvalidInput, match="8 bits a channel"):
-        open_dataset(tmp_path)
+        opened(tmp_path).read()
 
 
 def test_images_of_any_size_are_scaled_and_cropped_one_by_one(tmp_path: Path) -> None:
@@ -96,9 +128,7 @@ def test_images_of_any_size_are_scaled_and_cropped_one_by_one(tmp_path: Path) ->
     tall[3:6] = 255
     for name, image in (("a.PNG", wide), ("b.png", tall)):
         (tmp_path / "dog" / name).write_bytes(png(image))
-    with pytest.raises(InvalidInput, match="image_size"):
-        open_dataset(tmp_path).read()
-    source = open_dataset(tmp_path, image_size=16)
+    source = opened(tmp_path, image_size=16)
     assert source.schema.input_shape == (16, 16, 3)
     data = source.read()
     # The square in the middle is left of both; bicubic scaling sees a little beyond its edges.
@@ -107,33 +137,45 @@ def test_images_of_any_size_are_scaled_and_cropped_one_by_one(tmp_path: Path) ->
     assert data.x[2].min() > 100
     for path in (tmp_path / "dog").iterdir():
         path.unlink()
-    assert np.array_equal(open_dataset(tmp_path, classes=["cat", "dog"], image_size=16).read().x[0], data.x[0])
+    assert np.array_equal(opened(tmp_path, image_size=16).read().x[0], data.x[0])
 
 
 def test_scaling_is_that_of_the_shorter_side_and_a_crop(tmp_path: Path) -> None:
     image = Image.fromarray(np.random.default_rng(0).integers(0, 256, size=(24, 40), dtype=np.uint8))
     (tmp_path / "cat").mkdir()
     image.save(tmp_path / "cat" / "a.png")
-    x = open_dataset(tmp_path, image_size=(12, 12)).read().x[0]
+    x = opened(tmp_path, image_size=(12, 12), colour="grey").read().x[0]
     expected = np.asarray(image.resize((20, 12), Image.Resampling.BICUBIC).crop((4, 0, 16, 12)))
     assert np.abs(x.astype(int) - expected).max() <= 1
-    assert open_dataset(tmp_path, image_size=(24, 40)).read().x[0].tolist() == np.asarray(image).tolist()
-    assert open_dataset(tmp_path, image_size=(48, 10)).schema.input_shape == (48, 10)
+    assert opened(tmp_path, image_size=(24, 40), colour="grey").read().x[0].tolist() == np.asarray(image).tolist()
+    assert opened(tmp_path, image_size=(48, 10), colour="grey").schema.input_shape == (48, 10)
 
 
 def test_a_long_image_does_not_become_a_huge_one(tmp_path: Path) -> None:
     (tmp_path / "cat").mkdir()
     Image.fromarray(np.zeros((1, 60_000), dtype=np.uint8)).save(tmp_path / "cat" / "a.png")
-    assert open_dataset(tmp_path, image_size=1024).read().x.shape == (1, 1024, 1024)
+    assert opened(tmp_path, image_size=1024, colour="grey").read().x.shape == (1, 1024, 1024)
 
 
 @pytest.mark.parametrize("size", [0, -1, 1.5, True, "8", (8,), (8, 0), (8, 8, 3), 10**9])
 def test_image_sizes_that_are_none(tmp_path: Path, size: Any) -> None:
     with pytest.raises(InvalidInput, match="image size: got"):
-        open_dataset(fill(tmp_path), image_size=size)
+        opened(fill(tmp_path), image_size=size)
 
 
 def test_no_images(tmp_path: Path) -> None:
     (tmp_path / "cat").mkdir()
     with pytest.raises(InvalidInput, match="no image"):
-        open_dataset(tmp_path)
+        opened(tmp_path)
+
+
+def test_an_image_that_announces_gigabytes_is_refused_undecoded(tmp_path: Path) -> None:
+    """Formal guarantee: bounded."""
+    (tmp_path / "cat").mkdir()
+    content = bytearray(png(IMAGES[0]))
+    # Width and height of a PNG's header, and its checksum.
+    content[16:24] = struct.pack(">II", 9000, 9000)
+    content[29:33] = struct.pack(">I", zlib.crc32(bytes(content[12:29])))
+    (tmp_path / "cat" / "a.png").write_bytes(bytes(content))
+    with pytest.raises(InvalidInput, match=r"at most 67,108,864 pixels"):
+        opened(tmp_path).read()

@@ -36,7 +36,7 @@ def write(path: Path, columns: dict[str, Any], metadata: dict[str, str] | None =
 def test_files_and_streams(tmp_path: Path, stream: bool) -> None:
     columns = {"id": list("uvwx"), "x": X.tolist(), "label": [0, 1, 1, 0]}
     path = write(tmp_path / "a.arrow", columns, {"classes": '["a", "b"]'}, stream)
-    source = open_dataset(path)
+    source = open_dataset(path, feature_length=3)
     assert (source.schema.records, source.schema.input_shape, source.schema.classes) == (4, (3,), ("a", "b"))
     data = source.read()
     assert np.array_equal(data.x, X)
@@ -51,7 +51,7 @@ def test_feather(tmp_path: Path, compression: str) -> None:
     images = [{"bytes": png(image), "path": None} for image in IMAGES]
     table = pa.table({"image": images, "label": pa.array(["a", "b", "b", "a"]).dictionary_encode()})
     feather.write_feather(table, str(tmp_path / "d.feather"), compression=compression)
-    data = open_dataset(tmp_path, classes=["a", "b"]).read()
+    data = open_dataset(tmp_path, classes=["a", "b"], image_size=(5, 6), colour="rgb").read()
     assert np.array_equal(data.x, IMAGES)
     assert data.y.tolist() == [0, 1, 1, 0]
 
@@ -73,7 +73,7 @@ def test_feather(tmp_path: Path, compression: str) -> None:
 def test_bad_tables_are_refused_silently(tmp_path: Path, columns: dict[str, Any], field: str, stream: bool) -> None:
     path = write(tmp_path / "a.arrow", columns, stream=stream)
     with pytest.raises(InvalidInput) as caught:
-        open_dataset(path, classes=2).read()
+        open_dataset(path, classes=2, input_shape=(1,)).read()
     assert caught.value.field == field
     assert SECRET not in str(caught.value)
 
@@ -85,7 +85,7 @@ def test_truncated_and_empty_files(tmp_path: Path, stream: bool) -> None:
     for cut in (0, 4, 8, len(content) // 2):
         path.write_bytes(content[:cut])
         with pytest.raises(InvalidInput):
-            open_dataset(path, classes=2).read()
+            open_dataset(path, classes=2, feature_length=3).read()
 
 
 def hugging_face(features: bool = True) -> Any:
@@ -132,7 +132,7 @@ def test_saved_images_and_numbers(tmp_path: Path) -> None:
     kinds = datasets.Features({"image": datasets.Image(), "label": label})
     images = [Image.open(io.BytesIO(png(image))) for image in IMAGES]
     datasets.Dataset.from_dict({"image": images, "label": [0, 1, 1, 0]}, features=kinds).save_to_disk(tmp_path / "i")
-    assert np.array_equal(open_dataset(tmp_path / "i").read().x, IMAGES)
+    assert np.array_equal(open_dataset(tmp_path / "i", image_size=(5, 6), colour="rgb").read().x, IMAGES)
     vector = datasets.Sequence(datasets.Value("float32"), length=3)
     kinds = datasets.Features({"v": vector, "label": label})
     datasets.Dataset.from_dict({"v": X, "label": [0, 1, 1, 0]}, features=kinds).save_to_disk(tmp_path / "v")
@@ -158,6 +158,7 @@ def saved_by_hand(folder: Path) -> Path:
         ("state.json", "", "state.json"),
         ("state.json", "[]", "state.json"),
         ("state.json", "{}", "state.json"),
+        ("state.json", "[" * 100_000, "state.json"),
         ("state.json", '{"_data_files": 3}', "state.json"),
         ("state.json", '{"_data_files": [{"filename": "../x.arrow"}]}', "state.json"),
         ("state.json", '{"_data_files": [{"filename": 3}]}', "state.json"),
@@ -175,10 +176,10 @@ def saved_by_hand(folder: Path) -> Path:
 )
 def test_damaged_descriptions(tmp_path: Path, name: str, content: str, field: str) -> None:
     folder = saved_by_hand(tmp_path / "d")
-    assert np.array_equal(open_dataset(folder).read().x, X)
+    assert np.array_equal(open_dataset(folder, feature_length=3).read().x, X)
     (folder / name).write_text(content)
     with pytest.raises(InvalidInput) as caught:
-        open_dataset(folder).read()
+        open_dataset(folder, feature_length=3).read()
     assert caught.value.field.endswith(field)
     assert SECRET not in str(caught.value)
 

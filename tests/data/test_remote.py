@@ -102,7 +102,8 @@ def test_images_idx_and_npy_find_what_belongs_to_them(memory: Any, copies: Path,
     np.save(folder / "y.npy", labels)
     upload(memory, folder)
     for url in ("images", "train-images-idx3-ubyte.gz", "x.npy"):
-        data = open_dataset(f"memory://privmix/{url}", classes=None if url == "images" else 2).read()
+        declared: Any = {"image_size": 3, "colour": "grey"} if url == "images" else {}
+        data = open_dataset(f"memory://privmix/{url}", classes=["cat", "dog"], **declared).read()
         assert np.array_equal(data.x, images), url
         assert data.y.tolist() == [0, 1]
 
@@ -138,7 +139,7 @@ def test_fingerprints_do_not_depend_on_where_the_data_lie(memory: Any, tmp_path:
 def test_errors_show_the_address_and_leave_no_copy(memory: Any, copies: Path, content: bytes, name: str) -> None:
     memory.pipe(f"/privmix/{name}", content)
     with pytest.raises(InvalidInput) as caught:
-        open_dataset(f"memory://privmix/{name}", classes=2).read()
+        open_dataset(f"memory://privmix/{name}", classes=2, number_columns=["a"]).read()
     assert str(copies) not in f"{caught.value} {caught.value.field} {caught.value.allowed}"
     assert "Smith" not in str(caught.value)
     if name != "d.csv":

@@ -89,6 +89,9 @@ def audit(
     feature_column: canary_audit.FeatureColumn = None,
     text_column: canary_audit.TextColumn = None,
     image_size: canary_audit.ImageSize = None,
+    colour: canary_audit.Colour = None,
+    number_columns: canary_audit.NumberColumns = None,
+    feature_length: canary_audit.FeatureLength = None,
     features_model: canary_audit.FeaturesModel = None,
     trust_features_model: canary_audit.TrustFeaturesModel = False,
     store: canary_audit.Store = None,
@@ -112,7 +115,9 @@ def audit(
     privmix audit --design hierarchical --classes 100 --expected-classes 3 --records 50000 --epsilon 1 --as-published
     privmix audit REL --data mnist --canaries 1000
     """
-    columns = Columns(label_column, image_column, feature_column, text_column, image_size)
+    columns = Columns(
+        label_column, image_column, feature_column, text_column, image_size, colour, number_columns, feature_length
+    )
     order = canary_audit.CanaryOrder(
         target=target,
         data=data,

@@ -73,7 +73,19 @@ LabelColumn = Annotated[str, typer.Option(help="The labels' column.", rich_help_
 ImageColumn = Annotated[str, typer.Option(help="The column of encoded images.", rich_help_panel=_PANEL)]
 FeatureColumn = Annotated[str | None, typer.Option(help="The column of number lists.", rich_help_panel=_PANEL)]
 TextColumn = Annotated[str | None, typer.Option(help="The texts' column.", rich_help_panel=_PANEL)]
-ImageSize = Annotated[int | None, typer.Option(help="Resize and crop images.", rich_help_panel=_PANEL)]
+ImageSize = Annotated[
+    int | None,
+    typer.Option(help="Side that images are scaled to. Default: TARGET's.", rich_help_panel=_PANEL),
+]
+Colour = Annotated[
+    str | None, typer.Option(help="grey or rgb, for images. Default: as TARGET's.", rich_help_panel=_PANEL)
+]
+NumberColumns = Annotated[
+    str | None, typer.Option("--columns", help="Columns of numbers, with commas.", rich_help_panel=_PANEL)
+]
+FeatureLength = Annotated[
+    int | None, typer.Option(help="How many numbers each list has. Default: TARGET's.", rich_help_panel=_PANEL)
+]
 FeaturesModel = Annotated[
     Path | None,
     typer.Option(
@@ -255,7 +267,7 @@ def training_config(certificate: Mapping[str, Any]) -> TrainingConfig:
 def _open(order: CanaryOrder, extractor: Extractor, shape: tuple[int, ...], classes: tuple[str, ...]) -> Source:
     """Open the dataset, which must be one that TARGET could have been made of."""
     assert order.data is not None
-    source = open_for(extractor, order.data, order.split, list(classes), order.columns)
+    source = open_for(extractor, order.data, order.split, list(classes), order.columns, tuple(shape))
     if tuple(source.schema.input_shape) != tuple(shape):
         raise InvalidInput("--data", source.schema.input_shape, f"inputs of shape {tuple(shape)}, as TARGET's")
     if tuple(source.schema.classes) != tuple(classes):

@@ -15,12 +15,15 @@ from privmix.cli.app import out, plain, print_json, progress_bars
 from privmix.cli.attack import attack
 from privmix.cli.options import (
     Classes,
+    Colour,
     Columns,
     FeatureColumn,
+    FeatureLength,
     FeaturesModel,
     ImageColumn,
     ImageSize,
     LabelColumn,
+    NumberColumns,
     TextColumn,
     TrustFeaturesModel,
     check_figure,
@@ -62,6 +65,9 @@ def collapse(
     feature_column: FeatureColumn = None,
     text_column: TextColumn = None,
     image_size: ImageSize = None,
+    colour: Colour = None,
+    number_columns: NumberColumns = None,
+    feature_length: FeatureLength = None,
     features_model: FeaturesModel = None,
     trust_features_model: TrustFeaturesModel = False,
     seed: Annotated[int, typer.Option(help="Decides the mixtures and the noise drawn.")] = 0,
@@ -96,9 +102,12 @@ def collapse(
         extractor = parse_features(str(features))
     else:
         extractor = from_spec(certificate["extractor"], features_model, trust_model=trust_features_model)
-    columns = Columns(label_column, image_column, feature_column, text_column, image_size)
+    columns = Columns(
+        label_column, image_column, feature_column, text_column, image_size, colour, number_columns, feature_length
+    )
     named = class_list(classes) or (None if certificate is None else list(certificate["plan"]["classes"]))
-    source = open_for(extractor, proxy, split, named, columns)
+    shape = None if certificate is None else tuple(certificate["input_shape"])
+    source = open_for(extractor, proxy, split, named, columns, shape)
     if certificate is None:
         plans = _declared(extractor.output_dim(source.schema.input_shape), source.schema, given)
         subject: dict[str, Any] = {"kind": "design", "id": None}

@@ -13,12 +13,15 @@ from numpy.typing import NDArray
 from privmix.cli.app import app, out, plain, print_json, progress_bars
 from privmix.cli.options import (
     Classes,
+    Colour,
     Columns,
     FeatureColumn,
+    FeatureLength,
     FeaturesModel,
     ImageColumn,
     ImageSize,
     LabelColumn,
+    NumberColumns,
     TextColumn,
     TrustFeaturesModel,
     check_figure,
@@ -47,6 +50,9 @@ def evaluate(
     feature_column: FeatureColumn = None,
     text_column: TextColumn = None,
     image_size: ImageSize = None,
+    colour: Colour = None,
+    number_columns: NumberColumns = None,
+    feature_length: FeatureLength = None,
     features_model: FeaturesModel = None,
     trust_features_model: TrustFeaturesModel = False,
     figure: Annotated[
@@ -69,7 +75,9 @@ def evaluate(
     classifier = load_trained(model) if is_trained_model(model) else load_model(model)
     facts = classifier.facts_
     extractor = from_spec(facts.extractor, features_model, trust_model=trust_features_model)
-    columns = Columns(label_column, image_column, feature_column, text_column, image_size)
+    columns = Columns(
+        label_column, image_column, feature_column, text_column, image_size, colour, number_columns, feature_length
+    )
     source = source_for_model(facts, extractor, data, split, classes, columns)
     with progress_bars() as progress:
         records = features_in_memory(source, extractor, progress)
@@ -110,7 +118,8 @@ def source_for_model(
         InvalidInput: its inputs have another shape than the model's, or its classes are others or in another order.
         StorageError: it can't be read.
     """
-    source = open_for(extractor, data, split, class_list(classes) or list(facts.classes), columns)
+    named = class_list(classes) or list(facts.classes)
+    source = open_for(extractor, data, split, named, columns, tuple(facts.input_shape))
     if tuple(source.schema.input_shape) != tuple(facts.input_shape):
         raise InvalidInput("--data", source.schema.input_shape, f"inputs of shape {tuple(facts.input_shape)}")
     if tuple(source.schema.classes) != tuple(facts.classes):

@@ -19,6 +19,7 @@ from privmix.cli.app import out, plain, print_json, progress_bars
 from privmix.cli.attack import attack
 from privmix.cli.options import (
     Classes,
+    Colour,
     Columns,
     FeaturesModel,
     ImageColumn,
@@ -81,6 +82,7 @@ def inversion(
     label_column: LabelColumn = "label",
     image_column: ImageColumn = "image",
     image_size: ImageSize = None,
+    colour: Colour = None,
     features_model: FeaturesModel = None,
     trust_features_model: TrustFeaturesModel = False,
     figure: Annotated[Path | None, typer.Option(help="Picture of originals and recovered images (.png, .svg).")] = None,
@@ -100,7 +102,7 @@ def inversion(
     check_figure(figure)
     check_integer("--images", images, low=1)
     config = InversionConfig(check_integer("--steps", steps, low=1))
-    columns = Columns(label_column, image_column, None, None, image_size)
+    columns = Columns(label_column, image_column, None, None, image_size, colour)
     given = {
         "--features": features,
         "--mixup-degrees": mixup_degrees,
@@ -118,7 +120,8 @@ def inversion(
     )
     # A release names its classes; they make labels mean the same.
     named = class_list(classes) or (None if certificate is None else list(certificate["plan"]["classes"]))
-    source = open_for(extractor, data, split, named, columns)
+    shape = None if certificate is None else tuple(certificate["input_shape"])
+    source = open_for(extractor, data, split, named, columns, shape)
     extractor.differentiable(source.schema.input_shape)
     if release is None or certificate is None:
         setting = _declared(extractor, source.schema, given)

@@ -26,12 +26,15 @@ from privmix.cli.attack import attack
 from privmix.cli.evaluate import source_for_model
 from privmix.cli.options import (
     Classes,
+    Colour,
     Columns,
     FeatureColumn,
+    FeatureLength,
     FeaturesModel,
     ImageColumn,
     ImageSize,
     LabelColumn,
+    NumberColumns,
     TextColumn,
     TrustFeaturesModel,
     check_writable,
@@ -115,6 +118,9 @@ def membership(
     feature_column: FeatureColumn = None,
     text_column: TextColumn = None,
     image_size: ImageSize = None,
+    colour: Colour = None,
+    number_columns: NumberColumns = None,
+    feature_length: FeatureLength = None,
     features_model: FeaturesModel = None,
     trust_features_model: TrustFeaturesModel = False,
     json_output: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
@@ -139,7 +145,9 @@ models, which are made from other draws of the same records, as the model was (C
             check_writable(flag, place)
     facts = target.model.facts_
     extractor = from_spec(facts.extractor, features_model, trust_model=trust_features_model)
-    columns = Columns(label_column, image_column, feature_column, text_column, image_size)
+    columns = Columns(
+        label_column, image_column, feature_column, text_column, image_size, colour, number_columns, feature_length
+    )
     if members == nonmembers:
         raise InvalidInput("--nonmembers", nonmembers, "another split than --members")
     sources = [source_for_model(facts, extractor, data, split, classes, columns) for split in (members, nonmembers)]

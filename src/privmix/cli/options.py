@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Final
@@ -41,7 +41,17 @@ ImageColumn = Annotated[str, typer.Option(help="The column of encoded images.")]
 FeatureColumn = Annotated[str | None, typer.Option(help="The column of number lists, where there are several.")]
 TextColumn = Annotated[str | None, typer.Option(help="The texts' column. Default for text extractors: text.")]
 ImageSize = Annotated[
-    int | None, typer.Option(help="Resize and crop images to so many pixels; needed where their sizes differ.")
+    int | None, typer.Option(help="Encoded images: the side, in pixels, that each is scaled and cropped to; needed.")
+]
+Colour = Annotated[str | None, typer.Option(help="Encoded images: grey or rgb, which each is converted to; needed.")]
+NumberColumns = Annotated[
+    str | None,
+    typer.Option(
+        "--columns", help="Columns of numbers, with commas. Default: all but the label's; needed for JSON lines."
+    ),
+]
+FeatureLength = Annotated[
+    int | None, typer.Option(help="How many numbers each list has; needed where the file's schema does not fix it.")
 ]
 FeaturesModel = Annotated[
     Path | None,
@@ -63,13 +73,25 @@ _PICTURES: Final = (".svg", ".png", ".pdf")
 
 @dataclass(frozen=True)
 class Columns:
-    """Which columns and images of a dataset are meant."""
+    """Which columns and images of a dataset are meant, and what is declared of them."""
 
     label: str
     image: str
     feature: str | None
     text: str | None
     image_size: int | None
+    colour: str | None = None
+    numbers: str | None = None
+    feature_length: int | None = None
+
+    @property
+    def number_names(self) -> list[str] | None:
+        """Names of the columns of numbers, where they are declared."""
+        return None if self.numbers is None else [name.strip() for name in self.numbers.split(",")]
+
+    def elsewhere(self) -> Columns:
+        """For another dataset of the same inputs, whose format may differ: its shape is declared by the first's."""
+        return replace(self, image_size=None, colour=None, feature_length=None)
 
 
 def check_engine(
@@ -108,8 +130,23 @@ def check_figure(path: Path | None) -> None:
         raise InvalidInput("--figure", str(path), "a file name that ends in " + ", ".join(_PICTURES))
 
 
-def open_for(extractor: Extractor, data: str, split: str, classes: int | list[str] | None, columns: Columns) -> Source:
+def open_for(
+    extractor: Extractor,
+    data: str,
+    split: str,
+    classes: int | list[str] | None,
+    columns: Columns,
+    input_shape: tuple[int, ...] | None = None,
+) -> Source:
     """Open a dataset as the extractor takes it: tables with its columns, texts, or arrays.
+
+    Args:
+        extractor: decides between texts, tables and arrays.
+        data: file, folder, pattern or address.
+        split: which part of it.
+        classes: number or names of the classes, where they are declared.
+        columns: what is declared of columns and images.
+        input_shape: a model's or another dataset's, where shapes are not declared.
 
     Raises:
         InvalidInput: the dataset, its columns and the extractor do not fit.
@@ -120,6 +157,9 @@ def open_for(extractor: Extractor, data: str, split: str, classes: int | list[st
         text = text or "text"
     elif text is not None:
         raise InvalidInput("--text-column", text, "an extractor of texts: minilm or text:MODEL")
+    table = extractor.columns if isinstance(extractor, Tabular) else None
+    if columns.numbers is not None and (text is not None or table is not None):
+        raise InvalidInput("--columns", columns.numbers, "none with an extractor of texts or tables")
     source = open_dataset(
         data,
         split=split,
@@ -128,8 +168,12 @@ def open_for(extractor: Extractor, data: str, split: str, classes: int | list[st
         image_column=columns.image,
         feature_column=columns.feature,
         text_column=text,
-        columns=extractor.columns if isinstance(extractor, Tabular) else None,
+        columns=table,
+        number_columns=columns.number_names,
+        feature_length=columns.feature_length,
         image_size=columns.image_size,
+        colour=columns.colour,
+        input_shape=input_shape,
     )
     extractor.check_schema(source.schema)
     return source

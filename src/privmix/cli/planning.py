@@ -13,17 +13,21 @@ from rich.table import Table
 
 from privmix.cli.app import app, out, plain, print_json, progress_bars
 from privmix.cli.options import (
+    Colour,
     Columns,
     FeatureColumn,
+    FeatureLength,
     Features,
     ImageColumn,
     ImageSize,
     LabelColumn,
+    NumberColumns,
     TextColumn,
     check_figure,
     open_for,
 )
 from privmix.cli.pipeline import class_list, features_in_memory
+from privmix.data.overlap import Contents
 from privmix.data.source import resolve_classes
 from privmix.errors import InvalidInput
 from privmix.features import Extractor, parse_features
@@ -71,6 +75,9 @@ def plan(
     feature_column: FeatureColumn = None,
     text_column: TextColumn = None,
     image_size: ImageSize = None,
+    colour: Colour = None,
+    number_columns: NumberColumns = None,
+    feature_length: FeatureLength = None,
     figure: Annotated[Path | None, typer.Option(help="Draw predicted accuracy against epsilon (.svg, .png).")] = None,
     json_output: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
 ) -> None:
@@ -82,7 +89,9 @@ def plan(
     Example: privmix plan --records 60000 --dim 3969 --classes 10 --epsilon 1 --delta 1e-5 --figure plan.svg
     """
     extractor = parse_features(features)
-    columns = Columns(label_column, image_column, feature_column, text_column, image_size)
+    columns = Columns(
+        label_column, image_column, feature_column, text_column, image_size, colour, number_columns, feature_length
+    )
     names = resolve_classes(class_list(classes))
     if (dim is None) == (proxy is None):
         raise InvalidInput("--dim, --proxy", (dim, proxy), "one of them: the proxy's features have a dimension")
@@ -158,14 +167,16 @@ def data_model(
     spectrum_decay: float | None,
     between_share: float | None,
     progress: Progress,
-) -> tuple[DataModel, str]:
-    """The planner's model of the records, from public data or constants; and what it is, in words."""
+    input_shape: tuple[int, ...],
+) -> tuple[DataModel, str, dict[str, Contents]]:
+    """The planner's model of the records, from public data or constants; what it is, in words; the public records."""
     _check_model_options(proxy, proxy_classes, spectrum_decay, between_share)
     if proxy is None:
-        return _declared_model(config, spectrum_decay, between_share)
-    source = open_for(extractor, proxy, "train", class_list(proxy_classes) or list(config.classes), columns)
+        return *_declared_model(config, spectrum_decay, between_share), {}
+    named = class_list(proxy_classes) or list(config.classes)
+    source = open_for(extractor, proxy, "train", named, columns.elsewhere(), input_shape)
     found = features_in_memory(source, extractor, progress)
-    return _public_model(config, found.features, found.labels)
+    return *_public_model(config, found.features, found.labels), {"--proxy": Contents.of(source)}
 
 
 def _check_model_options(

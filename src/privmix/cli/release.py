@@ -14,13 +14,16 @@ from privmix.accounting import Adjacency, Bounded, Event, Gaussian
 from privmix.cli.app import app, err, out, plain, print_json, progress_bars
 from privmix.cli.options import (
     Classes,
+    Colour,
     Columns,
     Data,
     FeatureColumn,
+    FeatureLength,
     Features,
     ImageColumn,
     ImageSize,
     LabelColumn,
+    NumberColumns,
     TextColumn,
     check_engine,
     check_writable,
@@ -28,7 +31,9 @@ from privmix.cli.options import (
 )
 from privmix.cli.pipeline import Charge, charge, class_list, features_in_memory, features_on_disk
 from privmix.cli.planning import BetweenShare, Proxy, ProxyClasses, SpectrumDecay, data_model, picture_of
+from privmix.cli.public_data import refuse_overlap, refuse_private
 from privmix.data import FeatureStore, Source, fingerprint
+from privmix.data.overlap import Contents
 from privmix.errors import WITHHELD, InvalidInput, StorageError, check_number
 from privmix.features import Extractor, parse_features
 from privmix.release import (
@@ -98,6 +103,9 @@ def release(
     feature_column: FeatureColumn = None,
     text_column: TextColumn = None,
     image_size: ImageSize = None,
+    colour: Colour = None,
+    number_columns: NumberColumns = None,
+    feature_length: FeatureLength = None,
     records: Annotated[int | None, typer.Option(help="A public record count to use in place of the real one.")] = None,
     private_count: Annotated[
         bool, typer.Option("--private-count", help="The record count is private: estimate it, and pay for that.")
@@ -152,11 +160,14 @@ def release(
     for flag, place in (("--out", out_folder.parent), ("--store", store)):
         if place is not None and not dry_run:
             check_writable(flag, place)
+    refuse_private({"--proxy": proxy}, data, split)
     check_number("epsilon", epsilon, low=0, low_open=True)
     check_number("delta", delta, low=0, high=1, high_open=True)
     budget = _Budget(epsilon, delta, ledger, dataset)
     extractor = parse_features(features)
-    columns = Columns(label_column, image_column, feature_column, text_column, image_size)
+    columns = Columns(
+        label_column, image_column, feature_column, text_column, image_size, colour, number_columns, feature_length
+    )
     source = open_for(extractor, data, split, class_list(classes), columns)
     state = None if dry_run else _interrupted(out_folder, resume, overwrite)
     config = ReleaseConfig(
@@ -196,10 +207,19 @@ def release(
         count, counted = _count(source, config, budget, streams, state, data)
         config = replace(config, records=count)
     choice = None
+    public: dict[str, Contents] = {}
     if design == AUTO:
         with progress_bars() as progress:
-            model, words = data_model(
-                config, extractor, columns, proxy, proxy_classes, spectrum_decay, between_share, progress
+            model, words, public = data_model(
+                config,
+                extractor,
+                columns,
+                proxy,
+                proxy_classes,
+                spectrum_decay,
+                between_share,
+                progress,
+                tuple(source.schema.input_shape),
             )
             choice = choose_design(config, epsilon, delta, model, model_words=words, progress=progress)
         config = choice.best.config if rows is None else replace(choice.best.config, rows=rows)
@@ -215,6 +235,7 @@ def release(
         charged = _charged_before(budget, state, "reservation", data, source)
     else:
         charged = charge(ledger, dataset, _rest(plan, epsilon, delta), plan.adjacency, "release", data, source)
+    refuse_overlap(public, source)
     identity = identity or _identity(data, split, columns)
     with (
         progress_bars(percent=records is not None or private_count) as progress,

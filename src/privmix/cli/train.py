@@ -14,17 +14,21 @@ from privmix.cli import training_options as options
 from privmix.cli.app import app, err, out, plain, print_json
 from privmix.cli.options import (
     Classes,
+    Colour,
     Columns,
     Data,
     FeatureColumn,
+    FeatureLength,
     Features,
     ImageColumn,
     ImageSize,
     LabelColumn,
+    NumberColumns,
     TextColumn,
     open_for,
 )
 from privmix.cli.pipeline import class_list
+from privmix.cli.public_data import contents_of, refuse_private
 from privmix.cli.training_run import Order, run_job
 from privmix.cli.training_setup import (
     check_bank,
@@ -33,7 +37,6 @@ from privmix.cli.training_setup import (
     optimiser_of,
     pool_of,
     public_of,
-    refuse_private,
     takes_images,
     views_of,
     warm_up_of,
@@ -67,6 +70,9 @@ def train(
     feature_column: FeatureColumn = None,
     text_column: TextColumn = None,
     image_size: ImageSize = None,
+    colour: Colour = None,
+    number_columns: NumberColumns = None,
+    feature_length: FeatureLength = None,
     adjacency: options.Adjacent = Adjacency.ADD_REMOVE.value,
     records: options.Records = None,
     ledger: options.LedgerUrl = None,
@@ -132,9 +138,12 @@ torchrun, every process takes its share of each batch.
     order = Order(data, split, out_folder, store, ledger, dataset, seed, resume, overwrite, bank, dry_run)
     order.check()
     check_device(device)
-    refuse_private({"--pool": pool, "--public": public, "--synthetic": synthetic}, data, split)
+    shared = {"--pool": pool, "--public": public, "--synthetic": synthetic}
+    refuse_private(shared, data, split)
     extractor = parse_features(features)
-    columns = Columns(label_column, image_column, feature_column, text_column, image_size)
+    columns = Columns(
+        label_column, image_column, feature_column, text_column, image_size, colour, number_columns, feature_length
+    )
     source = open_for(extractor, data, split, class_list(classes), columns)
     check_bank(bank, source, microbatch_mixes)
     counts = {"k_base": k_base, "k_self": k_self, "k_diff": k_diff}
@@ -186,7 +195,8 @@ torchrun, every process takes its share of each batch.
         if dry_run:
             _show_plan(job, json_output)
             return
-        made = run_job(job, source, extractor, order, world)
+        contents = contents_of(shared, extractor, facts, columns) if world.is_head else {}
+        made = run_job(job, source, extractor, order, world, contents)
         if world.is_head:
             _show_result(made, out_folder, json_output)
 

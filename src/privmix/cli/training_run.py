@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +13,9 @@ import typer
 from privmix.cli.app import err, plain, progress_bars
 from privmix.cli.options import check_writable
 from privmix.cli.pipeline import Charge, charge, features_in_memory, features_on_disk
+from privmix.cli.public_data import refuse_overlap
 from privmix.data import Source
+from privmix.data.overlap import Contents
 from privmix.errors import InvalidInput, StorageError, check_integer
 from privmix.features import Extractor
 from privmix.mechanisms.streams import SecretStreams
@@ -63,12 +65,20 @@ class Order:
                 check_writable(flag, place)
 
 
-def run_job(job: TrainingJob, source: Source, extractor: Extractor, order: Order, world: World) -> TrainedModel:
+def run_job(
+    job: TrainingJob,
+    source: Source,
+    extractor: Extractor,
+    order: Order,
+    world: World,
+    public: Mapping[str, Contents] | None = None,
+) -> TrainedModel:
     """Charge, read, train; processes beside the head read and compute, and neither charge nor write.
 
     Formal guarantees:
         * Paid first: no process reads a private row before the head has charged the cost.
         * Charged once: an interrupted run that goes on is not charged again, nor is a run of several processes.
+        * Apart: ``public`` records that are the private ones end the run, after the charge and before it computes.
         * Together: where the head fails before the private phase, all processes end.
     """
     if not world.is_head:
@@ -78,6 +88,7 @@ def run_job(job: TrainingJob, source: Source, extractor: Extractor, order: Order
             return job.run(_records(job, source, extractor, order, progress, world, None), world=world)
     with _others_wait(world):
         charged, streams = _prepared(job, order, source)
+        refuse_overlap(public or {}, source)
         run = TrainingRun(
             order.out,
             job.settings(),

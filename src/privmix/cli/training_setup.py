@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, Final
 
 import torch
 
 from privmix.cli.options import Columns
+from privmix.cli.public_data import named, pool_options
 from privmix.data import Source
-from privmix.errors import InvalidInput, PrivmixError, check_choice, check_number
+from privmix.errors import InvalidInput, check_choice, check_number
 from privmix.features import Extractor
 from privmix.training import (
     ExtendedConfig,
@@ -151,35 +150,13 @@ def _refuse(given: dict[str, Any], allowed: str) -> None:
             raise InvalidInput(flag, value, allowed)
 
 
-def refuse_private(given: Mapping[str, str | None], data: str, split: str) -> None:
-    """Raise :class:`InvalidInput` where what is called public is the private data itself, by its place.
-
-    Pools are training splits. A comparison of contents would itself tell something of the private records.
-    """
-    for flag, place in given.items():
-        same = place is not None and (place == data or Path(place).resolve() == Path(data).resolve())
-        if same and split == "train":
-            raise InvalidInput(flag, place, "public records; this is the private dataset")
-
-
 def pool_of(flag: str, place: str | None, extractor: Extractor, facts: ModelFacts, columns: Columns) -> Pool | None:
     """Public labelled examples, read as the private ones are."""
     if place is None:
         return None
-    text = columns.text or ("text" if extractor.name in ("minilm", "text") else None)
-    with _named(flag):
-        return Pool.open(
-            place,
-            extractor,
-            facts.classes,
-            input_shape=facts.input_shape,
-            label_column=columns.label,
-            image_column=columns.image,
-            feature_column=columns.feature,
-            text_column=text,
-            columns=getattr(extractor, "columns", None),
-            image_size=columns.image_size,
-        )
+    with named(flag):
+        options = pool_options(extractor, columns)
+        return Pool.open(place, extractor, facts.classes, input_shape=facts.input_shape, **options)
 
 
 def public_of(
@@ -188,16 +165,6 @@ def public_of(
     """Public records to train on."""
     found = pool_of(flag, place, extractor, facts, columns)
     return None if found is None else PublicData(found.x, found.targets)
-
-
-@contextmanager
-def _named(flag: str) -> Iterator[None]:
-    """Say which of the datasets an error is about."""
-    try:
-        yield
-    except PrivmixError as error:
-        error.args = (f"{flag}: {error}",)
-        raise
 
 
 def check_device(name: str | None) -> None:

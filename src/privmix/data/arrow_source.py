@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,10 +18,11 @@ from privmix.data.columns import (
     labels_of,
     lists_of,
     numbers_of,
+    parts_of,
     table_of,
 )
 from privmix.data.files import decoding
-from privmix.data.images import decode_images, image_shape
+from privmix.data.images import decode_images
 from privmix.data.source import Schema, Source
 from privmix.errors import WITHHELD, InvalidInput
 
@@ -45,8 +47,8 @@ class ArrowSource(Source):
 
     Inputs are, in this order of choice: the columns of a table; the column ``feature`` of lists of numbers; the column
     ``image`` of encoded images (bytes, or a struct with a field ``bytes``); the only column of lists; all numeric
-    columns but the label's. The length of lists that the schema does not fix, and the size of images where no
-    ``image_size`` is given, are those of the first record and must be those of all: shapes are public.
+    columns but the label's; or the columns ``numbers``, where they are named. Names, types and fixed lengths are the
+    files' schema's; the length of other lists and the size and colour of images are declared. Opening reads no record.
 
     Args:
         paths: the files.
@@ -72,15 +74,19 @@ class ArrowSource(Source):
             if not other.equals(arrow):
                 raise InvalidInput(str(path), "another schema", f"the columns of {paths[0]}")
         self._inputs, self._kind = choose_inputs(arrow, selection)
-        if selection.image_size is not None and self._kind != "images":
-            raise InvalidInput("image size", selection.image_size, "none: the inputs are not images")
-        # Validates the count before a first record is looked for.
-        Schema(records=records, input_shape=(1,), classes=classes)
+        for field, value, kind in (
+            ("image size", selection.image_size, "images"),
+            ("colour", selection.colour, "images"),
+            ("feature length", selection.length, "lists"),
+        ):
+            if value is not None and self._kind != kind:
+                raise InvalidInput(field, value, f"none: the inputs are not {kind}")
         self._schema = Schema(records, self._shape(arrow), classes, selection.table)
+        self._values = math.prod(self._schema.input_shape)
 
     @property
     def schema(self) -> Schema:
-        """From the files' metadata, and the first record where they leave the shape open."""
+        """From the files' metadata, and what was declared."""
         return self._schema
 
     def _describe(self, path: Path) -> tuple[Any, int]:
@@ -90,18 +96,14 @@ class ArrowSource(Source):
     def _shape(self, arrow: Any) -> tuple[int, ...]:
         if self._kind in ("numbers", "table"):
             return (len(self._inputs),)
+        if self._kind == "images":
+            return self._selection.image_shape
         kind = arrow.field(self._inputs[0]).type
         if pa.types.is_fixed_size_list(kind):
+            if self._selection.length not in (None, int(kind.list_size)):
+                raise InvalidInput("feature length", self._selection.length, f"{kind.list_size}, as the schema says")
             return (int(kind.list_size),)
-        block = next((block for block in self._blocks(1) if block.num_rows), None)
-        if block is None:
-            raise InvalidInput(str(self._paths[0]), WITHHELD, "as many records as its metadata say")
-        first = block.column(self._inputs[0])
-        if first.null_count:
-            raise InvalidInput(f"column {self._inputs[0]}", WITHHELD, "no missing value")
-        if self._kind == "images":
-            return image_shape(image_bytes(first)[0], self._selection.image_size)
-        return (len(first[0]),)
+        return (self._selection.list_length,)
 
     def _chunks(self, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
         label = self._selection.label
@@ -110,12 +112,14 @@ class ArrowSource(Source):
             for name in complete:
                 if block.column(name).null_count:
                     raise InvalidInput(f"column {name}", WITHHELD, "no missing value")
-            if block.num_rows:
-                yield self._decode(block), labels_of(block.column(label))
+            for part in parts_of(block, self._values):
+                yield self._decode(part), labels_of(part.column(label))
 
     def _blocks(self, size: int) -> Iterator[Any]:
+        # Which of several files holds a wrong record would say where it is.
+        place = self._paths[0] if len(self._paths) == 1 else self._paths[0].parent
         for path in self._paths:
-            with decoding(path, self._format.kind):
+            with decoding(place, self._format.kind):
                 yield from self._format.blocks(path, [*self._inputs, self._selection.label], size)
 
     def _decode(self, block: Any) -> NDArray[Any]:
@@ -125,8 +129,7 @@ class ArrowSource(Source):
         if self._kind == "numbers":
             return numbers_of(columns)
         if self._kind == "images":
-            resize = self._selection.image_size is not None
-            return decode_images(iter(image_bytes(columns[0])), self._schema.input_shape, resize=resize)
+            return decode_images(iter(image_bytes(columns[0])), self._schema.input_shape)
         return lists_of(columns[0], self._schema.input_shape[0], self._inputs[0])
 
 

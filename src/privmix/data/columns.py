@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from privmix.data.images import image_shape
 from privmix.errors import WITHHELD, InvalidInput
+
+# Decoded at once; a record may be larger.
+_PART_BYTES: Final = 2**26
 
 
 @dataclass(frozen=True)
@@ -22,14 +27,47 @@ class Selection:
         image: the column of encoded images, if the table has it; None in formats that hold no images.
         feature: the column of lists of numbers.
         table: columns of texts and numbers, in order: the source is then a table.
-        image_size: height and width that images are scaled to; None where all have one size.
+        numbers: columns of numbers, in order: the inputs are then arrays.
+        length: how many numbers each list has.
+        image_size: height and width that images are scaled to.
+        colour: ``"grey"`` or ``"rgb"``, which images are converted to.
+        shape: shape of another dataset's inputs or a model's, for what is not declared above.
     """
 
     label: str = "label"
     image: str | None = "image"
     feature: str | None = None
     table: tuple[str, ...] | None = None
+    numbers: tuple[str, ...] | None = None
+    length: int | None = None
     image_size: tuple[int, int] | None = None
+    colour: str | None = None
+    shape: tuple[int, ...] | None = None
+
+    @property
+    def image_shape(self) -> tuple[int, ...]:
+        """(H, W) or (H, W, 3), as declared.
+
+        Raises:
+            InvalidInput: it is not.
+        """
+        return image_shape(self.image_size, self.colour, self.shape)
+
+    @property
+    def list_length(self) -> int:
+        """Numbers in each list, as declared.
+
+        Raises:
+            InvalidInput: it is not.
+        """
+        known = self.shape[0] if self.shape is not None and len(self.shape) == 1 else None
+        if (length := known if self.length is None else self.length) is None:
+            allowed = (
+                "--feature-length N (argument feature_length), the numbers in every list: the format does not fix it, "
+                "and what is published is declared, never taken from a record"
+            )
+            raise InvalidInput("lists", "no declared length", allowed)
+        return length
 
 
 def check_columns(text_column: str | None, columns: Sequence[str] | None, label: str) -> tuple[str, ...] | None:
@@ -46,7 +84,23 @@ def check_columns(text_column: str | None, columns: Sequence[str] | None, label:
         raise InvalidInput("text column, columns", (text_column, columns), "one of them or neither")
     if text_column is None and columns is None:
         return None
-    field, names = ("columns", columns) if text_column is None else ("text column", [text_column])
+    if text_column is None:
+        return check_names("columns", columns, label)
+    return check_names("text column", [text_column], label)
+
+
+def check_names(field: str, names: Sequence[str] | None, label: str) -> tuple[str, ...] | None:
+    """Names of columns, in order, each once and without the label's; None where there are none.
+
+    Raises:
+        InvalidInput: they are something else.
+
+    Example:
+        >>> check_names("columns", ["age", "dose"], "label")
+        ('age', 'dose')
+    """
+    if names is None:
+        return None
     if isinstance(names, str) or not isinstance(names, Sequence) or not names:
         raise InvalidInput(field, names, "a list of at least one column name")
     if not all(isinstance(name, str) and name for name in names) or len(set(names)) < len(names):
@@ -72,6 +126,11 @@ def choose_inputs(arrow: Any, selection: Selection) -> tuple[list[str], str]:
             if not _is_cell(arrow.field(name).type):
                 raise InvalidInput("columns", name, "columns of texts, numbers or truth values")
         return list(selection.table), "table"
+    if selection.numbers is not None:
+        for name in selection.numbers:
+            if name not in arrow.names or not is_number(arrow.field(name).type):
+                raise InvalidInput("columns", name, "columns of numbers of the data")
+        return list(selection.numbers), "numbers"
     if feature is not None:
         if feature not in arrow.names or not _is_list(arrow.field(feature).type):
             raise InvalidInput("feature column", feature, "a column of lists of numbers")
@@ -110,7 +169,14 @@ def _is_list(kind: Any) -> bool:
 def _is_image(kind: Any) -> bool:
     if pa.types.is_struct(kind):
         return kind.get_field_index("bytes") >= 0 and _is_image(kind.field("bytes").type)
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
     return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
+
+
+def _is_text(kind: Any) -> bool:
+    tests = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_string, pa.types.is_large_string)
+    return any(test(kind) for test in tests)
 
 
 def _is_cell(kind: Any) -> bool:
@@ -141,6 +207,32 @@ def numbers_of(columns: Sequence[Any]) -> NDArray[Any]:
     return np.stack([column.to_numpy(zero_copy_only=False) for column in columns], axis=1)
 
 
+def parts_of(block: Any, values: int) -> Iterator[Any]:
+    """Parts of a record batch of at most about 64 MiB each once they are decoded, or of one record.
+
+    Args:
+        block: its columns may have dictionaries, whose values stand once and are meant many times.
+        values: numbers that a record decodes to.
+    """
+    rows = max(1, _PART_BYTES // max(1, values))
+    for start in range(0, block.num_rows, rows):
+        part = block.slice(start, rows)
+        sizes = np.zeros(part.num_rows, dtype=np.int64)
+        for column in part.columns:
+            content = column.field("bytes") if _is_image(column.type) and pa.types.is_struct(column.type) else column
+            if pa.types.is_dictionary(content.type):
+                length = pc.binary_length(content.dictionary) if _is_text(content.type.value_type) else None
+                if length is not None:
+                    sizes += pc.fill_null(length.take(content.indices), 0).to_numpy(zero_copy_only=False)
+        ends = np.cumsum(sizes)
+        begin = 0
+        while begin < part.num_rows:
+            before = ends[begin - 1] if begin else 0
+            end = max(begin + 1, int(np.searchsorted(ends, before + _PART_BYTES, side="right")))
+            yield part.slice(begin, end - begin)
+            begin = end
+
+
 def lists_of(column: Any, length: int, name: str) -> NDArray[Any]:
     """(n, length) numbers of a column of lists.
 
@@ -149,7 +241,7 @@ def lists_of(column: Any, length: int, name: str) -> NDArray[Any]:
     """
     values = column.flatten()
     if values.null_count or not _all_of_length(column, length):
-        raise InvalidInput(f"column {name}", WITHHELD, f"lists of {length} numbers, like the first")
+        raise InvalidInput(f"column {name}", WITHHELD, f"lists of {length} numbers")
     return np.asarray(values.to_numpy(zero_copy_only=False)).reshape(-1, length)
 
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 
 from privmix.data.arrow_source import ArrowFormat
-from privmix.data.files import open_binary
+from privmix.data.files import filled_lines, open_binary
 from privmix.errors import InvalidInput
 
 _BLOCK_BYTES: Final = 2**22
@@ -37,7 +37,7 @@ def csv_format(label_column: str, numeric: bool) -> ArrowFormat:
                 raise InvalidInput("label column", label_column, f"a column of {path}")
             if len(names) == 1:
                 raise InvalidInput(f"header of {path}", "a single column", "the label's column and others")
-            lines = sum(1 for line in stream if line.rstrip(b"\r\n")) if numeric else 0
+            lines = sum(1 for _ in filled_lines(stream, _BLOCK_BYTES, rb"\r")) if numeric else 0
         return pa.schema([(name, kind_of(name)) for name in names]), lines if numeric else _count(path)
 
     def kind_of(name: str) -> Any:
@@ -68,13 +68,22 @@ def _parse(path: Path, types: dict[str, Any], quoted_breaks: bool) -> Iterator[A
 
 
 def _count(path: Path) -> int:
-    """Number of records, by the parser that reads them later; block after block."""
+    """Number of records, by the parser that reads them later; block after block.
+
+    Where it can't parse one, of lines: such a record is refused when records are read, for opening must not tell
+    whether there is one.
+    """
     with open_binary(path) as stream:
         names = _header(path, stream)
         if _is_blank(stream):
             return 0
-    # Bytes, not texts: values are not looked into.
-    return sum(block.num_rows for block in _parse(path, {names[0]: pa.binary()}, quoted_breaks=True))
+    try:
+        # Bytes, not texts: values are not looked into.
+        return sum(int(block.num_rows) for block in _parse(path, {names[0]: pa.binary()}, quoted_breaks=True))
+    except pa.ArrowInvalid:
+        with open_binary(path) as stream:
+            _header(path, stream)
+            return sum(1 for _ in filled_lines(stream, _BLOCK_BYTES, rb"\r"))
 
 
 def _is_blank(stream: IO[bytes]) -> bool:

@@ -6,15 +6,15 @@ import glob
 from collections.abc import Sequence
 from pathlib import Path
 
-from privmix.data.columns import Selection, check_columns
+from privmix.data.columns import Selection, check_columns, check_names
 from privmix.data.files import reading
-from privmix.data.images import check_image_size, class_folders
+from privmix.data.images import check_colour, check_image_size, class_folders
 from privmix.data.ipc import DESCRIPTIONS, is_saved_dataset, saved_splits
 from privmix.data.openers import FORMATS, Request, format_of, holds_split, open_files, open_images, open_saved
 from privmix.data.remote import RemoteSource, is_remote, local_path
-from privmix.data.source import ArraySource, LabelledArray, Schema, Source
+from privmix.data.source import MAX_RECORD_VALUES, ArraySource, LabelledArray, Schema, Source
 from privmix.data.splits import SPLITS, folder_split, split_of
-from privmix.errors import InvalidInput, StorageError, check_choice
+from privmix.errors import InvalidInput, StorageError, check_choice, check_integer
 
 __all__ = ["ArraySource", "LabelledArray", "Schema", "Source", "open_dataset"]
 
@@ -29,9 +29,21 @@ def open_dataset(
     feature_column: str | None = None,
     text_column: str | None = None,
     columns: Sequence[str] | None = None,
+    number_columns: Sequence[str] | None = None,
+    feature_length: int | None = None,
     image_size: int | tuple[int, int] | None = None,
+    colour: str | None = None,
+    input_shape: tuple[int, ...] | None = None,
 ) -> Source:
     """Open a dataset; only public facts are read until the source is asked for records.
+
+    Formal guarantees:
+        - Declared: shape, columns and classes come from the arguments, and from what a format writes down apart from
+          the records (array shapes, a table's schema, a CSV's header line). A record more, whatever it holds, changes
+          the number of records alone, or the opening fails with and without it.
+        - Unread: opening looks into no record. It counts them: by headers, by files in folders of images, by lines in
+          JSON lines and in CSV of numbers, and by quotes and line breaks in CSV of texts.
+        - Per record: what becomes of a record depends on that record and on what is declared.
 
     Formats: idx, .npz, .npy, .safetensors (tensors x and y), .parquet, .arrow, .feather, .csv and .jsonl (these two
     plain or gzipped), folders that Hugging Face's ``save_to_disk`` wrote, folders with a sub-folder of images a class.
@@ -44,17 +56,23 @@ def open_dataset(
             of this machine, see :class:`privmix.data.remote.RemoteSource`. Several files of a split are its shards:
             they are read one after the other, sorted by name (not idx and .npy: one pair a split).
         split: ``"train"``, ``"test"`` or ``"val"``.
-        classes: number or names of the classes. Not needed for the MNIST layout (ten), image folders (sub-folders),
-            an .npz with an array ``classes``, metadata ``classes`` of Parquet, Arrow and safetensors files, and
-            ClassLabel features of Hugging Face's library. Never inferred from labels.
+        classes: number or names of the classes. Not needed for the MNIST layout (ten), an .npz with an array
+            ``classes``, metadata ``classes`` of Parquet, Arrow and safetensors files, and ClassLabel features of
+            Hugging Face's library. Never inferred from labels, nor from folders of images, which are there for them.
         label_column: formats with columns: the labels' column.
         image_column: Parquet, Arrow: the column of encoded images.
-        feature_column: Parquet, Arrow, JSON lines: the column of lists of numbers, where there are several.
+        feature_column: Parquet, Arrow, JSON lines: the column of lists of numbers; needed for JSON lines, and where
+            there are several.
         text_column: formats with columns: the column of texts. The source is then a table with this one column.
         columns: formats with columns: the columns of a table, in this order; each value is a text, a number (CSV
             holds texts only) or missing. Not together with ``text_column``.
-        image_size: encoded images: each is scaled and cropped to this side of a square, or height and width. Without
-            it all images must have one size.
+        number_columns: formats with columns: the columns of numbers that make the inputs, in this order; needed for
+            JSON lines. Default elsewhere: all but the label's, which must be numbers then.
+        feature_length: how many numbers each list has; needed where no fixed-size list type of a schema says it.
+        image_size: encoded images: each is scaled and cropped to this side of a square, or height and width; needed.
+        colour: encoded images: ``"grey"`` or ``"rgb"``, which each is converted to; needed.
+        input_shape: shape of a model's inputs or of another dataset's, taken where one of the last three is needed
+            and not given.
 
     Raises:
         InvalidInput: unknown format, split or column, classes not declared, damaged header.
@@ -70,9 +88,24 @@ def open_dataset(
         (('job', 'age'), [['clerk', '38'], ['judge', '52']])
     """
     table = check_columns(text_column, columns, label_column)
-    if table is not None and feature_column is not None:
-        raise InvalidInput("feature column", feature_column, "none beside text_column or columns")
-    selection = Selection(label_column, image_column, feature_column, table, check_image_size(image_size))
+    numbers = check_names("columns", number_columns, label_column)
+    if (table is not None or numbers is not None) and feature_column is not None:
+        raise InvalidInput("feature column", feature_column, "none beside other columns")
+    if table is not None and numbers is not None:
+        raise InvalidInput("columns", list(numbers), "columns of numbers, or of texts, not both")
+    if feature_length is not None:
+        check_integer("feature length", feature_length, low=1, high=MAX_RECORD_VALUES)
+    selection = Selection(
+        label_column,
+        image_column,
+        feature_column,
+        table,
+        numbers,
+        feature_length,
+        check_image_size(image_size),
+        check_colour(colour),
+        None if input_shape is None else tuple(input_shape),
+    )
     request = Request(check_choice("split", split, SPLITS), classes, selection)
     if is_remote(path):
         return RemoteSource(str(path), split, lambda copy: _open_local(copy, request))

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import gzip
 import lzma
+import re
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, cast
+from typing import IO, Final, cast
 
 from privmix.errors import WITHHELD, InvalidInput, StorageError
 
 _GZIP_MAGIC = b"\x1f\x8b"
+# What a compressed file may become: records shrink a few times to tenfold, and only a trap hundreds of times.
+_FREE_BYTES: Final = 2**28
+_MOST_TIMES: Final = 256
+_PIECE: Final = 2**20
 
 
 @contextmanager
@@ -49,10 +54,78 @@ def decoding(path: Path, kind: str) -> Iterator[None]:
 
 
 def open_binary(path: Path) -> IO[bytes]:
-    """Open a file for reading, through gzip if its first bytes say so."""
+    """Open a file for reading, through gzip if its first bytes say so; see :func:`check_unpacked` for how far."""
     with path.open("rb") as file:
         zipped = file.read(2) == _GZIP_MAGIC
-    return cast(IO[bytes], gzip.open(path, "rb")) if zipped else path.open("rb")
+    return cast(IO[bytes], _Bounded(path)) if zipped else path.open("rb")
+
+
+def filled_lines(stream: IO[bytes], most: int, blank: bytes = rb"\s") -> Iterator[bytes]:
+    """Lines that hold more than blanks, without leading ones; longer ones than ``most`` bytes come in pieces.
+
+    Millions of empty lines cost no more than their bytes.
+
+    Args:
+        stream: from where it stands to its end.
+        most: bytes kept in memory.
+        blank: what leaves a line empty, as a set of a regular expression.
+
+    Example:
+        >>> import io
+        >>> list(filled_lines(io.BytesIO(b"a\\n\\n b\\n"), 100))
+        [b'a', b'b']
+    """
+    line = re.compile(rb"[^\n" + blank + rb"][^\n]*")
+    rest = b""
+    while piece := stream.read(_PIECE):
+        content = rest + piece
+        end = content.rfind(b"\n") + 1
+        rest = content[end:]
+        yield from (found.group() for found in line.finditer(content, 0, end))
+        if len(rest) >= most:
+            yield rest
+            rest = b""
+    yield from line.findall(rest)
+
+
+def check_unpacked(place: Path, unpacked: int, stored: int) -> None:
+    """Raise unless ``stored`` bytes may become ``unpacked``: at most 256 MiB, or 256 times as many.
+
+    Raises:
+        InvalidInput: they may not.
+
+    Example:
+        >>> check_unpacked(Path("x.gz"), 100 * 2**20, 1000)
+        >>> check_unpacked(Path("x.gz"), 80 * 2**30, 500_000)
+        Traceback (most recent call last):
+        ...
+        privmix.errors.InvalidInput: x.gz: got a value that is private and not shown; allowed: content that unpacks to \
+at most 256 times its size, or to 256 MiB
+    """
+    if unpacked > max(_FREE_BYTES, _MOST_TIMES * stored):
+        allowed = f"content that unpacks to at most {_MOST_TIMES} times its size, or to {_FREE_BYTES // 2**20} MiB"
+        raise InvalidInput(str(place), WITHHELD, allowed)
+
+
+class _Bounded(gzip.GzipFile):
+    """A gzipped file that stops where it would become absurdly large."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, "rb")
+        self._place, self._stored = path, path.stat().st_size
+
+    def read(self, size: int | None = -1) -> bytes:
+        return self._checked(super().read(size))
+
+    def read1(self, size: int = -1) -> bytes:
+        return self._checked(super().read1(size))
+
+    def readline(self, size: int | None = -1) -> bytes:
+        return self._checked(super().readline(size))
+
+    def _checked(self, content: bytes) -> bytes:
+        check_unpacked(self._place, self.tell(), self._stored)
+        return content
 
 
 def _damaged(path: Path, kind: str) -> InvalidInput:

@@ -15,7 +15,7 @@ from typing import IO, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.data.files import open_binary, reading
+from privmix.data.files import check_unpacked, open_binary, reading
 from privmix.data.source import Schema, Source, array_schema
 from privmix.errors import WITHHELD, InvalidInput
 
@@ -52,6 +52,9 @@ class IdxSource(Source):
         self._inputs, self._labels = inputs, labels
         self._x_header, self._y_header = read_idx_header(inputs), read_idx_header(labels)
         self._schema = array_schema(self._x_header.shape, self._x_header.dtype, self._y_header.shape, classes)
+        for path, header in ((inputs, self._x_header), (labels, self._y_header)):
+            # Before memory is asked for.
+            check_unpacked(path, math.prod(header.shape) * header.dtype.itemsize, path.stat().st_size)
 
     @property
     def schema(self) -> Schema:
@@ -66,7 +69,7 @@ class IdxSource(Source):
 
 
 def read_idx_header(path: Path) -> IdxHeader:
-    """Read the header of an idx file, and compare the size of a plain file with it.
+    """Read the header of an idx file.
 
     Raises:
         InvalidInput: the file is not idx, or truncated.

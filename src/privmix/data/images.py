@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import io
+import math
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -14,65 +15,65 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from privmix.data.files import reading
-from privmix.data.source import Schema, Source, resolve_classes
-from privmix.errors import WITHHELD, InvalidInput, StorageError, check_integer
+from privmix.data.source import Schema, Source
+from privmix.errors import WITHHELD, InvalidInput, StorageError, check_choice, check_integer
 
 IMAGE_SUFFIXES: Final = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".webp"})
+COLOURS: Final = ("grey", "rgb")
 _MAX_SIDE: Final = 2**12
+# A few kilobytes of PNG can announce gigabytes; this is 8,192 x 8,192.
+_MAX_PIXELS: Final = 2**26
+_PIECE_VALUES: Final = 2**26
 _GREY_MODES: Final = frozenset({"1", "L"})
 _COLOUR_MODES: Final = frozenset({"P", "RGB", "RGBA", "CMYK", "YCbCr", "LA", "PA"})
 
 
 class ImageFolderSource(Source):
-    """A folder with one sub-folder a class, each with PNG, JPEG, BMP or WebP images, of one size or scaled to one.
+    """A folder with one sub-folder a class, each with PNG, JPEG, BMP or WebP images.
 
-    The sub-folders' names are the classes, in alphabetical order; names beginning with a dot are left out, and so are
-    files with another suffix. Records go by class, then by file name. Images are grey (H, W) or colour (H, W, 3) as
-    the header of the first one says; the others are converted to that.
+    The sub-folders' names are the labels; names beginning with a dot are left out, and so are files with another
+    suffix. Records go by class, then by file name. Opening lists the folder and reads no file.
+
+    Formal guarantees:
+        - Declared: shape and classes are the caller's; no record decides either, nor what becomes of another record.
 
     Args:
         folder: holds the sub-folders.
-        classes: names or number declared by the caller; the sub-folders must be among them.
-        image_size: height and width that each image is scaled to, see :func:`decode_images`.
+        classes: names of the classes; a sub-folder with another name is refused when records are read.
+        shape: (H, W) or (H, W, 3) that each image is scaled and converted to, see :func:`decode_images`.
     """
 
-    def __init__(
-        self, folder: Path, classes: int | Sequence[str] | None, image_size: tuple[int, int] | None = None
-    ) -> None:
-        self._resize = image_size is not None
+    def __init__(self, folder: Path, classes: tuple[str, ...], shape: tuple[int, ...]) -> None:
+        place = {name: index for index, name in enumerate(classes)}
         with reading(folder, "a folder of images"):
             found = sorted(entry.name for entry in class_folders(folder))
-            names = resolve_classes(classes, found or None)
-            for name in found:
-                if name not in names:
-                    raise InvalidInput(f"sub-folder of {folder}", WITHHELD, "the declared classes, one sub-folder each")
             self._files = [
-                (path, label)
-                for label, name in enumerate(names)
-                if (folder / name).is_dir()
+                (path, name)
+                for name in sorted(found, key=lambda name: place.get(name, len(place)))
                 for path in sorted((folder / name).iterdir())
                 if path.suffix.lower() in IMAGE_SUFFIXES and not path.name.startswith(".")
             ]
         if not self._files:
             raise InvalidInput(str(folder), "no image", f"files {', '.join(sorted(IMAGE_SUFFIXES))} by class")
         self.files = tuple(path for path, _ in self._files)
-        shape = image_shape(self._read(self._files[0][0]), image_size)
-        self._schema = Schema(records=len(self._files), input_shape=shape, classes=names)
+        self._folder = folder
+        self._schema = Schema(records=len(self._files), input_shape=shape, classes=classes)
 
     @property
     def schema(self) -> Schema:
-        """From the folder's listing and the header of the first image."""
+        """The number of files, and what was declared."""
         return self._schema
 
     def _chunks(self, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-        for start in range(0, len(self._files), size):
-            part = self._files[start : start + size]
-            x = decode_images((self._read(path) for path, _ in part), self._schema.input_shape, resize=self._resize)
-            yield x, np.array([label for _, label in part])
+        step = min(size, max(1, _PIECE_VALUES // math.prod(self._schema.input_shape)))
+        for start in range(0, len(self._files), step):
+            part = self._files[start : start + step]
+            x = decode_images((self._read(path) for path, _ in part), self._schema.input_shape)
+            yield x, np.array([name for _, name in part], dtype=object)
 
     def _read(self, path: Path) -> bytes:
-        # The file's own name may be private (a patient's), so errors name its folder.
-        with reading(path.parent, "images"):
+        # The file's own name may be private (a patient's), and so may its class: errors name the folder of all.
+        with reading(self._folder, "images"):
             return path.read_bytes()
 
 
@@ -97,43 +98,62 @@ def check_image_size(size: int | tuple[int, int] | None) -> tuple[int, int] | No
     return height, width
 
 
-def image_shape(encoded: bytes, image_size: tuple[int, int] | None = None) -> tuple[int, ...]:
-    """(H, W) or (H, W, 3), from an encoded image's header; no pixel is decoded. H, W are ``image_size`` if given.
+def image_shape(
+    image_size: tuple[int, int] | None, colour: str | None, default: tuple[int, ...] | None = None
+) -> tuple[int, ...]:
+    """(H, W) or (H, W, 3), from what was declared; an image is never asked.
+
+    Args:
+        image_size: height and width.
+        colour: ``"grey"`` or ``"rgb"``.
+        default: shape of another dataset's inputs or a model's, for what was not declared.
 
     Raises:
-        InvalidInput: not an image of 8 bits a channel.
+        InvalidInput: size or colour is not declared.
+
+    Example:
+        >>> image_shape((24, 32), "rgb"), image_shape(None, None, (8, 8))
+        ((24, 32, 3), (8, 8))
     """
-    with _decoding(), Image.open(io.BytesIO(encoded)) as image:
-        if image.mode not in _GREY_MODES | _COLOUR_MODES:
-            raise InvalidInput("image mode", image.mode, "grey or colour with 8 bits a channel")
-        size = image_size or (image.height, image.width)
-        return size if image.mode in _GREY_MODES else (*size, 3)
+    known = default if default is not None and (len(default) == 2 or (len(default) == 3 and default[2] == 3)) else None
+    if colour is None and known is not None:
+        colour = "grey" if len(known) == 2 else "rgb"
+    size = known[:2] if image_size is None and known is not None else image_size
+    if size is None or colour is None:
+        missing = " and ".join(name for name, value in (("size", size), ("colour", colour)) if value is None)
+        allowed = (
+            "--image-size SIDE and --colour grey or rgb (arguments image_size, colour), to which every image is "
+            "scaled and converted: what is published is declared, never taken from a record"
+        )
+        raise InvalidInput("images", f"no declared {missing}", allowed)
+    return tuple(size) if colour == "grey" else (*size, 3)
 
 
-def decode_images(encoded: Iterator[bytes], shape: tuple[int, ...], *, resize: bool = False) -> NDArray[np.uint8]:
-    """Decode images of one shape: (n, *shape) uint8.
+def decode_images(encoded: Iterator[bytes], shape: tuple[int, ...]) -> NDArray[np.uint8]:
+    """Decode images, each converted to one shape: (n, *shape) uint8.
 
-    With ``resize``, each image, whatever its size, is scaled (bicubic) so that it just covers H x W, and what sticks
-    out is cut off evenly on both sides: for a square, the shorter side becomes H, then a crop of the centre.
+    An image of another size is scaled (bicubic) so that it just covers H x W, and what sticks out is cut off evenly on
+    both sides: for a square, the shorter side becomes H, then a crop of the centre. Colour becomes grey by ITU-R 601,
+    grey becomes colour with three equal channels, and transparency is dropped.
 
     Formal guarantees:
         - Per record: what becomes of an image depends on that image and the public ``shape`` only.
+        - Bounded: an image of more than 2^26 pixels is refused by its header, before it is decoded.
 
     Raises:
-        InvalidInput: an image is damaged or, without ``resize``, of another size; which one is not said.
+        InvalidInput: an image is damaged, too large, or of more than 8 bits a channel; which one is not said.
     """
     mode = "L" if len(shape) == 2 else "RGB"
     images = []
     with _decoding():
         for content in encoded:
             with Image.open(io.BytesIO(content)) as image:
-                if not resize and (image.height, image.width) != shape[:2]:
-                    allowed = f"{shape[0]} x {shape[1]} pixels, like the first image; image_size scales all to one size"
-                    raise InvalidInput("image size", WITHHELD, allowed)
+                if image.height * image.width > _MAX_PIXELS:
+                    raise InvalidInput("image size", WITHHELD, f"at most {_MAX_PIXELS:,} pixels")
                 if image.mode not in _GREY_MODES | _COLOUR_MODES:
                     raise InvalidInput("image mode", WITHHELD, "grey or colour with 8 bits a channel")
                 plain = image if image.mode == mode else image.convert(mode)
-                images.append(np.asarray(_cover(plain, shape[0], shape[1]) if resize else plain, dtype=np.uint8))
+                images.append(np.asarray(_cover(plain, shape[0], shape[1]), dtype=np.uint8))
     return np.stack(images)
 
 
@@ -145,6 +165,16 @@ def _cover(image: Image.Image, height: int, width: int) -> Image.Image:
     box = left, top, min(left + width * scale, image.width), min(top + height * scale, image.height)
     # Cropping within the scaling: an image that is very long never becomes a huge one.
     return image.resize((width, height), Image.Resampling.BICUBIC, box=box)
+
+
+def check_colour(colour: str | None) -> str | None:
+    """``"grey"``, ``"rgb"`` or None.
+
+    Example:
+        >>> check_colour("rgb")
+        'rgb'
+    """
+    return None if colour is None else check_choice("colour", colour, COLOURS)
 
 
 @contextmanager

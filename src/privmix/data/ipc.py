@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -11,19 +10,21 @@ import pyarrow as pa
 import pyarrow.ipc as pa_ipc
 
 from privmix.data.arrow_source import ArrowFormat, class_names
-from privmix.data.files import decoding
+from privmix.data.files import check_unpacked, decoding
+from privmix.data.ipc_messages import FILE_MAGIC, scan
 from privmix.data.parquet import metadata_classes
 from privmix.errors import InvalidInput, StorageError
+from privmix.untrusted import parse_json
 
-_FILE_MAGIC: Final = b"ARROW1"
 _INFO, _STATE, _SPLITS = "dataset_info.json", "state.json", "dataset_dict.json"
 DESCRIPTIONS: Final = frozenset({_INFO, _STATE, _SPLITS})
 
 
 def _describe(path: Path) -> tuple[Any, int]:
     schema = _read_schema(path)
-    # A stream has no table of contents: skip through it, decoding one column.
-    return _plain(schema), sum(batch.num_rows for batch in _batches(path, [schema.names[0]] if schema.names else []))
+    records, unpacked = scan(path)
+    check_unpacked(path, max(unpacked, records), path.stat().st_size)
+    return _plain(schema), records
 
 
 def _blocks(path: Path, columns: list[str], size: int) -> Iterator[Any]:
@@ -103,7 +104,7 @@ def saved_classes(folder: Path, label_column: str) -> tuple[str, ...] | None:
 
 def _read_object(path: Path) -> dict[str, Any]:
     with decoding(path, "a JSON object"):
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = parse_json(path.read_bytes(), str(path))
     if not isinstance(content, dict):
         raise InvalidInput(str(path), type(content).__name__, "a JSON object")
     return content
@@ -134,9 +135,9 @@ def _batches(path: Path, columns: list[str]) -> Iterator[Any]:
 
 
 def _open(file: Any, options: Any = None) -> Any:
-    magic = file.read(len(_FILE_MAGIC))
+    magic = file.read(len(FILE_MAGIC))
     file.seek(0)
-    return (pa_ipc.open_file if magic == _FILE_MAGIC else pa_ipc.open_stream)(file, options=options)
+    return (pa_ipc.open_file if magic == FILE_MAGIC else pa_ipc.open_stream)(file, options=options)
 
 
 def _plain(schema: Any) -> Any:

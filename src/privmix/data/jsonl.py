@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import IO, Any, Final, NoReturn
+from typing import IO, Any, Final
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
-from privmix.data.columns import Selection, choose_inputs
-from privmix.data.files import decoding, open_binary
+from privmix.data.columns import Selection
+from privmix.data.files import decoding, filled_lines, open_binary
 from privmix.data.source import Schema, Source
 from privmix.errors import WITHHELD, InvalidInput
+from privmix.untrusted import parse_json
 
 _KIND: Final = "JSON lines in UTF-8, one object a line"
 # A longer line is no record, but a file without line breaks: refuse it before it fills the memory.
@@ -26,62 +25,55 @@ class JsonlSource(Source):
     """One file of JSON lines, or several read in the order given.
 
     Inputs are the columns of a table (texts, numbers, truth values; a key that is missing or null is no value), or a
-    key with lists of numbers, or all other keys, which are numbers. Keys, and the length of lists, are those of the
-    first record: they are public. Records are counted by lines, without looking into them.
+    key with lists of numbers of a declared length, or declared keys with numbers. There is no header, so all of that
+    is declared; other keys are left out. Records are counted by lines, without looking into them.
+
+    Formal guarantees:
+        - Declared: no line decides what is read of another.
+        - Bounded: a line of 64 MiB, more than 40 levels or a number of more than 400 digits is refused.
 
     Args:
         paths: the files.
-        selection: names of keys.
+        selection: names of keys, length of lists.
         classes: class names.
 
     Raises:
-        InvalidInput: no such key, a line that is not a JSON object, a value of another type.
+        InvalidInput: no inputs are declared; a line that is not a JSON object, a value of another type.
         StorageError: a file cannot be read.
     """
 
     def __init__(self, paths: Sequence[Path], selection: Selection, classes: tuple[str, ...]) -> None:
-        self._paths, self._selection = list(paths), selection
+        self._paths, self._label = list(paths), selection.label
+        self._inputs, self._form = _declared(selection)
+        shape = (selection.list_length,) if self._form == "lists" else (len(self._inputs),)
+        if selection.length is not None and self._form != "lists":
+            raise InvalidInput("feature length", selection.length, "none: the inputs are not lists")
         records = sum(self._count(path) for path in paths)
-        # Validates the count before a first record is looked for.
-        Schema(records=records, input_shape=(1,), classes=classes)
-        first = next(self._rows())
-        with decoding(self._paths[0], _KIND):
-            # Any type does in the columns of a table, and so does none.
-            arrow = pa.schema([(name, _kind(value, selection.table is not None)) for name, value in first.items()])
-        self._inputs, self._form = self._choose(arrow)
-        shape = (len(first[self._inputs[0]]),) if self._form == "lists" else (len(self._inputs),)
         self._schema = Schema(records, shape, classes, selection.table)
 
     @property
     def schema(self) -> Schema:
-        """From the number of lines and the keys of the first record."""
+        """From the number of lines, and what was declared."""
         return self._schema
 
     def _chunks(self, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
         rows: list[dict[str, Any]] = []
-        for row in self._rows():
+        held = 0
+        for row, bytes_ in self._rows():
             rows.append(row)
-            if len(rows) == min(size, _PIECE):
+            held += bytes_
+            if len(rows) == min(size, _PIECE) or held >= _LINE_BYTES:
                 yield self._arrays(rows)
-                rows = []
+                rows, held = [], 0
         if rows:
             yield self._arrays(rows)
 
-    def _choose(self, arrow: Any) -> tuple[list[str], str]:
-        try:
-            return choose_inputs(arrow, self._selection)
-        except InvalidInput as error:
-            if error.field == "columns" and self._selection.table is None:
-                # It lists keys, which no header sets apart from a record's content.
-                raise InvalidInput("columns", WITHHELD, error.allowed) from None
-            raise
-
     def _arrays(self, rows: list[dict[str, Any]]) -> tuple[NDArray[Any], NDArray[Any]]:
-        labels = [row.get(self._selection.label) for row in rows]
+        labels = [row.get(self._label) for row in rows]
         if any(label is None for label in labels):
-            raise InvalidInput(f"column {self._selection.label}", WITHHELD, "no missing value")
-        texts = any(isinstance(label, str) for label in labels)
-        y = np.array(labels, dtype=object) if texts else _numbers(labels, self._selection.label)
+            raise InvalidInput(f"column {self._label}", WITHHELD, "no missing value")
+        y = np.empty(len(labels), dtype=object)
+        y[:] = labels
         if self._form == "table":
             return _table(rows, self._inputs), y
         if self._form == "numbers":
@@ -89,46 +81,61 @@ class JsonlSource(Source):
         name, length = self._inputs[0], self._schema.input_shape[0]
         lists = [row.get(name) for row in rows]
         if not all(isinstance(value, list) and len(value) == length for value in lists):
-            raise InvalidInput(f"column {name}", WITHHELD, f"lists of {length} numbers, like the first")
+            raise InvalidInput(f"column {name}", WITHHELD, f"lists of {length} numbers")
         return _numbers([number for value in lists for number in value or ()], name).reshape(-1, length), y
 
     def _count(self, path: Path) -> int:
         with decoding(path, _KIND), open_binary(path) as stream:
-            return sum(1 for _ in _lines(path, stream))
+            return sum(1 for _ in _lines(stream))
 
-    def _rows(self) -> Iterator[dict[str, Any]]:
+    def _rows(self) -> Iterator[tuple[dict[str, Any], int]]:
+        """Objects, each with the bytes of its line."""
+        # Which of several files holds a wrong record would say where it is.
+        place = self._paths[0] if len(self._paths) == 1 else self._paths[0].parent
         for path in self._paths:
-            with decoding(path, _KIND), open_binary(path) as stream:
-                for line in _lines(path, stream):
-                    row = json.loads(line.decode("utf-8"), parse_constant=_refuse)
-                    if not isinstance(row, dict):
-                        raise InvalidInput(str(path), WITHHELD, _KIND)
-                    yield row
+            with decoding(place, _KIND), open_binary(path) as stream:
+                for line in _lines(stream):
+                    if len(line) >= _LINE_BYTES:
+                        raise InvalidInput(str(place), WITHHELD, f"lines of less than {_LINE_BYTES} bytes")
+                    row = _object(line)
+                    if row is None:
+                        raise InvalidInput(str(place), WITHHELD, _KIND)
+                    yield row, len(line)
 
 
-def _lines(path: Path, stream: IO[bytes]) -> Iterator[bytes]:
-    """Lines that are not blank, without a byte order mark."""
-    start = True
-    while line := stream.readline(_LINE_BYTES):
-        if len(line) == _LINE_BYTES:
-            raise InvalidInput(str(path), "a longer line", f"lines of less than {_LINE_BYTES} bytes")
-        if start:
-            line, start = line.removeprefix(b"\xef\xbb\xbf"), False
-        if line.strip():
-            yield line
+def _declared(selection: Selection) -> tuple[list[str], str]:
+    """Keys of the inputs, and whether they are a ``table``, ``lists`` or ``numbers``."""
+    if selection.table is not None:
+        return list(selection.table), "table"
+    if selection.feature is not None:
+        if selection.feature == selection.label:
+            raise InvalidInput("feature column", selection.feature, f"another than the label's, {selection.label}")
+        return [selection.feature], "lists"
+    if selection.numbers is not None:
+        return list(selection.numbers), "numbers"
+    allowed = (
+        "JSON lines have no header, so declare what to read: --columns NAMES for numbers, --feature-column NAME with "
+        "--feature-length N for lists, --text-column NAME for texts, or the columns of a tabular: file"
+    )
+    raise InvalidInput("columns", None, allowed)
 
 
-def _refuse(constant: str) -> NoReturn:
-    # Python's parser takes NaN and Infinity, which JSON does not have.
-    raise ValueError("not JSON")
+def _lines(stream: IO[bytes]) -> Iterator[bytes]:
+    """Lines that are not blank, without a byte order mark; a line too long to be a record comes in pieces."""
+    lines = filled_lines(stream, _LINE_BYTES)
+    first = next(lines, b"").removeprefix(b"\xef\xbb\xbf").strip()
+    if first:
+        yield first
+    yield from lines
 
 
-def _kind(value: Any, table: bool) -> Any:
-    if table and not isinstance(value, list | dict):
-        return pa.string()
-    if isinstance(value, list) and value and all(map(_is_number, value)):
-        return pa.list_(pa.float64())
-    return pa.float64() if _is_number(value) else pa.string() if isinstance(value, str) else pa.struct([])
+def _object(line: bytes) -> dict[str, Any] | None:
+    """The object in a line; None where it is something else."""
+    try:
+        row = parse_json(line, "line")
+    except InvalidInput:
+        return None
+    return row if isinstance(row, dict) else None
 
 
 def _is_number(value: Any) -> bool:

@@ -11,7 +11,7 @@ from typing import IO, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.data.files import decoding
+from privmix.data.files import check_unpacked, decoding
 from privmix.data.source import MAX_RECORD_VALUES, ArraySource, Schema, Source, array_schema
 from privmix.errors import WITHHELD, InvalidInput
 
@@ -107,7 +107,9 @@ def npy_source(x_path: Path, y_path: Path, classes: tuple[str, ...]) -> Source:
 def _member_header(archive: zipfile.ZipFile, name: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
     with archive.open(name) as file:
         shape, dtype, header = _read_header(file)
-    _check_size(shape, dtype, archive.getinfo(name).file_size - header)
+    member = archive.getinfo(name)
+    _check_size(shape, dtype, member.file_size - header)
+    check_unpacked(Path(str(archive.filename)), member.file_size, member.compress_size)
     return shape, dtype
 
 

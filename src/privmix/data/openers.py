@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -72,7 +72,9 @@ def open_files(files: list[Path], request: Request) -> Source:
 def open_images(folder: Path, request: Request) -> Source:
     """Open a folder with one sub-folder of images a class."""
     _refuse_columns(request, "a folder of images")
-    return ImageFolderSource(folder, request.classes, request.selection.image_size)
+    # Folders are there for the records in them, so a record more could add one: the list is declared.
+    classes = resolve_classes(request.classes)
+    return ImageFolderSource(folder, classes, request.selection.image_shape)
 
 
 def open_saved(folder: Path, request: Request) -> Source:
@@ -104,7 +106,7 @@ def companions(file: Path) -> list[Path]:
 
 def _open_idx(files: list[Path], request: Request) -> Source:
     _refuse_columns(request, "idx")
-    _refuse_image_size(request)
+    _refuse_images(request)
     inputs = [file for file in files if "images" in file.name] or files
     if len(inputs) > 1:
         raise InvalidInput("data", str(inputs[0].parent), "one idx file of images a split, with images in its name")
@@ -118,7 +120,7 @@ def _open_idx(files: list[Path], request: Request) -> Source:
 
 def _open_npy(files: list[Path], request: Request) -> Source:
     _refuse_columns(request, ".npy")
-    _refuse_image_size(request)
+    _refuse_images(request)
     if len(files) == 1:
         files = [files[0], *companions(files[0])]
     inputs, labels = ([file for file in files if file.name.startswith(letter)] for letter in "xy")
@@ -129,14 +131,14 @@ def _open_npy(files: list[Path], request: Request) -> Source:
 
 def _open_npz(files: list[Path], request: Request) -> Source:
     _refuse_columns(request, ".npz")
-    _refuse_image_size(request)
+    _refuse_images(request)
     classes = resolve_classes(request.classes, npz_classes(files[0]) if request.classes is None else None)
     return _joined([NpzSource(file, request.split, classes) for file in files])
 
 
 def _open_safetensors(files: list[Path], request: Request) -> Source:
     _refuse_columns(request, ".safetensors")
-    _refuse_image_size(request)
+    _refuse_images(request)
     classes = resolve_classes(request.classes, safetensors_classes(files[0]) if request.classes is None else None)
     return _joined([SafetensorsSource(file, request.split, classes) for file in files])
 
@@ -160,16 +162,19 @@ def _open_arrow_like(
 
 
 def _open_csv(files: list[Path], request: Request) -> Source:
-    _refuse_image_size(request)
-    selection = Selection(request.selection.label, image=None, table=request.selection.table)
+    _refuse_images(request)
+    asked = request.selection
+    if asked.length is not None:
+        raise InvalidInput("feature length", asked.length, "none: CSV holds no lists")
+    selection = Selection(asked.label, image=None, table=asked.table, numbers=asked.numbers)
     format_ = csv_format(selection.label, numeric=selection.table is None)
     return ArrowSource(files, format_, selection, resolve_classes(request.classes))
 
 
 def _open_jsonl(files: list[Path], request: Request) -> Source:
-    _refuse_image_size(request)
+    _refuse_images(request)
     asked = request.selection
-    selection = Selection(asked.label, image=None, feature=asked.feature, table=asked.table)
+    selection = replace(asked, image=None)
     return JsonlSource(files, selection, resolve_classes(request.classes))
 
 
@@ -190,10 +195,14 @@ def _joined(shards: list[Source]) -> Source:
 
 
 def _refuse_columns(request: Request, format_: str) -> None:
-    if request.selection.table is not None:
-        raise InvalidInput("columns", list(request.selection.table), f"none: {format_} has no columns with names")
+    for names in (request.selection.table, request.selection.numbers):
+        if names is not None:
+            raise InvalidInput("columns", list(names), f"none: {format_} has no columns with names")
+    if request.selection.length is not None:
+        raise InvalidInput("feature length", request.selection.length, f"none: {format_} has no columns of lists")
 
 
-def _refuse_image_size(request: Request) -> None:
-    if request.selection.image_size is not None:
-        raise InvalidInput("image size", request.selection.image_size, "none: the inputs are not encoded images")
+def _refuse_images(request: Request) -> None:
+    for field, value in (("image size", request.selection.image_size), ("colour", request.selection.colour)):
+        if value is not None:
+            raise InvalidInput(field, value, "none: the inputs are not encoded images")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -10,17 +9,31 @@ from typing import Any, Final
 import pyarrow.parquet as pq
 
 from privmix.data.arrow_source import ArrowFormat, class_names, name_list
-from privmix.data.files import decoding
+from privmix.data.files import check_unpacked, decoding
+from privmix.untrusted import parse_json
 
 
 def _describe(path: Path) -> tuple[Any, int]:
     with pq.ParquetFile(path) as file:
+        groups = [file.metadata.row_group(place) for place in range(file.metadata.num_row_groups)]
+        unpacked = sum(group.total_byte_size for group in groups)
+        check_unpacked(path, max(unpacked, file.metadata.num_rows), path.stat().st_size)
         return file.schema_arrow, file.metadata.num_rows
 
 
 def _blocks(path: Path, columns: list[str], size: int) -> Iterator[Any]:
     with pq.ParquetFile(path) as file:
-        yield from file.iter_batches(batch_size=size, columns=columns, use_threads=False)
+        leaves = [file.metadata.schema.column(place) for place in range(len(file.metadata.schema))]
+    # A value that stands in a file once and in many records is kept once: the source takes them apart in small parts.
+    texts = [
+        leaf.path
+        for leaf in leaves
+        if leaf.physical_type == "BYTE_ARRAY" and any(f"{leaf.path}.".startswith(f"{name}.") for name in columns)
+    ]
+    with pq.ParquetFile(path, read_dictionary=texts) as file:
+        for group in range(file.num_row_groups):
+            # Batches across groups would have two dictionaries, which pyarrow does not make of structs.
+            yield from file.iter_batches(batch_size=size, row_groups=[group], columns=columns, use_threads=False)
 
 
 PARQUET: Final = ArrowFormat("a Parquet file", _describe, _blocks)
@@ -43,6 +56,6 @@ def metadata_classes(path: Path, metadata: dict[bytes, bytes] | None, label: str
     metadata = metadata or {}
     with decoding(path, "class names as JSON in the metadata"):
         if b"classes" in metadata:
-            return name_list(json.loads(metadata[b"classes"]))
-        described = json.loads(metadata.get(b"huggingface", b"{}"))
+            return name_list(parse_json(metadata[b"classes"], str(path)))
+        described = parse_json(metadata.get(b"huggingface", b"{}"), str(path))
         return class_names(described.get("info", {}).get("features", {}), label)

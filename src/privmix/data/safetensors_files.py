@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +15,7 @@ from privmix.data.arrow_source import name_list
 from privmix.data.files import decoding
 from privmix.data.source import MAX_RECORD_VALUES, Schema, Source, array_schema
 from privmix.errors import InvalidInput
+from privmix.untrusted import parse_json
 
 _KIND: Final = "a safetensors file"
 _TYPES: Final = {
@@ -89,7 +89,7 @@ def safetensors_classes(path: Path) -> tuple[str, ...] | None:
     if "classes" not in metadata:
         return None
     with decoding(path, "a JSON list of class names in its metadata"):
-        return name_list(json.loads(metadata["classes"]))
+        return name_list(parse_json(metadata["classes"], str(path)))
 
 
 def has_split(path: Path, split: str) -> bool:

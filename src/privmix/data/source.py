@@ -266,7 +266,8 @@ def _cell(value: Any) -> str | float | None:
 def encode_labels(raw: NDArray[Any], classes: tuple[str, ...]) -> NDArray[np.int64]:
     """Turn labels into class indices.
 
-    A number is an index from 0 to K - 1. A text is a class name or, failing that, such an index in digits.
+    A number is an index from 0 to K - 1. A text is a class name or, failing that, such an index in digits. Each label
+    is judged by itself: texts and numbers may stand side by side in an array of objects.
 
     Example:
         >>> encode_labels(np.array(["dog", "0"]), ("cat", "dog")).tolist()
@@ -275,8 +276,8 @@ def encode_labels(raw: NDArray[Any], classes: tuple[str, ...]) -> NDArray[np.int
     if raw.dtype.kind in "OUS":
         indices = {str(index): index for index in range(len(classes))} | {name: i for i, name in enumerate(classes)}
         try:
-            return np.array([indices[_text(label)] for label in raw.tolist()], dtype=np.int64)
-        except (KeyError, ValueError):
+            return np.array([_index(label, indices, len(classes)) for label in raw.tolist()], dtype=np.int64)
+        except (KeyError, ValueError, OverflowError):
             raise _outside(classes) from None
     if raw.dtype.kind not in _NUMERIC:
         raise _outside(classes)
@@ -289,12 +290,14 @@ def encode_labels(raw: NDArray[Any], classes: tuple[str, ...]) -> NDArray[np.int
     return y
 
 
-def _text(label: object) -> str:
-    if isinstance(label, bytes):
-        return label.decode().strip()
-    if not isinstance(label, str):
-        raise ValueError("not a text")
-    return label.strip()
+def _index(label: object, indices: dict[str, int], size: int) -> int:
+    if isinstance(label, bytes | str):
+        return indices[(label.decode() if isinstance(label, bytes) else label).strip()]
+    if not isinstance(label, int | float | np.integer | np.floating):
+        raise ValueError("neither a text nor a number")
+    if not (0 <= label < size and int(label) == label):
+        raise ValueError("no class")
+    return int(label)
 
 
 def _outside(classes: tuple[str, ...]) -> InvalidInput:

@@ -103,7 +103,8 @@ class Pool:
             extractor: the private data's.
             classes: the private data's class names, in order.
             split: of the pool.
-            input_shape: shape of one private raw input; a pool of others is refused before it is read.
+            input_shape: shape of one private raw input; encoded images become such, and a pool of other inputs is
+                refused before it is read.
             **options: for ``open_dataset``: ``label_column``, ``image_column``, ``image_size``, ...
 
         Raises:
@@ -119,10 +120,10 @@ class Pool:
             >>> Pool.open(file, Identity(), ("cat", "dog")).targets.tolist()
             [[0.0, 1.0], [1.0, 0.0]]
         """
-        source = _open_source(path, classes, split, options)
+        source = open_source(path, classes, split, {"input_shape": input_shape, **options})
         schema = source.schema
         if input_shape is not None and schema.input_shape != tuple(input_shape):
-            allowed = f"{tuple(input_shape)} as the private inputs; images in files can be scaled by image_size"
+            allowed = f"{tuple(input_shape)} as the private inputs"
             raise InvalidInput(f"shape of the pool's inputs in {path}", schema.input_shape, allowed)
         extractor.check_schema(schema)
         try:
@@ -188,8 +189,8 @@ class Pool:
         return digest.hexdigest()
 
 
-def _open_source(path: str | Path, classes: Sequence[str], split: str, options: dict[str, Any]) -> Source:
-    """The pool with its own list of classes if it has one, else with the private data's."""
+def open_source(path: str | Path, classes: Sequence[str], split: str, options: dict[str, Any]) -> Source:
+    """The pool's dataset, with its own list of classes if it has one, else with the private data's."""
     try:
         return open_dataset(path, split=split, **options)
     except InvalidInput as error:

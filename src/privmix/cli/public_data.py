@@ -1,0 +1,82 @@
+"""What is called public must not be the private data: by place and files before the charge, by records after it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from privmix.cli.options import Columns
+from privmix.data import Source
+from privmix.data.overlap import Contents, same_files, same_place
+from privmix.errors import WITHHELD, InvalidInput, PrivmixError
+from privmix.features import Extractor
+from privmix.training import ModelFacts
+from privmix.training.pool import open_source
+
+_PRIVATE = "public records; this is the private dataset"
+
+
+def refuse_private(given: Mapping[str, str | None], data: str, split: str) -> None:
+    """Raise :class:`InvalidInput` where what is called public is the private data itself, by its place or files.
+
+    What is called public is read as a training split. Another split of the same place may be private, so that the
+    comparison there is left to :func:`refuse_overlap`.
+    """
+    for flag, place in given.items():
+        if place is not None and split == "train":
+            with named(flag):
+                same = same_place(place, data) or same_files(place, data)
+            if same:
+                raise InvalidInput(flag, place, _PRIVATE)
+
+
+def refuse_overlap(given: Mapping[str, Contents], source: Source) -> None:
+    """Raise :class:`InvalidInput` where public records are in large part private ones, in whatever format.
+
+    It reads the private records, so budget is charged before it is called, and its answer is for the owner: nothing
+    is published after it is no.
+    """
+    if not given:
+        return
+    private = Contents.of(source)
+    for flag, contents in given.items():
+        if contents.overlaps(private):
+            raise InvalidInput(flag, WITHHELD, "public records; many of these are records of the private dataset")
+
+
+def contents_of(
+    given: Mapping[str, str | None], extractor: Extractor, facts: ModelFacts, columns: Columns
+) -> dict[str, Contents]:
+    """Hashes of the records of each public dataset of ``privmix train``, by its flag."""
+    found = {}
+    options = pool_options(extractor, columns)
+    for flag, place in given.items():
+        if place is not None:
+            with named(flag):
+                source = open_source(place, facts.classes, "train", {"input_shape": facts.input_shape, **options})
+                found[flag] = Contents.of(source)
+    return found
+
+
+def pool_options(extractor: Extractor, columns: Columns) -> dict[str, Any]:
+    """How a public dataset beside the private one is opened; its shapes are the private one's."""
+    text = columns.text or ("text" if extractor.name in ("minilm", "text") else None)
+    return {
+        "label_column": columns.label,
+        "image_column": columns.image,
+        "feature_column": columns.feature,
+        "text_column": text,
+        "columns": getattr(extractor, "columns", None),
+        "number_columns": columns.number_names,
+    }
+
+
+@contextmanager
+def named(flag: str) -> Iterator[None]:
+    """Say which of the datasets an error is about."""
+    try:
+        yield
+    except PrivmixError as error:
+        error.args = (f"{flag}: {error}",)
+        raise

@@ -1,0 +1,158 @@
+"""Is what somebody calls public the private data? By files, before budget is charged; by records, afterwards."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privmix.data.files import reading
+from privmix.data.fingerprint import files_of
+from privmix.data.remote import is_remote, local_path, remote_digests
+from privmix.data.source import Source
+from privmix.data.splits import may_belong
+
+# Records of so many numbers are not alike by chance; rows of a small table and short texts often are.
+_TELLING: Final = 16
+_SHARE_OF_ARRAYS: Final = 0.1
+_SHARE_OF_OTHERS: Final = 0.5
+_SHARE_OF_FILES: Final = 0.5
+_BATCH: Final = 4096
+_SAME: Final = np.float32(1e-6)
+
+
+def same_place(first: str, second: str) -> bool:
+    """Whether two paths or addresses are the same, through links.
+
+    Example:
+        >>> same_place("data/../train.npz", "train.npz")
+        True
+    """
+    if first == second:
+        return True
+    return (
+        not is_remote(first) and not is_remote(second) and local_path(first).resolve() == local_path(second).resolve()
+    )
+
+
+def same_files(public: str, private: str) -> bool:
+    """Whether files of the same bytes make up half of either training split, whatever they are called.
+
+    Files are hashed as a ledger's fingerprint hashes them, without looking at what they mean, and only where their
+    sizes agree. Label files and descriptions of different datasets may be the same: hence half.
+
+    Raises:
+        StorageError: a file can't be read.
+
+    Example:
+        >>> import tempfile
+        >>> folder = Path(tempfile.mkdtemp())
+        >>> _ = (folder / "a.csv").write_text("x,label\\n1,0\\n"), (folder / "b.csv").write_text("x,label\\n1,0\\n")
+        >>> same_files(str(folder / "a.csv"), str(folder / "b.csv"))
+        True
+    """
+    if is_remote(public) or is_remote(private):
+        both = [remote_digests(place) if is_remote(place) else _digests(_local(place)) for place in (public, private)]
+        shared = set(both[0]) & set(both[1])
+        return any(len(shared) >= _SHARE_OF_FILES * len(set(one)) for one in both)
+    ours, theirs = _local(public), _local(private)
+    sizes = {path.stat().st_size for path in ours} & {path.stat().st_size for path in theirs}
+    found = [dict(_hashed(files, sizes)) for files in (ours, theirs)]
+    shared_bytes = sum(size for digest, size in found[0].items() if digest in found[1])
+    totals = [sum(path.stat().st_size for path in files) for files in (ours, theirs)]
+    return shared_bytes > 0 and any(shared_bytes >= _SHARE_OF_FILES * total for total in totals)
+
+
+@dataclass(frozen=True)
+class Contents:
+    """Hashes of a dataset's records: equal for equal inputs, in whatever format and order they lie.
+
+    Attributes:
+        counts: how often each record stands there, by a hash of its inputs; labels do not count.
+        telling: records hold enough numbers that equal ones are no chance.
+    """
+
+    counts: dict[bytes, int]
+    telling: bool
+
+    @classmethod
+    def of(cls, source: Source) -> Contents:
+        """Read all records once.
+
+        Raises:
+            InvalidInput, StorageError: as :meth:`Source.batches`.
+        """
+        counts: Counter[bytes] = Counter()
+        for batch in source.batches(_BATCH):
+            counts.update(_record_hashes(batch.x))
+        schema = source.schema
+        return cls(dict(counts), schema.columns is None and int(np.prod(schema.input_shape)) >= _TELLING)
+
+    def overlaps(self, private: Contents) -> bool:
+        """Whether these are in large part private records.
+
+        Only records that stand once in the private dataset count: what many people share tells nothing. A tenth of
+        them, or of these, is too much where records are arrays of 16 numbers or more, and half where they are texts,
+        rows of a table or shorter arrays, which are alike by chance.
+        """
+        single = {digest for digest, count in private.counts.items() if count == 1}
+        shared = len(single & self.counts.keys())
+        share = _SHARE_OF_ARRAYS if self.telling and private.telling else _SHARE_OF_OTHERS
+        return shared > 0 and shared >= share * min(len(single), len(self.counts))
+
+
+def _record_hashes(x: NDArray[Any]) -> Iterator[bytes]:
+    if x.dtype == object:
+        for row in x:
+            yield _hash("\x1f".join(map(_cell, row)).encode())
+        return
+    values = x.reshape(len(x), -1).astype(np.float32)
+    if x.dtype != np.uint8:
+        # An image as whole numbers from 0 to 255, and the same divided by 255, are one record.
+        scaled = np.round(values * np.float32(255))
+        near = np.abs(values - scaled / np.float32(255)) <= _SAME
+        whole = np.all(near & (scaled >= 0) & (scaled <= 255), axis=1, keepdims=True)
+        values = np.where(whole, scaled, values)
+    # Adding zero makes -0 the same as 0.
+    for row in values + np.float32(0):
+        yield _hash(row.tobytes())
+
+
+def _cell(value: Any) -> str:
+    """A text that is equal where CSV and typed formats mean the same."""
+    if value is None:
+        return ""
+    try:
+        return repr(float(value))
+    except ValueError:
+        return str(value).strip()
+
+
+def _hash(content: bytes) -> bytes:
+    return hashlib.blake2b(content, digest_size=16).digest()
+
+
+def _local(place: str) -> list[Path]:
+    """Files of the training split: what is called public is read as one."""
+    root = local_path(place)
+    with reading(root, "a file or folder"):
+        files = files_of(root)
+        return [path for path in files if may_belong(path.relative_to(root), "train")] if root.is_dir() else files
+
+
+def _hashed(files: Iterable[Path], sizes: set[int]) -> Iterator[tuple[str, int]]:
+    for path in files:
+        size = path.stat().st_size
+        if size and size in sizes:
+            with reading(path, "a file"), path.open("rb") as stream:
+                yield hashlib.file_digest(stream, "sha256").hexdigest(), size
+
+
+def _digests(files: list[Path]) -> list[str]:
+    return [digest for digest, _ in _hashed(files, {path.stat().st_size for path in files})]
