@@ -136,7 +136,7 @@ def edit(change: Callable[[dict[str, Any]], None], *, rehash: bool = True) -> Ca
     return apply
 
 
-def flip_last_byte(folder: Path) -> None:
+def flip_a_value(folder: Path) -> None:
     shard = next((folder / "data").iterdir())
     data = bytearray(shard.read_bytes())
     data[len(data) // 2] ^= 1
@@ -173,7 +173,7 @@ def swap_centre(folder: Path) -> None:
         (edit(lambda c: c["files"][0].update(file="../../etc/passwd")), "files"),
         (edit(lambda c: c["guarantee"].pop("delta")), "guarantee"),
         (edit(lambda c: c["guarantee"].update(epsilon="small")), "epsilon"),
-        (lambda folder: (folder / "data" / "train-extra.parquet").write_bytes(b""), "lists"),
+        (lambda folder: (folder / "data" / "train-extra.parquet").write_bytes(b""), "train-extra"),
         (edit(lambda c: c["plan"].update(max_weight=1e-6)), "max_weight"),
         (edit(lambda c: c["plan"].update(mixup_degree=16_000_000)), "record_rate"),
         (edit(lambda c: c["plan"].update(record_rate="0.05")), "record_rate"),
@@ -187,8 +187,8 @@ def swap_centre(folder: Path) -> None:
         (edit(lambda c: c.update(warnings=[])), "warnings"),
         (edit(lambda c: c.update(insecure_seed=False)), "warnings"),
         (lambda folder: (folder / "README.md").write_text("epsilon 0.0001"), "README"),
-        (lambda folder: (folder / "raw.csv").write_text("1,2"), "lists"),
-        (flip_last_byte, "SHA-256"),
+        (lambda folder: (folder / "raw.csv").write_text("1,2"), r"raw\.csv"),
+        (flip_a_value, "SHA-256"),
         (swap_centre, "SHA-256"),
         (lambda folder: (folder / "certificate.json").write_text("{"), "JSON"),
         (lambda folder: (folder / "certificate.json").write_bytes(b"\xff\xfe"), "JSON"),
@@ -209,7 +209,7 @@ def test_a_truncated_shard_does_not_load(tmp_path: Path) -> None:
     write(tmp_path / "rel")
     shard = next((tmp_path / "rel" / "data").iterdir())
     shard.write_bytes(shard.read_bytes()[:200])
-    with pytest.raises(InvalidInput, match="Parquet"):
+    with pytest.raises(InvalidInput, match="200 bytes"):
         load_release(tmp_path / "rel")
 
 

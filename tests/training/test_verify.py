@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from safetensors.numpy import load_file as load_tensors
+from safetensors.numpy import save as save_tensors
 
 from privmix.accounting import Adjacency
-from privmix.errors import InvalidInput, StorageError
+from privmix.errors import InvalidInput, PrivmixError, StorageError
 from privmix.mechanisms.streams import SecretStreams
 from privmix.training.certificate import content_hash
 from privmix.training.public import WarmUpConfig
@@ -39,7 +43,7 @@ def edit(folder: Path, change: Callable[[Content], object], *, rehashed: bool = 
     change(content)
     if rehashed:
         content["content_sha256"] = content_hash(content)
-    path.write_text(json.dumps(content))
+    path.write_text(json.dumps(content, indent=2) + "\n")
 
 
 @pytest.mark.parametrize("name", ["linear", "wrn-10-1", "replace one", "microbatches", "warm", "declared", "secret"])
@@ -85,7 +89,7 @@ def test_classes_in_another_order_are_refused(folder: Path) -> None:
     path = folder / "model.json"
     content = json.loads(path.read_text())
     content["classes"] = content["classes"][::-1]
-    path.write_text(json.dumps(content))
+    path.write_text(json.dumps(content, indent=2) + "\n")
     with pytest.raises(InvalidInput, match="classes"):
         verify_trained(folder)
 
@@ -170,5 +174,88 @@ def test_a_larger_epsilon_than_the_plan_costs_holds(folder: Path) -> None:
 
 
 def test_a_folder_that_holds_no_model(tmp_path: Path) -> None:
-    with pytest.raises(StorageError, match=r"model\.json"):
+    with pytest.raises(StorageError, match="missing"):
         verify_trained(tmp_path)
+
+
+# --- every byte, and nothing else ------------------------------------------------------------------------------------
+
+
+def new_weights(folder: Path, content: bytes) -> None:
+    """Other weights, with a certificate that is about them."""
+    (folder / "weights.safetensors").write_bytes(content)
+    edit(folder, lambda found: found.update(weights_sha256=hashlib.sha256(content).hexdigest()))
+
+
+def spaced_header(folder: Path) -> None:
+    content = (folder / "weights.safetensors").read_bytes()
+    size = int.from_bytes(content[:8], "little")
+    text = content[8 : 8 + size] + b" " * 64
+    new_weights(folder, len(text).to_bytes(8, "little") + text + content[8 + size :])
+
+
+def noted_header(folder: Path) -> None:
+    new_weights(folder, save_tensors(load_tensors(folder / "weights.safetensors"), {"note": "secret"}))
+
+
+def wider_numbers(folder: Path) -> None:
+    arrays = load_tensors(folder / "weights.safetensors")
+    new_weights(folder, save_tensors({name: array.astype(np.float64) for name, array in arrays.items()}))
+
+
+def no_numbers(folder: Path) -> None:
+    arrays = load_tensors(folder / "weights.safetensors")
+    next(iter(arrays.values())).flat[0] = np.nan
+    new_weights(folder, save_tensors(arrays))
+
+
+def linked_weights(folder: Path) -> None:
+    path = folder / "weights.safetensors"
+    path.rename(folder.parent / "elsewhere")
+    path.symlink_to(folder.parent / "elsewhere")
+
+
+FOLDERS: dict[str, tuple[Callable[[Path], object], str]] = {
+    "a picture": (lambda folder: (folder / "confusion-train.png").write_bytes(b"1"), "confusion-train"),
+    "a hidden file": (lambda folder: (folder / ".raw").write_text("1"), r"\.raw"),
+    "a folder": (lambda folder: (folder / "more").mkdir(), "more"),
+    "a link": (linked_weights, "links"),
+    "spaces in the header": (spaced_header, "header"),
+    "a note in the header": (noted_header, "safetensors"),
+    "wider numbers": (wider_numbers, "type|shapes"),
+    "no numbers": (no_numbers, "finite"),
+    "another field": (lambda folder: edit(folder, lambda c: c.update(note="secret")), "fields"),
+    "another setting": (lambda folder: edit(folder, lambda c: c["settings"].update(note="secret")), "settings"),
+    "another version": (lambda folder: edit(folder, lambda c: c["versions"].update(note="1")), "versions"),
+    "another input": (
+        lambda folder: edit(folder, lambda c: c["settings"].update(input_shape=[64])),
+        r"input_shape|model\.json",
+    ),
+    "a name that is none": (lambda folder: edit(folder, lambda c: c.update(model_id="../x")), "model_id"),
+}
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+def test_whatever_belongs_to_no_model_is_refused(name: str, model: TrainedModel, tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    folder.mkdir()
+    model.write(folder)
+    verify_trained(folder)
+    change, message = FOLDERS[name]
+    change(folder)
+    with pytest.raises(PrivmixError, match=message):
+        verify_trained(folder)
+
+
+def test_any_byte_changed_added_or_taken_in_any_file_is_refused(folder: Path) -> None:
+    rng = np.random.default_rng(0)
+    for path in sorted(folder.iterdir()):
+        whole = path.read_bytes()
+        for index in {0, len(whole) - 1, *rng.integers(0, len(whole), 30).tolist()}:
+            flipped = bytes([whole[index] ^ int(rng.integers(1, 256))])
+            for middle in (flipped, flipped + whole[index : index + 1], b""):
+                path.write_bytes(whole[:index] + middle + whole[index + 1 :])
+                with pytest.raises(PrivmixError):
+                    verify_trained(folder)
+        path.write_bytes(whole)
+    assert len(verify_trained(folder).unchecked) >= 4

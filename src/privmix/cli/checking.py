@@ -10,24 +10,15 @@ from typing import Any, Final
 from privmix.certificate.signing import Subject
 from privmix.features import wanted_model
 from privmix.learning import load_model
-from privmix.release import verify_release
-from privmix.release.certificate import read_certificate
-from privmix.training import is_trained_model, load_trained
+from privmix.release import Verification, verify_release
+from privmix.training import is_trained_model
 from privmix.training.verify import verify_trained
 
 _MODEL: Final = "model.json"
 _CERTIFICATE: Final = "certificate.json"
-_RELEASE_UNCHECKED: Final = (
-    "not checked: that the rows came from running this plan, that its key was kept secret, that a ledger was "
-    "charged, and the planner's predictions and picture, if there are any"
-)
-_MODEL_UNCHECKED: Final = (
-    "not checked: that the weights came from running this plan, that its key was kept secret, that a ledger was "
-    "charged, that what it calls public data is public, and other files in the folder"
-)
 _FITTED_UNCHECKED: Final = (
-    "not checked: that it was fitted on that release. A fitted model has no guarantee of its own: verify the release, "
-    "whose guarantee is the model's too if it saw nothing else"
+    "that it was fitted on that release. A fitted model has no guarantee of its own: verify the release, whose "
+    "guarantee is the model's too if it saw nothing else",
 )
 
 
@@ -39,17 +30,19 @@ class Checked:
         subject: what it is.
         found: figures for machines.
         files: whose hashes were compared, in words; empty where there are none.
-        unchecked: what this check leaves open.
+        unchecked: what this check leaves open, in words.
         wanted: a model that its features need, from elsewhere.
         warnings: of the certificate.
+        released: what was found of a release; None for models.
     """
 
     subject: Subject
     found: dict[str, Any]
     files: str
-    unchecked: str
+    unchecked: tuple[str, ...]
     wanted: str | None
     warnings: tuple[str, ...] = ()
+    released: Verification | None = None
 
 
 def check_folder(folder: Path) -> Checked:
@@ -61,17 +54,22 @@ def check_folder(folder: Path) -> Checked:
     """
     if is_trained_model(folder):
         trained = verify_trained(folder)
-        wanted = wanted_model(load_trained(folder).facts_.extractor)
-        files = "weights and certificate"
-        return Checked(Subject.of(trained), dict(vars(trained)), files, _MODEL_UNCHECKED, wanted, trained.warnings)
+        wanted, files = wanted_model(trained.extractor), "weights and certificate"
+        return Checked(Subject.of(trained), trained.to_dict(), files, trained.unchecked, wanted, trained.warnings)
     if (folder / _MODEL).is_file() and not (folder / _CERTIFICATE).exists():
         facts = load_model(folder).facts_
         subject, found = Subject("fitted-model", facts.release_id), {"fitted_on": facts.release_id}
         return Checked(subject, found, "", _FITTED_UNCHECKED, wanted_model(facts.extractor))
     released = verify_release(folder)
-    wanted = wanted_model(read_certificate(folder)["extractor"])
-    files = f"{released.files} files"
-    return Checked(Subject.of(released), dict(vars(released)), files, _RELEASE_UNCHECKED, wanted, released.warnings)
+    return Checked(
+        Subject.of(released),
+        released.to_dict(),
+        f"{released.files} files",
+        released.unchecked,
+        wanted_model(released.extractor),
+        released.warnings,
+        released,
+    )
 
 
 def remembered(found: list[Checked]) -> Callable[[Path], Subject]:

@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.table import Table
 
 from privmix.certificate import PublicKey, claimed_key, verify_signature
 from privmix.cli.app import app, err, out, plain, print_json
 from privmix.cli.checking import Checked, check_folder, remembered
+from privmix.release import Verification
 from privmix.rounding import exact, rounded_up
 
 
@@ -21,7 +23,9 @@ def verify(
     ] = None,
     json_output: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
 ) -> None:
-    """Recompute epsilon from the event and check every file's hash; exit code 2 if anything does not hold.
+    """Recompute epsilon, check every byte of every file, and test the released numbers for their noise.
+
+    Exit code 2 if anything does not hold. Says what was tested, how sure that is, and what can't be checked.
 
     With --key, the folder must be signed by that key, every file of it: take the key from where its owner publishes it,
     not from beside the folder. Without --key, a signature is named and not checked.
@@ -49,7 +53,11 @@ def verify(
         return
     out.print(_held(checked), soft_wrap=True)
     out.print(_signed(signature), soft_wrap=True)
-    out.print(checked.unchecked, soft_wrap=True)
+    if checked.released is not None:
+        _show_tests(checked.released)
+    out.print("not checked:")
+    for text in checked.unchecked:
+        out.print(f"- {text}", soft_wrap=True)
     if checked.wanted is not None:
         out.print(f"to use it you need: {plain(checked.wanted)}", soft_wrap=True)
     for warning in checked.warnings:
@@ -73,3 +81,21 @@ def _signed(signature: dict[str, Any] | None) -> str:
     if signature["checked"]:
         return f"[green]signed:[/] every file, by key {signature['key_id']}"
     return f"signed, it says by key {signature['key_id']}: not checked (give --key)"
+
+
+def _show_tests(checked: Verification) -> None:
+    """What was measured, and what it would have caught."""
+    table = Table(title="tests of the released numbers, as shares of the certified noise", title_justify="left")
+    table.add_column("tested")
+    for name in ("tests", "least found", "caught below"):
+        table.add_column(name, justify="right")
+    for test in checked.tests:
+        found = ["-" if value is None else f"{value:.3f}" for value in (test.lowest, test.caught)]
+        table.add_row(test.name, f"{test.tests:,}", *found)
+    out.print(table)
+    out.print(
+        f"An honest release fails one of these with probability {rounded_up(checked.false_alarm, 2)} at most, whatever "
+        "its data. Noise of a share below the last column is caught with probability 0.99 where data add nothing to "
+        "it; what data add can hide as much.",
+        soft_wrap=True,
+    )

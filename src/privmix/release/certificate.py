@@ -16,16 +16,20 @@ from typing import Any, Final
 from privmix.accounting import event_to_dict
 from privmix.accounting.filters import ledger_statement
 from privmix.certificate.assessment import as_rows, assess
-from privmix.errors import InvalidInput, StorageError, check_integer, check_number
+from privmix.errors import InvalidInput, check_integer, check_number
 from privmix.release.facts import release_facts
 from privmix.release.moments_plan import MomentsPlan
 from privmix.release.plan import Plan
 from privmix.release.pricing import plan_cost, plan_curve
 from privmix.rounding import exact
+from privmix.untrusted import MEBIBYTE, parse_json, read_plain
 
 SCHEMA_VERSION: Final = 3
 CERTIFICATE_FILE: Final = "certificate.json"
 PICTURE_FILE: Final = "predictions.svg"
+MOST_BYTES: Final = 16 * MEBIBYTE
+# Far more than any disk holds, and exact in every kind of number.
+MOST_ROWS: Final = 2**53
 _FIELDS: Final[dict[str, type]] = {
     "release_id": str,
     "guarantee": dict,
@@ -43,10 +47,14 @@ _FIELDS: Final[dict[str, type]] = {
     "assessment": list,
     "files": list,
 }
-_FILE = re.compile(r"(data/train-\d{5}-of-\d{5}\.parquet|(centre|moments)\.safetensors|predictions\.svg)\Z")
+_FILE = re.compile(r"(data/train-\d{5,9}-of-\d{5,9}\.parquet|(centre|moments)\.safetensors|predictions\.svg)\Z")
 _OTHER_FIELDS: Final = {"schema_version", "choice", "versions", "content_sha256"}
 _GUARANTEE: Final = {"epsilon", "delta", "adjacency", "accountant", "is_upper_bound", "epsilon_asked"}
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}\Z")
+_HASH = re.compile(r"[0-9a-f]{64}\Z")
+# Sizes beyond these belong to no input that fits a memory.
+_MOST_AXES, _LARGEST_AXIS = 8, 2**31
+_PACKAGES: Final = ("privmix", "dp-accounting", "numpy", "scipy", "randomgen", "torch")
 _VERSION_TEXT = re.compile(r"[a-z-]{1,20}=[\w.+-]{1,40}\Z")
 _CURVE_SHARES = (0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.85, 1.0, 1.2, 1.5, 2.0)
 
@@ -98,10 +106,7 @@ def make_certificate(
         "in_ledger": in_ledger,
         "choice": None if choice is None else dict(choice),
         **public_text(plan, delta, insecure_seed, records_declared, in_ledger),
-        "versions": {
-            name: _version(name) for name in ("privmix", "dp-accounting", "numpy", "scipy", "randomgen", "torch")
-        }
-        | {"python": platform.python_version()},
+        "versions": {name: _version(name) for name in _PACKAGES} | {"python": platform.python_version()},
         "files": [dict(item) for item in files],
     }
     content["assessment"] = assess(release_facts(plan, content))
@@ -116,7 +121,7 @@ def content_hash(certificate: Mapping[str, Any]) -> str:
 
 
 def certificate_bytes(certificate: Mapping[str, Any]) -> bytes:
-    """The certificate as the bytes of its file."""
+    """The certificate as the bytes of its file: there is one way to write it."""
     return (json.dumps(dict(certificate), indent=2) + "\n").encode()
 
 
@@ -127,25 +132,24 @@ def read_certificate(folder: Path) -> dict[str, Any]:
         StorageError: it can't be read.
         InvalidInput: it is not a certificate of this version, or was edited.
     """
-    path = folder / CERTIFICATE_FILE
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise StorageError(f"certificate: can't read {path}: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise InvalidInput("certificate", path.name, "a UTF-8 JSON file") from None
-    try:
-        content = json.loads(text)
-    except json.JSONDecodeError:
-        raise InvalidInput("certificate", path.name, "a JSON file as privmix wrote it") from None
-    if not isinstance(content, dict) or content.get("schema_version") != SCHEMA_VERSION:
-        found = content.get("schema_version") if isinstance(content, dict) else type(content).__name__
+    return parse_certificate(read_plain(folder / CERTIFICATE_FILE, "certificate", MOST_BYTES))
+
+
+def parse_certificate(content: bytes) -> dict[str, Any]:
+    """As :func:`read_certificate`, of a file's bytes. How they are laid out is not looked at.
+
+    Raises:
+        InvalidInput: it is not a certificate of this version, or was edited.
+    """
+    found = parse_json(content, "certificate")
+    if not isinstance(found, dict) or found.get("schema_version") != SCHEMA_VERSION:
+        version_found = found.get("schema_version") if isinstance(found, dict) else type(found).__name__
         allowed = f"{SCHEMA_VERSION}; certificates of another are read by the privmix that their versions name"
-        raise InvalidInput("certificate schema_version", found, allowed)
-    if content.get("content_sha256") != content_hash(content):
-        raise InvalidInput("certificate content_sha256", content.get("content_sha256"), "the hash of its own content")
-    _check_fields(content)
-    return content
+        raise InvalidInput("certificate schema_version", version_found, allowed)
+    if found.get("content_sha256") != content_hash(found):
+        raise InvalidInput("certificate content_sha256", found.get("content_sha256"), "the hash of its own content")
+    _check_fields(found)
+    return found
 
 
 def _check_fields(content: Mapping[str, Any]) -> None:
@@ -168,6 +172,9 @@ def _check_fields(content: Mapping[str, Any]) -> None:
         # Names are matched, not joined blindly: a certificate must not point outside its folder.
         if not isinstance(item, dict) or set(item) != {"file", "rows", "sha256"} or not _FILE.match(str(item["file"])):
             raise InvalidInput("certificate files", item, "entries file, rows, sha256 of shards in data/")
+        check_integer("certificate files: rows", item["rows"], low=0, high=MOST_ROWS)
+        if not isinstance(item["sha256"], str) or not _HASH.match(item["sha256"]):
+            raise InvalidInput("certificate files: sha256", item["sha256"], "64 hexadecimal digits")
     if not isinstance(content["choice"], dict | None):
         raise InvalidInput("certificate choice", type(content["choice"]).__name__, "what the planner wrote, or null")
     # These reach the data card: nothing in them may look like a part of it.
@@ -175,16 +182,31 @@ def _check_fields(content: Mapping[str, Any]) -> None:
         raise InvalidInput("certificate extractor", content["extractor"].get("name"), "a plain name")
     if not re.fullmatch(r"[0-9a-f]{32}", content["release_id"]):
         raise InvalidInput("certificate release_id", content["release_id"], "32 hexadecimal digits")
-    if not isinstance(content["versions"], dict) or not all(
-        _VERSION_TEXT.match(f"{name}={value}") for name, value in content["versions"].items()
-    ):
+    versions = content["versions"]
+    if not isinstance(versions, dict) or set(versions) != {*_PACKAGES, "python"}:
+        raise InvalidInput("certificate versions", "other names", "those of python and " + ", ".join(_PACKAGES))
+    if not all(isinstance(value, str) and _VERSION_TEXT.match(f"{name}={value}") for name, value in versions.items()):
         raise InvalidInput("certificate versions", "other text", "names and versions")
     as_rows(content["assessment"])
-    for point in content["epsilon_delta_curve"]:
+    _check_curve(content["epsilon_delta_curve"])
+    if len(content["input_shape"]) > _MOST_AXES:
+        raise InvalidInput("certificate input_shape", len(content["input_shape"]), f"at most {_MOST_AXES} sizes")
+    for size in content["input_shape"]:
+        check_integer("certificate input_shape", size, low=1, high=_LARGEST_AXIS)
+
+
+def _check_curve(points: Sequence[Any]) -> None:
+    """A curve that some mechanism could have: deltas up to 1 that do not rise with epsilon."""
+    pairs = []
+    for point in points:
         if not isinstance(point, list) or len(point) != 2:
             raise InvalidInput("certificate curve", point, "pairs of epsilon and delta")
-    for size in content["input_shape"]:
-        check_integer("certificate input_shape", size, low=1)
+        at = check_number("certificate curve", point[0], low=0)
+        pairs.append((at, -check_number("certificate curve", point[1], low=0, high=1)))
+    # By epsilon: rounding may swap neighbours where epsilon is next to nothing.
+    deltas = [delta for _, delta in sorted(pairs)]
+    if deltas != sorted(deltas):
+        raise InvalidInput("certificate curve", "deltas that rise with epsilon", "deltas that do not rise")
 
 
 def curve_of(plan: Plan, at: float, delta: float) -> list[list[float]]:

@@ -190,7 +190,7 @@ class Engine(ABC):
             self._streams.generator("feature noise", tile),
             weight * plan.feature_noise_multiplier / step,
             x,
-            step * plan.final_clip_norm / plan.divisor,
+            plan.unit_x,
             released_x,
         )
         if plan.public_labels:
@@ -200,7 +200,7 @@ class Engine(ABC):
             self._streams.generator("label noise", tile),
             plan.label_bound * plan.label_noise_multiplier / step,
             self._label_sums(counts, totals),
-            step / plan.divisor,
+            plan.unit_y,
             released_y,
         )
 

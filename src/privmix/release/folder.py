@@ -1,4 +1,4 @@
-"""A release on disk: Parquet shards, the released mean, certificate and data card; written beside, then renamed."""
+"""A release on disk: what may be in it, how it is written, and how it is read back, each file opened once."""
 
 from __future__ import annotations
 
@@ -6,35 +6,105 @@ import hashlib
 import hmac
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import chain, zip_longest
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
-from safetensors import SafetensorError
-from safetensors.numpy import load_file, save
 
+from privmix.certificate.croissant import CROISSANT_FILE
+from privmix.certificate.signing import ATTESTATION_FILE
 from privmix.errors import InvalidInput, StorageError
 from privmix.folders import FolderKind, sync_folder, write_durably
-from privmix.release.certificate import CERTIFICATE_FILE, certificate_bytes, read_certificate
+from privmix.release.arrays import Shapes, arrays_bytes, read_arrays
+from privmix.release.certificate import CERTIFICATE_FILE, PICTURE_FILE, certificate_bytes, read_certificate
 from privmix.release.dataset import RecordTransform, ReleasedDataset
 from privmix.release.engine import RowBlock
 from privmix.release.moments import SecondMoments
 from privmix.release.moments_plan import MomentsPlan
 from privmix.release.plan import Plan, ReleasePlan, plan_from_dict
+from privmix.release.shards import ShardForm, read_shard, write_shard
+from privmix.untrusted import all_finite, check_listing, open_plain
 
-DATA_FOLDER = "data"
-CENTRE_FILE = "centre.safetensors"
-MOMENTS_FILE = "moments.safetensors"
+DATA_FOLDER: Final = "data"
+CARD_FILE: Final = "README.md"
+CENTRE_FILE: Final = "centre.safetensors"
+MOMENTS_FILE: Final = "moments.safetensors"
 # Rows a shard; public, and a multiple of the row tile.
 SHARD_ROWS = 8192
+# Pages that the reader may be ahead of the hash.
+_PAGES_AHEAD: Final = 4
 
 
 RELEASE_FOLDER = FolderKind("--out", "a release", frozenset({CERTIFICATE_FILE}))
+
+
+@dataclass(frozen=True)
+class Member:
+    """A file that releases may hold beside their shards.
+
+    Attributes:
+        name: of the file.
+        belongs: whether a release of this plan and certificate has it.
+        rows: what the certificate's list of files says of it; None: it is not in that list.
+        optional: it may be missing all the same.
+    """
+
+    name: str
+    belongs: Callable[[Plan, Mapping[str, Any]], bool] = lambda plan, certificate: True
+    rows: Callable[[Plan], int] | None = None
+    optional: bool = False
+
+
+# All that a release may hold beside its shards, in the order of the certificate's list. Whatever else is in a folder
+# makes it no release.
+MEMBERS: Final = (
+    Member(CERTIFICATE_FILE),
+    Member(CARD_FILE),
+    Member(CROISSANT_FILE),
+    Member(ATTESTATION_FILE, optional=True),
+    Member(MOMENTS_FILE, lambda plan, _: isinstance(plan, MomentsPlan), lambda plan: plan.dim),
+    Member(PICTURE_FILE, lambda _, certificate: certificate["choice"] is not None, lambda _: 0),
+    Member(CENTRE_FILE, lambda plan, _: plan.centred, lambda _: 1),
+)
+
+
+def check_files(folder: Path, certificate: Mapping[str, Any], plan: Plan) -> None:
+    """The folder and the certificate's list hold exactly the files that follow from the plan, each of them once.
+
+    Raises:
+        StorageError: a file is missing, or the folder can't be read.
+        InvalidInput: there is another file, folder, link or list, or rows are divided in another way.
+    """
+    belonging = [member for member in MEMBERS if member.belongs(plan, certificate)]
+    listed = [(member.name, member.rows(plan)) for member in belonging if member.rows is not None]
+    stated = [(item["file"], item["rows"]) for item in certificate["files"]]
+    # One by one: how many files follow from the plan is the stranger's to say.
+    for found, wanted in zip_longest(stated, chain(_shard_rows(plan.rows), listed)):
+        if wanted is None:
+            raise InvalidInput("files", found[0], "the files that follow from the plan, each listed once")
+        if found != wanted or type(found[1]) is not int:
+            raise InvalidInput("files", found, f"{wanted[0]} of {wanted[1]} rows, which follows from the plan")
+    names = {file for file, _ in stated}
+    names |= {member.name for member in belonging if not member.optional or os.path.lexists(folder / member.name)}
+    check_listing(folder, "files", names, [DATA_FOLDER])
+
+
+def _shard_rows(rows: int) -> Iterator[tuple[str, int]]:
+    """Names of all shards, and how many rows each holds."""
+    shards = -(-rows // SHARD_ROWS)
+    for number in range(shards):
+        yield f"{DATA_FOLDER}/{shard_name(number, shards)}", min(SHARD_ROWS, rows - number * SHARD_ROWS)
+
+
+def shard_name(number: int, shards: int) -> str:
+    """File name of a shard."""
+    return f"train-{number:05d}-of-{shards:05d}.parquet"
 
 
 class ShardWriter:
@@ -81,15 +151,13 @@ class ShardWriter:
             self._pending = []
 
     def _shard(self, x: NDArray[np.float32], y: NDArray[np.float32]) -> None:
-        name = f"train-{len(self.files):05d}-of-{-(-self._rows // SHARD_ROWS):05d}.parquet"
+        name = shard_name(len(self.files), -(-self._rows // SHARD_ROWS))
         path, draft = self._folder / name, self._folder / f".{name}"
-        table = pa.table({"x": _lists(x), "y": _lists(y)})
         with draft.open("wb") as stream:
-            # Noise neither compresses nor repeats, so plain pages are the smallest and fastest.
-            pq.write_table(table, stream, compression="NONE", use_dictionary=False, write_statistics=False)
+            digest = write_shard(stream, x, y)
             stream.flush()
             os.fsync(stream.fileno())
-        self.files.append({"file": f"{DATA_FOLDER}/{name}", "rows": len(x), "sha256": file_hash(draft)})
+        self.files.append({"file": f"{DATA_FOLDER}/{name}", "rows": len(x), "sha256": digest})
         os.replace(draft, path)
         if self._journal is not None:
             sync_folder(self._folder)
@@ -141,11 +209,6 @@ class Journal:
         return json.dumps({**item, "seal": self.seal(json.dumps(item).encode())}) + "\n"
 
 
-def _lists(values: NDArray[np.float32]) -> pa.FixedSizeListArray:
-    flat = pa.array(np.ascontiguousarray(values).reshape(-1))
-    return pa.FixedSizeListArray.from_arrays(flat, values.shape[1])
-
-
 def file_hash(path: Path) -> str:
     """SHA-256 of a file's bytes."""
     with path.open("rb") as stream:
@@ -154,7 +217,7 @@ def file_hash(path: Path) -> str:
 
 def write_centre(folder: Path, centre: NDArray[np.float32]) -> dict[str, Any]:
     """Store the released mean; returns its entry for the certificate."""
-    write_durably(folder / CENTRE_FILE, save({"centre": centre}))
+    write_durably(folder / CENTRE_FILE, arrays_bytes({"centre": centre}))
     return {"file": CENTRE_FILE, "rows": 1, "sha256": file_hash(folder / CENTRE_FILE)}
 
 
@@ -165,7 +228,7 @@ def write_moments(folder: Path, moments: SecondMoments) -> dict[str, Any]:
         "cross": np.ascontiguousarray(moments.cross),
         "label_sums": moments.label_sums,
     }
-    write_durably(folder / MOMENTS_FILE, save(content))
+    write_durably(folder / MOMENTS_FILE, arrays_bytes(content))
     return {"file": MOMENTS_FILE, "rows": moments.dim, "sha256": file_hash(folder / MOMENTS_FILE)}
 
 
@@ -177,30 +240,95 @@ def write_certificate(folder: Path, certificate: dict[str, Any]) -> None:
 def load_release(folder: str | Path) -> ReleasedDataset:
     """Read a release folder into memory.
 
+    Every file is opened once, and what is used is what was hashed: bytes that are not the certified ones never get out.
+
     Args:
         folder: what ``privmix release`` wrote.
 
     Raises:
         StorageError: a file is missing or unreadable.
-        InvalidInput: the certificate was edited or a shard does not have the shape it states.
+        InvalidInput: the certificate was edited, or a file is not the one that it lists.
     """
     root = Path(folder)
     certificate = read_certificate(root)
     plan = plan_from_dict(certificate["plan"])
-    shards = [item for item in certificate["files"] if item["file"].startswith(DATA_FOLDER + "/")]
+    shards = check_shards(root, certificate, plan)
     x = np.empty((plan.rows, plan.dim), np.float32)
     y = np.empty((plan.rows, plan.num_classes), np.float32)
-    start = 0
-    for item in shards:
-        block_x, block_y = _read_shard(root / item["file"], plan)
-        if len(block_x) != item["rows"] or start + len(block_x) > plan.rows:
-            raise InvalidInput(item["file"], f"{len(block_x)} rows", f"{item['rows']} rows, as certified")
-        x[start : start + len(block_x)], y[start : start + len(block_x)] = block_x, block_y
-        start += len(block_x)
-    if start != plan.rows:
-        raise InvalidInput("shards", f"{start} rows", f"{plan.rows} rows, as certified")
-    moments = _read_moments(root, plan) if isinstance(plan, MomentsPlan) else None
-    return assemble(plan, x, y, _read_centre(root, plan), certificate, moments)
+    for column, start, values in read_rows(root, shards, plan):
+        all_finite({column: values}, "rows")
+        (x if column == "x" else y)[start : start + len(values)] = values
+    moments = read_moments(root, plan, certificate) if isinstance(plan, MomentsPlan) else None
+    return assemble(plan, x, y, read_centre(root, plan, certificate), certificate, moments)
+
+
+def check_shards(root: Path, certificate: Mapping[str, Any], plan: Plan) -> list[Mapping[str, Any]]:
+    """The certificate's entries of shards, in order, once they are the plan's and their files are as large as it says.
+
+    Whoever allocates what the plan says after this allocates no more than there is on disk.
+
+    Raises:
+        StorageError: a shard is missing.
+        InvalidInput: rows are divided in another way, or a file has another size.
+    """
+    shards = [item for item in certificate["files"] if item["file"].startswith(f"{DATA_FOLDER}/")]
+    for item, wanted in zip_longest(shards, _shard_rows(plan.rows)):
+        if item is None or (item["file"], item["rows"]) != wanted:
+            raise InvalidInput("shards", None if item is None else item["file"], f"{plan.rows} rows, as certified")
+        path = root / item["file"]
+        try:
+            size = path.lstat().st_size
+        except OSError:
+            raise StorageError(f"shard: {item['file']} is missing from {root}") from None
+        ShardForm(item["rows"], plan.dim, plan.num_classes).check_size(size, item["file"])
+    return shards
+
+
+def read_rows(
+    root: Path, shards: Sequence[Mapping[str, Any]], plan: Plan
+) -> Iterator[tuple[str, int, NDArray[np.float32]]]:
+    """Yield all rows, a page at a time: the column, the first row, and its values (rows, width), which are read-only.
+
+    A second thread hashes the very bytes that are yielded; a shard whose hash is not the certified one raises once it
+    was read, so nothing is certain before the last page.
+
+    Raises:
+        StorageError: a shard is missing or unreadable.
+        InvalidInput: a shard is not the one that the certificate lists.
+    """
+    first = 0
+    with ThreadPoolExecutor(1) as pool:
+        for item in shards:
+            hashing, name = _Hashing(pool), item["file"]
+            with open_plain(root / name, name) as stream:
+                form = ShardForm(item["rows"], plan.dim, plan.num_classes)
+                for place, values in read_shard(stream, form, name, hashing.add):
+                    yield place.column, first + place.start, values
+            check_hash(item, hashing.digest())
+            first += item["rows"]
+
+
+class _Hashing:
+    """SHA-256 of pieces, made by another thread, a few pieces behind at most."""
+
+    def __init__(self, pool: ThreadPoolExecutor) -> None:
+        self._pool, self._hasher, self._pending = pool, hashlib.sha256(), deque[Future[None]]()
+
+    def add(self, piece: Any) -> None:
+        self._pending.append(self._pool.submit(self._hasher.update, piece))
+        if len(self._pending) > _PAGES_AHEAD:
+            self._pending.popleft().result()
+
+    def digest(self) -> str:
+        while self._pending:
+            self._pending.popleft().result()
+        return self._hasher.hexdigest()
+
+
+def check_hash(item: Mapping[str, Any], found: str) -> None:
+    """Raise :class:`InvalidInput` unless the file of this entry has the hash that it states."""
+    if found != item["sha256"]:
+        raise InvalidInput(item["file"], "other content", "the bytes whose SHA-256 is in the certificate")
 
 
 def read_transform(folder: Path, plan: Plan) -> RecordTransform:
@@ -210,7 +338,7 @@ def read_transform(folder: Path, plan: Plan) -> RecordTransform:
         StorageError: the released mean is missing or unreadable.
         InvalidInput: it does not fit the plan.
     """
-    return RecordTransform(plan.clip_norm, plan.norm, _read_centre(folder, plan), plan.residual_clip_norm)
+    return RecordTransform(plan.clip_norm, plan.norm, read_centre(folder, plan), plan.residual_clip_norm)
 
 
 def assemble(
@@ -244,39 +372,24 @@ def assemble(
     )
 
 
-def _read_shard(path: Path, plan: Plan) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    try:
-        table = pq.read_table(path, memory_map=True)
-    except FileNotFoundError:
-        raise StorageError(f"shard: {path.name} is missing from {path.parent}") from None
-    except (OSError, pa.ArrowException):
-        raise InvalidInput("shard", path.name, "a Parquet file as privmix wrote it") from None
-    return _matrix(table, "x", plan.dim, path), _matrix(table, "y", plan.num_classes, path)
+def read_moments(root: Path, plan: MomentsPlan, certificate: Mapping[str, Any]) -> SecondMoments:
+    """The released moments, X'X with both its triangles.
 
-
-def _matrix(table: pa.Table, column: str, width: int, path: Path) -> NDArray[np.float32]:
-    if column not in table.column_names or table.schema.field(column).type != pa.list_(pa.float32(), width):
-        raise InvalidInput(path.name, f"column {column!r}", f"a fixed-size list of {width} float32")
-    values = table.column(column).combine_chunks()
-    flat = values.flatten() if isinstance(values, pa.FixedSizeListArray) else pa.concat_arrays(values.chunks).flatten()
-    return np.asarray(flat.to_numpy(zero_copy_only=False)).reshape(-1, width)
-
-
-def _read_moments(root: Path, plan: MomentsPlan) -> SecondMoments:
-    path = root / MOMENTS_FILE
-    found = _read_tensors(path, "moments")
+    Raises:
+        StorageError: the file is missing or unreadable.
+        InvalidInput: it is not the one that the certificate lists, or holds a value that is not finite.
+    """
     dim, classes = plan.dim, plan.num_classes
     shapes = {"second": (dim * (dim + 1) // 2,), "cross": (dim, classes), "label_sums": (classes,)}
-    if {name: array.shape for name, array in found.items()} != shapes:
-        raise InvalidInput("moments", path.name, f"the entries {shapes}")
+    found = _certified_arrays(root, MOMENTS_FILE, shapes, certificate)
     second = np.empty((dim, dim), np.float32)
     second[np.tril_indices(dim)] = found["second"]
     # Entry (i, j) above the diagonal is (j, i) below it.
     second.T[np.tril_indices(dim)] = found["second"]
     return SecondMoments(
         second=second,
-        cross=found["cross"].astype(np.float32, copy=False),
-        label_sums=found["label_sums"].astype(np.float32, copy=False),
+        cross=found["cross"],
+        label_sums=found["label_sums"],
         records=plan.records,
         noise_std_second=plan.noise_std_second,
         noise_std_cross=plan.noise_std_cross,
@@ -284,22 +397,26 @@ def _read_moments(root: Path, plan: MomentsPlan) -> SecondMoments:
     )
 
 
-def _read_centre(root: Path, plan: Plan) -> NDArray[np.float32] | None:
+def read_centre(root: Path, plan: Plan, certificate: Mapping[str, Any] | None = None) -> NDArray[np.float32] | None:
+    """The released mean, or None where the plan makes none; with a certificate, the one that it lists.
+
+    Raises:
+        StorageError: the file is missing or unreadable.
+        InvalidInput: it does not fit the plan or the certificate, or holds a value that is not finite.
+    """
     if not plan.centred:
         return None
-    found = _read_tensors(root / CENTRE_FILE, "centre")
-    if set(found) != {"centre"}:
-        raise InvalidInput("centre", CENTRE_FILE, "a safetensors file with the entry 'centre'")
-    centre = found["centre"]
-    if centre.shape != (plan.dim,):
-        raise InvalidInput("centre", centre.shape, f"shape ({plan.dim},)")
-    return np.asarray(centre, dtype=np.float32)
+    return _certified_arrays(root, CENTRE_FILE, {"centre": (plan.dim,)}, certificate)["centre"]
 
 
-def _read_tensors(path: Path, what: str) -> dict[str, NDArray[Any]]:
-    try:
-        return dict(load_file(str(path)))
-    except FileNotFoundError:
-        raise StorageError(f"{what}: {path.name} is missing from {path.parent}") from None
-    except (SafetensorError, KeyError, TypeError, OSError):
-        raise InvalidInput(what, path.name, "a safetensors file as privmix wrote it") from None
+def _certified_arrays(
+    root: Path, name: str, shapes: Shapes, certificate: Mapping[str, Any] | None
+) -> dict[str, NDArray[np.float32]]:
+    found, digest = read_arrays(root / name, name, shapes)
+    if certificate is not None:
+        item = next((item for item in certificate["files"] if item["file"] == name), None)
+        if item is None:
+            raise InvalidInput("files", "a list without it", f"{name}, which the plan makes")
+        check_hash(item, digest)
+    all_finite(found, name)
+    return found

@@ -186,6 +186,12 @@ def sample_rows(
     return x, np.eye(classes, dtype=np.float32)[labels] - np.float32(label_offset)
 
 
+def sampled_std(moments: SecondMoments) -> float:
+    """Least standard deviation, in any direction and from the public noise alone, of what :func:`sample_rows` draws."""
+    radius = 2 * moments.noise_std_second * math.sqrt(moments.dim / 2)
+    return math.sqrt(_STRENGTH * radius / moments.records)
+
+
 def eigh_lower(lower: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Ascending eigenvalues and eigenvectors of a symmetric matrix from its lower triangle; overwrites it."""
     # LAPACK's threads wait for each other at every step: with a busy neighbour two took 46 s where one takes 7.

@@ -167,11 +167,11 @@ class MomentSums:
         count_noise = gaussian_on_lattice(
             streams.generator("label sum noise"), counts.shape, plan.noise_std_counts / step
         )
-        bound = plan.final_clip_norm
+        units = plan.units
         return SecondMoments(
             second=self._noisy_second(streams),
-            cross=((cross + cross_noise) * (step**2 * bound)).astype(np.float32),
-            label_sums=((counts + count_noise) * step).astype(np.float32),
+            cross=((cross + cross_noise) * units["cross"]).astype(np.float32),
+            label_sums=((counts + count_noise) * units["counts"]).astype(np.float32),
             records=plan.records,
             noise_std_second=plan.noise_std_second,
             noise_std_cross=plan.noise_std_cross,
@@ -182,7 +182,7 @@ class MomentSums:
         """X'X with noise in its lower triangle, a few matrix rows at a time, and the same above the diagonal."""
         plan, step, dim = self._plan, self._lattice.step, self._plan.dim
         off_diagonal = plan.second_noise_multiplier / math.sqrt(2) / step**2
-        unit = step**2 * plan.final_clip_norm**2
+        unit = plan.units["second"]
         released = np.empty((dim, dim), np.float32)
         for group, start in enumerate(range(0, dim, _NOISE_ROWS)):
             stop = min(start + _NOISE_ROWS, dim)

@@ -84,6 +84,13 @@ class MomentsPlan(BasePlan):
         return self.noise_multiplier / math.sqrt(self.count_share)
 
     @property
+    def units(self) -> dict[str, float]:
+        """Grid of each part, by name: released numbers are multiples of it, rounded to float32."""
+        step = 2.0**-self.lattice_bits
+        bound = self.final_clip_norm
+        return {"second": step**2 * bound**2, "cross": step**2 * bound, "counts": step}
+
+    @property
     def noise_std_second(self) -> float:
         """Standard deviation of the noise in a diagonal entry of X'X; off the diagonal it is 1/sqrt(2) of that."""
         return self.final_clip_norm**2 * self.second_noise_multiplier

@@ -174,6 +174,16 @@ class ReleasePlan(BasePlan):
         return 1.0 if self.design == "random-weight" else float(self.mixup_degree)
 
     @property
+    def unit_x(self) -> float:
+        """Grid of released features: they are multiples of it, rounded to float32."""
+        return 2.0**-self.lattice_bits * self.weight_step * self.final_clip_norm / self.divisor
+
+    @property
+    def unit_y(self) -> float:
+        """Grid of released labels, where labels are not public."""
+        return 2.0**-self.lattice_bits * self.weight_step / self.divisor
+
+    @property
     def noise_std_x(self) -> float:
         """Standard deviation of the noise in a released feature entry."""
         scale = self.feature_bound * self.feature_noise_multiplier / self.divisor

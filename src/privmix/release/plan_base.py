@@ -103,6 +103,18 @@ class BasePlan:
         return self.clip_norm if self.residual_clip_norm is None else self.residual_clip_norm
 
     @property
+    def unit_centre(self) -> float:
+        """Grid of the released mean: its entries are multiples of it, rounded to float32."""
+        return 2.0**-self.lattice_bits * self.clip_norm / self.records
+
+    @property
+    def noise_std_centre(self) -> float | None:
+        """Standard deviation of the noise in an entry of the released mean, where one is released."""
+        if self.centre_noise_multiplier is None:
+            return None
+        return self.clip_norm * self.centre_noise_multiplier / self.records
+
+    @property
     def label_offset(self) -> float:
         """Subtracted from every entry of a one-hot label: 1/K on the lattice when centred, else 0."""
         step = 2.0**-self.lattice_bits

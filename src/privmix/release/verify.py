@@ -1,33 +1,74 @@
-"""Check a release without trusting whoever made it: recompute its price and the hashes of its files."""
+"""Check a release without trusting whoever made it: its price, its files, and what its numbers show of its noise."""
 
 from __future__ import annotations
 
+import hashlib
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from privmix.accounting import PrivacyCost, event_from_dict
 from privmix.certificate.assessment import assess
 from privmix.certificate.croissant import CROISSANT_FILE, croissant
-from privmix.certificate.signing import ATTESTATION_FILE
-from privmix.errors import InvalidInput, StorageError, check_number
+from privmix.errors import InvalidInput, check_number
 from privmix.release.card import data_card
-from privmix.release.certificate import CERTIFICATE_FILE, PICTURE_FILE, curve_of, public_text, read_certificate
+from privmix.release.certificate import (
+    CERTIFICATE_FILE,
+    MOST_BYTES,
+    PICTURE_FILE,
+    certificate_bytes,
+    curve_of,
+    parse_certificate,
+    public_text,
+)
+from privmix.release.evidence import RowEvidence, centre_tests, moments_tests
 from privmix.release.facts import release_facts
-from privmix.release.folder import CENTRE_FILE, MOMENTS_FILE, file_hash, load_release
+from privmix.release.folder import (
+    CARD_FILE,
+    check_files,
+    check_hash,
+    check_shards,
+    read_centre,
+    read_moments,
+    read_rows,
+)
 from privmix.release.moments_plan import MomentsPlan
+from privmix.release.noise_tests import NoiseTest
 from privmix.release.plan import Plan, plan_from_dict
 from privmix.release.planner import check_choice_record, check_choice_settings
 from privmix.release.pricing import plan_cost
 from privmix.rounding import rounded_up
-from privmix.untrusted import MEBIBYTE, read_plain
+from privmix.untrusted import read_plain
+
+UNCHECKED: Final = (
+    "that the rows came from running this plan on the records: noise is tested as far as data cannot hide its absence",
+    "noise that is too small by less than the data add to it, noise of another shape, and noise that somebody knows",
+    "that insecure_seed is honest, and that the key was kept secret and destroyed",
+    "that the record count is what it says, and that each person has one record",
+    "that a ledger was charged, and other releases of the same records",
+    "the planner's predictions and picture, if there are any, and what the feature extractor is",
+    "who made the release, unless privmix verify --key finds it signed: hashes show edits and are no signature",
+)
+"""What verification can't see, in words."""
 
 
 @dataclass(frozen=True)
 class Verification:
-    """What held. Every check that fails raises instead."""
+    """What held. Every check that fails raises instead.
+
+    Attributes:
+        release_id: names the release.
+        epsilon, delta, adjacency: as stated.
+        recomputed_epsilon: of the event, computed here.
+        files: how many files have their certified hashes.
+        warnings: the certificate's.
+        extractor: description of the feature extractor.
+        tests: of the released numbers; see :mod:`privmix.release.evidence`.
+        false_alarm: probability, at most, that an honest release is refused by any of them.
+        unchecked: what was not and can't be checked, in words.
+    """
 
     release_id: str
     epsilon: float
@@ -36,38 +77,78 @@ class Verification:
     recomputed_epsilon: float
     files: int
     warnings: tuple[str, ...]
+    extractor: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    tests: tuple[NoiseTest, ...] = ()
+    unchecked: tuple[str, ...] = UNCHECKED
+
+    @property
+    def false_alarm(self) -> float:
+        return sum(test.false_alarm for test in self.tests)
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready form."""
+        own = {name: value for name, value in vars(self).items() if not isinstance(value, tuple | Mapping)}
+        return {
+            **own,
+            "warnings": list(self.warnings),
+            "false_alarm": self.false_alarm,
+            "tests": [test.to_dict() for test in self.tests],
+            "unchecked": list(self.unchecked),
+        }
 
 
 def verify_release(folder: str | Path) -> Verification:
-    """Recompute what a release's certificate claims.
+    """Recompute what a release's certificate claims, and test what its numbers can show.
 
-    Checks, in order: the certificate hashes to what it says; its event is the one that follows from its own plan (so
-    sampler and price belong together); the event's epsilon, recomputed here, is at most the stated one; noise levels,
-    curve, warnings, statements, assessment, data card and Croissant metadata follow from the plan; the folder holds the
-    certified files and no others, every file has its hash, and the rows have the certified shapes.
+    Formal guarantees:
+        * Whole: the folder holds exactly the files that follow from the plan, plain ones; every byte of them follows
+          from the certificate, has the hash that it states, or, of the certificate itself, from its content.
+        * Nothing else: shards and arrays have one form, in which there is room for the released numbers alone.
+        * One plan: the event follows from the plan, so sampler and price belong together; noise levels, warnings,
+          statements, assessment, data card and Croissant metadata follow from it too.
+        * Price: epsilon of the event, recomputed here, is at most the stated one; so is delta all along the curve.
+        * Noise: the released numbers pass one-sided tests of the certified noise, which refuse an honest release with
+          probability ``false_alarm`` (below 1e-9) at most, whatever its records are.
+        * Bounded: nothing is allocated that the files' sizes do not justify; no code of theirs runs, no link is
+          followed, and each file is opened once: what is tested is what was hashed.
 
-    It can't check that the rows really came from running the plan, nor that the owner kept the key secret.
+    What it can't see is in :data:`UNCHECKED`.
 
     Raises:
         InvalidInput: a check failed; the message names it.
         StorageError: a file is missing or unreadable.
+
+    Example:
+        >>> import tempfile
+        >>> import numpy as np
+        >>> from privmix.release import PrivateRecords, ReleaseConfig, SecretStreams, release_to_folder
+        >>> rng = np.random.default_rng(0)
+        >>> records = PrivateRecords(rng.normal(size=(500, 8)), rng.integers(0, 2, 500))
+        >>> plan = ReleaseConfig(records=500, dim=8, classes=("no", "yes"), mixup_degree=16).calibrate(4.0, 1e-4)
+        >>> folder = Path(tempfile.mkdtemp()) / "release"
+        >>> _ = release_to_folder(plan, records, SecretStreams.from_entropy(), folder, target=(4.0, 1e-4),
+        ...                       extractor={"name": "identity"}, input_shape=(8,))
+        >>> found = verify_release(folder)
+        >>> found.recomputed_epsilon <= 4.0, 0 < found.false_alarm < 1e-9
+        (True, True)
     """
     root = Path(folder)
-    certificate = read_certificate(root)
-    plan, cost = check_certificate(certificate)
-    stated = certificate["guarantee"]
-    if (root / "README.md").read_text(encoding="utf-8") != data_card(plan, certificate):
-        raise InvalidInput("README.md", "other content", "the data card that follows from the certificate")
-    _check_listing(root, certificate, plan)
-    for item in certificate["files"]:
-        path = root / item["file"]
-        if not path.is_file():
-            raise StorageError(f"files: {item['file']} is missing from {root}")
-        if file_hash(path) != item["sha256"]:
-            raise InvalidInput(item["file"], "other content", "the bytes whose SHA-256 is in the certificate")
-    if _metadata(root) != croissant(certificate, file_hash(root / CERTIFICATE_FILE)):
+    content = read_plain(root / CERTIFICATE_FILE, "certificate", MOST_BYTES)
+    certificate = parse_certificate(content)
+    plan = plan_from_dict(certificate["plan"])
+    # Before anything is computed from its numbers: there is a file for every row.
+    check_files(root, certificate, plan)
+    shards = check_shards(root, certificate, plan)
+    cost = check_certificate(certificate)[1]
+    if content != certificate_bytes(certificate):
+        raise InvalidInput("certificate", "another layout", "the layout in which privmix writes it")
+    card = data_card(plan, certificate).encode()
+    if read_plain(root / CARD_FILE, CARD_FILE, len(card)) != card:
+        raise InvalidInput(CARD_FILE, "other content", "the data card that follows from the certificate")
+    metadata = croissant(certificate, hashlib.sha256(content).hexdigest())
+    if read_plain(root / CROISSANT_FILE, CROISSANT_FILE, len(metadata)) != metadata:
         raise InvalidInput(CROISSANT_FILE, "other content", "the metadata that follows from the certificate")
-    load_release(root)
+    stated = certificate["guarantee"]
     return Verification(
         release_id=certificate["release_id"],
         epsilon=math.inf if stated["epsilon"] is None else float(stated["epsilon"]),
@@ -76,7 +157,37 @@ def verify_release(folder: str | Path) -> Verification:
         recomputed_epsilon=cost.epsilon,
         files=len(certificate["files"]),
         warnings=tuple(certificate["warnings"]),
+        extractor=certificate["extractor"],
+        tests=tuple(_check_numbers(root, certificate, plan, shards)),
     )
+
+
+def _check_numbers(
+    root: Path, certificate: Mapping[str, Any], plan: Plan, shards: Sequence[Mapping[str, Any]]
+) -> list[NoiseTest]:
+    """Read every listed file once: its hash, and what its numbers show."""
+    found: list[NoiseTest] = []
+    for item in certificate["files"]:
+        if item["file"] == PICTURE_FILE:
+            picture = read_plain(root / PICTURE_FILE, PICTURE_FILE, MOST_BYTES)
+            check_hash(item, hashlib.sha256(picture).hexdigest())
+    if (centre := read_centre(root, plan, certificate)) is not None:
+        found += centre_tests(centre, plan)
+    moments = read_moments(root, plan, certificate) if isinstance(plan, MomentsPlan) else None
+    if moments is not None:
+        assert isinstance(plan, MomentsPlan)
+        found += moments_tests(moments, plan)
+    rows, odd = RowEvidence(plan, moments), None
+    for column, start, values in read_rows(root, shards, plan):
+        try:
+            if odd is None:
+                rows.add(column, start, values)
+        except InvalidInput as error:
+            # A shard that is not the certified one is to be called that, and its hash is known at its end.
+            odd = error
+    if odd is not None:
+        raise odd
+    return found + rows.finish()
 
 
 def check_certificate(certificate: Mapping[str, Any]) -> tuple[Plan, PrivacyCost]:
@@ -143,27 +254,6 @@ def _check_text(certificate: Mapping[str, Any], plan: Plan, accountant: str) -> 
             raise InvalidInput(f"certificate {name}", "other text", "the text that follows from the plan")
     if certificate["assessment"] != assess(release_facts(plan, certificate)):
         raise InvalidInput("certificate assessment", "other text", "the text that follows from the plan")
-
-
-def _metadata(root: Path) -> bytes:
-    # Of the size that the certificate's own justifies: it says the same, and each file in a few lines more.
-    return read_plain(root / CROISSANT_FILE, CROISSANT_FILE, 8 * (root / CERTIFICATE_FILE).stat().st_size + MEBIBYTE)
-
-
-def _check_listing(root: Path, certificate: Mapping[str, Any], plan: Plan) -> None:
-    """Exactly the certified files are there: a shard that is not listed would be read along by other tools."""
-    listed = {item["file"] for item in certificate["files"]}
-    present = {path.relative_to(root).as_posix() for path in root.rglob("*") if not path.is_dir()}
-    if extra := sorted(present - listed - {CERTIFICATE_FILE, "README.md", CROISSANT_FILE, ATTESTATION_FILE}):
-        raise InvalidInput("files", extra[0], "only files that the certificate lists")
-    wanted_files = {
-        CENTRE_FILE: plan.centred,
-        MOMENTS_FILE: isinstance(plan, MomentsPlan),
-        PICTURE_FILE: certificate.get("choice") is not None,
-    }
-    for name, wanted in wanted_files.items():
-        if wanted != (name in listed):
-            raise InvalidInput("files", sorted(listed), f"{name} exactly when the plan makes one")
 
 
 def _check_noise(stated: dict[str, float], plan: Plan) -> None:

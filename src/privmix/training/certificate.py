@@ -15,7 +15,7 @@ from privmix.rounding import exact, rounded_down
 from privmix.training.plan import TrainingPlan
 
 SCHEMA_VERSION: Final = 2
-_PACKAGES: Final = ("privmix", "dp-accounting", "numpy", "scipy", "randomgen", "torch")
+PACKAGES: Final = ("privmix", "dp-accounting", "numpy", "scipy", "randomgen", "torch")
 
 
 def training_certificate(
@@ -62,10 +62,15 @@ def training_certificate(
         "statements": _statements(plan, public_data, insecure_seed, in_ledger),
         "assessment": assess(_facts(plan, target, public_data, insecure_seed, in_ledger)),
         "weights_sha256": weights_sha256,
-        "versions": {name: _version(name) for name in _PACKAGES},
+        "versions": {name: _version(name) for name in PACKAGES},
     }
     content["content_sha256"] = content_hash(content)
     return content
+
+
+def certificate_bytes(certificate: Mapping[str, Any]) -> bytes:
+    """The one way in which a certificate is written to a file."""
+    return (json.dumps(dict(certificate), indent=2) + "\n").encode()
 
 
 def content_hash(certificate: Mapping[str, Any]) -> str:

@@ -164,6 +164,8 @@ class TrainingJob:
             "network": self.network.spec(),
             "extractor": dict(self.facts.extractor),
             "classes": list(self.facts.classes),
+            "input_shape": list(self.facts.input_shape),
+            "dim": self.facts.dim,
             "public_data": self.public_digests(),
             "device": self.device.type,
         }
