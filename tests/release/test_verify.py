@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import tracemalloc
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 from numpy.typing import NDArray
 
+from privmix.certificate.croissant import croissant
 from privmix.errors import InvalidInput, PrivmixError
 from privmix.release import (
     PrivateRecords,
@@ -72,7 +75,10 @@ def rehash(folder: Path, change: Callable[[dict[str, Any]], object] = lambda _: 
         item["sha256"] = file_hash(folder / item["file"])
     change(certificate)
     certificate["content_sha256"] = content_hash(certificate)
-    (folder / "certificate.json").write_bytes(certificate_bytes(certificate))
+    content = certificate_bytes(certificate)
+    (folder / "certificate.json").write_bytes(content)
+    with suppress(TypeError, OverflowError, PrivmixError):
+        (folder / "croissant.json").write_bytes(croissant(certificate, hashlib.sha256(content).hexdigest()))
 
 
 def forge_rows(folder: Path, forge: Forge) -> None:
@@ -361,7 +367,7 @@ def test_any_byte_changed_added_or_taken_in_any_file_is_refused(tmp_path: Path) 
     rng = np.random.default_rng(0)
     folder = make(tmp_path / "rel", design="moments", rows=40)
     paths = sorted(path for path in folder.rglob("*") if path.is_file())
-    assert len(paths) == 5
+    assert len(paths) == 6
     for path in paths:
         whole = path.read_bytes()
         for index in {0, len(whole) - 1, *rng.integers(0, len(whole), 50).tolist()}:
