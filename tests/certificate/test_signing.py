@@ -155,6 +155,14 @@ def b64(content: bytes) -> str:
     return base64.b64encode(content).decode()
 
 
+def spare_bits(text: str) -> str:
+    """Other base64 of the same 64 bytes: the last digit has four bits to spare."""
+    digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+    other = text[:-3] + digits[digits.index(text[-3]) + 1] + "=="
+    assert base64.b64decode(other) == base64.b64decode(text)
+    return other
+
+
 def flipped(text: str) -> str:
     content = bytearray(base64.b64decode(text))
     content[7] ^= 1
@@ -180,6 +188,10 @@ MALFORMED: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
     "no object": (lambda e: [e], "other fields"),
     "no base64": (lambda e: {**e, "payload": "?" + e["payload"]}, "payload.*base64"),
     "base64 with line ends": (lambda e: {**e, "payload": e["payload"] + "\n"}, "payload.*base64"),
+    "base64 in another form": (
+        lambda e: {**e, "signatures": [{**e["signatures"][0], "sig": spare_bits(e["signatures"][0]["sig"])}]},
+        "sig.*base64",
+    ),
     "base64 of a number": (lambda e: {**e, "payload": 5}, "payload.*base64"),
     "a key id of text": (lambda e: {**e, "signatures": [{**e["signatures"][0], "keyid": "[red]"}]}, "keyid"),
     "a short signature": (

@@ -53,6 +53,15 @@ def guarantee(epsilon: float = 1.0, delta: float = 1e-5, **changes: Any) -> RunR
         "insecure_seed": False,
         "in_ledger": "none",
         "warnings": [],
+        "assessment": [
+            {
+                "question": name,
+                "holds": "What holds is said in a sentence or two, of about this length. And one more.",
+                "does_not": "" if number % 3 else "What does not hold may take longer, since there is more of it. " * 3,
+                "unknown": "Whether that was done.",
+            }
+            for number, name in enumerate(("Unit of privacy", "Privacy parameters", "Bias and utility", "Trust model"))
+        ],
         "certificate_sha256": "f" * 64,
         **changes,
     }
