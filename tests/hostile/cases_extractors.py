@@ -89,12 +89,12 @@ def module_in_a_certificate(world: World, folder: Path) -> None:
     give("release", folder, module(str(path), path))
 
 
-@case("release", refused=USES - {"membership"} | RELEASE_USES)
-def module_of_torchscript_in_a_certificate(world: World, folder: Path) -> None:
+@case("fitted", refused=USES)
+def module_of_torchscript(world: World, folder: Path) -> None:
     path = folder.parent / "net.pt"
     torch.jit.trace(torch.nn.Linear(64, 4), torch.zeros(1, 64)).save(str(path))
     world.bait(path)
-    give("release", folder, module(str(path), path))
+    give("fitted", folder, module(str(path), path))
 
 
 @case("fitted", refused=USES)
@@ -151,9 +151,9 @@ def vision_model_on_the_hub(world: World, folder: Path) -> None:
     give("fitted", folder, pretrained(world, "vision", "evil/model", "1" * 40))
 
 
-@case("release", refused=USES - {"membership"} | RELEASE_USES)
+@case("fitted", refused=USES)
 def text_model_on_the_hub(world: World, folder: Path) -> None:
-    give("release", folder, pretrained(world, "text", "evil/model", "main"))
+    give("fitted", folder, pretrained(world, "text", "evil/model", "main"))
 
 
 @case("fitted", refused=USES)

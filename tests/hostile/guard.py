@@ -112,6 +112,9 @@ class Guard:
         if writes:
             fine = self._under(path, [*self.writable, "/dev/null"])
             return None if fine else f"write: {path!r:.200}"
+        if isinstance(flags, int) and flags & os.O_NOFOLLOW:
+            # A link in this place is not followed: where it leads to does not matter.
+            path = os.path.join(_real(os.path.dirname(os.fsdecode(path))), ".")
         name = _real(path) + "/"
         fine = name.startswith((*self._code, *self._system)) or self._under(path, [*self.readable, *self.writable])
         return None if fine or self._own(name) else f"read: {path!r:.200}"

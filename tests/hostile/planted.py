@@ -84,7 +84,7 @@ def _run_file(world: World) -> None:
 
 
 def _fill_memory(world: World) -> None:
-    np.ones(2 * MOST_MEMORY // 8)
+    np.ones(int(1.2 * MOST_MEMORY) // 8)
 
 
 def _wait(world: World) -> None:

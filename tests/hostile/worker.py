@@ -13,6 +13,7 @@ import os
 import signal
 import sys
 import tempfile
+import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -22,7 +23,7 @@ from tests.hostile.corpus import CASES, KINDS, VERBS, World, copy_of, write_digi
 from tests.hostile.guard import Baits, Guard, memory
 
 # A command that waits longer waits for ever, as on a pipe that nobody writes to.
-_SECONDS: Final = 120
+_SECONDS: Final = 30
 
 
 class _StillWaiting(BaseException):
@@ -85,6 +86,7 @@ class Runner:
     def watched(self, name: str, kind: str, verb: str, act: Callable[[], int], *, quiet: bool = False) -> None:
         """One line of the report: what ``act`` returned and said, and what else happened."""
         self.baits.opened()
+        started = time.process_time()
         out, err, code = io.StringIO(), io.StringIO(), -1
         quietly = contextlib.ExitStack()
         quietly.enter_context(contextlib.redirect_stdout(out))
@@ -102,6 +104,7 @@ class Runner:
             found.append("code of a stranger ran")
             self.world.proof.unlink()
         line: dict[str, Any] = {"case": name, "kind": kind, "verb": verb, "code": code, "error": err.getvalue()}
+        line["seconds"] = time.process_time() - started
         if not quiet:
             self.report.write(json.dumps({**line, "found": found, **told}) + "\n")
             self.report.flush()

@@ -234,7 +234,7 @@ def test_pretrained_models(folders: dict[str, Path], kind: str) -> None:
     assert model(x).tolist() == [[0.0] * 4] * 2
     assert str(folders[kind]) not in json.dumps(model.spec())
     jitter(model)
-    again = model_from_spec(json.loads(json.dumps(model.spec())))
+    again = model_from_spec(json.loads(json.dumps(model.spec())), shapes_of(model))
     again.load_state_dict(model.state_dict())
     assert torch.equal(again.eval()(x), model.eval()(x))
     assert again.spec() == model.spec()
@@ -242,6 +242,111 @@ def test_pretrained_models(folders: dict[str, Path], kind: str) -> None:
     assert [name for name, parameter in again.named_parameters() if parameter.requires_grad] == names
     gradients = torch.autograd.grad(model(x).square().sum(), [model.get_parameter(name) for name in names])
     assert len(gradients) > 2
+
+
+def shapes_of(model: nn.Module) -> dict[str, tuple[int, ...]]:
+    """What the header of the weights file says."""
+    return {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
+
+
+CODE = {
+    "auto_map": {"AutoModelForImageClassification": "evil/model--net.Net"},
+    "attn_implementation": "evil/kernel",
+    "_attn_implementation": "evil/kernel",
+    "_attn_implementation_internal": "evil/kernel",
+    "experts_implementation": "evil/kernel",
+    "trust_remote_code": True,
+    "_name_or_path": "/etc/passwd",
+    "name_or_path": "evil/model",
+    "quantization_config": {"quant_method": "evil"},
+    "use_pretrained_backbone": True,
+    "backbone": "evil/backbone",
+    "use_kernels": True,
+}
+
+
+@pytest.mark.parametrize("kind", PRETRAINED)
+def test_what_names_code_or_addresses_is_left_out(folders: dict[str, Path], kind: str) -> None:
+    model = pretrained(folders, kind)
+    spec = json.loads(json.dumps(model.spec()))
+    honest = json.dumps(spec["config"])
+    spec["config"].update(CODE)
+    for half in ("vision_config", "text_config"):
+        if half in spec["config"]:
+            spec["config"][half].update(CODE)
+    assert json.dumps(model_from_spec(spec, shapes_of(model)).spec()["config"]) == honest
+
+
+HOSTILE_CONFIGS: list[dict[str, Any]] = [
+    {"model_type": "timm_wrapper", "architecture": "hf-hub:evil/model"},
+    {"model_type": "../vit"},
+    {"model_type": None},
+    {"hidden_act": "evil/kernel"},
+    {"hidden_act": "torch.nn.ReLU"},
+    {"hidden_size": "8" * 100},
+    {"hidden_size": [8] * 1000},
+    {"hidden_size": {"a": 1}},
+    {"hidden_size": 10**6, "intermediate_size": 10**6},
+    {"num_hidden_layers": 65_000},
+    {"num_hidden_layers": 10**9},
+    {"num_hidden_layers": -1},
+    {"image_size": 60_000, "patch_size": 1},
+    {"num_attention_heads": 0},
+    {"patch_size": 0},
+]
+
+
+@pytest.mark.parametrize("changes", HOSTILE_CONFIGS, ids=lambda changes: str(changes)[:50])
+def test_configurations_of_strangers_are_refused_without_memory(
+    folders: dict[str, Path], changes: dict[str, Any]
+) -> None:
+    model = pretrained(folders, "vit")
+    spec = json.loads(json.dumps(model.spec()))
+    spec["config"].update(changes)
+    taken: list[int] = []
+    handle = torch.nn.modules.module.register_module_parameter_registration_hook(
+        lambda module, name, weight: taken.append(0 if weight is None or weight.is_meta else weight.numel())
+    )
+    try:
+        with pytest.raises(InvalidInput):
+            model_from_spec(spec, shapes_of(model))
+    finally:
+        handle.remove()
+    assert sum(taken) == 0
+    assert len(taken) <= len(shapes_of(model)) + 2
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"side": 10**9},
+        {"side": 4097},
+        {"height": 10**9},
+        {"width": 60_000, "height": 60_000},
+        {"mean": [1]},
+        {"model": {}},
+    ],
+)
+def test_images_of_strangers_sizes_are_refused(folders: dict[str, Path], changes: dict[str, Any]) -> None:
+    model = pretrained(folders, "vit")
+    with pytest.raises(InvalidInput):
+        model_from_spec({**model.spec(), **changes}, shapes_of(model))
+
+
+@pytest.mark.parametrize("name", ["linear", "cnn", "cnn-relu", "resnet-9", "wrn-10-1"])
+def test_every_architecture_fits_its_own_weights_and_no_others(name: str) -> None:
+    model = make(name)
+    spec, shapes = json.loads(json.dumps(model.spec())), shapes_of(model)
+    assert model_from_spec(spec, shapes).spec() == spec
+    for key, value in spec.items():
+        if isinstance(value, int):
+            for other in (value + 7, 10**5, 10**30, -1):
+                with pytest.raises(InvalidInput):
+                    model_from_spec({**spec, key: other}, shapes)
+    with pytest.raises(InvalidInput):
+        model_from_spec(spec, {**shapes, "more": (1,)})
+    with pytest.raises(InvalidInput):
+        model_from_spec(spec, dict(list(shapes.items())[1:]))
 
 
 def jitter(model: nn.Module) -> None:

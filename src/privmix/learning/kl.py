@@ -153,8 +153,14 @@ class GeneralizedKLClassifier(ReleaseLearner):
         return {name: tensor.numpy() for name, tensor in self.network_.state_dict().items()}
 
     def _restore(self, arrays: Mapping[str, NDArray[np.float32]], facts: ReleaseFacts) -> None:
+        # Facts may come from a stranger: the network takes memory only when its arrays are there.
+        try:
+            with torch.device("meta"):
+                shapes = {name: tuple(tensor.shape) for name, tensor in _build(self.model, facts).state_dict().items()}
+        except RuntimeError:
+            raise InvalidInput("dim, classes", (facts.dim, len(facts.classes)), "sizes of a network") from None
+        check_arrays(arrays, shapes)
         network = _build(self.model, facts)
-        check_arrays(arrays, {name: tuple(tensor.shape) for name, tensor in network.state_dict().items()})
         network.load_state_dict({name: torch.tensor(array) for name, array in arrays.items()})
         self.network_ = network.eval()
 
@@ -204,7 +210,8 @@ def _cnn(facts: ReleaseFacts) -> nn.Module:
 
 def _bare(layer: type[nn.Module], *sizes: int, **options: int) -> nn.Module:
     """A layer with its weights unset: torch's own initialisation would draw from the global generator."""
-    made: nn.Module = nn.utils.skip_init(layer, *sizes, **options)  # type: ignore[no-untyped-call]
+    device = torch.get_default_device()
+    made: nn.Module = nn.utils.skip_init(layer, *sizes, device=device, **options)  # type: ignore[no-untyped-call]
     return made
 
 

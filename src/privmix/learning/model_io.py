@@ -1,4 +1,4 @@
-"""Models on disk: a folder with ``model.json`` and ``weights.safetensors``. No pickle, so loading runs no code."""
+"""Models on disk: a folder with ``model.json`` and ``weights.safetensors``, which is data: loading it runs no code."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from privmix.learning.kl import GeneralizedKLClassifier
 from privmix.learning.moments import SecondMomentsClassifier
 from privmix.learning.ridge import NoiseAwareRidgeClassifier
 from privmix.release.dataset import RecordTransform
+from privmix.untrusted import array_shapes, open_plain, read_json
 
 FORMAT: Final = "privmix-model"
 SCHEMA_VERSION: Final = 1
@@ -71,12 +72,16 @@ def save_model(model: ReleaseLearner, folder: str | os.PathLike[str], *, overwri
 def load_model(folder: str | os.PathLike[str]) -> ReleaseLearner:
     """Read a model that :func:`save_model` wrote; it predicts exactly what the saved one did.
 
+    Formal guarantees:
+        * The folder is data: nothing of it is run, no path or address that it names is opened, and no link followed.
+        * Memory: arrays are compared with what ``model.json`` says before anything is made for them.
+
     Raises:
         StorageError: the folder or a file in it is missing, unreadable or not in the model format.
-        InvalidInput: the files are well formed but do not fit together, or come from another schema version.
+        InvalidInput: a file is damaged or no plain file, the files do not fit together, or come from another version.
     """
     path = Path(folder)
-    found = _read_json(path / _JSON)
+    found = _read_object(path / _JSON)
     if found.get("format") != FORMAT:
         raise StorageError(f"{path / _JSON}: not a privmix model")
     if found.get("schema_version") != SCHEMA_VERSION:
@@ -120,23 +125,20 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise StorageError(f"{path}: {error.strerror or error}") from error
-    except (ValueError, RecursionError) as error:
-        raise StorageError(f"{path}: not valid JSON") from error
+def _read_object(path: Path) -> dict[str, Any]:
+    found = read_json(path, path.name)
     if not isinstance(found, dict):
         raise StorageError(f"{path}: not a privmix model")
     return found
 
 
 def _read_weights(path: Path) -> dict[str, NDArray[Any]]:
+    # The header first: arrays then fill the file exactly, and take no more than it holds.
+    array_shapes(path, path.name)
+    with open_plain(path, path.name) as stream:
+        content = stream.read()
     try:
-        return dict(load_tensors(path.read_bytes()))
-    except OSError as error:
-        raise StorageError(f"{path}: {error.strerror or error}") from error
+        return dict(load_tensors(content))
     except (SafetensorError, KeyError, ValueError, TypeError) as error:
         # KeyError and TypeError: a safetensors number type that NumPy lacks.
         raise StorageError(f"{path}: not a valid safetensors file") from error

@@ -1,4 +1,4 @@
-"""A trained model: predictions from features, and its folder. No pickle, so loading runs no code."""
+"""A trained model: predictions from features, and its folder, which is data: loading it runs no code of it."""
 
 from __future__ import annotations
 
@@ -21,11 +21,15 @@ from privmix.folders import write_durably
 from privmix.training.certificate import content_hash
 from privmix.training.layout import ImageLayout
 from privmix.training.models import Classifier, model_from_spec
+from privmix.training.models.budget import without_memory
+from privmix.untrusted import array_shapes, open_plain, read_json
 
 FORMAT: Final = "privmix-trained-model"
 SCHEMA_VERSION: Final = 1
 MODEL_FILE, WEIGHTS_FILE, CERTIFICATE_FILE = "model.json", "weights.safetensors", "certificate.json"
 _BATCH: Final = 512
+# Of one batch, as the first layer sees it.
+_MOST_VALUES: Final = 2**25
 
 
 @dataclass(frozen=True)
@@ -48,6 +52,8 @@ class ModelFacts:
         if len(self.classes) < 2 or not all(isinstance(name, str) for name in self.classes):
             raise InvalidInput("classes", self.classes, "at least two names")
         check_integer("dim", self.dim, low=1)
+        for size in self.input_shape:
+            check_integer("input_shape", size, low=1)
 
     @property
     def layout(self) -> ImageLayout | None:
@@ -86,10 +92,12 @@ class TrainedModel:
         found = np.empty((len(x), len(self.facts_.classes)), np.float32)
         self.network.eval()
         with torch.no_grad():
-            for start in range(0, len(x), _BATCH):
-                part = torch.from_numpy(np.array(x[start : start + _BATCH], dtype=np.float32)).to(device)
+            # A model's description decides how large the images are that its layers see.
+            step = max(1, min(_BATCH, _MOST_VALUES // self.network.values_a_record(self.facts_.dim)))
+            for start in range(0, len(x), step):
+                part = torch.from_numpy(np.array(x[start : start + step], dtype=np.float32)).to(device)
                 logits = self.network(shaped(part, self.network, self.facts_))
-                found[start : start + _BATCH] = logits.float().softmax(dim=1).cpu().numpy()
+                found[start : start + step] = logits.float().softmax(dim=1).cpu().numpy()
         return found
 
     def predict(self, features: Any) -> NDArray[np.int64]:
@@ -142,47 +150,72 @@ def weights_digest(network: Classifier) -> str:
 def is_trained_model(folder: str | Path) -> bool:
     """Whether ``folder`` holds a model that was trained with DP-SGD (and not one fitted on a release)."""
     try:
-        return bool(json.loads((Path(folder) / MODEL_FILE).read_text(encoding="utf-8")).get("format") == FORMAT)
-    except (OSError, ValueError, AttributeError):
+        found = read_json(Path(folder) / MODEL_FILE, MODEL_FILE)
+    except (StorageError, InvalidInput):
         return False
+    return isinstance(found, dict) and found.get("format") == FORMAT
 
 
 def load_trained(folder: str | Path) -> TrainedModel:
     """Read a model's folder; it predicts exactly what the trained one did.
+
+    Formal guarantees:
+        * The folder is data: nothing of it is run, no path or address that it names is opened, and no link followed.
+        * Memory: the network is compared with the header of the weights file before it is built.
 
     Raises:
         StorageError: the folder or a file in it is missing or can't be read.
         InvalidInput: the files are not a trained model, were edited, or don't fit together.
     """
     path = Path(folder)
-    found, certificate = _read_json(path / MODEL_FILE), _read_json(path / CERTIFICATE_FILE)
+    found, certificate = _read_object(path / MODEL_FILE), _read_object(path / CERTIFICATE_FILE)
     if found.get("format") != FORMAT or found.get("schema_version") != SCHEMA_VERSION:
         raise InvalidInput(str(path / MODEL_FILE), found.get("format"), f"{FORMAT}, version {SCHEMA_VERSION}")
     if certificate.get("content_sha256") != content_hash(certificate):
         raise InvalidInput("certificate content_sha256", certificate.get("content_sha256"), "the hash of its content")
-    try:
-        content = (path / WEIGHTS_FILE).read_bytes()
-        weights = load_tensors(content)
-    except OSError as error:
-        raise StorageError(f"{path / WEIGHTS_FILE}: {error.strerror}") from None
-    except (SafetensorError, ValueError, KeyError):
-        raise StorageError(f"{path / WEIGHTS_FILE}: not a safetensors file") from None
-    if hashlib.sha256(content).hexdigest() != certificate.get("weights_sha256"):
-        raise InvalidInput(WEIGHTS_FILE, "other bytes", "the weights that the certificate is about")
-    spec = _field(found, "network", dict)
-    network = model_from_spec(spec)
     facts = ModelFacts(
         tuple(_field(found, "classes", list)),
         _field(found, "extractor", dict),
         tuple(_field(found, "input_shape", list)),
         _field(found, "dim", int),
     )
+    spec = _field(found, "network", dict)
     _check_facts(facts, spec, _field_of(certificate, "settings"))
-    try:
-        network.load_state_dict(weights)
-    except RuntimeError:
-        raise InvalidInput(WEIGHTS_FILE, sorted(weights)[:3], "the weights of the network in model.json") from None
+    network = _read_network(path / WEIGHTS_FILE, spec, str(certificate.get("weights_sha256")))
+    _check_fit(network, facts)
     return TrainedModel(network, facts, certificate)
+
+
+def _read_network(path: Path, spec: Mapping[str, Any], sha256: str) -> Classifier:
+    """The network that ``spec`` describes, with the weights in the file."""
+    shapes = {name: shape for name, (_, shape) in array_shapes(path, WEIGHTS_FILE).items()}
+    with open_plain(path, WEIGHTS_FILE) as stream:
+        content = stream.read()
+    if hashlib.sha256(content).hexdigest() != sha256:
+        raise InvalidInput(WEIGHTS_FILE, "other bytes", "the weights that the certificate is about")
+    network = model_from_spec(spec, shapes)
+    try:
+        network.load_state_dict(load_tensors(content))
+    except (SafetensorError, ValueError, KeyError, RuntimeError):
+        raise InvalidInput(WEIGHTS_FILE, sorted(shapes)[:3], "the weights of the network in model.json") from None
+    return network
+
+
+def _check_fit(network: Classifier, facts: ModelFacts) -> None:
+    """Raise unless the network takes such features and tells so many classes; asked by shapes, without memory."""
+    was_training = network.training
+    network.eval()
+    try:
+        with torch.device("meta"), torch.no_grad():
+            one = shaped(torch.empty(1, facts.dim), network, facts)
+            fits = torch.func.functional_call(network, without_memory(network), (one,)).shape == (1, len(facts.classes))
+    except (RuntimeError, ValueError, TypeError, IndexError, AttributeError):
+        fits = False
+    finally:
+        network.train(was_training)
+    if not fits:
+        found = (facts.input_shape, facts.dim, len(facts.classes))
+        raise InvalidInput(f"{MODEL_FILE}: input_shape, dim, classes", found, "those of the network")
 
 
 def _field(found: Mapping[str, Any], name: str, kind: type) -> Any:
@@ -204,13 +237,8 @@ def _check_facts(facts: ModelFacts, network: Mapping[str, Any], settings: Mappin
             raise InvalidInput(f"{MODEL_FILE}: {name}", own, "as in the certificate")
 
 
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise StorageError(f"{path}: {error.strerror}") from None
-    except ValueError:
-        raise StorageError(f"{path}: not valid JSON") from None
+def _read_object(path: Path) -> dict[str, Any]:
+    found = read_json(path, path.name)
     if not isinstance(found, dict):
         raise StorageError(f"{path}: not what privmix wrote")
     return found

@@ -37,6 +37,10 @@ class Classifier(nn.Module, ABC):
     def options(self) -> dict[str, Any]:
         """Arguments of the constructor that rebuild the architecture, as JSON values."""
 
+    def values_a_record(self, dim: int) -> int:
+        """Numbers that the first layer sees of a record of ``dim`` values: what a batch takes in memory."""
+        return dim
+
     def spec(self) -> dict[str, Any]:
         """The architecture, without its weights: what :func:`~privmix.training.models.model_from_spec` takes."""
         return {"architecture": self.architecture, **self.options()}

@@ -14,10 +14,12 @@ from privmix.errors import InvalidInput, MissingExtra, check_integer
 from privmix.features.models import locate, public_name, quiet
 from privmix.features.preprocessing import Preprocessing
 from privmix.training.models.base import Classifier
+from privmix.training.models.budget import without_memory
+from privmix.training.models.hf_config import plain_config
 
 _EXTRA: Final = "vision"
-# Where configurations came from, and names of other classes: not of the architecture, and the first may be a path.
-_DROPPED: Final = frozenset({"_name_or_path", "id2label", "label2id", "transformers_version", "architectures", "dtype"})
+_LARGEST_IMAGE: Final = 2**14
+_COLUMNS: Final = 256
 _ALLOWED: Final = "a folder or hub name of an image model of transformers with its weights in safetensors"
 
 
@@ -66,10 +68,13 @@ class PretrainedClassifier(Classifier):
         if channels_in not in (1, 3):
             raise InvalidInput("channels", channels_in, "1 or 3 for a pretrained image model")
         self.channels_in, self.frozen = channels_in, bool(frozen)
-        self.height, self.width = check_integer("height", height, low=1), check_integer("width", width, low=1)
+        self.height = check_integer("height", height, low=1, high=_LARGEST_IMAGE)
+        self.width = check_integer("width", width, low=1, high=_LARGEST_IMAGE)
         self.side = check_integer("side", side, low=8, high=4096)
         self.mean, self.std = tuple(map(float, mean)), tuple(map(float, std))
-        self._config = json.loads(json.dumps(dict(config)))
+        _library()
+        # A certificate of a stranger may be where it comes from.
+        self._config: dict[str, Any] = json.loads(json.dumps(plain_config(config)))
         self.model = _from_config(self._config, self.classes) if model is None else model
         self.register_buffer("_rows", _stretch(self.height, self.side), persistent=False)
         self.register_buffer("_columns", _stretch(self.width, self.side), persistent=False)
@@ -104,7 +109,7 @@ class PretrainedClassifier(Classifier):
         try:
             with quiet():
                 found = auto.AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-                config = _clean(found.to_dict())
+                config = plain_config(found.to_dict())
                 model, report = auto.AutoModelForImageClassification.from_pretrained(
                     folder,
                     config=_built_config(config, classes),
@@ -142,6 +147,10 @@ class PretrainedClassifier(Classifier):
         numbers = {"mean": list(self.mean), "std": list(self.std)}
         return {"config": self._config, **{name: getattr(self, name) for name in plain}, **numbers}
 
+    def values_a_record(self, dim: int) -> int:
+        """Three colours of the square that the model sees, or the image itself where that is larger."""
+        return max(dim, 3 * self.side**2)
+
     def forward(self, x: Tensor) -> Tensor:
         """(b, C, H, W) in [0, 1] -> (b, classes) logits."""
         rows, columns, mean, std = (self.get_buffer(name) for name in ("_rows", "_columns", "_mean", "_std"))
@@ -157,14 +166,18 @@ class PretrainedClassifier(Classifier):
             head.requires_grad_(True)
             return
         self.model.requires_grad_(True)
-        named = [(name, parameter) for name, parameter in self.model.named_parameters() if parameter.requires_grad]
+        named = [(name, parameter) for name, parameter in self.named_parameters() if parameter.requires_grad]
         # Batch normalisation must neither see the black image nor refuse it.
         self.model.eval()
+        # Which weights count is told by shapes alone: a large image would take much memory here.
+        shapes = without_memory(self)
         try:
-            logits = self(torch.zeros(1, self.channels_in, self.height, self.width))
+            with torch.device("meta"):
+                black = torch.zeros(1, self.channels_in, self.height, self.width)
+                logits = torch.func.functional_call(self, shapes, (black,))
         except (RuntimeError, ValueError, TypeError, IndexError, AttributeError):
             raise InvalidInput("model", self._config.get("model_type"), _ALLOWED) from None
-        used = torch.autograd.grad(logits.sum(), [parameter for _, parameter in named], allow_unused=True)
+        used = torch.autograd.grad(logits.sum(), [shapes[name] for name, _ in named], allow_unused=True)
         for (_, parameter), gradient in zip(named, used, strict=True):
             parameter.requires_grad_(gradient is not None)
         self.train()
@@ -176,18 +189,6 @@ def _library() -> Any:
     except ImportError:
         raise MissingExtra("transformers", _EXTRA) from None
     return transformers
-
-
-def _clean(config: Mapping[str, Any]) -> dict[str, Any]:
-    """A configuration without names and paths, and without dropout, through all its levels; JSON values."""
-    kept: dict[str, Any] = {}
-    for key, value in config.items():
-        if key in _DROPPED:
-            continue
-        drops = ("dropout" in key or key.startswith("drop_path")) and isinstance(value, int | float)
-        kept[key] = 0.0 if drops else _clean(value) if isinstance(value, Mapping) else value
-    cleaned: dict[str, Any] = json.loads(json.dumps(kept, default=str))
-    return cleaned
 
 
 def _built_config(config: Mapping[str, Any], classes: int) -> Any:
@@ -216,7 +217,11 @@ def _head(model: nn.Module, classes: int) -> nn.Linear:
 
 def _stretch(length: int, side: int) -> Tensor:
     """(side, length): bicubic resizing with anti-aliasing of one axis, as a matrix."""
-    identity = torch.eye(length)[None, None]
-    return functional.interpolate(identity, size=(side, length), mode="bicubic", antialias=True, align_corners=False)[
-        0, 0
-    ]
+    parts = []
+    for start in range(0, length, _COLUMNS):
+        # A part of the identity at a time: whole, it would take the square of the length.
+        identity = torch.zeros(1, 1, length, min(_COLUMNS, length - start))
+        identity[0, 0, start : start + _COLUMNS].fill_diagonal_(1)
+        size = (side, identity.shape[-1])
+        parts.append(functional.interpolate(identity, size=size, mode="bicubic", antialias=True, align_corners=False))
+    return torch.cat(parts, dim=3)[0, 0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Mapping
 from typing import Any, Final
@@ -9,6 +10,7 @@ from typing import Any, Final
 from privmix.errors import InvalidInput
 from privmix.training.layout import ImageLayout
 from privmix.training.models.base import Classifier, seeded
+from privmix.training.models.budget import check_described
 from privmix.training.models.hf import PretrainedClassifier
 from privmix.training.models.small import LinearHead, ReluCNN, ResNet9, TanhCNN
 from privmix.training.models.wide_resnet import WideResNet
@@ -90,24 +92,44 @@ def _known(name: Any) -> bool:
     return name in ("cnn", "cnn-relu", "resnet-9") or _WIDE.fullmatch(name) is not None
 
 
-def model_from_spec(spec: Mapping[str, Any]) -> Classifier:
+def model_from_spec(spec: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]] | None = None) -> Classifier:
     """Rebuild the architecture that ``model.spec()`` describes; its weights are to be loaded.
 
+    Args:
+        spec: architecture and options; nothing in it names code, a path or an address.
+        shapes: name of array -> shape of the weights at hand. The spec of a stranger needs them: a network that is
+            none of these weights is refused before it takes memory.
+
     Raises:
-        InvalidInput: no spec of a model of this package.
+        InvalidInput: no spec of a model of this package, or of other weights.
         MissingExtra: a pretrained model's architecture is wanted and transformers is not installed.
 
     Example:
         >>> model = build_model("linear", input_shape=(4,), dim=4, classes=2, seed=0, norm=1.0)
         >>> model_from_spec(model.spec()).spec() == model.spec()
         True
+        >>> model_from_spec({**model.spec(), "dim": 10**9}, {"head.weight": (2, 4), "head.bias": (2,)})
+        Traceback (most recent call last):
+        ...
+        privmix.errors.InvalidInput: number in the network's description: got 1000000000; allowed: at most 65536, for \
+weights of this size
     """
     options = dict(spec)
     architecture = options.pop("architecture", None)
     if not isinstance(architecture, str) or architecture not in _CLASSES:
         raise InvalidInput("architecture", architecture, "one of " + ", ".join(_CLASSES))
-    with seeded(0):
+    kind = _CLASSES[architecture]
+    known = set(inspect.signature(kind.__init__).parameters) - {"self", "model"}
+    if not set(options) <= known:
+        raise InvalidInput(f"options of {architecture}", sorted(options), "those that its spec has")
+
+    def build() -> Classifier:
         try:
-            return _CLASSES[architecture](**options)
+            return kind(**options)
         except TypeError:
             raise InvalidInput(f"options of {architecture}", sorted(options), "those that its spec has") from None
+
+    with seeded(0):
+        if shapes is not None:
+            check_described(build, options, shapes)
+        return build()
