@@ -211,7 +211,9 @@ def release(data: Data, out: Path, *more: str, train: str | None = None, feature
 
 
 def evaluate(data: Data, model: Path, *more: str) -> Outcome:
-    return privmix("evaluate", str(model), "--data", data.test, *data.flags, *more, "--json")
+    # Beside the model: some callers share their working folder.
+    picture = model.parent / f"{model.name}.png"
+    return privmix("evaluate", str(model), "--data", data.test, *data.flags, "--figure", str(picture), *more, "--json")
 
 
 def refused(outcome: Outcome, *words: str, code: int = 2) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import re
 import struct
 from pathlib import Path
@@ -13,6 +14,12 @@ import pytest
 
 from privmix.data import embedded_digits
 from tests.cli.helpers import privmix
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pictures of evaluations go where the command is called."""
+    monkeypatch.chdir(tmp_path)
 
 
 def write_idx(path: Path, values: np.ndarray) -> None:
@@ -60,6 +67,7 @@ def test_release_fit_evaluate(digits: Path, released: Path, tmp_path: Path) -> N
     model = tmp_path / "MODEL"
     fitted = privmix("fit", str(released), "--learner", "noise-aware-ridge", "--out", str(model))
     assert fitted.code == 0, fitted.err
+    before = set(os.listdir(model))
     outcome = privmix("evaluate", str(model), "--data", str(digits), "--split", "test", "--json")
     assert outcome.code == 0, outcome.err
     result = json.loads(outcome.out)
@@ -67,7 +75,18 @@ def test_release_fit_evaluate(digits: Path, released: Path, tmp_path: Path) -> N
     assert result["n"] == 360
     assert set(result["per_class"]) == set("0123456789")
     assert Path(result["figure"]).read_bytes().startswith(b"\x89PNG")
-    assert str(result["figure"]) == str(model / "confusion-test.png")
+    assert Path(result["figure"]) == Path("confusion-test.png")
+    assert Path("confusion-test.png").stat().st_mode & 0o077 == 0
+    # The model's folder may be handed on: nothing of private records goes there, nor into the release.
+    assert not list(model.glob("*.png"))
+    for place in (model / "shown.png", released / "data" / "shown.png"):
+        outcome = privmix("evaluate", str(model), "--data", str(digits), "--figure", str(place))
+        assert outcome.code == 2
+        assert "--figure" in outcome.err
+    kept = privmix("evaluate", str(model), "--data", str(digits), "--record", str(model / "RUN"))
+    assert kept.code == 2
+    assert "--record" in kept.err
+    assert set(os.listdir(model)) == before
 
 
 def test_reference_learner(digits: Path, released: Path, tmp_path: Path) -> None:

@@ -20,6 +20,12 @@ from tests.cli.helpers import Outcome, privmix
 SMALL = {"records": "60", "dim": "4", "classes": "2", "epsilon": "4", "delta": "1e-3"}
 
 
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pictures of evaluations go where the command is called."""
+    monkeypatch.chdir(tmp_path)
+
+
 def flags(verb: str, given: dict[str, str], **changes: str | None) -> list[str]:
     merged = {**given, **changes}
     return [verb, *(part for name, value in merged.items() if value is not None for part in (f"--{name}", value))]

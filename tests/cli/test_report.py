@@ -131,7 +131,7 @@ def test_evaluation_is_private_unless_it_is_said_to_be_public(work: Path) -> Non
     assert record.subject == {"kind": "release", "id": id_of(work / "REL")}
     assert np.trace(record.content["confusion"]) == round(record.content["accuracy"] * record.content["n"])
     # So is the picture, wherever it lies.
-    assert Path("MODEL/confusion-test.png").stat().st_mode & 0o077 == 0
+    assert Path("RUN/confusion-test.png").stat().st_mode & 0o077 == 0
     assert privmix("report", "RUN", "REL", "--out", "public.html").code == 0
     assert privmix("report", "RUN", "REL", "--for", "owner", "--out", "owner.html").code == 0
     assert "Accuracy on split test" not in Path("public.html").read_text()
@@ -143,7 +143,7 @@ def test_evaluation_is_private_unless_it_is_said_to_be_public(work: Path) -> Non
     assert Path("alone.html").read_bytes() == Path("public.html").read_bytes()
     shutil.rmtree("RUN")
     assert privmix(*line, "--public-data").code == 0
-    assert Path("MODEL/confusion-test.png").stat().st_mode & 0o044
+    assert Path("RUN/confusion-test.png").stat().st_mode & 0o044
     assert privmix("report", "RUN", "REL", "--out", "public.html", "--overwrite").code == 0
     assert "Accuracy on split test" in Path("public.html").read_text()
 

@@ -56,7 +56,8 @@ def evaluate(
     features_model: FeaturesModel = None,
     trust_features_model: TrustFeaturesModel = False,
     figure: Annotated[
-        Path | None, typer.Option(help="Confusion matrix picture. Default: confusion-SPLIT.png in the model's folder.")
+        Path | None,
+        typer.Option(help="Confusion matrix picture. Default: confusion-SPLIT.png in --record, or here."),
     ] = None,
     public_data: Annotated[
         bool, typer.Option("--public-data", help="The data are public: record and picture may be shown.")
@@ -66,12 +67,14 @@ def evaluate(
 ) -> None:
     """Measure a model on your own labelled data: raw inputs in, accuracy out.
 
-    The figures are about the data you pass and are not covered by any guarantee. A record of them (--record) is
-    private, and left out of public reports, unless you say that the data are public.
+    The figures are about the data you pass and are not covered by any guarantee. A record of them (--record) and the
+    picture are private, and left out of public reports, unless you say that the data are public.
 
     Example: privmix evaluate MODEL --data mnist --split test --json
     """
-    check_figure(figure)
+    # Of private records, so never in the model's folder, which may be handed on.
+    picture = figure or (record or Path()) / f"confusion-{split}.png"
+    check_figure(picture)
     classifier = load_trained(model) if is_trained_model(model) else load_model(model)
     facts = classifier.facts_
     extractor = from_spec(facts.extractor, features_model, trust_model=trust_features_model)
@@ -82,8 +85,8 @@ def evaluate(
     with progress_bars() as progress:
         records = features_in_memory(source, extractor, progress)
     result, matrix = score(classifier.predict(records.features), records.labels, tuple(facts.classes))
-    picture = figure or model / f"confusion-{split}.png"
     with file_mode(private=not public_data):
+        picture.parent.mkdir(parents=True, exist_ok=True)
         draw_confusion(matrix, list(facts.classes), result["accuracy"], picture)
     if record is not None:
         keep_record(

@@ -31,6 +31,7 @@ from privmix.cli import (  # noqa: F401  (they register verbs)
 )
 from privmix.cli.app import app, err, out
 from privmix.errors import PrivmixError
+from privmix.private_files import clear_scratch, no_core_dumps
 
 # What shells say of a program that ctrl-C ended; Typer turns most of these into this result.
 _STOPPED: Final = 130
@@ -51,6 +52,9 @@ def main() -> None:
 
 def run(arguments: list[str]) -> int:
     """Run one command line and return its exit code."""
+    # Private rows may be in memory soon; and what a killed command left on disk has been there long enough.
+    no_core_dumps()
+    clear_scratch()
     try:
         result = app(arguments, standalone_mode=False)
     except PrivmixError as error:

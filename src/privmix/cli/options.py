@@ -68,6 +68,8 @@ TrustFeaturesModel = Annotated[
 ]
 
 ENGINES: Final = ("local", "ray")
+# Every folder that is made to be handed on has one of these.
+_PUBLISHED: Final = ("certificate.json", "model.json")
 _PICTURES: Final = (".svg", ".png", ".pdf")
 
 
@@ -128,6 +130,18 @@ def check_figure(path: Path | None) -> None:
     """Raise :class:`InvalidInput` unless a picture of that name can be drawn; asked before the work, not after it."""
     if path is not None and path.suffix not in _PICTURES:
         raise InvalidInput("--figure", str(path), "a file name that ends in " + ", ".join(_PICTURES))
+    if path is not None:
+        check_unpublished("--figure", path)
+
+
+def check_unpublished(field: str, path: Path) -> None:
+    """Raise :class:`InvalidInput` where ``path`` is in a release or a model: such folders are handed to others, whole.
+
+    A file's mode does not survive that.
+    """
+    place = path.resolve()
+    if any((above / mark).is_file() for above in (place, *place.parents) for mark in _PUBLISHED):
+        raise InvalidInput(field, str(path), "a place outside of releases and models, which are handed to others")
 
 
 def open_for(

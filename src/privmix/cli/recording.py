@@ -12,15 +12,28 @@ from typing import Annotated, Any, Final
 import typer
 
 from privmix.cli.app import err, plain
+from privmix.cli.options import check_unpublished
 from privmix.data.remote import public_name
 from privmix.reports.places import last_name
 from privmix.reports.records import RunRecord, write_record
 
 _PACKAGES: Final = ("privmix", "dp-accounting", "numpy", "scipy", "scikit-learn", "torch")
 
+
+def _outside(run: Path | None) -> Path | None:
+    """Records may be private, and what is in a release or a model is handed to others."""
+    if run is not None:
+        check_unpublished("--record", run)
+    return run
+
+
 Record = Annotated[
     Path | None,
-    typer.Option("--record", help="Run folder to keep the figures in; privmix report makes a page of them."),
+    typer.Option(
+        "--record",
+        help="Run folder to keep the figures in; privmix report makes a page of them.",
+        callback=_outside,
+    ),
 ]
 
 

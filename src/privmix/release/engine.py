@@ -23,6 +23,7 @@ from privmix.mechanisms.mixing import LatticeRecords
 from privmix.mechanisms.noise import gaussian_on_lattice, laplace_on_lattice
 from privmix.mechanisms.row_sums import RowSums
 from privmix.mechanisms.streams import SecretStreams
+from privmix.private_files import no_core_dumps
 from privmix.release.dataset import RecordTransform
 from privmix.release.plan import ReleasePlan
 from privmix.release.plan_base import BasePlan
@@ -87,6 +88,7 @@ class Engine(ABC):
     def __init__(
         self, plan: ReleasePlan, records: RecordSource, streams: SecretStreams, *, workers: int | None
     ) -> None:
+        no_core_dumps()
         tiles = tiles_of(records)
         self._plan, self._records, self._streams = plan, tiles, streams
         self._workers = workers or os.cpu_count() or 1

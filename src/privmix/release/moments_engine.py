@@ -15,6 +15,7 @@ from privmix.errors import WITHHELD, InvalidInput, check_integer
 from privmix.mechanisms.membership import RECORD_TILE
 from privmix.mechanisms.noise import Lattice, gaussian_on_lattice
 from privmix.mechanisms.streams import SecretStreams
+from privmix.private_files import no_core_dumps
 from privmix.release.dataset import RecordTransform
 from privmix.release.engine import Progress, RowBlock, released_mean
 from privmix.release.moments import SecondMoments, sample_rows
@@ -53,6 +54,7 @@ class MomentsEngine:
     def __init__(
         self, plan: MomentsPlan, records: RecordSource, streams: SecretStreams, *, workers: int | None = None
     ) -> None:
+        no_core_dumps()
         self._plan, self._streams = plan, streams
         self._reader = TileReader(plan, tiles_of(records), workers=workers or os.cpu_count() or 1)
         self._reader.check_labels()

@@ -30,7 +30,7 @@ from privmix.errors import WITHHELD, InvalidInput, MissingExtra, StorageError, c
 from privmix.mechanisms.membership import ROW_TILE
 from privmix.mechanisms.row_sums import RowSums
 from privmix.mechanisms.streams import SecretStreams
-from privmix.private_files import ScratchFolder, file_mode, no_core_dumps
+from privmix.private_files import ScratchFolder, file_mode
 from privmix.release.dataset import RecordTransform
 from privmix.release.engine import Engine, Progress
 from privmix.release.plan import ReleasePlan
@@ -206,7 +206,6 @@ class RayReleaseEngine(Engine):
         except ImportError:
             raise MissingExtra("ray", "ray") from None
         super().__init__(plan, records, streams, workers=workers)
-        no_core_dumps()
         sums = _SUMS_BYTES if memory_bytes is None else check_integer("memory", memory_bytes, low=1)
         self._tiles_at_once = tiles_at_once or max(1, int(sums / (ROW_TILE * self._summer.row_bytes)))
         self._address, self._on_task_start = address, on_task_start

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from privmix.errors import WITHHELD, InvalidInput, check_choice
 from privmix.mechanisms.streams import SecretStreams
+from privmix.private_files import no_core_dumps
 from privmix.rounding import rounded_up
 from privmix.training.certificate import training_certificate
 from privmix.training.clipping import Clipping
@@ -216,6 +217,7 @@ class TrainingJob:
             InvalidInput: the records don't fit the plan, or the weights are no numbers any more.
             OutOfMemory: a chunk doesn't fit.
         """
+        no_core_dumps()
         world = world or World()
         self.check_world(world)
         self.check(records)

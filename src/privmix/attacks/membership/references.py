@@ -17,7 +17,7 @@ from privmix.attacks.membership.scores import ReferenceModels
 from privmix.attacks.membership.trainers import ReferenceTrainer
 from privmix.errors import InvalidInput, StorageError, check_integer
 from privmix.mechanisms.streams import SecretStreams
-from privmix.private_files import PrivateFolder, private_folder
+from privmix.private_files import PrivateFolder, no_core_dumps, private_folder
 
 Progress = Callable[[str, int, int], None]
 """Called with (stage, done, in all)."""
@@ -104,6 +104,7 @@ def train_references(
         >>> found.logits.shape, int(found.included.sum())
         ((4, 40), 80)
     """
+    no_core_dumps()
     marks = deal_records(len(features), size, references, streams.generator("reference records"))
     kept = None if work is None else _Kept(work, _identity(trainer, features, labels, size, references))
     if kept is not None:
