@@ -190,6 +190,8 @@ def test_overspending_is_refused_with_shares_and_charges_nothing(url: str) -> No
     assert caught.value.exit_code == 3
     with pytest.raises(BudgetExceeded):
         ledger.check("patients", FIRST)
+    with pytest.raises(BudgetExceeded, match=r"160\.?0*1?% of its gdp filter's room for deltas"):
+        reserve(ledger, Bounded(0.01, 4e-6))
     with pytest.raises(BudgetExceeded, match="inf"):
         reserve(ledger, Laplace(1e-3))
     with pytest.raises(UnsupportedEvent, match="fixed-size sampling"):
