@@ -31,6 +31,7 @@ KINDS: dict[str, Callable[[float], Event]] = {
     "DP-SGD (rate 0.01, 2,000 steps)": lambda s: Repeated(PoissonSampled(0.01, Gaussian(s)), 2_000),
     "one Laplace query": Laplace,
 }
+NOISES = (0.2, 0.4, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0)
 # A second release after moments of noise 4.5, in a budget of (1, 1e-5): each fills what is left of a planned budget.
 FIRST = Gaussian(4.5)
 REVEALS = (0.0, 1e-6, 3e-6, 5e-6, 7e-6, 8e-6, 9e-6, 9.5e-6)
@@ -58,8 +59,13 @@ def allowed(made: Filter, kind: Callable[[float], Event], count: int) -> float:
 
 
 def profile(event: Event, at: np.ndarray) -> np.ndarray:
-    """Delta of Gaussian queries and worst bounded mechanisms at every real epsilon, exactly."""
+    """Delta at every real epsilon, exactly, where the dataset with the record is the true one."""
     match event:
+        case PoissonSampled(rate, query):
+            # max(0, (1-q) f0 + q f1 - a f0) = q max(0, f1 - b f0) with b = (a - 1 + q) / q.
+            inner = (np.exp(at) - 1 + rate) / rate
+            inside = np.log(np.where(inner > 0, inner, 1.0))
+            return np.asarray(np.where(inner > 0, rate * profile(query, inside), 1 - np.exp(at)))
         case Gaussian(noise):
             return np.asarray(norm.cdf(-at * noise + 0.5 / noise) - np.exp(at) * norm.cdf(-at * noise - 0.5 / noise))
         case Bounded(bound, delta):
@@ -89,18 +95,35 @@ def chosen_epsilon(seconds: list[Event]) -> float:
     return high
 
 
-def planned_seconds(total: float) -> list[Event]:
-    """What fills a planned budget of (``total``, DELTA) after FIRST."""
+def filling_rows(fits: Callable[[Event], bool]) -> list[Event]:
+    """One mixed row of each noise, at the largest sampling rate that fits."""
+    found: list[Event] = []
+    for noise in NOISES:
+        low, high = 1e-8, 1.0
+        while high / low > 1 + 1e-4:
+            rate = math.sqrt(low * high)
+            low, high = (rate, high) if fits(PoissonSampled(rate, Gaussian(noise))) else (low, rate)
+        if fits(PoissonSampled(low, Gaussian(noise))):
+            found.append(PoissonSampled(low, Gaussian(noise)))
+    return found
 
-    def filling(make: Callable[[float], Event]) -> Event:
-        return make(least_noise(lambda noise: epsilon(Composed((FIRST, make(noise))), DELTA).epsilon <= total))
 
-    bounded = [filling(lambda noise, reveal=reveal: Bounded(min(600.0, 1 / noise), reveal)) for reveal in REVEALS]
-    return [filling(Gaussian), *bounded]
+def planned_seconds(total: float) -> tuple[list[Event], list[Event]]:
+    """What fills a planned budget of (``total``, DELTA) after FIRST: rows and moments; bounded mechanisms."""
+
+    def fits(event: Event) -> bool:
+        return epsilon(Composed((FIRST, event)), DELTA).epsilon <= total
+
+    def bounded(reveal: float) -> Event:
+        noise = least_noise(lambda noise: fits(Bounded(min(600.0, 1 / noise), reveal)))
+        return Bounded(min(600.0, 1 / noise), reveal)
+
+    rows = [Gaussian(least_noise(lambda noise: fits(Gaussian(noise)))), *filling_rows(fits)]
+    return rows, [bounded(reveal) for reveal in REVEALS]
 
 
-def adaptive_seconds(made: Filter) -> list[Event]:
-    """What fills an adaptive budget after FIRST: all that is left, to Gaussian queries, bounded ones, or mixtures."""
+def adaptive_seconds(made: Filter) -> tuple[list[Event], list[Event]]:
+    """What fills an adaptive budget after FIRST: rows and moments; bounded mechanisms and mixtures."""
     relation, capacity = Adjacency.ADD_REMOVE, made.capacity
     used = made.cost(FIRST, relation)
 
@@ -109,13 +132,14 @@ def adaptive_seconds(made: Filter) -> list[Event]:
 
     left = Cost(capacity.amount - used.amount, capacity.slack - used.slack)
     reveals = [-math.expm1(-left.slack * share) * (1 - 1e-9) for share in (0.0, 0.25, 0.5, 0.75, 1.0)]
-    found: list[Event] = [Gaussian(least_noise(lambda noise: fits(Gaussian(noise))))]
+    moments = Gaussian(least_noise(lambda noise: fits(Gaussian(noise))))
+    found: list[Event] = []
     for reveal in reveals if left.slack else [0.0]:
         noise = least_noise(lambda noise, reveal=reveal: fits(Bounded(min(600.0, 1 / noise), reveal)))
         found.append(Bounded(1 / noise, reveal))
         if reveal:
-            found += [Bounded(0.0, reveal), Composed((found[0], Bounded(0.0, reveal)))]
-    return found
+            found += [Bounded(0.0, reveal), Composed((moments, Bounded(0.0, reveal)))]
+    return [moments, *filling_rows(fits)], found
 
 
 def main() -> None:
@@ -141,15 +165,18 @@ def main() -> None:
     total, rows = 1.0, []
     cases = [("planned", planned_seconds(total))]
     cases += [(f"adaptive, {name}", adaptive_seconds(make_filter(name, total, DELTA))) for name in ("gdp", "rdp")]
-    for label, seconds in cases:
-        chosen, fixed = chosen_delta(seconds, total)
-        at = chosen_epsilon(seconds)
-        rows.append((label, len(seconds), f"{fixed:.3g}", f"{chosen:.3g}", f"{at:.3f}"))
-        results.append({"budget": label, "choices": len(seconds), "fixed": fixed, "chosen": chosen, "epsilon": at})
+    for label, (designs, others) in cases:
+        for what, seconds in (("rows, moments", designs), ("anything", [*designs, *others])):
+            chosen, fixed = chosen_delta(seconds, total)
+            at = chosen_epsilon(seconds)
+            rows.append((label, f"{what} ({len(seconds)})", f"{fixed:.3g}", f"{chosen:.3g}", f"{at:.3f}"))
+            result = {"choices": len(seconds), "fixed": fixed, "chosen": chosen, "epsilon": at}
+            results.append({"budget": label, "what": what, **result})
     tables += [
         f"Choosing after seeing: a budget of ({total:g}, {DELTA:g}); the first release is a Gaussian query of noise "
-        "4.5 (moments), the second whichever of the accepted ones is worst for the privacy loss that was seen. "
-        "Computed by integration over that loss, without sampling.",
+        "4.5 (moments), the second whichever of the accepted ones is worst for the privacy loss that was seen: "
+        "moments and mixed rows that fill the budget, or also any mechanism with a bound of its own. Computed by "
+        "integration over that loss, without sampling.",
         common.table(
             ["budget", "choices", "delta at epsilon 1, best fixed", "chosen after seeing", "epsilon at delta 1e-5"],
             rows,

@@ -136,7 +136,7 @@ def test_an_adaptive_budget_is_said_everywhere(digits: Path, url: str, tmp_path:
     made = privmix(*line)
     assert made.code == 0, made.err
     assert "after seeing earlier results" in made.out
-    assert "about 98% of epsilon" in made.out
+    assert "about 98% of a total epsilon of 1" in made.out
     first = privmix(*charged(url, digits, tmp_path / "ONE"))
     assert first.code == 0, first.err
     certificate = json.loads((tmp_path / "ONE" / "certificate.json").read_text())

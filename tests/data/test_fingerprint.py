@@ -79,9 +79,10 @@ def test_labels_and_pictures_are_contents_and_empty_files_are_not(tmp_path: Path
     for number, name in enumerate(("cat", "dog")):
         (tmp_path / "pictures" / name).mkdir(parents=True)
         Image.new("L", (4, 4), number).save(tmp_path / "pictures" / name / "1.png")
-    assert len(content_hashes(open_dataset(tmp_path / "pictures", classes=["cat", "dog"]))) == 2
+    pictures = open_dataset(tmp_path / "pictures", classes=["cat", "dog"], image_size=4, colour="grey")
+    assert len(content_hashes(pictures)) == 2
     (tmp_path / "tables").mkdir()
     (tmp_path / "tables" / "a.jsonl").write_text('{"age": 3, "label": 1}\n')
     (tmp_path / "tables" / "b.jsonl").touch()
-    assert len(content_hashes(open_dataset(tmp_path / "tables", classes=2))) == 1
+    assert len(content_hashes(open_dataset(tmp_path / "tables", classes=2, columns=["age"]))) == 1
     assert content_hashes(ArraySource(np.eye(2), np.array([0, 1]), ("a", "b"))) == ()

@@ -51,8 +51,9 @@ def init(
 
     Which total? Without --adaptive it holds for plans that are fixed in advance, or chosen without seeing earlier
     results: nobody may look at one release and then decide how the next one is made. With --adaptive it holds however
-    they are chosen. That costs about 2% of epsilon for moments, DP-SGD and mixed rows of many records, more for rows
-    of few records with little noise, and most for Laplace noise. When in doubt, take it: it can't be changed later.
+    they are chosen. That costs moments, DP-SGD and mixed rows of many records about 2% of a total epsilon of 1, and up
+    to 9% of one of 8; rows of few records with little noise cost more, Laplace noise most. When in doubt, take it: it
+    can't be changed later.
 
     Example: privmix ledger init --dataset patients --epsilon 4 --delta 1e-5 --adaptive --ledger sqlite:///ledger.db
     """
@@ -77,10 +78,10 @@ _PLANNED: Final = (
 )
 _ADAPTIVE: Final = "adaptive: the total holds also for plans chosen after seeing earlier results."
 _FILTERS: Final = {
-    "gdp": "Filter gdp: moments, DP-SGD and mixed rows of many records may use about 98% of epsilon; rows of few "
-    "records with little noise, and Laplace noise, less.",
-    "rdp": "Filter rdp: moments, DP-SGD and mixed rows of many records may use about 91% of epsilon at most; rows with "
-    "little noise much less; mechanisms that fail with a probability are refused.",
+    "gdp": "Filter gdp: moments, DP-SGD and mixed rows of many records may use about 98% of a total epsilon of 1, 91 "
+    "to 99% of one of 8; rows of few records with little noise, and Laplace noise, less.",
+    "rdp": "Filter rdp: moments, DP-SGD and mixed rows of many records may use about 91% of a total epsilon of 1, 73 "
+    "to 93% of one of 8; rows with little noise much less; mechanisms that fail with a probability are refused.",
     "pure": "Filter pure: epsilons are added, as in a planned budget of delta 0; it costs nothing.",
 }
 

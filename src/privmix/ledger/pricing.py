@@ -132,6 +132,8 @@ def with_event(dataset: Row[Any], reserves: Sequence[Mapping[str, Any]], event: 
         share, capacity = before.plus(cost).share(kept.capacity), kept.capacity
         # Written so that a share that is no number does not fit.
         if not share <= 1:
+            # Bounded mechanisms bring deltas of their own, for which a filter keeps a part of its delta.
+            amounts_fit = before.amount + cost.amount <= capacity.amount
             raise BudgetExceeded(
                 dataset.name,
                 requested=cost.share(capacity),
@@ -139,7 +141,7 @@ def with_event(dataset: Row[Any], reserves: Sequence[Mapping[str, Any]], event: 
                 composed=share,
                 budget=1.0,
                 delta=dataset.delta,
-                mode=f"{kept.name} filter",
+                mode=f"{kept.name} filter" + ("'s room for deltas" if amounts_fit else ""),
             )
         together = _filtered(kept, before.plus(cost), dataset.delta)
         return Spending(together.epsilon, share, cost)
