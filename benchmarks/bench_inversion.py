@@ -44,7 +44,7 @@ PUBLISHED = {
 def one_run(dataset: str, degree: int) -> dict[str, Any]:
     """All budgets at one degree."""
     records, steps = DATASETS[dataset]
-    data = open_dataset(common.data_root() / dataset, split="test", classes=CLASSES).read()
+    data = open_dataset(common.data_root() / dataset, split="test", classes=CLASSES, input_shape=(32, 32, 3)).read()
     extractor = get_extractor("scattering")
     plans = ReleaseConfig(
         records=records,

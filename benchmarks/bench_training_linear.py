@@ -38,7 +38,7 @@ INPUTS = {"mnist": (28, 28), "cifar10": (32, 32, 3)}
 @cache
 def features(dataset: str, name: str, split: str) -> TrainingRecords:
     extractor = get_extractor(name)
-    source = open_dataset(common.data_root() / dataset, split=split, classes=CLASSES)
+    source = open_dataset(common.data_root() / dataset, split=split, classes=CLASSES, input_shape=INPUTS[dataset])
     folder = CACHE / f"{dataset}-{name.replace(':', '-').replace(',', '-')}-{split}-store"
     CACHE.mkdir(exist_ok=True)
     store = write_features(source, extractor, folder, {"dataset": dataset, "split": split}, lambda *_: None)

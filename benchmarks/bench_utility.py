@@ -132,7 +132,7 @@ PAPERS_CIFAR = {
 @cache
 def features(dataset: str, extractor: str, split: str) -> tuple[NDArray[Any], NDArray[np.int64], tuple[int, ...]]:
     """Features and labels, kept on disk between runs."""
-    source = open_dataset(common.data_root() / dataset, split=split, classes=10)
+    source = open_dataset(common.data_root() / dataset, split=split, classes=10, input_shape=(32, 32, 3))
     path = CACHE / f"{dataset}-{extractor}-{split}.npy"
     CACHE.mkdir(exist_ok=True)
     made = get_extractor(extractor)

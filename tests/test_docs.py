@@ -17,11 +17,13 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-from PIL import Image
 
 from tests.cli.helpers import privmix
 from tests.cli.test_path import digits
+from tests.data.helpers import png
 
 __all__ = ["digits"]
 
@@ -64,15 +66,13 @@ def small_table(folder: Path) -> None:
 
 
 def small_images(folder: Path, *splits: str) -> None:
-    """Images in one folder a class, with CIFAR-10's classes."""
-    random = np.random.default_rng(0)
+    """Encoded images in Parquet, as CIFAR-10 is stored: ten classes by number."""
+    random = np.random.default_rng(0 if "test" in splits else 1)
+    folder.mkdir()
     for split in splits:
-        for name in ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"):
-            place = folder / split / name
-            place.mkdir(parents=True)
-            for number in range(7):
-                pixels = random.integers(0, 256, (16, 16, 3), dtype=np.uint8)
-                Image.fromarray(pixels).save(place / f"{number}.png")
+        images = [png(random.integers(0, 256, (16, 16, 3), dtype=np.uint8)) for _ in range(70)]
+        content = pa.table({"image": images, "label": pa.array([number % 10 for number in range(70)], pa.uint8())})
+        pq.write_table(content, folder / f"{split}.parquet")
 
 
 def torchrun(words: list[str]) -> None:
@@ -92,7 +92,7 @@ def test_shell_commands_run(page: Path, digits: Path, tmp_path: Path, monkeypatc
     small_texts(tmp_path / "banking77")
     small_table(tmp_path / "adult")
     small_images(tmp_path / "cifar10", "train", "test")
-    small_images(tmp_path / "public", "")
+    small_images(tmp_path / "public", "train")
     shutil.copy(ROOT / "docs" / "adult.json", tmp_path)
     for line in (line for block in blocks(page, "sh") for line in block.splitlines()):
         words = shlex.split(line, comments=True)

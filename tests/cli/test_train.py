@@ -280,7 +280,7 @@ WRONG: dict[str, tuple[dict[str, str | None], list[str]]] = {
     "delta one": ({"delta": "1"}, ["delta"]),
     "mixing without a pool": (MIX, ["pool", "k_diff = 2"]),
     "a pool that is not used": ({"pool": "pool"}, ["pool", "k_diff"]),
-    "a pool of another class": ({**MIX, "pool": "zoo"}, ["--pool", "'cat'"]),
+    "a pool of another class": ({**MIX, "pool": "zoo"}, ["--pool", "class list"]),
     "a pool of another shape": ({**MIX, "pool": "narrow.npz"}, ["--pool", "(7, 8)", "(8, 8)"]),
     "augmented features": ({"views": "dp-mix-self"}, ["--views", "--augment none"]),
     "features to augment": ({"augment": "flip"}, ["--augment", "--bank"]),

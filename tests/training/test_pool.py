@@ -50,10 +50,17 @@ def test_folder_is_matched_by_name(tmp_path: Path) -> None:
     pool.check(classes=3, layout=ImageLayout(1, 4, 5))
 
 
-def test_unknown_folders_are_named(tmp_path: Path) -> None:
-    folder = write_images(tmp_path, {"ant": [1], "wolf": [2], "yak": [3]})
+def test_unknown_folders_are_refused(tmp_path: Path) -> None:
+    folder = write_images(tmp_path / "pool", {"ant": [1], "wolf": [2], "yak": [3]})
+    with pytest.raises(InvalidInput, match=r"pool labels .*outside the class list.*zebra, ant, cat"):
+        Pool.open(folder, Pixels(), CLASSES, input_shape=(4, 5))
+
+
+def test_unknown_classes_of_a_pool_with_a_list_are_named(tmp_path: Path) -> None:
+    file = tmp_path / "pool.npz"
+    np.savez(file, x=np.eye(3), y=np.arange(3), classes=np.array(["ant", "wolf", "yak"]))
     with pytest.raises(InvalidInput, match=r"class list.*'wolf', 'yak'.*zebra, ant, cat"):
-        Pool.open(folder, Pixels(), CLASSES)
+        Pool.open(file, Identity(), CLASSES)
 
 
 def test_classes_without_examples_do_not_matter(tmp_path: Path) -> None:
@@ -75,7 +82,8 @@ def test_formats_without_a_class_list_use_the_private_one(tmp_path: Path) -> Non
 
 def test_digits_are_places_in_the_class_list(tmp_path: Path) -> None:
     folder = write_images(tmp_path, {"0": [1], "2": [3]})
-    assert Pool.open(folder, Pixels(), CLASSES).targets.argmax(dim=1).tolist() == [0, 2]
+    pool = Pool.open(folder, Pixels(), CLASSES, input_shape=(4, 5))
+    assert pool.targets.argmax(dim=1).tolist() == [0, 2]
 
 
 def test_options_reach_the_reader(tmp_path: Path) -> None:
@@ -87,14 +95,18 @@ def test_options_reach_the_reader(tmp_path: Path) -> None:
 
 
 def test_other_images_are_refused(tmp_path: Path) -> None:
+    np.savez(tmp_path / "pool.npz", x=np.ones((1, 5, 4), np.uint8), y=np.array([1]))
+    with pytest.raises(InvalidInput, match=r"\(5, 4\); allowed: \(4, 5\) as the private inputs"):
+        Pool.open(tmp_path / "pool.npz", Pixels(), CLASSES, input_shape=(4, 5))
+    # Encoded images become such as the private ones are.
     folder = write_images(tmp_path / "grey", {"ant": [1]}, size=(5, 4))
-    with pytest.raises(InvalidInput, match=r"\(5, 4\); allowed: \(4, 5\) as the private inputs.*image_size"):
-        Pool.open(folder, Pixels(), CLASSES, input_shape=(4, 5))
-    pool = Pool.open(folder, Pixels(), CLASSES)
+    assert Pool.open(folder, Pixels(), CLASSES, input_shape=(4, 5)).input_shape == (4, 5)
+    pool = Pool.open(folder, Pixels(), CLASSES, input_shape=(5, 4))
     # As many pixels, yet other images.
     with pytest.raises(InvalidInput, match="5 x 4 pixels in 1 channels'; allowed: 4 x 5 pixels in 1 channels"):
         pool.check(classes=3, layout=ImageLayout(1, 4, 5))
-    colour = Pool.open(write_images(tmp_path / "colour", {"ant": [1]}, mode="RGB"), Pixels(), CLASSES)
+    folder = write_images(tmp_path / "colour", {"ant": [1]}, mode="RGB")
+    colour = Pool.open(folder, Pixels(), CLASSES, input_shape=(4, 5, 3))
     with pytest.raises(InvalidInput, match="in 3 channels"):
         colour.check(classes=3, layout=ImageLayout(1, 4, 5))
     with pytest.raises(InvalidInput, match="classes of the pool: got 3; allowed: 2"):

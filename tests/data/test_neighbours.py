@@ -1,0 +1,245 @@
+"""One record decides nothing that others see: every reader, on neighbouring datasets.
+
+Neighbours differ by a record at the first, a middle or the last place, which may be whatever its format lets a record
+be: of another mode, size or length, with other keys or types, of another class, or damaged.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.ipc as pa_ipc
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from PIL import Image
+from safetensors.numpy import save_file
+
+from privmix.data import open_dataset
+from privmix.errors import InvalidInput
+from tests.data.helpers import idx_bytes
+
+SECRET = "Zq7Secret"
+CLASSES = ["cat", "dog"]
+FEW = settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+PLACES = (0, 1, 3)
+Record = Any
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A format: how records are written, what a caller declares, three plain records, and any record at all."""
+
+    write: Callable[[Path, list[Record]], Path]
+    plain: list[Record]
+    any_record: st.SearchStrategy[Record]
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+def picture(mode: str = "L", side: int = 4, value: int = 9) -> bytes:
+    stream = io.BytesIO()
+    if mode == "I;16":
+        Image.fromarray(np.full((side, side), 40_000, np.uint16)).save(stream, "PNG")
+    else:
+        Image.new("RGB", (side, side), (value, 200, 30)).convert(mode).save(stream, "PNG")
+    return stream.getvalue()
+
+
+PICTURES = st.one_of(
+    st.builds(picture, st.sampled_from(["1", "L", "LA", "P", "RGB", "RGBA", "I;16"]), st.sampled_from([1, 4, 7])),
+    st.sampled_from([b"", SECRET.encode(), picture()[:50]]),
+)
+LABELS = st.sampled_from(["cat", "dog", "0", SECRET])
+FLOATS = st.one_of(st.floats(width=32), st.sampled_from([0.0, 255.0, -1.0]))
+CELLS = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=5))
+
+
+def images_by_class(folder: Path, records: list[Record]) -> Path:
+    for name in CLASSES:
+        (folder / name).mkdir()
+    for number, (content, label) in enumerate(records):
+        (folder / label).mkdir(exist_ok=True)
+        (folder / label / f"{number}.png").write_bytes(content)
+    return folder
+
+
+def tables(kind: str, types: dict[str, Any]) -> Callable[[Path, list[Record]], Path]:
+    def write(folder: Path, records: list[Record]) -> Path:
+        schema = pa.schema(types)
+        columns = [
+            pa.array([record[place] for record in records], type=kind_) for place, kind_ in enumerate(schema.types)
+        ]
+        content = pa.Table.from_arrays(columns, schema=schema)
+        path = folder / f"d.{kind}"
+        if kind == "parquet":
+            pq.write_table(content, path)
+        else:
+            with (pa_ipc.new_stream if kind == "feather" else pa_ipc.new_file)(str(path), schema) as out:
+                out.write_table(content)
+        return path
+
+    return write
+
+
+def lines(folder: Path, records: list[Record]) -> Path:
+    (folder / "d.jsonl").write_text("".join(record + "\n" for record in records))
+    return folder / "d.jsonl"
+
+
+def shards(folder: Path, records: list[Record]) -> Path:
+    """A record a file."""
+    for number, record in enumerate(records):
+        (folder / f"train-{number}.jsonl").write_text(record + "\n")
+    return folder
+
+
+def rows(folder: Path, records: list[Record]) -> Path:
+    with (folder / "d.csv").open("w", newline="") as stream:
+        csv.writer(stream, lineterminator="\n").writerows([["a", "b", "label"], *records])
+    return folder / "d.csv"
+
+
+def arrays(kind: str) -> Callable[[Path, list[Record]], Path]:
+    def write(folder: Path, records: list[Record]) -> Path:
+        x = np.array([record[0] for record in records], np.float32).reshape(len(records), 3)
+        y = np.array([record[1] for record in records], np.int64)
+        path = folder / f"x.{kind}"
+        if kind == "npz":
+            np.savez(path, x=x, y=y)
+        elif kind == "npy":
+            np.save(path, x)
+            np.save(folder / "y.npy", y)
+        elif kind == "safetensors":
+            save_file({"x": x, "y": y}, path)
+        else:
+            path = folder / "train-images.idx2"
+            path.write_bytes(idx_bytes(x))
+            (folder / "train-labels.idx2").write_bytes(idx_bytes(y.astype(np.int32)))
+        return path
+
+    return write
+
+
+def json_line() -> st.SearchStrategy[str]:
+    values = st.one_of(CELLS, st.lists(CELLS, max_size=4), st.just({"deep": SECRET}))
+    keys = st.sampled_from(["a", "b", "v", "label", SECRET])
+    objects = st.dictionaries(keys, values).map(lambda row: json.dumps({"label": 1, **row}))
+    return st.one_of(
+        objects,
+        st.sampled_from(
+            [
+                SECRET,
+                "[" * 60,
+                "{}",
+                '{"a": 1' + "0" * 6000 + ', "label": 0}',
+                '{"a": NaN, "b": 1, "label": 0}',
+                "[1]",
+                "null",
+            ]
+        ),
+    )
+
+
+def a_line(**content: Any) -> str:
+    return json.dumps(content)
+
+
+IMAGE = {"image_size": 4, "colour": "grey"}
+COLOUR = {"image_size": 4, "colour": "rgb"}
+PHOTOS = [(picture("RGB", 4, 1), "cat"), (picture("RGB", 4, 2), "dog"), (picture("RGB", 4, 3), "cat")]
+NUMBERS = [([0.5, 1.0, 2.0], 0), ([1.5, 1.0, 2.0], 1), ([2.5, 1.0, 2.0], 0)]
+LINES = [a_line(a=number, b=2, v=[1, 2, 3], label=number % 2) for number in range(3)]
+LISTS = [([1.0, 2.0, 3.0], "cat"), ([4.0, 5.0, 6.0], "dog"), ([7.0, 8.0, 9.0], "cat")]
+ANY_PHOTO = st.tuples(PICTURES, LABELS)
+ANY_CELL = st.tuples(st.one_of(st.none(), PICTURES), st.one_of(st.none(), LABELS))
+ANY_LIST = st.tuples(st.one_of(st.none(), st.lists(st.one_of(st.none(), FLOATS), max_size=4)), LABELS)
+ANY_NUMBERS = st.tuples(st.lists(FLOATS, min_size=3, max_size=3), st.integers(-1, 3))
+ANY_ROW = st.lists(
+    st.sampled_from(["1", "", "nan", "1e999", SECRET, "a\nb", 'say "a"', "dog", "0"]), min_size=1, max_size=4
+)
+PICTURE_TABLE = {"image": pa.binary(), "label": pa.string()}
+LIST_TABLE = {"v": pa.list_(pa.float32()), "label": pa.string()}
+READERS = {
+    "folder, grey": Reader(images_by_class, PHOTOS, ANY_PHOTO, IMAGE),
+    "folder, rgb": Reader(images_by_class, PHOTOS, ANY_PHOTO, COLOUR),
+    "folder, undeclared": Reader(images_by_class, PHOTOS, ANY_PHOTO, {"colour": "rgb"}),
+    "folder, classes undeclared": Reader(images_by_class, PHOTOS, ANY_PHOTO, {**COLOUR, "classes": None}),
+    **{
+        f"{kind}, images": Reader(tables(kind, PICTURE_TABLE), PHOTOS, ANY_CELL, COLOUR)
+        for kind in ("parquet", "arrow", "feather")
+    },
+    "parquet, undeclared images": Reader(tables("parquet", PICTURE_TABLE), PHOTOS, ANY_CELL, {"image_size": 4}),
+    **{
+        f"{kind}, lists": Reader(tables(kind, LIST_TABLE), LISTS, ANY_LIST, {"feature_length": 3})
+        for kind in ("parquet", "arrow", "feather")
+    },
+    "arrow, undeclared lists": Reader(tables("arrow", LIST_TABLE), LISTS, ANY_LIST),
+    "json, numbers": Reader(lines, LINES, json_line(), {"number_columns": ["a", "b"]}),
+    "json, lists": Reader(lines, LINES, json_line(), {"feature_column": "v", "feature_length": 3}),
+    "json, table": Reader(lines, LINES, json_line(), {"columns": ["a", "b"]}),
+    "json, undeclared": Reader(lines, LINES, json_line()),
+    "json, shards": Reader(shards, LINES, json_line(), {"number_columns": ["a", "b"]}),
+    "csv, numbers": Reader(rows, [["1", "2", "cat"], ["3", "4", "dog"], ["5", "6", "0"]], ANY_ROW),
+    "csv, chosen": Reader(
+        rows, [["1", "2", "cat"], ["x", "4", "dog"], ["", "6", "0"]], ANY_ROW, {"number_columns": ["b"]}
+    ),
+    "csv, texts": Reader(
+        rows, [["1", "2", "cat"], ["x\ny", "4", "dog"], ["", "6", "0"]], ANY_ROW, {"columns": ["a", "b"]}
+    ),
+    **{kind: Reader(arrays(kind), NUMBERS, ANY_NUMBERS) for kind in ("npz", "npy", "safetensors", "idx")},
+}
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What opening a dataset shows, and what reading it gives."""
+
+    public: Any
+    records: Any
+    error: str | None = None
+
+
+def look(reader: Reader, records: list[Record]) -> Seen:
+    with tempfile.TemporaryDirectory() as name:
+        options = {"classes": CLASSES, **reader.options}
+        public: Any = None
+        try:
+            source = open_dataset(reader.write(Path(name), records), **options)
+            public = replace(source.schema, records=1)
+            found = source.read()
+        except InvalidInput as error:
+            message = str(error).replace(name, "")
+            return Seen(message if public is None else public, None, message)
+        return Seen(public, [(repr(x.tolist()), int(y)) for x, y in zip(found.x, found.y, strict=True)])
+
+
+@pytest.mark.parametrize("name", READERS)
+@FEW
+@given(data=st.data())
+def test_a_record_more_changes_nothing_but_itself(name: str, data: st.DataObject) -> None:
+    """Formal guarantees of open_dataset: declared, unread, per record."""
+    reader = READERS[name]
+    without = look(reader, reader.plain)
+    assert (without.records is None) == ("undeclared" in name)
+    record = data.draw(reader.any_record)
+    neighbours = [look(reader, [*reader.plain[:place], record, *reader.plain[place:]]) for place in PLACES]
+    for place, found in zip(PLACES, neighbours, strict=True):
+        assert found.public == without.public
+        assert found.error == neighbours[0].error
+        assert SECRET not in str(found.error)
+        if found.records is not None and name.startswith("folder"):
+            # Folders sort by class.
+            assert len(found.records) == 4
+            assert not [one for one in without.records if found.records.count(one) < without.records.count(one)]
+        elif found.records is not None:
+            assert found.records[:place] + found.records[place + 1 :] == without.records

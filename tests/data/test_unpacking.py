@@ -1,0 +1,84 @@
+"""Content that unpacks to absurd sizes is refused, or taken apart in small pieces."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.feather as feather
+import pyarrow.parquet as pq
+import pytest
+
+from privmix.data import open_dataset
+from privmix.data.ipc_messages import scan
+from privmix.errors import InvalidInput
+from tests.data.helpers import idx_bytes
+
+ZEROS = 2**21
+
+
+def npz(path: Path) -> None:
+    np.savez_compressed(path, x=np.zeros((2, ZEROS), np.uint8), y=np.zeros(2, np.uint8))
+
+
+def arrow(path: Path) -> None:
+    columns = {name: np.zeros(ZEROS, np.uint8) for name in ("a", "label")}
+    feather.write_feather(pa.table(columns), str(path), compression="zstd", chunksize=ZEROS)
+
+
+def zipped(content: bytes) -> Callable[[Path], None]:
+    return lambda path: path.write_bytes(gzip.compress(content)) and None
+
+
+@pytest.mark.parametrize(
+    ("name", "write"),
+    [
+        ("d.npz", npz),
+        ("d.feather", arrow),
+        ("d.jsonl.gz", zipped(b"\n" * ZEROS)),
+        ("d.csv.gz", zipped(b"a,label\n" + b"0" * ZEROS)),
+    ],
+)
+def test_traps_are_refused_when_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, write: Callable[[Path], None]
+) -> None:
+    monkeypatch.setattr("privmix.data.files._FREE_BYTES", 2**16)
+    write(tmp_path / name)
+    assert (tmp_path / name).stat().st_size < ZEROS / 256
+    with pytest.raises(InvalidInput, match="at most 256 times its size"):
+        open_dataset(tmp_path / name, classes=2, number_columns=["a"] if "jsonl" in name else None)
+
+
+def test_an_idx_file_that_announces_terabytes_costs_no_memory(tmp_path: Path) -> None:
+    header = bytearray(idx_bytes(np.zeros((1, 1024, 1024), np.uint8)))
+    header[4:8] = b"\xff\xff\xff\xff"
+    (tmp_path / "train-images-idx3-ubyte").write_bytes(bytes(header[:100]))
+    (tmp_path / "train-labels-idx1-ubyte").write_bytes(b"\0\0\x08\1\xff\xff\xff\xff")
+    with pytest.raises(InvalidInput, match="at most 256 times its size"):
+        open_dataset(tmp_path)
+
+
+def test_a_text_that_stands_once_and_is_meant_often_is_decoded_in_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("privmix.data.columns._PART_BYTES", 2**16)
+    text = "x" * 2**15
+    column = pa.DictionaryArray.from_arrays(pa.array(np.zeros(100, np.int32)), pa.array([text]))
+    pq.write_table(pa.table({"text": column, "label": np.zeros(100, np.int64)}), tmp_path / "d.parquet")
+    source = open_dataset(tmp_path / "d.parquet", classes=2, text_column="text")
+    batches = list(source.batches(4096))
+    assert [len(batch) for batch in batches] == [2] * 50
+    assert all(batch.x[0, 0] == text for batch in batches)
+
+
+@pytest.mark.parametrize("compression", ["uncompressed", "lz4", "zstd"])
+def test_arrow_records_are_counted_by_headers_alone(tmp_path: Path, compression: str) -> None:
+    table = pa.table({"a": np.arange(1000), "b": [f"text {number % 7}" for number in range(1000)]})
+    table = table.set_column(1, "b", table.column("b").dictionary_encode())
+    feather.write_feather(table, str(tmp_path / "d.feather"), compression=compression, chunksize=300)
+    records, unpacked = scan(tmp_path / "d.feather")
+    assert records == 1000
+    assert 8000 + 4000 <= unpacked <= 2 * (8000 + 4000)
