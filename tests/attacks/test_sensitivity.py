@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from privmix.accounting import Adjacency
-from privmix.attacks.sensitivity import QuerySensitivity, release_sensitivity, training_sensitivity
+from privmix.attacks.sensitivity import QuerySensitivity, release_sensitivity
+from privmix.attacks.training_sensitivity import training_sensitivity
 from privmix.attacks.worst_case import EngineFactory, real_engine
 from privmix.errors import InvalidInput
 from privmix.mechanisms.streams import SecretStreams

@@ -13,8 +13,7 @@ that the first one had: later queries are judged for each answer of the first.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -32,10 +31,6 @@ from privmix.release.count import private_record_count
 from privmix.release.moments import SecondMoments
 from privmix.release.moments_plan import MomentsPlan
 from privmix.release.plan import Plan, ReleasePlan
-from privmix.training.batches import Batch
-from privmix.training.dp_sgd import DpSgd
-from privmix.training.noise import noise_scale
-from privmix.training.records import TrainingRecords
 
 # Half a unit in the last place of float32, which released numbers are rounded to.
 _ULP: Final = 2.0**-24
@@ -106,7 +101,7 @@ def release_sensitivity(
         labels 1.0 False
         rows 1.0 False
         rows without the record 1.0 False
-        rows touched 0.467 False
+        rows touched 0.333 False
     """
     count = check_integer("records", len(records.labels), low=2, high=RECORD_TILE)
     check_integer("position", position, low=0, high=count - 1)
@@ -201,7 +196,7 @@ def _mean_moved(pair: _Pair) -> QuerySensitivity:
         for _ in engine.rows(first=0 if isinstance(plan, MomentsPlan) else plan.rows):
             pass
         centres.append(engine.transform.centre[None])
-    moved, rounding = _moved(centres[0], centres[1], plan.records, plan.norm)
+    moved, rounding = distances(centres[0], centres[1], plan.records, plan.norm)
     return QuerySensitivity("mean", pair.factor * plan.clip_norm, float(moved[0]), float(rounding[0]))
 
 
@@ -213,8 +208,8 @@ def _rows_moved(pair: _Pair) -> list[QuerySensitivity]:
     (xa, xb), (ya, yb) = (
         [np.concatenate([getattr(block, part) for block in blocks]) for _, blocks in released] for part in "xy"
     )
-    x, x_rounding = _moved(xa, xb, plan.divisor, plan.norm)
-    y, y_rounding = _moved(ya, yb, plan.divisor, plan.norm)
+    x, x_rounding = distances(xa, xb, plan.divisor, plan.norm)
+    y, y_rounding = distances(ya, yb, plan.divisor, plan.norm)
     label_bound = 0.0 if plan.public_labels else plan.label_bound
     found = [
         QuerySensitivity("features", factor * plan.feature_bound, *_most(x, x_rounding)),
@@ -266,7 +261,7 @@ def _moments_moved(pair: _Pair) -> list[QuerySensitivity]:
     ]
     found, together = [], np.zeros(2)
     for name, declared, noise, (one, other) in parts:
-        moved, rounding = (float(value[0]) for value in _moved(one[None], other[None], 1.0, "l2"))
+        moved, rounding = (float(value[0]) for value in distances(one[None], other[None], 1.0, "l2"))
         found.append(QuerySensitivity(name, factor * declared, moved, rounding))
         together += np.square([moved / noise, rounding / noise])
     moved, rounding = np.sqrt(together)
@@ -276,7 +271,7 @@ def _moments_moved(pair: _Pair) -> list[QuerySensitivity]:
 _ORDERS: Final = {"l1": 1, "l2": 2}
 
 
-def _moved(one: NDArray[Any], other: NDArray[Any], unit: float, norm: str) -> tuple[Scores, Scores]:
+def distances(one: NDArray[Any], other: NDArray[Any], unit: float, norm: str) -> tuple[Scores, Scores]:
     """(a, b) twice -> (a,) norms of differences times ``unit``, and how much of each may be float32's rounding."""
     first, second = one.astype(np.float64), other.astype(np.float64)
     order = _ORDERS[norm]
@@ -289,71 +284,3 @@ def _most(moved: Scores, rounding: Scores) -> tuple[float, float]:
     """The entry that exceeds its rounding by most."""
     worst = int(np.argmax(moved - rounding))
     return float(moved[worst]), float(rounding[worst])
-
-
-def training_sensitivity(
-    make: Callable[[TrainingRecords, SecretStreams], DpSgd],
-    records: TrainingRecords,
-    position: int,
-    *,
-    replacement: tuple[NDArray[Any], int] | None = None,
-    seed: int = 0,
-) -> QuerySensitivity:
-    """Do the first step of DP-SGD with a record and without it, or with another in its place, under one key.
-
-    What is measured is how far the weights differ, in the unit of the sum of gradients. The others' batch, views and
-    microbatches are replayed.
-
-    Args:
-        make: makes a trainer on records and streams, each time with the same initial weights, and with plain SGD of
-            learning rate 1 and a public method, if any, that leaves the mean as it is: only then is what weights show
-            in the unit of the sum. Its plan must allow for one record less (``records_declared``).
-        records: a dataset that holds the record, of at least two records.
-        position: of the record.
-        replacement: features and label that take its place, exactly where the plan's adjacency is replace-one.
-        seed: of the key that both runs share.
-
-    Raises:
-        InvalidInput: records or replacement do not fit the plan.
-    """
-    count = check_integer("records", len(records), low=2)
-    check_integer("position", position, low=0, high=count - 1)
-    first = make(records, SecretStreams.from_seed(seed))
-    plan = first.plan
-    if (replacement is not None) != (plan.adjacency is Adjacency.REPLACE_ONE):
-        raise InvalidInput("replacement", replacement is not None, "one exactly where the plan is for replaced records")
-    if replacement is None:
-        others = TrainingRecords(
-            np.delete(records.x, position, axis=0), np.delete(records.labels, position), records.classes
-        )
-    else:
-        x, labels = records.x.copy(), records.labels.copy()
-        x[position], labels[position] = replacement
-        others = replace(records, x=x, labels=labels)
-    second = make(others, SecretStreams.from_seed(seed))
-    batch = first._batches.draw(0)
-    second._batches = _ReplayedBatch(batch if replacement is not None else _batch_without(batch, position))  # type: ignore[assignment]
-    weights = []
-    for trainer in (first, second):
-        trainer.step(0)
-        weights.append(trainer.gradients.flat.get().double().cpu().numpy()[None])
-    moved, rounding = _moved(weights[0], weights[1], plan.units, "l2")
-    # Means and weights are float32, the one before the other.
-    room = noise_scale(plan) / plan.noise_std
-    declared = plan.sensitivity * room * (1.0 if replacement is None else 2.0)
-    return QuerySensitivity("gradients", declared, float(moved[0]), 4 * float(rounding[0]))
-
-
-@dataclass(frozen=True)
-class _ReplayedBatch:
-    batch: Batch
-
-    def draw(self, step: int) -> Batch:
-        return self.batch
-
-
-def _batch_without(batch: Batch, position: int) -> Batch:
-    kept = batch.indices != position
-    indices = batch.indices[kept]
-    groups = None if batch.groups is None else batch.groups[kept]
-    return Batch(indices - (indices > position), batch.seeds[kept], groups)
