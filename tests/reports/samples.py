@@ -120,6 +120,34 @@ def canaries(*, private: bool = True, **changes: Any) -> RunRecord:
     return record("canary-audit", content, private=private, title="Audit with 1,000 canaries")
 
 
+def noise(**changes: Any) -> RunRecord:
+    found = [
+        {
+            "name": name,
+            "law": "gaussian",
+            "certified": 2.5,
+            "measured": 2.501,
+            "low": 2.496,
+            "high": 2.506,
+            "samples": 2**19,
+            "shape_p": 0.4,
+            "dependence": 1.1,
+            "verdict": "as certified",
+        }
+        for name in ("mean", "features", "labels")
+    ]
+    content = {
+        "design": "poisson",
+        "method": "noise of empty records",
+        "confidence": 0.95,
+        "false_alarm": 1e-6,
+        "violated": False,
+        "noises": found,
+        **changes,
+    }
+    return record("noise-audit", content, title="Audit of the noise of design poisson")
+
+
 def membership(*, private: bool = True, **changes: Any) -> RunRecord:
     def attack(name: str, mu: float) -> dict[str, Any]:
         fpr = np.geomspace(1e-4, 1, 60)
@@ -248,6 +276,7 @@ def everything(*, private: bool = True) -> list[RunRecord]:
         guarantee(),
         audit(),
         canaries(private=private),
+        noise(),
         membership(private=private),
         inversion(private=private),
         collapse(),

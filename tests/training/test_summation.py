@@ -7,8 +7,10 @@ import math
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 
 from privmix.mechanisms.streams import SecretStreams
+from privmix.training import closed_form, dp_sgd
 from privmix.training.batches import Batch
 from privmix.training.clipping import Clipping
 from privmix.training.closed_form import ClosedFormGradients
@@ -102,3 +104,21 @@ def test_exact_and_local() -> None:
     wanted = changed[150] - parts[150]
     assert float((total_of(changed) - total - wanted).norm()) <= 0.7 * 2**-17
     assert "GroupedSum>" in repr(GroupedSum(3, 1.0, total.device))
+
+
+def test_slices_of_consecutive_records_in_float32_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sums as they are made where nobody thinks of rounding: one record at the front moves all slices."""
+
+    def consecutive(seeds: NDArray[np.int64], expected: float, at_once: int) -> list[NDArray[np.int64]]:
+        return np.split(np.arange(len(seeds)), range(at_once, len(seeds), at_once))
+
+    def single(self: ClosedFormGradients, features: torch.Tensor, errors: torch.Tensor) -> torch.Tensor:
+        norms, _ = closed_form._norms(features.double(), errors.double())
+        weighted = errors * self.clipping.factors(norms).float()[:, None, None]
+        matrix = weighted.flatten(0, 1).T @ features.flatten(0, 1)
+        return torch.cat([matrix.reshape(-1), weighted.sum(dim=(0, 1))])
+
+    monkeypatch.setattr(dp_sgd, "deal", consecutive)
+    monkeypatch.setattr(ClosedFormGradients, "_sum_by_pairs", single)
+    found, plan = moved(ClosedFormGradients, 2**18, seed=1)
+    assert found > noise_scale(plan) / plan.noise_multiplier

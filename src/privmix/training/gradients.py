@@ -30,7 +30,7 @@ from privmix.training.side_information import SideInformation
 
 # Sums of views' clipped shares, in clipping bounds, up to which rounding is below what the clipping leaves room for.
 CANCELLING: Final = 16.0
-# Records whose clipped gradients are made float64 at once, to be added: a copy that a CPU's cache holds.
+# Records whose clipped gradients are added in float32. In long sums, one more record moves the rounding of the others.
 _ADDED: Final = 64
 
 
@@ -40,7 +40,7 @@ class GradientStrategy(ABC):
     Formal guarantees (of every strategy):
         * Clipped once: a record adds one vector of norm at most ``clipping.clip_norm``, whatever its number of views.
         * Chunks change nothing: the sum does not depend on how records are cut into calls, up to float32 rounding.
-        * Added in float64: only ``ghost``, which gets its sum from one backward pass, adds up in float32.
+        * Added in float64, but for up to 64 gradients at once, and for ``ghost``, whose sum is one backward pass.
         * No record, no gradient: an empty call adds exactly zero.
         * Total: a record whose gradient is not finite adds zero; it raises nothing and changes no other record's share.
 
@@ -87,10 +87,10 @@ class GradientStrategy(ABC):
             adjusted = torch.where(torch.isfinite(norms)[:, None], adjusted, 0.0)
         # TF32 would round by more than the clipping leaves room for.
         with full_precision(adjusted.device):
-            factors = self.clipping.factors(norms)
+            factors = self.clipping.factors(norms).to(adjusted.dtype)
             total = torch.zeros(self.flat.size, dtype=torch.float64, device=adjusted.device)
             for some, rows in zip(torch.split(factors, _ADDED), torch.split(adjusted, _ADDED), strict=True):
-                total += some @ rows.double()
+                total += some @ rows
             return total
 
     def _weights(self, side: SideInformation) -> list[dict[str, Tensor]]:

@@ -90,7 +90,7 @@ def deal(seeds: NDArray[np.int64], expected: float, at_once: int) -> list[NDArra
 
     Example:
         >>> [group.tolist() for group in deal(np.array([5, 8, 7]), 600, 256)]
-        [[], [1], [0, 2]]
+        [[], [2], [0, 1]]
     """
     groups = max(1, math.ceil(expected / max(_FEWEST, _FILLED * at_once)))
     own = seeds % groups
