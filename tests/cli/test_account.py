@@ -36,7 +36,7 @@ def account(line: str) -> dict[str, Any]:
         (
             "account --design poisson --records 60000 --rows 60000 --mixup-degree 64 --epsilon 1 --delta 1e-5 --json",
             "noise_multiplier",
-            "1.188",
+            "1.187",
         ),
     ],
 )

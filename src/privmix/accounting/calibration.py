@@ -16,6 +16,8 @@ from privmix.errors import InvalidInput
 _CLOSE = 1e-4
 _LEAST, _MOST = 1e-3, 1e9
 _NEWTON_STEPS = 8
+# Log of the price over its target where that is infinite.
+_HOPELESS = 60.0
 
 
 @dataclass(frozen=True)
@@ -44,16 +46,19 @@ def calibrate_noise(
 
     def price(noise: float, by: Accountant) -> float:
         cost = by.epsilon(make_event(noise), delta, adjacency)
-        return math.log(cost / epsilon) if 0 < cost < math.inf else (60.0 if cost > 0 else -60.0)
+        return math.log(cost / epsilon) if 0 < cost < math.inf else (_HOPELESS if cost > 0 else -_HOPELESS)
 
-    low, high = _LEAST, _MOST
-    if price(high, accountant) > 0:
-        raise InvalidInput(
-            "epsilon",
-            epsilon,
-            "more than what the parts of this plan that do not depend on the noise already cost",
-        )
-    if price(low, accountant) <= 0:
+    low, high = _LEAST, 1.0
+    while price(high, accountant) > 0:
+        low, high = high, high * 10
+        if high > _MOST:
+            raise InvalidInput(
+                "epsilon",
+                epsilon,
+                "more than what the parts of this plan that do not depend on the noise already cost, or fewer rows: "
+                "above 1e9 of them, prices at much noise are lost in rounding",
+            )
+    if low == _LEAST and price(low, accountant) <= 0:
         event = make_event(low)
         return Calibration(low, event, accountant.epsilon(event, delta, adjacency))
     rough = accountant.rough()

@@ -1,132 +1,287 @@
-"""Compose a privacy loss with itself many times, with an explicit bound on the rounding error of the FFT."""
+"""Compose tilted privacy losses by FFT, with a proven bound on the rounding error.
+
+The tilted masses w = p e^(t l - k) of each query are composed on a circle of 2^j grid points. Every error goes up:
+
+* masses are rounded up before the transform; mass that leaves the circle at one end enters at the other, where it only
+  adds; mass above the circle's top is bounded by Chernoff's inequality and counted as infinite loss;
+* the transform's error follows Higham 2002 (Accuracy and Stability of Numerical Algorithms, Theorem 24.2 and its
+  proof); Parseval brings it back to the grid, Cauchy-Schwarz into the divergence.
+
+The lemmas and constants are in docs/accounting-numerics.md, sections 3 and 4.
+"""
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import fft, signal
 
-from privmix.accounting.pairs import LossPmf
+from privmix.accounting.pairs import UNIT, LossPmf
+from privmix.accounting.tilting import weight_peak
 
 Array = NDArray[np.float64]
 
-# Mass outside the composed window; it is counted as infinite loss.
-TAIL_MASS = 1e-17
-_TILTS = np.logspace(-2, 2.5, 37)
-_COARSE_CELLS = 2048
+# Error of one level of the transform, in rounding units. Higham's analysis gives below 8 for twiddle factors
+# rounded to double precision; the library's are.
+_LEVEL_ERROR = 16 * UNIT
 
 
-def window(pmf: LossPmf, count: int) -> tuple[int, int]:
-    """Grid indices between which ``count`` compositions keep all but ``TAIL_MASS`` of their mass (Chernoff bounds)."""
-    if not pmf.probs.any():
-        return 0, 0
-    losses, log_masses = _coarse(pmf)
-    spread = max(math.sqrt(count * pmf.moments()[1]), pmf.step)
-    tilts = _TILTS / spread
-    budget = -math.log(TAIL_MASS / 2)
-    high = min((count * _log_mgf(losses, log_masses, tilt) + budget) / tilt for tilt in tilts)
-    low = -min((count * _log_mgf(-losses, log_masses, tilt) + budget) / tilt for tilt in tilts)
-    most, least = (pmf.lower + pmf.probs.size - 1) * count, pmf.lower * count
-    high_index = min(most, math.ceil(high / pmf.step)) if math.isfinite(high) else most
-    low_index = max(least, math.floor(low / pmf.step)) if math.isfinite(low) else least
-    return min(low_index, high_index), high_index
+@dataclass(frozen=True)
+class TiltedSum:
+    """A composed loss under an exponential tilt, read off as upper bounds on delta.
 
-
-def self_compose(pmf: LossPmf, count: int) -> LossPmf:
-    """Return the loss of ``count`` independent runs, rounded to the safe side.
-
-    The FFT's rounding error is measured on the result: entries that should be >= 0 come out negative by about that
-    error. The largest such error, times the number of grid points, is added to the infinite loss.
+    Entry i stands for the loss l = (lower + i) * step. ``above[i]`` is the sum of masses from i on, each
+    times e^(tilt (l_i - loss)), ``excess[i]`` the same with the factor 1 - e^(l_i - loss): the divergence at l_i up to
+    the factor e^(log_scale - tilt l_i). ``error`` bounds the Euclidean norm of the masses' error, ``infinity`` the
+    probability of infinite loss. Divergences are read off from ``least_loss`` on.
     """
-    if count == 1 or not pmf.probs.any():
-        return pmf
-    low, high = window(pmf, count)
-    size = int(fft.next_fast_len(max(high - low + 1, pmf.probs.size), real=True))
-    peak = int(np.argmax(pmf.probs))
-    composed = fft.irfft(_power(_spectrum_minus_one(pmf, peak, size), count), size)
-    # The transform is periodic: entry k stands for index (lower + peak) * count + k modulo size.
-    composed = np.roll(composed, -((low - (pmf.lower + peak) * count) % size))[: high - low + 1]
-    noise = _rounding(composed)
-    np.maximum(composed, 0, out=composed)
-    lost = -math.expm1(count * math.log1p(-pmf.infinity)) if pmf.infinity < 1 else 1.0
-    infinity = min(1.0, lost + TAIL_MASS + noise * composed.size)
-    return LossPmf(low, composed, infinity, pmf.step)
+
+    lower: int
+    step: float
+    tilt: float
+    log_scale: float
+    above: Array
+    excess: Array
+    error: float
+    infinity: float
+    least_loss: float
+
+    def delta(self, epsilon: float) -> tuple[float, float]:
+        """Upper bound on the divergence at ``epsilon``, and how much of it is allowance for errors."""
+        index = math.ceil(epsilon / self.step) - self.lower
+        if index < 0 or epsilon < self.least_loss:
+            return 1.0, 1.0
+        scaled = 0.0
+        if index < self.above.size:
+            loss = (self.lower + index) * self.step
+            above, excess = float(self.above[index]), float(self.excess[index])
+            # Between grid points the divergence is linear in e^epsilon.
+            shortfall = -math.expm1(min(0.0, epsilon - loss))
+            scaled = (excess + shortfall * max(0.0, above - excess)) * _exp(self._exponent(loss))
+        allowance = self.infinity + self._noise() * _exp(self._exponent(epsilon))
+        return min(1.0, scaled + allowance), min(1.0, allowance)
+
+    def epsilon(self, delta: float) -> float:
+        """Smallest epsilon >= 0 in the window with an upper bound of at most ``delta``; infinity if there is none."""
+        if self.infinity > delta:
+            return math.inf
+        first = max(0, math.ceil(max(0.0, self.least_loss) / self.step) - self.lower)
+        exponent = self._exponents()[first:]
+        with np.errstate(divide="ignore", over="ignore"):
+            allowed = np.exp(math.log(delta - self.infinity) - exponent) if delta > self.infinity else 0 * exponent
+        too_much = np.flatnonzero(self.excess[first:] + self._noise() > allowed)
+        after = first + (int(too_much[-1]) + 1 if too_much.size else 0)
+        if after >= self.above.size:
+            return math.inf
+        low = max(0.0, self.least_loss, (self.lower + after - 1) * self.step)
+        high = (self.lower + after) * self.step
+        if self.delta(low)[0] <= delta:
+            return low
+        for _ in range(60):
+            middle = (low + high) / 2
+            if self.delta(middle)[0] <= delta:
+                high = middle
+            else:
+                low = middle
+            if high - low <= 1e-13 * high:
+                break
+        return high
+
+    def _noise(self) -> float:
+        """Most that the masses' error adds to a sum of masses times f."""
+        t = self.tilt
+        square = 1 / (2 * self.step * t * (2 * t + 1) * (t + 1)) + weight_peak(t) ** 2
+        return self.error * math.sqrt(square)
+
+    def _exponent(self, loss: float) -> float:
+        exponent = self.log_scale - self.tilt * loss
+        return exponent + 8 * UNIT * (abs(self.log_scale) + abs(self.tilt * loss))
+
+    def _exponents(self) -> Array:
+        shift = self.tilt * self.step * (self.lower + np.arange(self.above.size))
+        return np.asarray(self.log_scale - shift + 8 * UNIT * (abs(self.log_scale) + np.abs(shift)))
 
 
-def _rounding(convolved: Array) -> float:
-    """Rounding error an entry of an FFT convolution may have: what negative entries show, and no less than its floor.
+@dataclass(frozen=True)
+class _Part:
+    """One query's tilted masses from the peak on, less 1 at the peak, then the ``before`` ones before it.
 
-    The floor is the forward error of an FFT of this length, spread evenly over its entries.
+    ``peak`` is the peak's index on the grid, ``log_scale`` the logarithm of the factor taken out.
     """
-    floor = 32 * np.finfo(np.float64).eps * math.log2(convolved.size + 1) * float(convolved.max())
-    return max(float(floor) / math.sqrt(convolved.size), -float(convolved.min()))
+
+    count: int
+    peak: int
+    minus_one: Array
+    before: int
+    log_scale: float
 
 
-def _spectrum_minus_one(pmf: LossPmf, peak: int, size: int) -> NDArray[np.complex128]:
-    """Characteristic function around the largest entry, minus 1.
+def compose(
+    parts: Sequence[tuple[LossPmf, int]], tilt: float, lower: int, size: int, top_tilt: float, least_loss: float
+) -> TiltedSum:
+    """Return the loss of independent queries, each run ``count`` times, on ``size`` (a power of two) points.
 
-    The peak is often 1 - 1e-7. Its transform carries rounding error near 1e-16, which the power would multiply by the
-    number of runs; what is left after subtracting the peak is small, and so is its error.
+    Args:
+        parts: each query's loss, all on one grid, and how often it ran.
+        tilt: of the measure, > 0.
+        lower: index of the first grid point of the window.
+        size: points of the window.
+        top_tilt: tilt at which Chernoff's inequality bounds the mass above the window.
+        least_loss: smallest epsilon to be read off; at least that of the first point.
+
+    Formal guarantees:
+        * ``delta(epsilon)`` of the result is at least the divergence of the composed grid losses, at every epsilon in
+          the window, whatever the rounding.
+
+    Example:
+        >>> coin = LossPmf(-1, np.array([0.25, 0.0, 0.75]), 0.0, np.log(3.0))  # randomised response
+        >>> round(compose([(coin, 1)], 1.0, -1, 4, 1.0, 0.0).delta(0.0)[0], 6)
+        0.5
     """
-    rest = pmf.probs.copy()
-    rest[peak] = 0.0
-    buffer = np.zeros(size)
-    buffer[: rest.size] = rest
-    buffer = np.roll(buffer, -peak)
-    buffer[0] = -(float(rest.sum()) + pmf.infinity)
-    return np.asarray(fft.rfft(buffer, size))
+    step = parts[0][0].step
+    top = lower + size
+    lost = math.fsum(count * pmf.infinity for pmf, count in parts) * (1 + 1e-12)
+    if top <= sum((pmf.lower + pmf.probs.size - 1) * count for pmf, count in parts):
+        exponent = top_tilt * top * step
+        lost += _exp(_log_mgf_bound(parts, top_tilt) - exponent + 8 * UNIT * abs(exponent))
+    tilted = [_tilted(pmf, count, tilt) for pmf, count in parts]
+    masses, error = _convolve(tilted, lower, size)
+    scale = math.fsum(part.count * part.log_scale for part in tilted)
+    # Rounding of the sums below: every term is positive, and none passes more than size + 8 operations.
+    slack = 4 * UNIT * (size + 8) + 8 * UNIT * sum(part.count * abs(part.log_scale) for part in tilted)
+    decay, faster = math.exp(-tilt * step), math.exp(-(1 + tilt) * step)
+    above = signal.lfilter([1.0], [1.0, -decay], masses[::-1])
+    later = np.concatenate(([0.0], above[:-1])) * (decay * -math.expm1(-step))
+    excess = signal.lfilter([1.0], [1.0, -faster], later)
+    return TiltedSum(
+        lower,
+        step,
+        tilt,
+        scale + slack,
+        above[::-1],
+        excess[::-1],
+        error,
+        min(1.0, lost),
+        max(least_loss, lower * step),
+    )
 
 
-def _power(minus_one: NDArray[np.complex128], count: int) -> NDArray[np.complex128]:
-    """(1 + z)^count from z, accurate for small z."""
-    real, imag = minus_one.real, minus_one.imag
+def _log_mgf_bound(parts: Sequence[tuple[LossPmf, int]], tilt: float) -> float:
+    """Log of E[e^(tilt L); L finite], rounded up."""
+    total = 0.0
+    for pmf, count in parts:
+        exponents = tilt * pmf.losses()
+        with np.errstate(divide="ignore"):
+            logs = exponents + np.log(pmf.probs)
+        top = float(logs.max())
+        if top < 0:
+            grown = np.expm1(exponents)
+            change = float(pmf.probs @ grown) - pmf.missing
+            change += 128 * UNIT * (float(pmf.probs @ np.abs(grown)) + abs(pmf.missing))
+            total += count * math.log1p(change)
+        else:
+            total += count * (top + math.log(float(np.exp(logs - top).sum())) + 1e-13 * (1 + abs(top)))
+    return total + 8 * UNIT * abs(total)
+
+
+def _tilted(pmf: LossPmf, count: int, tilt: float) -> _Part:
+    """Masses p e^(tilt l - k), each rounded up, with 1 subtracted at the largest.
+
+    The largest is often 1 - 1e-9: subtracting 1 from it, by its complement's own sum, leaves numbers that are small and
+    whose errors are small with them; the power would multiply them by the number of runs.
+    """
+    exponents = tilt * pmf.losses()
     with np.errstate(divide="ignore"):
-        log_size = 0.5 * np.log1p(np.maximum(2 * real + real**2 + imag**2, -1.0))
-    angle = np.arctan2(imag, 1 + real)
-    return np.asarray(np.exp(count * log_size) * np.exp(1j * (count * angle)))
+        logs = np.maximum(np.log(pmf.probs), -1e4)
+    whole = exponents + logs
+    peak = int(whole.argmax())
+    scale = math.nan
+    if float(exponents.max()) < 600:
+        change = float(pmf.probs @ np.expm1(exponents)) - pmf.missing
+        scale = math.log1p(change) if change > -0.9 else math.nan
+    if math.isnan(scale):
+        scale = float(whole[peak]) + math.log(float(np.exp(whole - whole[peak]).sum()))
+    direct = exponents - scale
+    far = direct > 600  # e^x is no float there, e^(x + log p) is
+    masses = pmf.probs * np.exp(np.minimum(direct, 600))
+    masses[far] = np.exp(whole[far] - scale)
+    masses *= 1 + UNIT * (16 + 4 * (np.abs(exponents) + abs(scale) + np.where(far, np.abs(logs), 0)))
+    rest = math.fsum((float(pmf.probs[:peak].sum()), float(pmf.probs[peak + 1 :].sum())))
+    complement = rest + pmf.missing
+    own = math.log1p(-complement) if complement < 0.5 else float(logs[peak])
+    at = float(exponents[peak])
+    exponent = own + at - scale
+    doubt = 64 * UNIT * (abs(own) + abs(at) + abs(scale) + rest + abs(pmf.missing))
+    masses[peak] = math.expm1(exponent) + doubt * math.exp(min(exponent, 1.0)) + 8 * UNIT * abs(exponent)
+    return _Part(count, pmf.lower + peak, np.concatenate((masses[peak:], masses[:peak])), peak, scale)
 
 
-def _coarse(pmf: LossPmf) -> tuple[Array, Array]:
-    """Move the mass to fewer losses, keeping its mean: by convexity the moment generating function only grows."""
-    size = pmf.probs.size
-    masses: Array = pmf.probs
-    index: NDArray[Any] = np.arange(size)
-    if size > _COARSE_CELLS:
-        stride = -(-size // _COARSE_CELLS)
-        node, offset = np.divmod(index, stride)
-        share = offset / stride
-        nodes = int(node[-1]) + 2
-        split = np.bincount(node, pmf.probs * (1 - share), nodes) + np.bincount(node + 1, pmf.probs * share, nodes)
-        masses = np.asarray(split, dtype=np.float64)
-        index = np.arange(nodes) * stride
-    keep = masses > 0
-    return np.asarray((pmf.lower + index[keep]) * pmf.step), np.asarray(np.log(masses[keep]))
+def _convolve(parts: Sequence[_Part], lower: int, size: int) -> tuple[Array, float]:
+    """Masses of the sum on the window from ``lower``, and a bound on the Euclidean norm of their error."""
+    offset = sum(part.count * part.peak for part in parts)
+    if len(parts) == 1 and parts[0].count == 1:
+        masses = _on_circle(parts[0], size)
+        masses[0] += 1
+        return np.maximum(np.roll(masses, offset - lower), 0.0), 2 * UNIT
+    relative = _LEVEL_ERROR * math.log2(size) * 1.01
+    product, error, bound = np.ones(1, dtype=np.complex128), 0.0, 1.0
+    for part in parts:
+        powered, its_error, its_bound = _power(_on_circle(part, size), part.count, relative)
+        error = error * its_bound + its_error * bound + 8 * UNIT * bound * _norm(powered)
+        product, bound = product * powered, bound * its_bound
+    masses = fft.irfft(product, size)
+    error = (error + relative * _norm(product)) / math.sqrt(size) * (1 + 1e-6)
+    return np.maximum(np.roll(masses, (offset - lower) % size), 0.0), error
 
 
-def _log_mgf(losses: Array, log_masses: Array, tilt: float) -> float:
-    exponents = tilt * losses + log_masses
-    top = float(exponents.max())
-    return top + math.log(float(np.exp(exponents - top).sum()))
+def _on_circle(part: _Part, size: int) -> Array:
+    """The part's masses from its peak on, wrapped around a circle of ``size`` points; rounded up."""
+    circle = np.zeros(size)
+    points = part.minus_one.size
+    if points <= size:
+        circle[: points - part.before] = part.minus_one[: points - part.before]
+        circle[size - part.before :] += part.minus_one[points - part.before :]
+        return circle
+    index = np.concatenate((np.arange(points - part.before), np.arange(-part.before, 0))) % size
+    up = 4 * UNIT * math.ceil(points / size) * np.bincount(index, np.abs(part.minus_one), size)
+    return np.asarray(np.bincount(index, part.minus_one, size) + up)
 
 
-def compose(first: LossPmf, second: LossPmf) -> LossPmf:
-    """Return the loss of two independent queries on one grid, with the same error bound as :func:`self_compose`."""
-    assert first.step == second.step
-    probs = signal.fftconvolve(first.probs, second.probs)
-    noise = _rounding(probs)
-    np.maximum(probs, 0, out=probs)
-    infinity = first.infinity + second.infinity - first.infinity * second.infinity + noise * probs.size
-    return LossPmf(first.lower + second.lower, probs, min(1.0, infinity), first.step)
+def _power(minus_one: Array, count: int, relative: float) -> tuple[NDArray[np.complex128], float, float]:
+    """(1 + z)^count for the transform z of ``minus_one``; bounds on its error's norm and on its largest entry.
+
+    |(z + d)^n - z^n| <= n |d| max(|z|, |z + d|)^(n - 1), and no |z| exceeds the sum of the masses.
+    """
+    size = minus_one.size
+    length, distance = float(np.abs(minus_one).sum()), float(np.linalg.norm(minus_one))
+    surplus = float(minus_one.sum()) + 64 * UNIT * length
+    each = relative * length
+    growth = count * math.log1p(max(0.0, surplus) + 2 * each)
+    if growth > 100:
+        return np.ones(size // 2 + 1, dtype=np.complex128), math.inf, math.inf
+    bound = math.exp(growth) * (1 + 1e-9)
+    spectrum = fft.rfft(minus_one, size)
+    change = 2 * spectrum.real + spectrum.real**2 + spectrum.imag**2
+    # Frequencies below e^-90 count as 0.
+    kept = np.flatnonzero(change > math.expm1(-180 / count))
+    small, change = spectrum[kept], change[kept]
+    log_size, angle = 0.5 * np.log1p(change), np.arctan2(small.imag, 1 + small.real)
+    powered = np.zeros(size // 2 + 1, dtype=np.complex128)
+    powered[kept] = np.exp(count * log_size + 1j * (count * angle))
+    modulus = np.abs(small)
+    doubt = 8 * UNIT * (1 + count * (np.abs(log_size) + np.abs(angle) + (modulus + modulus**2) / (1 + change)))
+    rounding = _norm(powered[kept] * doubt) + 1e-39 * math.sqrt(size)
+    return powered, count * relative * distance * math.sqrt(size) * bound + rounding, bound
 
 
-def mix_with_nothing(pmf: LossPmf, weight: float) -> LossPmf:
-    """Return the loss of a query that runs with public probability ``weight`` and otherwise shows nothing (loss 0)."""
-    lower = min(pmf.lower, 0)
-    upper = max(pmf.lower + pmf.probs.size, 1)
-    probs = np.zeros(upper - lower)
-    probs[pmf.lower - lower : pmf.lower - lower + pmf.probs.size] = weight * pmf.probs
-    probs[-lower] += 1 - weight
-    return LossPmf(lower, probs, weight * pmf.infinity, pmf.step)
+def _norm(half: NDArray[np.complex128]) -> float:
+    """Bound on the Euclidean norm of a spectrum of which one half is given."""
+    return math.sqrt(2) * float(np.linalg.norm(half)) * (1 + 1e-9)
+
+
+def _exp(exponent: float) -> float:
+    return math.exp(min(exponent, 700.0))

@@ -1,37 +1,36 @@
-"""Dominating pairs of one query, and their privacy loss on a grid, rounded to the safe side.
+"""Dominating pairs of one query, and their privacy loss on given points, rounded to the safe side.
 
 Every mechanism priced here is dominated by a pair of distributions on the line: noise F0 around 0 when the record is
 absent and F1 around ``shift`` when it is present, mixed with the probability q that the sampling includes it.
-The log-likelihood ratio of the mixture against F0 is increasing in x, so the set of outputs whose loss falls between
-two grid points is an interval and its mass under both distributions follows from cumulative distribution functions
-without cancellation. That is what keeps the grid exact over 10^7 compositions, where second differences of
-hockey-stick divergences (the usual way) would accumulate rounding error.
+The log-likelihood ratio of the mixture against F0 is increasing in x, so the outputs whose loss falls between two
+points are an interval, and its mass under both distributions is a difference of tails.
 
-"Connect the dots" (Doroshenko, Ghazi, Kamath, Kumar, Manurangsi 2022): the mass of a grid cell moves to its two ends so
+"Connect the dots" (Doroshenko, Ghazi, Kamath, Kumar, Manurangsi 2022): the mass of an interval moves to its two ends so
 that its mass under BOTH distributions is kept. The result dominates the exact pair: never optimistic, and the error
-is second order in the grid step.
+is second order in the distance of the points. What an interval sends to its upper end is a small difference; it is
+formed as q (F1 - r F0), r the noise's own likelihood ratio at the end, so that its error is as small as q is. What
+rounding may still hide is added to the tail above each point (docs/accounting-numerics.md, section 2).
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, field
 
 import numpy as np
-from dp_accounting.pld.pld_pmf import DensePLDPmf
 from numpy.typing import NDArray
-from scipy import signal
-from scipy.special import ndtr
+from scipy.special import ndtr, ndtri_exp
 
 Array = NDArray[np.float64]
 
 # Loss beyond which the grid gives up and calls it infinite (safe side); exp() of it is still a float.
 MAX_LOSS = 600.0
-# Standard deviations of Gaussian noise that the grid covers: the mass beyond is below 1e-26 per query.
-_REACH = 10.6
-# Mass at very negative losses that is moved up to the first grid point kept (safe side) to shorten the grid.
-_LOW_TAIL = 1e-30
+# Rounding unit of float64.
+UNIT = 2.0**-53
+# Standard deviations at which a Gaussian tail is still a normal float.
+_MOST_REACH = 37.0
+# Ratios this close to 0 can't be told from it: the point may lie anywhere below.
+_LEAST_RATIO = 1e-12
 
 
 @dataclass(frozen=True)
@@ -41,25 +40,30 @@ class GaussianNoise:
     std: float
     shift: float = 1.0
 
-    def reach(self) -> tuple[float, float]:
-        """Interval outside which both distributions have negligible mass."""
-        return -_REACH * self.std, self.shift + _REACH * self.std
+    def reach(self, log_tail: float) -> tuple[float, float]:
+        """How far below 0, and how far above either centre, a mass of at most exp(``log_tail``) lies."""
+        far = min(_MOST_REACH, -float(ndtri_exp(log_tail))) * self.std
+        return far, far
 
-    def loss(self, x: Array) -> Array:
+    def log_ratio(self, x: Array) -> Array:
         """log f1(x)/f0(x)."""
         return np.asarray(self.shift * (2 * x - self.shift) / (2 * self.std**2))
 
-    def inverse_loss(self, loss: Array) -> Array:
-        """Smallest x whose loss is at least ``loss``."""
-        return np.asarray(loss * self.std**2 / self.shift + self.shift / 2)
+    def at_log_ratio(self, log_ratio: Array) -> Array:
+        """Smallest x with at least this log-likelihood ratio."""
+        return np.asarray(log_ratio * self.std**2 / self.shift + self.shift / 2)
 
-    def masses(self, edges: Array, centre: float) -> Array:
-        """Mass between successive ``edges`` of the noise around ``centre``; edges may be infinite."""
-        z = (edges - centre) / self.std
-        # Differences of tails, each on its own side, keep their relative accuracy.
-        tails = ndtr(-np.abs(z))
-        low, high = tails[:-1], tails[1:]
-        return np.asarray(np.where(z[:-1] > 0, low - high, np.where(z[1:] <= 0, high - low, (1 - high) - low)))
+    def smaller_tail(self, x: Array, centre: float) -> Array:
+        """Mass on the side of ``x`` that does not hold ``centre``."""
+        return np.asarray(ndtr(-np.abs((x - centre) / self.std)))
+
+    def tail_error(self, x: Array, centre: float, log_ratio_error: Array) -> Array:
+        """Relative error of that tail, for an x whose log ratio is known up to ``log_ratio_error``."""
+        with np.errstate(invalid="ignore"):
+            z = np.abs((x - centre) / self.std)
+            moved = 4 * UNIT * (z + 2 * self.shift / self.std) + log_ratio_error * self.std / self.shift
+            # Mills: density / tail <= z + 1. The error function is good to (16 + 2 z^2) units (tested).
+            return np.asarray(UNIT * (16 + 3 * z**2) + (z + 1) * moved)
 
 
 @dataclass(frozen=True)
@@ -69,27 +73,83 @@ class LaplaceNoise:
     scale: float
     shift: float = 1.0
 
-    def reach(self) -> tuple[float, float]:
-        """The loss is constant outside [0, shift]; a step outside shows both atoms."""
-        return -self.shift, 2 * self.shift
+    def reach(self, log_tail: float) -> tuple[float, float]:
+        """The log ratio is constant outside [0, shift]: a step outside shows both atoms."""
+        return self.shift, self.shift
 
-    def loss(self, x: Array) -> Array:
+    def log_ratio(self, x: Array) -> Array:
         """log f1(x)/f0(x)."""
         return np.asarray((np.abs(x) - np.abs(x - self.shift)) / self.scale)
 
-    def inverse_loss(self, loss: Array) -> Array:
-        """Smallest x whose loss is at least ``loss``."""
+    def at_log_ratio(self, log_ratio: Array) -> Array:
+        """Smallest x with at least this log-likelihood ratio."""
         top = self.shift / self.scale
-        inside = (loss * self.scale + self.shift) / 2
-        return np.where(loss <= -top, -np.inf, np.where(loss > top, np.inf, inside))
+        inside = (log_ratio * self.scale + self.shift) / 2
+        return np.where(log_ratio <= -top, -np.inf, np.where(log_ratio > top, np.inf, inside))
 
-    def masses(self, edges: Array, centre: float) -> Array:
-        """Mass between successive ``edges`` of the noise around ``centre``; edges may be infinite."""
-        z = (edges - centre) / self.scale
-        low, high = z[:-1], z[1:]
-        upper = 0.5 * (np.exp(-np.maximum(low, 0)) - np.exp(-np.maximum(high, 0)))
-        lower = 0.5 * (np.exp(np.minimum(high, 0)) - np.exp(np.minimum(low, 0)))
-        return upper + lower
+    def smaller_tail(self, x: Array, centre: float) -> Array:
+        """Mass on the side of ``x`` that does not hold ``centre``."""
+        return np.asarray(0.5 * np.exp(-np.abs((x - centre) / self.scale)))
+
+    def tail_error(self, x: Array, centre: float, log_ratio_error: Array) -> Array:
+        """Relative error of that tail, for an x whose log ratio is known up to ``log_ratio_error``."""
+        with np.errstate(invalid="ignore"):
+            return np.asarray(UNIT * (8 + 4 * np.abs((x - centre) / self.scale)) + log_ratio_error)
+
+
+@dataclass(frozen=True)
+class Points:
+    """Where a loss is put: outputs ``x``, increasing; their losses; the noise's log ratio there and its error.
+
+    ``ratio`` is 1 + (e^loss - 1) / rate: the noise's likelihood ratio, below 0 for losses that no output has.
+    """
+
+    x: Array
+    losses: Array
+    ratio: Array
+    log_ratio: Array
+    log_ratio_error: Array
+
+
+@dataclass(frozen=True)
+class Atoms:
+    """A privacy loss on finitely many points: ``probs[i]`` at ``losses[i]``, ``infinity`` at infinite loss.
+
+    ``missing`` is 1 - sum(probs) without its rounding error: ``infinity``, less what rounding up added.
+    """
+
+    losses: Array
+    probs: Array
+    infinity: float
+    missing: float
+
+    def mixed_with_nothing(self, weight: float) -> Atoms:
+        """The loss of a query that runs with public probability ``weight`` and otherwise shows nothing (loss 0)."""
+        probs = weight * self.probs
+        probs[int(np.argmin(np.abs(self.losses)))] += 1 - weight
+        return Atoms(self.losses, probs, weight * self.infinity, weight * self.missing)
+
+
+@dataclass(frozen=True)
+class LossPmf:
+    """Privacy loss on a grid: ``probs[i]`` at loss ``(lower + i) * step``, ``infinity`` at infinite loss.
+
+    ``missing`` is 1 - sum(probs), where that is known without the sum's rounding error.
+    """
+
+    lower: int
+    probs: Array
+    infinity: float
+    step: float
+    missing: float = field(default=math.nan)
+
+    def __post_init__(self) -> None:
+        if math.isnan(self.missing):
+            object.__setattr__(self, "missing", self.infinity)
+
+    def losses(self) -> Array:
+        """The grid's losses."""
+        return np.asarray(np.arange(self.lower, self.lower + self.probs.size) * self.step)
 
 
 @dataclass(frozen=True)
@@ -99,152 +159,140 @@ class SampledPair:
     noise: GaussianNoise | LaplaceNoise
     rate: float
 
-    def loss_range(self) -> tuple[float, float]:
-        """Lowest and highest loss of the "remove" direction that the grid must hold."""
-        low, high = self.loss(np.array(self.noise.reach()))
-        return max(float(low), -MAX_LOSS), min(float(high), MAX_LOSS)
-
     def loss(self, x: Array) -> Array:
         """log of the mixture's density over F0's density."""
-        with np.errstate(divide="ignore"):
-            stay = np.log1p(-self.rate)
-        return np.asarray(np.logaddexp(stay, math.log(self.rate) + self.noise.loss(x)))
+        return self._loss_of(self.noise.log_ratio(x))
 
-    def inverse_loss(self, loss: Array) -> Array:
-        """Smallest x whose loss is at least ``loss`` (-inf below the lowest loss, log(1 - rate))."""
+    def _loss_of(self, log_ratio: Array) -> Array:
         if self.rate == 1:
-            return self.noise.inverse_loss(loss)
-        ratio = 1 + np.expm1(loss) / self.rate
-        with np.errstate(divide="ignore"):
-            base = np.log(np.maximum(ratio, 0))
-        return self.noise.inverse_loss(base)
+            return log_ratio
+        near = np.log1p(self.rate * np.expm1(np.minimum(log_ratio, 30.0)))
+        return np.where(log_ratio < 30, near, np.logaddexp(math.log1p(-self.rate), math.log(self.rate) + log_ratio))
 
-    def cells(self, low: int, high: int, step: float) -> tuple[Array, Array]:
-        """Masses under (F0, mixture) of {loss < low*step}, each grid cell, {loss >= high*step}: two (high-low+2,)."""
-        edges = self.inverse_loss(np.asarray(np.arange(low, high + 1) * step))
-        edges = np.maximum.accumulate(np.concatenate(([-np.inf], edges, [np.inf])))
-        absent = self.noise.masses(edges, 0.0)
-        present = self.noise.masses(edges, self.noise.shift)
-        return absent, (1 - self.rate) * absent + self.rate * present
+    def span(self, log_tail: float, add: bool) -> tuple[float, float]:
+        """Outputs beyond which at most exp(``log_tail``) of the true distribution's mass lies, on either side."""
+        # Above, only a sample with the record goes far.
+        below, above = self.noise.reach(log_tail)[0], self.noise.reach(min(log_tail - math.log(self.rate), -0.7))[1]
+        return -below, below if add else max(below, self.noise.shift + above)
 
+    def points(self, log_tail: float, count: int, add: bool) -> Points:
+        """About ``count`` points, equally spaced in x, and loss 0."""
+        low, high = self.span(log_tail, add)
+        x = np.union1d(np.linspace(low, high, count), [0.0, self.noise.shift / 2, self.noise.shift])
+        losses = self.loss(x)
+        if isinstance(self.noise, LaplaceNoise):
+            # Beyond the atoms by a hair: an interval that is open above holds no atom.
+            inside = (x >= 0) & (x <= self.noise.shift)
+            width = float(np.diff(losses[inside]).max())
+            losses = np.concatenate(([losses[0] - width], losses[inside], [losses[-1] + width]))
+            return self._points_at(losses)
+        kept = np.abs(losses) <= MAX_LOSS
+        # Where rounding makes losses equal, one point is enough.
+        kept[1:] &= np.diff(losses) > 0
+        log_ratio = self.noise.log_ratio(x[kept])
+        return self._with_error(x[kept], losses[kept], np.exp(log_ratio), log_ratio)
 
-@dataclass(frozen=True)
-class LossPmf:
-    """Privacy loss on a grid: ``probs[i]`` at loss ``(lower + i) * step``, ``infinity`` at infinite loss."""
+    def grid(self, log_tail: float, step: float, add: bool) -> tuple[int, int]:
+        """Indices of the grid around the losses, a cell to spare: an atom at the end must not fall off by rounding."""
+        ends = np.clip(self.loss(np.array(self.span(log_tail, add))), -MAX_LOSS, MAX_LOSS)
+        return math.floor(ends[0] / step) - 1, math.ceil(ends[1] / step) + 1
 
-    lower: int
-    probs: Array
-    infinity: float
-    step: float
+    def grid_points(self, low: int, high: int, step: float) -> Points:
+        """The points whose losses are the multiples of ``step`` from ``low`` to ``high``."""
+        return self._points_at(np.asarray(np.arange(low, high + 1) * step))
 
-    def dense(self) -> DensePLDPmf:
-        """The same distribution as dp_accounting holds it."""
-        return DensePLDPmf(self.step, self.lower, self.probs, self.infinity, pessimistic_estimate=True)
+    def _points_at(self, losses: Array) -> Points:
+        if self.rate == 1:
+            return self._with_error(self.noise.at_log_ratio(losses), losses, np.exp(losses), losses)
+        surplus = np.expm1(losses) / self.rate
+        with np.errstate(divide="ignore", invalid="ignore"):
+            log_ratio = np.where(surplus < -1 - _LEAST_RATIO, -np.inf, np.log1p(np.maximum(surplus, _LEAST_RATIO - 1)))
+        return self._with_error(self.noise.at_log_ratio(log_ratio), losses, 1 + surplus, log_ratio)
 
-    def epsilon(self, delta: float) -> float:
-        """Smallest epsilon >= 0 whose hockey-stick divergence is at most ``delta``; infinity if there is none.
+    def _with_error(self, x: Array, losses: Array, ratio: Array, log_ratio: Array) -> Points:
+        """Add how far the log ratio at x may be from the one whose loss is ``losses``."""
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            error = UNIT * 8 * (np.abs(np.expm1(-log_ratio)) + np.abs(log_ratio) + np.abs(losses))
+        if self.rate < 1:
+            # Next to the least loss the point can't be placed: the whole tail below it is in doubt.
+            error = np.where(log_ratio <= math.log(2 * _LEAST_RATIO), np.inf, error)
+        error = np.where(np.isinf(log_ratio), 0.0, error)
+        return Points(x, losses, ratio, log_ratio, error)
 
-        What dp_accounting's ``get_epsilon_for_delta`` finds by a loop over the grid, in array operations.
-        """
-        if self.infinity > delta:
-            return math.inf
-        first = max(0, 1 - self.lower)
-        probs = self.probs[first:]
-        losses = (self.lower + first + np.arange(probs.size)) * self.step
-        above = self.infinity + np.cumsum(probs[::-1])[::-1]
-        # Sum over the losses from l on of p e^(l - loss): relative to each l, so that nothing under- or overflows.
-        below = signal.lfilter([1.0], [1.0, -math.exp(-self.step)], probs[::-1])[::-1]
-        if probs.size == 0 or above[0] <= math.exp(-losses[0]) * below[0] + delta:
-            return 0.0
-        # The divergence at a loss on the grid is above - below.
-        too_much = np.flatnonzero(above - below > delta)
-        # Beyond the last loss it is ``infinity`` whatever rounding says.
-        after = min(int(too_much[-1]) + 1, losses.size - 1) if too_much.size else 0
-        return max(0.0, float(losses[after]) + math.log(above[after] - delta) - math.log(below[after]))
-
-    def moments(self) -> tuple[float, float]:
-        """Mean and variance of the finite part (0, 0 when all loss is infinite)."""
-        if not self.probs.any():
-            return 0.0, 0.0
-        losses = (self.lower + np.arange(self.probs.size)) * self.step
-        total = float(self.probs.sum())
-        mean = float(self.probs @ losses) / total
-        return mean, float(self.probs @ (losses - mean) ** 2) / total
-
-
-def remove_pmf(pair: SampledPair, step: float) -> LossPmf:
-    """Loss of the mixture against F0, under the mixture: the dataset WITH the record is the true one."""
-    low, _, absent, mixed = _cells(pair, step)
-    probs = _connect_dots(low, mixed[1:-1], absent[1:-1], step)
-    probs[0] += mixed[0]
-    return _trim(LossPmf(low, probs, float(mixed[-1]), step))
-
-
-def add_pmf(pair: SampledPair, step: float) -> LossPmf:
-    """Loss of F0 against the mixture, under F0: the dataset WITHOUT the record is the true one."""
-    _, high, absent, mixed = _cells(pair, step)
-    absent, mixed = absent[::-1], mixed[::-1]
-    probs = _connect_dots(-high, absent[1:-1], mixed[1:-1], step)
-    probs[0] += absent[0]
-    return _trim(LossPmf(-high, probs, float(absent[-1]), step))
+    def masses(self, points: Points, centre: float) -> tuple[Array, Array]:
+        """Mass below the first point, between successive ones and above the last (k+1,); error of each tail (k,)."""
+        tails = self.noise.smaller_tail(points.x, centre)
+        error = tails * np.minimum(1.0, self.noise.tail_error(points.x, centre, points.log_ratio_error))
+        error[tails == 0] = 0.0
+        above = points.x > centre
+        # Differences of tails, each on its own side, keep their relative accuracy.
+        low, high = tails[:-1], tails[1:]
+        inner = np.where(above[:-1], low - high, np.where(above[1:], (1 - high) - low, high - low))
+        first = 1 - tails[0] if above[0] else tails[0]
+        last = tails[-1] if above[-1] else 1 - tails[-1]
+        return np.maximum(np.concatenate(([first], inner, [last])), 0.0), error
 
 
-def fixed_size_pmf(pair: SampledPair, step: float) -> LossPmf:
+def pair_atoms(pair: SampledPair, points: Points, add: bool) -> Atoms:
+    """The loss of ``pair`` on ``points``, rounded up.
+
+    "Remove" is the loss of the mixture against F0 under the mixture: the dataset WITH the record is the true one.
+    "Add" is the loss of F0 against the mixture, under F0.
+
+    Formal guarantees:
+        * the atoms dominate the exact pair: no tail is below the exact tail of a dominating pair, rounding included;
+        * mass above the last point is infinite loss, mass below the first moves up to it.
+    """
+    absent, absent_error = pair.masses(points, 0.0)
+    present, present_error = pair.masses(points, pair.noise.shift)
+    rate, losses = pair.rate, points.losses
+    gaps = -np.expm1(-np.diff(losses))
+    ratio = points.ratio
+    if add:
+        end = ratio[1:]
+        scale = rate * np.exp(-losses[1:]) / gaps
+        mass, tail_error = absent, absent_error
+    else:
+        end = ratio[:-1]
+        scale = rate / gaps
+        mass, tail_error = (1 - rate) * absent + rate * present, (1 - rate) * absent_error + rate * present_error
+    with np.errstate(over="ignore", invalid="ignore"):
+        up = scale * (end * absent[1:-1] - present[1:-1]) * (1 if add else -1)
+        size = 1 + np.abs(end)
+        doubt = (present_error[1:] + present_error[:-1]) + size * (absent_error[1:] + absent_error[:-1])
+        doubt = scale * (doubt + 8 * UNIT * (present[1:-1] + size * absent[1:-1])) + 8 * UNIT * mass[1:-1]
+    # Where a ratio overflowed, all mass goes to the larger loss: the safe side.
+    up = np.where(np.isfinite(up), np.clip(up, 0, mass[1:-1]), mass[1:-1])
+    doubt = np.where(np.isfinite(doubt), np.minimum(doubt, mass[1:-1]), mass[1:-1])
+    if add:
+        return _assemble(-losses[::-1], mass[::-1], up[::-1], doubt[::-1], tail_error[::-1])
+    return _assemble(losses, mass, up, doubt, tail_error)
+
+
+def _assemble(losses: Array, mass: Array, up: Array, doubt: Array, tail_error: Array) -> Atoms:
+    """Atoms from each interval's mass, its share for the upper end, and the doubt in both."""
+    probs = np.zeros(losses.size)
+    probs[:-1] = mass[1:-1] - up
+    probs[1:] += up
+    probs[0] += mass[0]
+    # The tail from point i on holds the mass above it and what its lower neighbour sends up; each may be too small.
+    lift = np.zeros(losses.size + 1)
+    lift[1:-1] = tail_error[1:] + doubt
+    lifted = probs + lift[:-1] - lift[1:]
+    added = -float(lifted[lifted < 0].sum())
+    infinity = float(mass[-1] + tail_error[-1])
+    return Atoms(losses, np.maximum(lifted, 0.0), infinity, float(mass[-1]) - added)
+
+
+def fixed_size_atoms(remove: Atoms, add: Atoms) -> Atoms:
     """Loss of one query on a fixed-size sample under replace-one, both directions (Zhu, Dong, Wang 2022, Theorem 11).
 
     The divergence is the "remove" pair's for epsilon >= 0 and the "add" pair's below, with a shift of twice the
     record bound; the mass at 0 is what is left.
     """
-    remove, add = remove_pmf(pair, step), add_pmf(pair, step)
-    lower = min(add.lower, 0)
-    upper = max(remove.lower + remove.probs.size, 1)
-    probs = np.zeros(upper - lower)
-    negative = min(add.probs.size, max(0, -add.lower))
-    probs[add.lower - lower : add.lower - lower + negative] = add.probs[:negative]
-    skip = max(0, 1 - remove.lower)
-    positive = remove.probs[skip:]
-    start = remove.lower + skip - lower
-    probs[start : start + positive.size] = positive
-    probs[-lower] = max(0.0, 1 - remove.infinity - probs.sum())
-    return LossPmf(lower, probs, remove.infinity, step)
-
-
-def _grid(pair: SampledPair, step: float) -> tuple[int, int]:
-    """Grid indices around the pair's losses, with a cell to spare: an atom at the end must not fall off by rounding."""
-    lowest, highest = pair.loss_range()
-    return math.floor(lowest / step) - 1, math.ceil(highest / step) + 1
-
-
-@lru_cache(maxsize=1)
-def _cells(pair: SampledPair, step: float) -> tuple[int, int, Array, Array]:
-    """The grid's ends and its cells' masses; kept, since both directions need them."""
-    low, high = _grid(pair, step)
-    absent, mixed = pair.cells(low, high, step)
-    absent.setflags(write=False)
-    mixed.setflags(write=False)
-    return low, high, absent, mixed
-
-
-def _connect_dots(low: int, upper_masses: Array, lower_masses: Array, step: float) -> Array:
-    """Split each cell's mass p between its ends l and l + step so that p = a + b and q = a e^-l + b e^-(l+step)."""
-    losses = (low + np.arange(upper_masses.size)) * step
-    with np.errstate(over="ignore", invalid="ignore"):
-        scaled = lower_masses * np.exp(losses)
-    right = (upper_masses - scaled) / -math.expm1(-step)
-    # Where the other distribution underflowed, all mass goes to the larger loss: the safe side.
-    right = np.where(np.isfinite(right), np.clip(right, 0, upper_masses), upper_masses)
-    probs = np.zeros(upper_masses.size + 1)
-    probs[:-1] = upper_masses - right
-    probs[1:] += right
-    return probs
-
-
-def _trim(pmf: LossPmf) -> LossPmf:
-    """Shorten both ends: the low tail moves up to the first point kept, empty points at the top go."""
-    first = int(np.searchsorted(np.cumsum(pmf.probs), _LOW_TAIL))
-    first = min(first, pmf.probs.size - 1)
-    filled = np.flatnonzero(pmf.probs)
-    last = int(filled[-1]) + 1 if filled.size else pmf.probs.size
-    probs = pmf.probs[first : max(last, first + 1)].copy()
-    probs[0] += pmf.probs[:first].sum()
-    return LossPmf(pmf.lower + first, probs, pmf.infinity, pmf.step)
+    high, low = remove.losses > 0, add.losses < 0
+    losses = np.concatenate((add.losses[low], [0.0], remove.losses[high]))
+    outer = math.fsum((remove.probs[high].sum(), add.probs[low].sum(), remove.infinity))
+    rest = max(0.0, 1 - outer) + 32 * UNIT
+    probs = np.concatenate((add.probs[low], [rest], remove.probs[high]))
+    return Atoms(losses, probs, remove.infinity, remove.infinity - 32 * UNIT)

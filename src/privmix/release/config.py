@@ -52,7 +52,7 @@ class ReleaseConfig:
         >>> config = ReleaseConfig(records=60_000, dim=784, classes=tuple("0123456789"), mixup_degree=64, centre="none")
         >>> plan = config.calibrate(epsilon=1.0, delta=1e-5)
         >>> plan.rows, round(plan.noise_multiplier, 3), plan.adjacency.value
-        (60000, 1.188, 'add_remove')
+        (60000, 1.187, 'add_remove')
     """
 
     records: int

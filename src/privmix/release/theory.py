@@ -230,7 +230,7 @@ def honest_noise_multiplier(records: int, rows: int, mixup_degree: int, epsilon:
 
     Example:
         >>> round(honest_noise_multiplier(60_000, 60_000, 64, 1.0, 1e-5), 3)
-        1.188
+        1.187
     """
     config = ReleaseConfig(
         records=records, dim=1, classes=("0", "1"), mixup_degree=mixup_degree, rows=rows, centre="none"

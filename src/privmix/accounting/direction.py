@@ -1,0 +1,235 @@
+"""The composed loss in one direction: which tilt, which window and which grid a question needs, and the answer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from privmix.accounting.compose import TiltedSum, compose
+from privmix.accounting.queries import Query
+from privmix.accounting.tilting import Cumulants, Tilted
+
+# Share of delta that each query's tails, and what lies above the window, may take.
+_TAIL_SHARE = 1e-4
+# Mass of the tilted law outside the window, e^-34 = 2e-15: a window serves all epsilons near its own.
+_LOG_OUTSIDE = -34.0
+# Mass of the tilted law that may come around the circle to where it counts, e^-25 = 1e-11.
+_LOG_AROUND = -25.0
+# What the grid may add to epsilon, in units of the tolerance, while the window has at most so many points.
+_LADDER = ((1.0, 2**16), (3.0, 2**18), (10.0, 2**20), (60.0, 2**21))
+_MOST_POINTS = 2**21
+# Compositions kept for further questions: points in all.
+_KEPT_POINTS = 2**21
+# Share of a delta that may be allowance for errors before another tilt is tried; what it may cost of an epsilon.
+_ALLOWANCE = 1e-3
+_ALLOWED_COST = 2e-3
+# Where the tilted law is far from normal, the guess may be too high by this share.
+_MARGIN = 0.4
+_MOST_TILTS = 4
+# One more try of a composition this long would take too much time.
+_DEAR_POINTS = 2**20
+# The normal law answers where it is certain to this share of epsilon, and the window would be so large.
+_CERTAIN = ((2**18, 1e-3), (2**20, 4e-3))
+
+
+@dataclass(frozen=True)
+class _Window:
+    """A tilt, a grid and the part of it that is composed."""
+
+    tilt: float
+    step: float
+    lower: int
+    size: int
+    top_tilt: float
+    least: float
+    log_tail: float
+
+
+class LossDirection:
+    """The loss of all ``queries`` together, in the direction "add" or "remove".
+
+    Formal guarantees:
+        * ``epsilon``, ``delta`` and a true ``surely_within`` are upper bounds; the guesses are not.
+    """
+
+    def __init__(self, queries: Sequence[Query], add: bool, tolerance: float) -> None:
+        self._queries = queries
+        self._add = add
+        self._tolerance = tolerance
+        self._runs = sum(query.count for query in queries)
+        self._label_error = math.fsum(query.count * query.label_error for query in queries)
+        self._sums: list[TiltedSum] = []
+        self._cumulants = lru_cache(maxsize=4)(self._cumulants_at)
+
+    def guess_epsilon(self, delta: float) -> float:
+        """Saddle-point approximation of epsilon at ``delta``."""
+        cumulants = self._cumulants(_level(delta))
+        return self._first_guess(cumulants, delta)[1] if cumulants.infinity < delta else math.inf
+
+    def guess_log_delta(self, epsilon: float) -> float:
+        """Saddle-point approximation of log delta at ``epsilon``."""
+        return self._guess(epsilon)[0]
+
+    def surely_within(self, epsilon: float, delta: float) -> bool:
+        """Whether a cheap proven bound shows the divergence at ``epsilon`` to be at most ``delta``."""
+        if not 0 < delta < 1 or not math.isfinite(epsilon):
+            return delta >= 1 or epsilon == math.inf
+        cumulants = self._cumulants(_level(delta))
+        epsilon = epsilon - self._label_error
+        tilted = cumulants.at(cumulants.tilt_for(epsilon))
+        return cumulants.infinity + _exp(cumulants.log_bound(tilted, epsilon)) <= delta
+
+    def epsilon(self, delta: float) -> float:
+        """Upper bound on epsilon >= 0 at ``delta``; infinity if there is none."""
+        cumulants = self._cumulants(_level(delta))
+        if cumulants.infinity > delta:
+            return math.inf
+        tilt, near = self._first_guess(cumulants, delta)
+        found = math.inf
+        for _ in range(_MOST_TILTS):
+            window = self._window(cumulants, tilt, near, delta)
+            by_law, certain = self._by_normal_law(cumulants, tilt, near, delta)
+            found = min(found, by_law)
+            if certain <= self._certain_enough(window):
+                break
+            composed = self._compose(window)
+            here = composed.epsilon(delta)
+            if here < math.inf:
+                value, allowance = composed.delta(here)
+                found = min(found, here)
+                cost = -math.log1p(-min(0.99, allowance / max(value, delta))) / (tilt * max(here, 1e-300))
+                if here == 0 or (
+                    here > composed.least_loss and (cost <= _ALLOWED_COST or allowance <= _ALLOWANCE * value)
+                ):
+                    break
+            if window.size > _DEAR_POINTS and here > composed.least_loss:
+                break
+            if here == math.inf:
+                tilt /= 2
+            else:
+                near = here if here > composed.least_loss else here / 2
+                tilt = cumulants.tilt_for(near)
+        return found + self._label_error
+
+    def _first_guess(self, cumulants: Cumulants, delta: float) -> tuple[float, float]:
+        """Tilt and epsilon at ``delta``: by the saddle point, or by Chernoff's inequality where that is less.
+
+        A few large losses make the tilted law far from normal; the saddle point then overstates epsilon.
+        """
+        tilt, near = cumulants.estimate(delta)
+        most = cumulants.upper_quantile(0.0, math.log(delta))[0]
+        return (cumulants.tilt_for(most), most) if 0 < most < near else (tilt, near)
+
+    def delta(self, epsilon: float) -> float:
+        """Upper bound on delta at ``epsilon`` >= 0."""
+        epsilon -= self._label_error
+        best, allowance = self._read(epsilon)
+        if allowance <= _ALLOWANCE * best:
+            return best
+        log_delta, level = self._guess(epsilon)
+        cumulants = self._cumulants(level)
+        tilted = cumulants.at(cumulants.tilt_for(epsilon))
+        window = self._window(cumulants, tilted.tilt, epsilon, math.exp(max(log_delta, -690.0)))
+        upper, lower = (cumulants.normal_log_bound(tilted, epsilon, sign) for sign in (1, -1))
+        best = min(best, 1.0, cumulants.infinity + _exp(cumulants.log_bound(tilted, epsilon)))
+        if upper - lower > self._certain_enough(window) * max(1.0, tilted.tilt * epsilon):
+            self._compose(window)
+            best = min(best, self._read(epsilon)[0])
+        return best
+
+    def _read(self, epsilon: float) -> tuple[float, float]:
+        """The least of what is composed already says, and its allowance for errors."""
+        return min((one.delta(epsilon) for one in self._sums), default=(1.0, 1.0))
+
+    def _guess(self, epsilon: float) -> tuple[float, float]:
+        """Approximate log delta, and the level whose tails suit it."""
+        level = 1e-5
+        for _ in range(6):
+            found = self._cumulants(level).estimate_log_delta(epsilon)
+            right = _level(math.exp(max(found, -690.0)))
+            if right >= level / 10 and right <= level * 1e3:
+                break
+            level = right
+        return found, min(level, right)
+
+    def _cumulants_at(self, level: float) -> Cumulants:
+        log_tail = self._log_tail(level)
+        return Cumulants([(query.atoms(log_tail, self._add), query.count) for query in self._queries])
+
+    def _log_tail(self, level: float) -> float:
+        return math.log(level) + math.log(_TAIL_SHARE) - math.log(self._runs)
+
+    def _window(self, cumulants: Cumulants, tilt: float, near: float, delta: float) -> _Window:
+        """Around the tilted mass and ``near``; as fine as the ladder allows."""
+        top, extra = cumulants.upper_quantile(tilt, _LOG_OUTSIDE)
+        top_tilt = tilt + extra
+        enough, its_tilt = cumulants.upper_quantile(0.0, math.log(delta) + math.log(_TAIL_SHARE / 10))
+        if enough < top:
+            top, top_tilt = enough, its_tilt
+        low = min(cumulants.lower_quantile(tilt, _LOG_OUTSIDE), near - _MARGIN * abs(near))
+        # What lies above the window comes in at its bottom: the first epsilon that it does not reach is ``least``.
+        around = cumulants.upper_quantile(tilt, _LOG_AROUND)[0]
+        tilted = cumulants.at(tilt)
+        served = near - _MARGIN * abs(near)
+        width = max(top - low, around - served, 1e-9 * abs(near), 1e-290)
+        scale = max(near, 0.2 * math.sqrt(tilted.variance))
+        log_tail = self._log_tail(_level(delta))
+        step, size = width / (_MOST_POINTS - 16), _MOST_POINTS
+        for share, most in _LADDER:
+            wanted = cumulants.step_adding(tilted, share * self._tolerance * scale, width)
+            if width / wanted + 16 <= most:
+                size = max(64, _power_of_two(width / wanted + 16))
+                step = width / (size - 16)
+                break
+        atom = max(query.atom for query in self._queries)
+        if atom > 0:
+            step = atom / math.ceil(atom / step)
+        while max(query.grid_points(log_tail, step, self._add) for query in self._queries) > _MOST_POINTS:
+            step *= 2
+        size = min(size * 2, max(64, _power_of_two(width / step + 16)))
+        least = min(served, max(low, around - size * step))
+        return _Window(tilt, step, math.floor(low / step) - 2, size, top_tilt, least, log_tail)
+
+    def _certain_enough(self, window: _Window) -> float:
+        """Uncertainty of epsilon at which the normal law spares the composition."""
+        return max((share for size, share in _CERTAIN if window.size > size), default=-1.0)
+
+    def _by_normal_law(self, cumulants: Cumulants, tilt: float, near: float, delta: float) -> tuple[float, float]:
+        """Proven epsilon by the normal law under the tilt, and its distance to a proven lower bound, relative."""
+        tilted: Tilted = cumulants.at(tilt)
+        goal = math.log(max(delta - cumulants.infinity, 1e-320))
+        low, high = 0.0, max(near, tilted.mean, 1e-300)
+        if cumulants.normal_log_bound(tilted, high) > goal:
+            low, high = high, high * 1.5 + 3 * math.sqrt(tilted.variance)
+        if cumulants.normal_log_bound(tilted, high) > goal:
+            return math.inf, math.inf
+        for _ in range(50):
+            middle = (low + high) / 2
+            low, high = (low, middle) if cumulants.normal_log_bound(tilted, middle) <= goal else (middle, high)
+            if high - low <= 1e-9 * high:
+                break
+        gap = cumulants.normal_log_bound(tilted, high) - cumulants.normal_log_bound(tilted, high, -1)
+        return high, gap / (tilt * max(high, 1e-300))
+
+    def _compose(self, window: _Window) -> TiltedSum:
+        parts = [(query.pmf(window.log_tail, window.step, self._add), query.count) for query in self._queries]
+        composed = compose(parts, window.tilt, window.lower, window.size, window.top_tilt, window.least)
+        self._sums.append(composed)
+        while len(self._sums) > 1 and sum(one.above.size for one in self._sums) > _KEPT_POINTS:
+            self._sums.pop(0)
+        return composed
+
+
+def _level(delta: float) -> float:
+    """The power of ten at or below ``delta``: tails are cut for it."""
+    return 10.0 ** max(-300, math.floor(math.log10(delta) + 1e-9))
+
+
+def _power_of_two(points: float) -> int:
+    return 1 << max(0, math.ceil(math.log2(points)))
+
+
+def _exp(exponent: float) -> float:
+    return math.exp(min(exponent, 700.0))

@@ -1,0 +1,156 @@
+"""Elementary queries as the accountant sees them: a loss on a few points for guesses, and on a grid for prices."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from privmix.accounting.pairs import UNIT, Atoms, LaplaceNoise, LossPmf, SampledPair, fixed_size_atoms, pair_atoms
+
+_COARSE_POINTS = 3001
+
+
+class Query(Protocol):
+    """One elementary query and how often it ran."""
+
+    @property
+    def count(self) -> int:
+        """How often it ran."""
+        ...
+
+    @property
+    def symmetric(self) -> bool:
+        """Whether its loss has the same law in both directions."""
+        ...
+
+    def atoms(self, log_tail: float, add: bool) -> Atoms:
+        """Its loss on a few points that follow its law; at most exp(``log_tail``) is cut off."""
+        ...
+
+    def grid_points(self, log_tail: float, step: float, add: bool) -> int:
+        """Points that its loss takes on a grid."""
+        ...
+
+    def pmf(self, log_tail: float, step: float, add: bool) -> LossPmf:
+        """Its loss on a grid."""
+        ...
+
+    @property
+    def atom(self) -> float:
+        """A single loss that has mass, which the grid should meet; 0 if there is none."""
+        ...
+
+    @property
+    def label_error(self) -> float:
+        """How far rounding may have moved the loss of an atom."""
+        ...
+
+
+@dataclass(frozen=True)
+class PairQuery:
+    """A query with its dominating pair and how it is sampled."""
+
+    pair: SampledPair
+    count: int
+    cluster_rate: float = 1.0
+    two_sided: bool = False
+
+    @property
+    def symmetric(self) -> bool:
+        """The noise is: without sampling both directions are alike. The fixed-size pair is by construction."""
+        return self.two_sided or (self.pair.rate == 1 and self.cluster_rate == 1)
+
+    def atoms(self, log_tail: float, add: bool) -> Atoms:
+        """The loss on points equally spaced in the query's output."""
+        return self._build(lambda add: pair_atoms(self.pair, self.pair.points(log_tail, _COARSE_POINTS, add), add), add)
+
+    def grid_points(self, log_tail: float, step: float, add: bool) -> int:
+        """Points of the pair's own range."""
+        low, high = self.pair.grid(log_tail, step, add)
+        return high - low + 1
+
+    def pmf(self, log_tail: float, step: float, add: bool) -> LossPmf:
+        """The loss on multiples of ``step``."""
+
+        def grid_atoms(add: bool) -> Atoms:
+            low, high = self.pair.grid(log_tail, step, add)
+            # Loss 0 belongs to every grid: sampling and clusters put mass there.
+            return pair_atoms(self.pair, self.pair.grid_points(min(low, 0), max(high, 0), step), add)
+
+        atoms = self._build(grid_atoms, add)
+        return _trimmed(atoms, step)
+
+    def _build(self, one_sided: _OneSided, add: bool) -> Atoms:
+        if self.two_sided:
+            return fixed_size_atoms(one_sided(False), one_sided(True))
+        atoms = one_sided(add)
+        return atoms if self.cluster_rate == 1 else atoms.mixed_with_nothing(self.cluster_rate)
+
+    @property
+    def atom(self) -> float:
+        """The largest loss of Laplace noise."""
+        noise = self.pair.noise
+        return float(self.pair.loss(np.array(2 * noise.shift))) if isinstance(noise, LaplaceNoise) else 0.0
+
+    @property
+    def label_error(self) -> float:
+        """A few units of the largest loss of Laplace noise."""
+        return 16 * UNIT * self.atom
+
+
+class _OneSided(Protocol):
+    def __call__(self, add: bool) -> Atoms: ...
+
+
+@dataclass(frozen=True)
+class BoundedQuery:
+    """Randomised response: loss epsilon or -epsilon, or infinite with probability delta; alike in both directions."""
+
+    bound: float
+    delta: float
+    count: int
+    symmetric: bool = True
+
+    def atoms(self, log_tail: float, add: bool) -> Atoms:
+        """The two losses themselves."""
+        true = (1 - self.delta) / (1 + math.exp(-self.bound))
+        false = (1 - self.delta) / (1 + math.exp(self.bound))
+        return Atoms(np.array([-self.bound, self.bound]), np.array([false, true]), self.delta, self.delta)
+
+    def grid_points(self, log_tail: float, step: float, add: bool) -> int:
+        """Points between the two losses."""
+        return 2 * math.ceil(self.bound / step) + 3
+
+    def pmf(self, log_tail: float, step: float, add: bool) -> LossPmf:
+        """Each loss on the two points around it, both masses kept; rounded up."""
+        least = math.floor(-self.bound / step) - 1
+        probs = np.zeros(self.grid_points(log_tail, step, add) + 1)
+        atoms = self.atoms(log_tail, add)
+        for loss, mass in zip(atoms.losses.tolist(), atoms.probs.tolist(), strict=True):
+            index = math.floor(loss / step)
+            share = -math.expm1(index * step - loss) / -math.expm1(-step) * (1 + 16 * UNIT)
+            share = min(1.0, max(0.0, share))
+            probs[index - least] += mass * (1 - share)
+            probs[index - least + 1] += mass * share
+        return LossPmf(least, probs, self.delta, step)
+
+    @property
+    def atom(self) -> float:
+        """The larger of the two losses."""
+        return self.bound
+
+    @property
+    def label_error(self) -> float:
+        """A few units of that loss."""
+        return 16 * UNIT * self.bound
+
+
+def _trimmed(atoms: Atoms, step: float) -> LossPmf:
+    """The same without empty points at the ends."""
+    filled = np.flatnonzero(atoms.probs)
+    first, last = (int(filled[0]), int(filled[-1])) if filled.size else (0, 0)
+    lower = round(float(atoms.losses[0]) / step) + first
+    return LossPmf(lower, atoms.probs[first : last + 1], atoms.infinity, step, atoms.missing)

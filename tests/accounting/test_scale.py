@@ -1,0 +1,235 @@
+"""Prices at any scale: tiny deltas, a billion runs; references in 60 digits, and the proofs' own statements."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import mpmath as mp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+from scipy.special import ndtr
+
+from privmix.accounting import Adjacency, Composed, Event, Gaussian, PoissonSampled, Repeated, calibrate
+from privmix.accounting.compose import compose
+from privmix.accounting.direction import LossDirection
+from privmix.accounting.pairs import UNIT, Atoms, GaussianNoise, LaplaceNoise, LossPmf, SampledPair, pair_atoms
+from privmix.accounting.pld import PldAccountant
+from privmix.accounting.queries import PairQuery
+from privmix.accounting.tilting import Cumulants
+from privmix.errors import InvalidInput
+
+ADD_REMOVE = Adjacency.ADD_REMOVE
+PLD = PldAccountant()
+REFERENCES = json.loads(Path(__file__).with_name("references.json").read_text())
+
+
+def poisson(rate: float, s: float, rows: int) -> Event:
+    return Repeated(PoissonSampled(rate, Gaussian(s)), rows)
+
+
+def exact_gaussian(s: float, delta: float) -> float:
+    """Epsilon of one Gaussian query, by bisection in 60 digits."""
+    with mp.workdps(60):
+        mu = 1 / mp.mpf(s)
+
+        def divergence(eps: mp.mpf) -> mp.mpf:
+            return mp.ncdf(mu / 2 - eps / mu) - mp.exp(eps) * mp.ncdf(-mu / 2 - eps / mu)
+
+        low, high = mp.mpf(0), mu**2 / 2 + 40 * mu
+        for _ in range(60):
+            middle = (low + high) / 2
+            low, high = (middle, high) if divergence(middle) > delta else (low, middle)
+        return float(high)
+
+
+@pytest.mark.parametrize("reference", REFERENCES, ids=lambda r: f"{r['rate']}-{r['noise']}-{r['runs']}-{r['delta']}")
+def test_sampled_queries_against_sixty_digits(reference: dict[str, str]) -> None:
+    event = poisson(float(reference["rate"]), float(reference["noise"]), int(reference["runs"]))
+    exact = float(reference["epsilon"])
+    assert exact * (1 - 1e-10) <= PLD.epsilon(event, float(reference["delta"]), ADD_REMOVE) <= 1.01 * exact
+
+
+@pytest.mark.parametrize("delta", [1e-5, 1e-10, 1e-15])
+@pytest.mark.parametrize(("noise", "runs"), [(1.0, 1), (0.2, 1), (300.0, 10_000), (1e5, 10**9)])
+def test_plain_queries_against_sixty_digits(noise: float, runs: int, delta: float) -> None:
+    exact = exact_gaussian(noise / math.sqrt(runs), delta)
+    assert exact * (1 - 1e-10) <= PLD.epsilon(Repeated(Gaussian(noise), runs), delta, ADD_REMOVE) <= 1.002 * exact
+
+
+@pytest.mark.parametrize(
+    ("rate", "s", "runs", "delta", "most"),
+    [
+        (1e-6, 0.8, 10**6, 1e-10, 0.0105),
+        (6.4e-4, 1.0, 10**5, 1e-12, 1.83),
+        (1e-3, 3.0, 10**6, 1e-11, 2.21),
+        (1e-9, 0.35, 10**9, 1e-9, 5.0),
+    ],
+)
+def test_small_deltas_have_finite_prices(rate: float, s: float, runs: int, delta: float, most: float) -> None:
+    assert 0 < PLD.epsilon(poisson(rate, s, runs), delta, ADD_REMOVE) <= most
+
+
+def test_binomial_divergence_is_bounded_from_above_and_closely() -> None:
+    """Coin flips have an exact composition: every delta read off is at least the binomial one, rounding included."""
+    for rate, count, tilt in ((0.5, 1_000, 0.3), (1e-3, 100_000, 1.0), (0.2, 1, 2.0)):
+        pmf = LossPmf(0, np.array([1 - rate, rate]), 0.0, 1.0)
+        mean = count * rate * math.exp(tilt) / (1 - rate + rate * math.exp(tilt))
+        size = 4096
+        lower = max(0, int(mean) - size // 2)
+        composed = compose([(pmf, count)], tilt, lower, size, tilt + 1, lower)
+        for epsilon in (mean - 0.5, mean, mean + 3.3):
+            points = np.arange(math.floor(epsilon) + 1, count + 1)
+            exact = float(stats.binom.pmf(points, count, rate) @ -np.expm1(epsilon - points))
+            value, allowance = composed.delta(epsilon)
+            # SciPy's binomial is good to about 1e-11.
+            assert exact * (1 - 1e-10) <= value <= exact * (1 + 1e-7) + 1e-15
+            assert 0 <= allowance <= 1e-7 * value + 1e-15
+
+
+def test_two_kinds_of_query_multiply_their_transforms() -> None:
+    first = LossPmf(-2, np.array([0.1, 0.2, 0.3, 0.4]), 0.0, 0.5)
+    second = LossPmf(0, np.array([0.6, 0.3, 0.1]), 0.0, 0.5)
+    direct = np.convolve(np.convolve(first.probs, first.probs), second.probs)
+    losses = (-4 + np.arange(direct.size)) * 0.5
+    composed = compose([(first, 2), (second, 1)], 0.7, -8, 64, 2.0, -4.0)
+    for epsilon in (-1.9, 0.0, 0.25, 1.0):
+        exact = float(direct @ np.maximum(0, -np.expm1(epsilon - losses)))
+        assert exact <= composed.delta(epsilon)[0] <= exact * (1 + 1e-10)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    seed=st.integers(0, 2**32),
+    size=st.integers(2, 60),
+    step=st.sampled_from([1e-4, 0.1, 1.0]),
+    tilt=st.sampled_from([1e-3, 1.0, 30.0]),
+    infinity=st.sampled_from([0.0, 1e-12, 0.1]),
+    delta=st.sampled_from([1e-12, 1e-5, 0.1, 0.5]),
+)
+def test_epsilon_inverts_the_divergence(
+    seed: int, size: int, step: float, tilt: float, infinity: float, delta: float
+) -> None:
+    weights = np.random.default_rng(seed).exponential(size=size) ** 4
+    pmf = LossPmf(0, (1 - infinity) * weights / weights.sum(), infinity, step)
+    composed = compose([(pmf, 1)], tilt, 0, 64, tilt, 0.0)
+    found = composed.epsilon(delta)
+    losses = pmf.losses()
+
+    def divergence(epsilon: float) -> float:
+        return float(infinity + pmf.probs @ np.maximum(0, -np.expm1(epsilon - losses)))
+
+    if infinity > delta:
+        assert found == math.inf
+        return
+    if found < math.inf:
+        assert divergence(found) <= delta * (1 + 1e-12)
+        assert found <= 1e-9 or divergence(found * (1 - 1e-6)) >= delta - composed.delta(found)[1] - 1e-15
+
+
+@pytest.mark.parametrize("add", [False, True])
+@pytest.mark.parametrize(
+    "pair",
+    [SampledPair(GaussianNoise(0.6), 0.01), SampledPair(GaussianNoise(1e4), 1e-9), SampledPair(LaplaceNoise(0.8), 0.3)],
+)
+def test_atoms_keep_both_masses_and_dominate(pair: SampledPair, add: bool) -> None:
+    atoms = pair_atoms(pair, pair.points(math.log(1e-20), 2_000, add), add)
+    assert atoms.probs.min() >= 0
+    assert atoms.probs.sum() + atoms.missing == pytest.approx(1.0, abs=1e-13)
+    # Mass under the other distribution is e^-loss times as much: never more than 1 in all, and hardly less.
+    assert 1 - 1e-8 <= float(atoms.probs @ np.exp(-atoms.losses)) <= 1 + 1e-12
+
+
+def test_error_function_is_as_accurate_as_the_proof_assumes() -> None:
+    z = np.linspace(0, 37, 500)
+    with mp.workdps(40):
+        exact = np.array([float(abs(mp.mpf(float(ndtr(-x))) / mp.ncdf(-mp.mpf(float(x))) - 1)) for x in z])
+    assert (exact <= UNIT * (16 + 2 * z**2)).all()
+
+
+def test_transform_is_as_accurate_as_the_proof_assumes() -> None:
+    from scipy import fft
+
+    rng = np.random.default_rng(0)
+    for levels in (6, 12, 18):
+        x = rng.standard_normal(2**levels)
+        exact = fft.rfft(x.astype(np.longdouble))
+        error = float(np.linalg.norm((fft.rfft(x) - exact).astype(np.complex128)))
+        # A sixteenth of the bound: the constant is far from what the transform does.
+        assert error <= UNIT * levels * float(np.linalg.norm(exact.astype(np.complex128)))
+
+
+def test_normal_law_bounds_a_gaussian_loss() -> None:
+    atoms = pair_atoms(
+        SampledPair(GaussianNoise(100.0), 1.0), SampledPair(GaussianNoise(100.0), 1.0).points(-60, 3_001, False), False
+    )
+    cumulants = Cumulants([(atoms, 10_000)])
+    tilted = cumulants.at(cumulants.tilt_for(4.0))
+    with mp.workdps(40):
+        exact = float(mp.log(mp.ncdf(mp.mpf(-3.5)) - mp.exp(4) * mp.ncdf(mp.mpf(-4.5))))
+    assert cumulants.normal_log_bound(tilted, 4.0, -1) < exact <= cumulants.normal_log_bound(tilted, 4.0) < exact + 0.2
+    assert exact <= cumulants.log_bound(tilted, 4.0)
+
+
+def test_a_cheap_bound_never_undercuts_the_price() -> None:
+    query = PairQuery(SampledPair(GaussianNoise(1.0), 0.01), 1_000)
+    for add in (False, True):
+        direction = LossDirection([query], add, 1e-4)
+        epsilon = direction.epsilon(1e-8)
+        assert not direction.surely_within(epsilon * 0.98, 1e-8)
+        assert direction.surely_within(epsilon * 2, 1e-8)
+
+
+@settings(max_examples=8, deadline=None)
+@given(
+    rate=st.floats(1e-6, 0.5),
+    s=st.floats(0.5, 20),
+    runs=st.integers(1, 10**6),
+    log_delta=st.floats(-15, -3),
+)
+def test_price_rises_with_all_that_costs(rate: float, s: float, runs: int, log_delta: float) -> None:
+    delta = 10**log_delta
+    base = PLD.epsilon(poisson(rate, s, runs), delta, ADD_REMOVE)
+    # Grids differ from one price to the next: a per cent of what they may add.
+    slack = 1 - 1e-2
+    assert PLD.epsilon(poisson(rate, s, runs), delta / 2, ADD_REMOVE) >= base * slack
+    assert PLD.epsilon(poisson(rate, s, 2 * runs), delta, ADD_REMOVE) >= base * slack
+    assert PLD.epsilon(poisson(rate, s * 0.9, runs), delta, ADD_REMOVE) >= base * slack
+
+
+@pytest.mark.parametrize("delta", [1e-300, 1e-40, 0.5, 0.999999])
+@pytest.mark.parametrize(("rate", "s", "runs"), [(1.0, 1.0, 1), (0.01, 1.0, 1_000), (1e-9, 5.0, 10**9)])
+def test_extreme_deltas_are_on_the_safe_side(rate: float, s: float, runs: int, delta: float) -> None:
+    found = PLD.epsilon(poisson(rate, s, runs), delta, ADD_REMOVE)
+    assert found >= 0
+    if rate == 1:
+        assert found >= exact_gaussian(s, delta) * (1 - 1e-9) - 1e-12
+    if found < math.inf:
+        assert PLD.delta(poisson(rate, s, runs), found * (1 + 1e-9), ADD_REMOVE) <= delta * 1.01
+
+
+def test_calibration_at_absurd_scales_ends_or_refuses() -> None:
+    found = calibrate(lambda s: poisson(1.28e-3, s, 10**9), 1.0, 1e-5)
+    assert 0.995 <= found.epsilon <= 1
+    try:
+        huge = calibrate(lambda s: poisson(1.28e-3, s, 10**15), 1.0, 1e-5)
+    except InvalidInput as refusal:
+        assert "fewer rows" in str(refusal)  # noqa: PT017
+    else:
+        assert huge.epsilon <= 1
+
+
+def test_side_queries_compose_on_one_grid() -> None:
+    event = Composed((poisson(1e-3, 1.0, 10_000), Gaussian(20.0), Gaussian(30.0)))
+    alone = PLD.epsilon(poisson(1e-3, 1.0, 10_000), 1e-10, ADD_REMOVE)
+    side = exact_gaussian(1 / math.sqrt(1 / 400 + 1 / 900), 1e-10)
+    assert max(alone, side) < PLD.epsilon(event, 1e-10, ADD_REMOVE) < alone + side
+
+
+def test_atoms_of_nothing_are_free() -> None:
+    atoms = Atoms(np.array([-1.0, 0.0, 1.0]), np.array([0.2, 0.3, 0.5]), 0.0, 0.0).mixed_with_nothing(0.1)
+    assert atoms.probs.tolist() == pytest.approx([0.02, 0.93, 0.05])
