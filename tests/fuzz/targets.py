@@ -15,7 +15,11 @@ import numpy as np
 import torch
 from safetensors.numpy import load_file
 
+from privmix.certificate import PrivateKey, sign_folder, verify_signature
+from privmix.certificate.signing import ATTESTATION_FILE, Subject
 from privmix.learning import NoiseAwareRidgeClassifier, load_model, save_model
+from privmix.mechanisms.run_folder import sealed, unsealed
+from privmix.mechanisms.streams import SecretStreams
 from privmix.release import PrivateRecords, ReleaseConfig, load_release, release_to_folder, verify_release
 from privmix.release.certificate import content_hash, read_certificate
 from privmix.release.verify import check_certificate
@@ -196,10 +200,56 @@ def _open_arrays(content: bytes, folder: Path) -> None:
     }
 
 
+@cache
+def _signed() -> tuple[bytes, PrivateKey]:
+    """An attestation of a folder that holds one file, and the key that made it."""
+    key = PrivateKey.new()
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "model.json").write_text("{}")
+        sign_folder(folder, key, _subject)
+        return (Path(folder) / ATTESTATION_FILE).read_bytes(), key
+
+
+def _subject(folder: Path) -> Subject:
+    return Subject("model", "m1", 1.0, 1e-5, "add_remove")
+
+
+def _signature_mutant(source: random.Random) -> bytes:
+    return mutated_text(_signed()[0], source)
+
+
+def _open_signature(content: bytes, folder: Path) -> None:
+    honest, key = _signed()
+    (folder / "model.json").write_text("{}")
+    (folder / ATTESTATION_FILE).write_bytes(content)
+    verify_signature(folder, key.public, _subject)
+    # What passes says what was signed: only the layout of the envelope may differ.
+    assert json.loads(content) == json.loads(honest)
+
+
+_NOTES: Final = {"plan": {"rows": 3, "noise": 1.5}, "fingerprint": None, "extra": {"reservation": ["a", 1]}}
+
+
+@cache
+def _sealed() -> tuple[bytes, SecretStreams]:
+    streams = SecretStreams.from_seed(0)
+    return sealed(streams, "notes", _NOTES), streams
+
+
+def _notes_mutant(source: random.Random) -> bytes:
+    return mutated_text(_sealed()[0], source)
+
+
+def _open_notes(content: bytes, folder: Path) -> None:
+    assert unsealed(_sealed()[1], "notes", content) == _NOTES
+
+
 TARGETS: Final[dict[str, Target]] = {
-    "data": Target(_data, _read_data, share=40),
-    "json": Target(_json_mutant, _open_json, share=15),
-    "arrays": Target(_arrays_mutant, _open_arrays, share=15),
+    "data": Target(_data, _read_data, share=60),
+    "json": Target(_json_mutant, _open_json, share=20),
+    "arrays": Target(_arrays_mutant, _open_arrays, share=40),
+    "signature": Target(_signature_mutant, _open_signature, share=20),
+    "run notes": Target(_notes_mutant, _open_notes, share=20),
     "certificate": Target(_certificate_mutant, _certificate_alone, share=10),
     "fitted model": Target(_model_mutant("fitted", ("model.json", "weights.safetensors")), _open_fitted, share=10),
     "trained model": Target(
