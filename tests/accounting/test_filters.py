@@ -214,12 +214,10 @@ def test_bad_totals(target: tuple[float, float]) -> None:
         make_filter("zcdp", 1.0, 1e-5)
 
 
-def test_statements_of_all_modes_and_of_earlier_versions() -> None:
-    said = [ledger_statement(mode, "uses", "None.") for mode in ("none", False, "planned", "adaptive", True)]
-    assert said[0] == said[1] == "None."
-    assert "without seeing earlier results" in said[2]
-    assert "after seeing earlier results" in said[3]
-    assert said[2].startswith(said[4])
-    assert len(set(said)) == 4
+def test_statements_of_all_modes() -> None:
+    said = [ledger_statement(mode, "uses", "None.") for mode in ("none", "planned", "adaptive")]
+    assert said[0] == "None."
+    assert "without seeing earlier results" in said[1]
+    assert "after seeing earlier results" in said[2]
     with pytest.raises(InvalidInput, match="in_ledger"):
         ledger_statement("yes", "uses", "None.")

@@ -31,7 +31,9 @@ from privmix.training import (
 )
 
 # Of a certificate's settings, what TrainingJob adds to those of its config.
-_NOT_CONFIG = frozenset(("records", "records_declared", "network", "extractor", "classes", "device"))
+_NOT_CONFIG = frozenset(
+    ("records", "records_declared", "network", "extractor", "classes", "input_shape", "dim", "device")
+)
 
 
 class ReferenceTrainer(Protocol):

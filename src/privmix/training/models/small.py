@@ -199,7 +199,7 @@ class ResNet9(Classifier):
         super().__init__(classes)
         self.channels_in = check_integer("channels", channels_in, low=1)
         self.width = check_integer("width", width, low=1)
-        self.groups = check_integer("groups", groups, low=1)
+        self.groups = check_integer("groups", groups, low=1, high=4096)
         first, second, third, fourth = (self.width * factor for factor in (1, 2, 4, 8))
         self.layer0 = self._layer(self.channels_in, first)
         self.layer1 = self._layer(first, second, pool=True)

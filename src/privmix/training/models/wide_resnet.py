@@ -74,7 +74,7 @@ class WideResNet(Classifier):
         self.channels_in = check_integer("channels", channels_in, low=1)
         self.depth = check_integer("depth", depth, low=10)
         self.width = check_integer("width", width, low=1)
-        self.groups = check_integer("groups", groups, low=1)
+        self.groups = check_integer("groups", groups, low=1, high=4096)
         if (self.depth - 4) % 6:
             raise InvalidInput("depth", depth, "6 b + 4 for an integer b >= 1: 10, 16, 22, 28, 34, 40, ...")
         blocks = (self.depth - 4) // 6
