@@ -286,3 +286,13 @@ def test_replace_one_doubles_the_shift() -> None:
 def test_unsupported_pairs_raise(event: Event, adjacency: Adjacency) -> None:
     with pytest.raises(UnsupportedEvent):
         PLD.epsilon(event, 1e-5, adjacency)
+
+
+@pytest.mark.parametrize("at", [0.01, 0.1, 1.0])
+def test_events_that_next_to_never_touch_a_record_have_a_delta(at: float) -> None:
+    """Tilted variances of 1e-220 come up on the way, whose powers underflow."""
+    cluster, rate, s = 0.2, 2.4745579000230136e-06, 0.8
+    inside = math.log1p(math.expm1(at) / rate)
+    kept, lost = stats.norm.sf(inside * s - 0.5 / s), stats.norm.sf(inside * s + 0.5 / s)
+    true = cluster * rate * (kept - math.exp(inside) * lost)
+    assert true <= PLD.delta(ClusterSampled(cluster, rate, Gaussian(s)), at, ADD_REMOVE) < 1e-8

@@ -203,12 +203,25 @@ def test_a_row_of_noise_used_twice_is_caught(monkeypatch: pytest.MonkeyPatch) ->
 def test_intervals_hold_as_often_as_they_say_and_alarms_are_rare(law: str) -> None:
     """600 intervals of 90%, of coarse noise: the share that holds is within 5.5 standard errors."""
     rng, inside = np.random.default_rng(0), 0
+    std = 9.0 if law == GAUSSIAN else 70.0
     for _ in range(600):
         drawn = rng.normal(size=(20, 100)) if law == GAUSSIAN else rng.laplace(size=(20, 100)) / 2**0.5
-        found = measure(PureNoise("x", law, 9.0, 9.0, 1.0, np.rint(9 * drawn)), 0.9)
-        inside += found.low <= 9 <= found.high
+        found = measure(PureNoise("x", law, std, std, 1.0, np.rint(std * drawn)), 0.9)
+        inside += found.low <= std <= found.high
         assert found.verdict == "as certified"
     assert abs(inside - 540) < 5.5 * (600 * 0.09) ** 0.5
+
+
+@pytest.mark.parametrize(("law", "steps"), [(GAUSSIAN, 4.0), (LAPLACE, 64.0)])
+def test_rounding_of_the_coarsest_noise_is_no_bias(law: str, steps: float) -> None:
+    """Within 5.5 standard errors of the default's draws; Laplace noise of 4 steps, 6 of them off, is refused."""
+    shape, rng = (DEFAULT_SAMPLES // 64, 64), np.random.default_rng(1)
+    drawn = rng.normal(size=shape) if law == GAUSSIAN else rng.laplace(size=shape) / 2**0.5
+    found = measure(PureNoise("x", law, steps, steps, 1.0, np.rint(steps * drawn)), 1 - 4e-8)
+    assert found.verdict == "as certified"
+    assert found.low <= (steps**2 + 1 / 12) ** 0.5 <= found.high
+    with pytest.raises(InvalidInput, match="steps of the grid"):
+        measure(PureNoise("x", law, 0.9 * steps, 0.9 * steps, 1.0, np.rint(steps * drawn)), 0.95)
 
 
 def test_power_is_what_it_says() -> None:

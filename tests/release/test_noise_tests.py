@@ -9,7 +9,8 @@ import pytest
 from scipy.stats import chi2, gamma, norm
 
 from privmix.errors import InvalidInput
-from privmix.release import noise_tests
+from privmix.release import ReleaseConfig, noise_tests
+from privmix.release.evidence import RowEvidence
 from privmix.release.noise_tests import (
     FALSE_ALARM,
     energy_test,
@@ -166,3 +167,18 @@ def test_rows_are_equal_by_chance_as_often_as_is_said_at_most(law: str) -> None:
     most = 1e6 * equal_chance(5.0, 2, law=law)
     assert equal <= most + 8 * math.sqrt(most)
     assert equal > most / 10
+
+
+@pytest.mark.parametrize("offset", [0.0, 2.0**52])
+def test_numbers_whose_squares_overflow_are_judged_like_others(offset: float) -> None:
+    """Noise of 1e21 is honest; sums of 2^52 steps are a stranger's, and within what a sum may be."""
+    config = ReleaseConfig(records=64, dim=8, classes=("a", "b"), mixup_degree=1, clip_norm=1e9, centre="none")
+    plan = config.with_noise(1.0 if offset else 1e12)
+    rng, evidence = np.random.default_rng(0), RowEvidence(plan)
+    for name, width, std, unit in (
+        ("x", 8, plan.noise_std_x, plan.unit_x),
+        ("y", 2, plan.noise_std_y, plan.unit_y),
+    ):
+        steps = np.rint(rng.normal(size=(64, width)) * std / unit) + (offset if name == "x" else 0.0)
+        evidence.add(name, 0, (steps * unit).astype(np.float32))
+    assert evidence.finish()[-1].name == "noise of x where it varies least"

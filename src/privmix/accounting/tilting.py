@@ -27,6 +27,8 @@ Array = NDArray[np.float64]
 
 # Shevtsova 2010: the Berry-Esseen constant for independent terms.
 _BERRY_ESSEEN = 0.56
+# The power 1.5 of less than this is no normal float.
+_LEAST_VARIANCE = 1e-200
 # A tilt that resolves epsilon to this share of itself is enough.
 _MOST_TILT = 1e5
 
@@ -175,7 +177,8 @@ class Cumulants:
         only where they are a post-processing of it.
         """
         deviation = math.sqrt(tilted.variance)
-        if deviation == 0:
+        # Cubes of smaller deviations are lost to underflow, and the distance with them.
+        if tilted.variance < _LEAST_VARIANCE:
             return math.inf if sign > 0 else -math.inf
         z = (epsilon - tilted.mean) / deviation
         near, far = (float(erfcx((z + order * deviation) / math.sqrt(2))) for order in (tilted.tilt, 1 + tilted.tilt))

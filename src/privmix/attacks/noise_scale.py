@@ -34,8 +34,9 @@ FALSE_ALARM: Final = 1e-6
 _TESTS: Final = 8
 _KINDS: Final = 8
 _LEAST_SAMPLES: Final = 2000
-# With noise of fewer grid steps, rounding changes its law by more than these tests leave room for.
-_COARSEST: Final = 4.0
+# With noise of fewer grid steps, rounding changes its law by more than these tests leave room for: Laplace's loses its
+# peak, and mean magnitudes are too small by a share of 1 / (8 steps^2).
+_COARSEST: Final = {GAUSSIAN: 4.0, LAPLACE: 64.0}
 _MOST_RANKED: Final = 2**17
 
 AS_CERTIFIED: Final = "as certified"
@@ -166,9 +167,10 @@ def measure(noise: PureNoise, confidence: float) -> MeasuredNoise:
     The sum of squares of Gaussian draws follows the chi-squared law, the sum of magnitudes of Laplace draws that of
     twice as many degrees: both tests and both intervals are exact, but for the rounding to the grid.
     """
-    if noise.step > 0 and noise.expected < _COARSEST * noise.step:
+    coarsest = _COARSEST[noise.law]
+    if noise.step > 0 and noise.expected < coarsest * noise.step:
         raise InvalidInput(
-            "noise", noise.expected / noise.step, f"at least {_COARSEST:g} steps of the grid to be judged"
+            "noise", noise.expected / noise.step, f"at least {coarsest:g} steps of the grid to be judged"
         )
     expected = math.sqrt(noise.expected**2 + noise.step**2 / 12)
     scores = noise.values / expected

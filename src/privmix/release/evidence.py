@@ -280,15 +280,18 @@ class _WeakDirections:
     def _fold(self) -> None:
         rows = self._buffer[: self._filled]
         self._sums += rows.sum(axis=0, dtype=np.float64)
-        for gram, block in zip(self._grams, self._blocks, strict=True):
-            gram += rows[:, block].T @ rows[:, block]
+        with np.errstate(over="ignore", invalid="ignore"):
+            for gram, block in zip(self._grams, self._blocks, strict=True):
+                gram += rows[:, block].T @ rows[:, block]
         self._filled = 0
 
     def _choose(self) -> None:
         self._fold()
         for gram, block in zip(self._grams, self._blocks, strict=True):
             mean = self._sums[block] / self._half
-            _, vectors = np.linalg.eigh(gram / self._half - np.outer(mean, mean))
+            scatter = gram / self._half - np.outer(mean, mean)
+            # Squares beyond float32 say nothing. Any directions will do that the second half has no part in.
+            _, vectors = np.linalg.eigh(scatter if np.isfinite(scatter).all() else np.eye(len(gram)))
             self._bases.append(vectors[:, : max(1, len(gram) // 8)] / self._part.std)
         self._totals = np.zeros(sum(basis.shape[1] for basis in self._bases))
         self._squares = np.zeros_like(self._totals)
