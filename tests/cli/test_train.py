@@ -276,7 +276,7 @@ WRONG: dict[str, tuple[dict[str, str | None], list[str]]] = {
         {"epsilon": "1e-9", "delta": "1e-9", "epochs": "100"},
         ["epsilon", "at least", "fewer epochs"],
     ),
-    "delta unreachable": ({"delta": "1e-30"}, ["delta", "about 1e-"]),
+    "delta unreachable": ({"delta": "1e-300"}, ["delta", "about 1e-"]),
     "delta one": ({"delta": "1"}, ["delta"]),
     "mixing without a pool": (MIX, ["pool", "k_diff = 2"]),
     "a pool that is not used": ({"pool": "pool"}, ["pool", "k_diff"]),
