@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +82,19 @@ def a_certificate_nested_without_end(world: World, folder: Path) -> None:
 @case("trained", refused={"verify"})
 def a_picture_beside_the_model(world: World, folder: Path) -> None:
     (folder / "confusion-train.png").write_bytes(b"private counts")
+
+
+@case("release", refused=ALL["release"] - {"report", "membership"})
+def a_field_beside_the_extractors_own(world: World, folder: Path) -> None:
+    certify(folder, lambda certificate: certificate["extractor"].update(note="private records"))
+
+
+@case("trained", refused={"verify"})
+def a_field_beside_the_models_extractors_own(world: World, folder: Path) -> None:
+    certify(folder, lambda certificate: certificate["settings"]["extractor"].update(note="private records"))
+    settings = json.loads((folder / "certificate.json").read_text())["settings"]
+    model = json.loads((folder / "model.json").read_text())
+    (folder / "model.json").write_text(json.dumps(model | {"extractor": settings["extractor"]}, indent=2) + "\n")
 
 
 @case("trained", refused={"verify"})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,31 @@ def test_other_files_are_refused(content: str, tmp_path: Path) -> None:
     path.write_text(content)
     with pytest.raises(InvalidInput):
         read_record(path)
+
+
+def test_only_plain_files_of_some_size_are_read(tmp_path: Path) -> None:
+    """A link could lead to anything, a pipe would be waited for, and a file with holes costs its maker nothing."""
+    real = write_record(record(), tmp_path / "elsewhere")
+    folder = tmp_path / "run" / "records"
+    folder.mkdir(parents=True)
+    planted = folder / "audit-0.json"
+    planted.symlink_to(real)
+    with pytest.raises(InvalidInput, match="link"):
+        read_records(tmp_path / "run")
+    planted.unlink()
+    os.mkfifo(planted)
+    with pytest.raises(InvalidInput, match="regular file"):
+        read_records(tmp_path / "run")
+    planted.unlink()
+    planted.touch()
+    os.truncate(planted, 2**40)
+    with pytest.raises(InvalidInput, match="bytes"):
+        read_records(tmp_path / "run")
+    planted.unlink()
+    folder.rmdir()
+    folder.symlink_to(real.parent)
+    with pytest.raises(InvalidInput, match="link"):
+        read_records(tmp_path / "run")
 
 
 def test_a_missing_record_is_a_storage_error(tmp_path: Path) -> None:

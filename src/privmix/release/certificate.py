@@ -49,6 +49,7 @@ _FIELDS: Final[dict[str, type]] = {
 }
 _FILE = re.compile(r"(data/train-\d{5,9}-of-\d{5,9}\.parquet|(centre|moments)\.safetensors|predictions\.svg)\Z")
 _OTHER_FIELDS: Final = {"schema_version", "choice", "versions", "content_sha256"}
+_EXTRACTOR: Final = {"name", "version", "options", "weights_sha256", "files_sha256"}
 _GUARANTEE: Final = {"epsilon", "delta", "adjacency", "accountant", "is_upper_bound", "epsilon_asked"}
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}\Z")
 _HASH = re.compile(r"[0-9a-f]{64}\Z")
@@ -180,6 +181,8 @@ def _check_fields(content: Mapping[str, Any]) -> None:
     # These reach the data card: nothing in them may look like a part of it.
     if not _NAME.match(str(content["extractor"].get("name"))):
         raise InvalidInput("certificate extractor", content["extractor"].get("name"), "a plain name")
+    if not set(content["extractor"]) <= _EXTRACTOR:
+        raise InvalidInput("certificate extractor", "other fields", ", ".join(sorted(_EXTRACTOR)))
     if not re.fullmatch(r"[0-9a-f]{32}", content["release_id"]):
         raise InvalidInput("certificate release_id", content["release_id"], "32 hexadecimal digits")
     versions = content["versions"]

@@ -18,6 +18,7 @@ from typing import Any, Final
 from privmix.errors import InvalidInput, StorageError, check_choice
 from privmix.folders import write_durably
 from privmix.private_files import file_mode
+from privmix.untrusted import MEBIBYTE, read_json
 
 FORMAT: Final = "privmix-record"
 SCHEMA_VERSION: Final = 1
@@ -34,8 +35,8 @@ KINDS: Final = (
     "utility",
 )
 SUBJECTS: Final = ("release", "model", "design")
-# No verb writes half as many levels; what walks through a record may rely on it.
-_DEEPEST: Final = 40
+# Pictures of inversion studies lie in records; no verb writes a tenth of this.
+_MOST_BYTES: Final = 64 * MEBIBYTE
 _ID = re.compile(r"[0-9a-f]{32}\Z")
 _TYPES: Final = {
     "kind": str,
@@ -153,17 +154,10 @@ def read_record(path: Path) -> RunRecord:
 
     Raises:
         StorageError: it can't be read.
-        InvalidInput: it is no record, or was edited.
+        InvalidInput: it is no plain file of at most 64 MiB, no record, or was edited.
     """
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise StorageError(f"{path}: {error.strerror or type(error).__name__}") from None
-    except (ValueError, RecursionError):
-        raise InvalidInput(str(path), "other bytes", "a run record in JSON") from None
-    if _depth(found) > _DEEPEST:
-        raise InvalidInput(str(path), "deeper nesting", f"a run record of at most {_DEEPEST} levels")
-    return RunRecord.from_dict(found, str(path))
+    # Records may come from anyone: no link is followed, no pipe waited for, nothing nests without end.
+    return RunRecord.from_dict(read_json(path, str(path), _MOST_BYTES), str(path))
 
 
 def read_records(run: Path) -> list[RunRecord]:
@@ -173,25 +167,16 @@ def read_records(run: Path) -> list[RunRecord]:
         StorageError: one can't be read.
         InvalidInput: one is no record, or was edited.
     """
-    found = [read_record(path) for path in sorted((run / RECORDS_FOLDER).glob("*.json"))]
+    folder = run / RECORDS_FOLDER
+    if folder.is_symlink():
+        raise InvalidInput(str(folder), "a link", "a folder, not a link to one")
+    found = [read_record(path) for path in sorted(folder.glob("*.json"))]
     return sorted(found, key=lambda record: KINDS.index(record.kind))
 
 
 def public_records(records: Iterable[RunRecord]) -> list[RunRecord]:
     """Those that were not computed from private rows."""
     return [record for record in records if not record.private]
-
-
-def _depth(found: Any) -> int:
-    """Levels of nesting, counted level by level: calls of calls would end before the data."""
-    levels, row = 0, [found]
-    while row and levels <= _DEEPEST:
-        levels += 1
-        inner = [
-            value.values() if isinstance(value, dict) else value for value in row if isinstance(value, dict | list)
-        ]
-        row = [value for values in inner for value in values]
-    return levels
 
 
 def _hash(body: Mapping[str, Any]) -> str:

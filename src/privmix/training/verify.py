@@ -66,6 +66,7 @@ _OF_THE_JOB: Final = frozenset(
     ("records", "records_declared", "network", "extractor", "classes", "input_shape", "dim", "device")
 )
 # What model.json says beside its format, and the settings that must say the same.
+_EXTRACTOR: Final = {"name", "version", "options", "weights_sha256", "files_sha256"}
 _OF_THE_MODEL: Final = ("network", "classes", "dim", "extractor", "input_shape")
 _ID: Final = re.compile(r"[0-9a-f]{32}\Z")
 _HASH: Final = re.compile(r"[0-9a-f]{64}\Z")
@@ -231,6 +232,8 @@ def _check_fields(certificate: Mapping[str, Any]) -> None:
     own = {field.name for field in fields(TrainingConfig)} | _OF_THE_JOB
     if odd := sorted(set(certificate["settings"]) ^ own):
         raise InvalidInput("certificate settings", odd, "the settings of a training job and no others")
+    if odd := sorted(set(certificate["settings"]["extractor"]) - _EXTRACTOR):
+        raise InvalidInput("certificate extractor", odd, "the fields of an extractor and no others")
     for name, form in (("model_id", _ID), ("weights_sha256", _HASH)):
         if not form.match(certificate[name]):
             raise InvalidInput(f"certificate {name}", certificate[name], "hexadecimal digits as privmix writes them")
