@@ -169,7 +169,7 @@ def hostile(folder: Path, network: dict[str, Any]) -> None:
         {"architecture": "linear", "dim": 2**62, "classes": 2**62, "norm": None},
         {"architecture": "tanh-cnn", "channels_in": 60_000, "height": 60_000, "width": 60_000, "classes": 60_000},
         {"architecture": "relu-cnn", "channels_in": 1, "height": 50_000, "width": 50_000, "classes": 10},
-        {"architecture": "resnet-9", "channels_in": 1, "classes": 10, "width": 60_000, "groups": 60_000},
+        {"architecture": "resnet-9", "channels_in": 1, "classes": 10, "width": 60_000, "groups": 1},
         {"architecture": "wide-resnet", "channels_in": 1, "classes": 10, "depth": 60_004, "width": 1, "groups": 1},
         {"architecture": "wide-resnet", "channels_in": 1, "classes": 10, "depth": 10, "width": 60_000, "groups": 1},
     ],

@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_public_key,
 )
 
-from privmix.errors import InvalidInput, StorageError
+from privmix.errors import InvalidInput, PrivmixError, StorageError
 from privmix.untrusted import open_plain, read_plain
 
 # Keys of any kind are shorter.
@@ -156,12 +156,19 @@ def new_key_files(private: Path, public: Path, passphrase: bytes | None = None) 
         InvalidInput: one of the files is there already; nothing is written then.
         StorageError: they can't be written.
     """
+    if private.resolve() == public.resolve():
+        raise InvalidInput("--out", str(public), "two files, one for each half")
     for path in (private, public):
         if path.exists() or path.is_symlink():
             raise InvalidInput("--out", str(path), "a file that does not exist yet")
     key = PrivateKey.new()
     key.write(private, passphrase)
-    _write_new(public, key.public.to_pem(), 0o644)
+    try:
+        _write_new(public, key.public.to_pem(), 0o644)
+    except PrivmixError:
+        # Half a pair is of no use, and would be in the way of the next try.
+        private.unlink()
+        raise
     return key.public
 
 

@@ -35,6 +35,7 @@ from privmix.private_files import ScratchFolder
 from privmix.release import Choice, DataModel, RecordTransform, ReleaseConfig, choose_design
 from privmix.release.diagnostics import minimum_euclidean_distance, neural_collapse
 from privmix.release.engine import Progress
+from privmix.release.picture import plain_picture
 from privmix.release.planner import DECLARED, PUBLIC, settings_of
 from privmix.release.theory import best_mixup_degree
 from privmix.reports.predictions import draw_predictions
@@ -218,7 +219,7 @@ def picture_of(choice: Choice) -> bytes:
     with ScratchFolder() as folder:
         path = folder / "predictions.svg"
         draw_predictions(choice.to_dict(), path)
-        return path.read_bytes()
+        return plain_picture(path.read_bytes())
 
 
 def _show(choice: Choice) -> None:

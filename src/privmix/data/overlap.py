@@ -20,6 +20,8 @@ from privmix.data.splits import may_belong
 
 # Records of so many numbers are not alike by chance; rows of a small table and short texts often are.
 _TELLING: Final = 16
+# A record that stands more often than this says little about anybody.
+_FEW: Final = 3
 _SHARE_OF_ARRAYS: Final = 0.1
 _SHARE_OF_OTHERS: Final = 0.5
 _SHARE_OF_FILES: Final = 0.5
@@ -97,11 +99,11 @@ class Contents:
     def overlaps(self, private: Contents) -> bool:
         """Whether these are in large part private records.
 
-        Only records that stand once in the private dataset count: what many people share tells nothing. A tenth of
-        them, or of these, is too much where records are arrays of 16 numbers or more, and half where they are texts,
-        rows of a table or shorter arrays, which are alike by chance.
+        Only records that stand at most three times in the private dataset count: what many people share tells
+        nothing. A tenth of them, or of these, is too much where records are arrays of 16 numbers or more, and half
+        where they are texts, rows of a table or shorter arrays, which are alike by chance.
         """
-        single = {digest for digest, count in private.counts.items() if count == 1}
+        single = {digest for digest, count in private.counts.items() if count <= _FEW}
         shared = len(single & self.counts.keys())
         share = _SHARE_OF_ARRAYS if self.telling and private.telling else _SHARE_OF_OTHERS
         return shared > 0 and shared >= share * min(len(single), len(self.counts))

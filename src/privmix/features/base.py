@@ -250,6 +250,22 @@ def wanted_model(spec: Mapping[str, Any]) -> str | None:
     return kind.wants(options)
 
 
+def check_spec(spec: Mapping[str, Any]) -> None:
+    """Raise :class:`InvalidInput` where a spec has options that the extractor it names has not. Opens nothing.
+
+    An extractor that this version does not know may be of a later one; it is taken without options only.
+
+    Example:
+        >>> check_spec({"name": "pixels", "version": 1, "options": {}})
+        >>> check_spec({"name": "pixels", "version": 1, "options": {"records": [1, 2]}})
+        Traceback (most recent call last):
+        ...
+        privmix.errors.InvalidInput: features options: got ['records']; allowed: options of pixels: none
+    """
+    if spec.get("name") in _REGISTRY or spec.get("options"):
+        _read(spec)
+
+
 def _read(spec: Mapping[str, Any]) -> tuple[type[Extractor], Mapping[str, Any]]:
     """The kind of extractor and its options, if they are ones of that kind and of no machine."""
     name, options = spec.get("name"), spec.get("options", {})

@@ -13,6 +13,7 @@ from privmix.accounting import PrivacyCost, event_from_dict
 from privmix.certificate.assessment import assess
 from privmix.certificate.croissant import CROISSANT_FILE, croissant
 from privmix.errors import InvalidInput, check_number
+from privmix.features.base import check_spec
 from privmix.release.card import data_card
 from privmix.release.certificate import (
     CERTIFICATE_FILE,
@@ -36,6 +37,8 @@ from privmix.release.folder import (
 )
 from privmix.release.moments_plan import MomentsPlan
 from privmix.release.noise_tests import NoiseTest
+from privmix.release.picture import MOST_BYTES as MOST_PICTURE_BYTES
+from privmix.release.picture import check_picture
 from privmix.release.plan import Plan, plan_from_dict
 from privmix.release.planner import check_choice_record, check_choice_settings
 from privmix.release.pricing import plan_cost
@@ -135,6 +138,7 @@ def verify_release(folder: str | Path) -> Verification:
     root = Path(folder)
     content = read_plain(root / CERTIFICATE_FILE, "certificate", MOST_BYTES)
     certificate = parse_certificate(content)
+    check_spec(certificate["extractor"])
     plan = plan_from_dict(certificate["plan"])
     # Before anything is computed from its numbers: there is a file for every row.
     check_files(root, certificate, plan)
@@ -169,8 +173,9 @@ def _check_numbers(
     found: list[NoiseTest] = []
     for item in certificate["files"]:
         if item["file"] == PICTURE_FILE:
-            picture = read_plain(root / PICTURE_FILE, PICTURE_FILE, MOST_BYTES)
+            picture = read_plain(root / PICTURE_FILE, PICTURE_FILE, MOST_PICTURE_BYTES)
             check_hash(item, hashlib.sha256(picture).hexdigest())
+            check_picture(picture, PICTURE_FILE)
     if (centre := read_centre(root, plan, certificate)) is not None:
         found += centre_tests(centre, plan)
     moments = read_moments(root, plan, certificate) if isinstance(plan, MomentsPlan) else None
