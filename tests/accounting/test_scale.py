@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from scipy import stats
 from scipy.special import ndtr
 
-from privmix.accounting import Adjacency, Composed, Event, Gaussian, PoissonSampled, Repeated, calibrate
+from privmix.accounting import Adjacency, ClusterSampled, Composed, Event, Gaussian, PoissonSampled, Repeated, calibrate
+from privmix.accounting.blocks import _coarser, _squared
 from privmix.accounting.compose import compose
 from privmix.accounting.direction import LossDirection
 from privmix.accounting.pairs import UNIT, Atoms, GaussianNoise, LaplaceNoise, LossPmf, SampledPair, pair_atoms
@@ -26,6 +27,7 @@ from privmix.errors import InvalidInput
 ADD_REMOVE = Adjacency.ADD_REMOVE
 PLD = PldAccountant()
 REFERENCES = json.loads(Path(__file__).with_name("references.json").read_text())
+SPARSE = json.loads(Path(__file__).with_name("references_sparse.json").read_text())
 
 
 def poisson(rate: float, s: float, rows: int) -> Event:
@@ -52,6 +54,48 @@ def test_sampled_queries_against_sixty_digits(reference: dict[str, str]) -> None
     event = poisson(float(reference["rate"]), float(reference["noise"]), int(reference["runs"]))
     exact = float(reference["epsilon"])
     assert exact * (1 - 1e-10) <= PLD.epsilon(event, float(reference["delta"]), ADD_REMOVE) <= 1.01 * exact
+
+
+@pytest.mark.parametrize("reference", SPARSE, ids=lambda r: f"{r['rate']}-{r['noise']}-{r['runs']}-{r['delta']}")
+def test_rarely_drawn_records_against_contour_integrals(reference: dict[str, str]) -> None:
+    """Losses of two scales: many tiny ones and rare large ones. The references are good to 8 digits."""
+    rate, noise = float(reference["rate"]), Gaussian(float(reference["noise"]))
+    cluster = float(reference["cluster"])
+    query = PoissonSampled(rate, noise) if cluster == 1 else ClusterSampled(cluster, rate, noise)
+    exact = float(reference["epsilon"])
+    found = PLD.epsilon(Repeated(query, int(reference["runs"])), float(reference["delta"]), ADD_REMOVE)
+    assert exact * (1 - 1e-8) <= found <= 1.01 * exact
+
+
+def test_a_split_loss_dominates_the_whole_one() -> None:
+    """Tiny losses in blocks, and jumps: on a coarse grid no divergence is below that of a fine one."""
+    query = PairQuery(SampledPair(GaussianNoise(0.6), 1e-3), 4096)
+    step, log_tail = 0.004, math.log(1e-22)
+    parts = query.parts(log_tail, step, False, 1e-5)
+    assert len(parts) > 1
+    split = compose(parts, 1.0, -2000, 2**14, 2.0, 0.0)
+    whole = compose([(query.pmf(log_tail, step / 64, False), 4096)], 1.0, -64 * 2000, 2**20, 2.0, 0.0)
+    coarse = compose([(query.pmf(log_tail, step, False), 4096)], 1.0, -2000, 2**14, 2.0, 0.0)
+    for epsilon in (0.5, 2.0, 5.0):
+        exact, allowance = whole.delta(epsilon)
+        assert exact - 2 * allowance - 1e-4 * exact <= split.delta(epsilon)[0] <= exact * 1.01 < coarse.delta(epsilon)[0]
+
+
+def test_blocks_stay_above_their_exact_law() -> None:
+    """Squaring and doubling the step keep the mean of e^-loss, and never lose mass."""
+    law = LossPmf(-2, np.array([0.1, 0.2, 0.3, 0.25, 0.15]), 0.0, 0.01)
+    twice = _squared(law, -60.0)
+    assert twice.probs == pytest.approx(np.convolve(law.probs, law.probs), rel=1e-13)
+    assert (twice.probs >= np.convolve(law.probs, law.probs)).all()
+    for block in (law, twice, LossPmf(-3, law.probs, 0.0, 0.01)):
+        coarse = _coarser(block)
+        assert coarse.step == 0.02
+        before, after = (float(one.probs @ np.exp(-one.losses())) for one in (block, coarse))
+        assert after == pytest.approx(before, rel=1e-13)
+        assert coarse.probs.sum() >= block.probs.sum()
+    cut = _squared(law, math.log(0.05))
+    assert cut.infinity + cut.probs.sum() >= 1
+    assert 0 < cut.infinity <= 0.051
 
 
 @pytest.mark.parametrize("delta", [1e-5, 1e-10, 1e-15])

@@ -228,14 +228,16 @@ def _convolve(parts: Sequence[_Part], lower: int, size: int) -> tuple[Array, flo
         masses[0] += 1
         return np.maximum(np.roll(masses, offset - lower), 0.0), 2 * UNIT
     relative = _LEVEL_ERROR * math.log2(size) * 1.01
-    product, error, bound = np.ones(1, dtype=np.complex128), 0.0, 1.0
+    product, error = np.ones(size // 2 + 1, dtype=np.complex128), np.zeros(size // 2 + 1)
     for part in parts:
-        powered, its_error, its_bound = _power(_on_circle(part, size), part.count, relative)
-        error = error * its_bound + its_error * bound + 8 * UNIT * bound * _norm(powered)
-        product, bound = product * powered, bound * its_bound
+        powered, its_error = _power(_on_circle(part, size), part.count, relative)
+        if its_error[0] == math.inf:
+            return np.ones(size), math.inf
+        error = error * (np.abs(powered) + its_error) + np.abs(product) * (its_error + 8 * UNIT * np.abs(powered))
+        product = product * powered
     masses = fft.irfft(product, size)
-    error = (error + relative * _norm(product)) / math.sqrt(size) * (1 + 1e-6)
-    return np.maximum(np.roll(masses, (offset - lower) % size), 0.0), error
+    total = (_norm(error) * (1 + 1e-6) + relative * _norm(product)) / math.sqrt(size) * (1 + 1e-6)
+    return np.maximum(np.roll(masses, (offset - lower) % size), 0.0), total
 
 
 def _on_circle(part: _Part, size: int) -> Array:
@@ -251,34 +253,77 @@ def _on_circle(part: _Part, size: int) -> Array:
     return np.asarray(np.bincount(index, part.minus_one, size) + up)
 
 
-def _power(minus_one: Array, count: int, relative: float) -> tuple[NDArray[np.complex128], float, float]:
-    """(1 + z)^count for the transform z of ``minus_one``; bounds on its error's norm and on its largest entry.
+def _power(masses: Array, count: int, relative: float) -> tuple[NDArray[np.complex128], Array]:
+    """(1 + z)^count for the transform z of ``masses``, and a bound on each entry's error.
 
-    |(z + d)^n - z^n| <= n |d| max(|z|, |z + d|)^(n - 1), and no |z| exceeds the sum of the masses.
+    |(z + d)^n - z^n| <= n |d| max(|z|, |z + d|)^(n - 1), and no |z| exceeds the sum of the masses. Only frequencies at
+    which the power is no less than e^-90 are kept: few, where many small losses add up. At those the masses next to
+    the peak are summed by their moments, with an error relative to their variance, and not to their sum.
     """
-    size = minus_one.size
-    length, distance = float(np.abs(minus_one).sum()), float(np.linalg.norm(minus_one))
-    surplus = float(minus_one.sum()) + 64 * UNIT * length
-    each = relative * length
-    growth = count * math.log1p(max(0.0, surplus) + 2 * each)
+    size = masses.size
+    length = float(np.abs(masses).sum())
+    surplus = float(masses.sum()) + 64 * UNIT * length
+    growth = count * math.log1p(max(0.0, surplus) + 2 * relative * length)
     if growth > 100:
-        return np.ones(size // 2 + 1, dtype=np.complex128), math.inf, math.inf
+        return np.ones(size // 2 + 1, dtype=np.complex128), np.full(size // 2 + 1, math.inf)
     bound = math.exp(growth) * (1 + 1e-9)
-    spectrum = fft.rfft(minus_one, size)
-    change = 2 * spectrum.real + spectrum.real**2 + spectrum.imag**2
-    # Frequencies below e^-90 count as 0.
-    kept = np.flatnonzero(change > math.expm1(-180 / count))
-    small, change = spectrum[kept], change[kept]
+    spectrum = fft.rfft(masses, size)
+    kept = np.flatnonzero(_size_change(spectrum) > math.expm1(-180 / count))
+    small, error = spectrum[kept], np.full(kept.size, relative * length)
+    near = size // (7 * max(1, int(kept[-1]))) if kept.size else 0
+    if near > 0 and count > 1:
+        small, error = _by_moments(masses, near, kept, max(0.0, surplus), relative)
+    change = _size_change(small)
     log_size, angle = 0.5 * np.log1p(change), np.arctan2(small.imag, 1 + small.real)
     powered = np.zeros(size // 2 + 1, dtype=np.complex128)
     powered[kept] = np.exp(count * log_size + 1j * (count * angle))
     modulus = np.abs(small)
     doubt = 8 * UNIT * (1 + count * (np.abs(log_size) + np.abs(angle) + (modulus + modulus**2) / (1 + change)))
-    rounding = _norm(powered[kept] * doubt) + 1e-39 * math.sqrt(size)
-    return powered, count * relative * distance * math.sqrt(size) * bound + rounding, bound
+    # The power of one less, at the larger of both sizes: |z + d| <= |z| e^(d/|z|).
+    less = np.exp((count - 1) * (log_size + error * np.exp(-log_size)))
+    # What was left out is no larger than e^-90, twice that with the transform's error.
+    doubts = np.full(powered.size, 1e-39 * bound)
+    doubts[kept] = (np.abs(powered[kept]) * doubt + count * error * less) * (1 + 1e-6)
+    return powered, doubts
 
 
-def _norm(half: NDArray[np.complex128]) -> float:
+def _size_change(small: NDArray[np.complex128]) -> Array:
+    """|1 + z|^2 - 1."""
+    return np.asarray(2 * small.real + small.real**2 + small.imag**2)
+
+
+def _by_moments(
+    masses: Array, near: int, kept: NDArray[np.intp], surplus: float, relative: float
+) -> tuple[NDArray[np.complex128], Array]:
+    """Transform at the frequencies ``kept``, and a bound on each entry's error.
+
+    With the surplus over 1 rounded up (more mass at the peak only adds) it is surplus + sum of w_j (e^(-i w j) - 1).
+    Where |j| <= ``near`` the phase is below 1, and 18 moments give the sum to within 1e-17 of the second one.
+    """
+    size = masses.size
+    far = masses.copy()
+    far[0] = far[1 : near + 1] = far[-near:] = 0.0
+    jumps = float(far.sum())
+    far[0] = -jumps
+    close = np.concatenate((masses[1 : near + 1], masses[-near:]))
+    place = np.concatenate((np.arange(1, near + 1), np.arange(-near, 0))) / near
+    phase = kept * (2 * math.pi * near / size)
+    terms = close * place
+    first, length = math.fsum(terms.tolist()), float(np.abs(terms).sum())
+    terms = terms * place
+    second, moments = float(terms.sum()), []
+    for order in range(2, 19):
+        moments.append(float(terms.sum()) * (-1j) ** order / math.factorial(order))
+        terms = terms * place
+    total = np.zeros(kept.size, dtype=np.complex128)
+    for moment in reversed(moments):
+        total = total * phase + moment
+    total = total * phase**2 - 1j * first * phase + fft.rfft(far, size)[kept] + surplus
+    error = UNIT * (8 * phase * length + 128 * phase**2 * second) + 2.01 * (relative + 64 * UNIT) * jumps
+    return total, error + 8 * UNIT * surplus
+
+
+def _norm(half: NDArray[np.complex128] | Array) -> float:
     """Bound on the Euclidean norm of a spectrum of which one half is given."""
     return math.sqrt(2) * float(np.linalg.norm(half)) * (1 + 1e-9)
 

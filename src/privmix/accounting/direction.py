@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from privmix.accounting.blocks import least_variance
 from privmix.accounting.compose import TiltedSum, compose
 from privmix.accounting.queries import Query
 from privmix.accounting.tilting import Cumulants, Tilted
@@ -30,6 +31,9 @@ _MARGIN = 0.4
 _MOST_TILTS = 4
 # One more try of a composition this long would take too much time.
 _DEAR_POINTS = 2**20
+# Share of epsilon that the grid of the last composition may have cost; where the slope of log delta is measured.
+_GRID_COST = 1e-3
+_SLOPE_AT = 1e-3
 # The normal law answers where it is certain to this share of epsilon, and the window would be so large.
 _CERTAIN = ((2**18, 1e-3), (2**20, 4e-3))
 
@@ -61,6 +65,7 @@ class LossDirection:
         self._runs = sum(query.count for query in queries)
         self._label_error = math.fsum(query.count * query.label_error for query in queries)
         self._sums: list[TiltedSum] = []
+        self._window_of_last: _Window | None = None
         self._cumulants = lru_cache(maxsize=4)(self._cumulants_at)
 
     def guess_epsilon(self, delta: float) -> float:
@@ -111,7 +116,32 @@ class LossDirection:
             else:
                 near = here if here > composed.least_loss else here / 2
                 tilt = cumulants.tilt_for(near)
-        return found + self._label_error
+        return min(found, self._refined(cumulants, found, delta)) + self._label_error
+
+    def _refined(self, cumulants: Cumulants, found: float, delta: float) -> float:
+        """Once more with tiny losses in blocks, if the last grid seems to have cost much of ``found``."""
+        if self._window_of_last is None or not 0 < found < math.inf:
+            return math.inf
+        for attempt in range(_MOST_TILTS):
+            window, last = self._window_of_last, self._sums[-1]
+            further = found * (1 + _SLOPE_AT)
+            if found > last.least_loss and last.delta(further)[0] > 0:
+                slope = math.log(last.delta(found)[0] / last.delta(further)[0]) / (further - found)
+                most = 2 * _GRID_COST * found / (1 + slope)
+                added = cumulants.variance_added(cumulants.at(window.tilt), window.step)
+                if added <= most or (attempt > 0 and window.size > _DEAR_POINTS) or attempt > 2:
+                    break
+            elif attempt == 0:
+                break
+            else:
+                window = self._window(cumulants, window.tilt, found / 2, delta)
+            while window.size < _MOST_POINTS and least_variance(window.step, self._runs) > most:
+                window = replace(window, step=window.step / 2, lower=2 * window.lower, size=2 * window.size)
+            here = self._compose(window, most).epsilon(delta)
+            if here >= found * (1 - _GRID_COST):
+                return min(found, here)
+            found = here
+        return found
 
     def _first_guess(self, cumulants: Cumulants, delta: float) -> tuple[float, float]:
         """Tilt and epsilon at ``delta``: by the saddle point, or by Chernoff's inequality where that is less.
@@ -213,10 +243,11 @@ class LossDirection:
         gap = cumulants.normal_log_bound(tilted, high) - cumulants.normal_log_bound(tilted, high, -1)
         return high, gap / (tilt * max(high, 1e-300))
 
-    def _compose(self, window: _Window) -> TiltedSum:
-        parts = [(query.pmf(window.log_tail, window.step, self._add), query.count) for query in self._queries]
+    def _compose(self, window: _Window, most: float = math.inf) -> TiltedSum:
+        parts = [part for query in self._queries for part in query.parts(window.log_tail, window.step, self._add, most)]
         composed = compose(parts, window.tilt, window.lower, window.size, window.top_tilt, window.least)
         self._sums.append(composed)
+        self._window_of_last = window
         while len(self._sums) > 1 and sum(one.above.size for one in self._sums) > _KEPT_POINTS:
             self._sums.pop(0)
         return composed

@@ -185,7 +185,7 @@ class SampledPair:
             inside = (x >= 0) & (x <= self.noise.shift)
             width = float(np.diff(losses[inside]).max())
             losses = np.concatenate(([losses[0] - width], losses[inside], [losses[-1] + width]))
-            return self._points_at(losses)
+            return self.points_at(losses)
         kept = np.abs(losses) <= MAX_LOSS
         # Where rounding makes losses equal, one point is enough.
         kept[1:] &= np.diff(losses) > 0
@@ -199,9 +199,10 @@ class SampledPair:
 
     def grid_points(self, low: int, high: int, step: float) -> Points:
         """The points whose losses are the multiples of ``step`` from ``low`` to ``high``."""
-        return self._points_at(np.asarray(np.arange(low, high + 1) * step))
+        return self.points_at(np.asarray(np.arange(low, high + 1) * step))
 
-    def _points_at(self, losses: Array) -> Points:
+    def points_at(self, losses: Array) -> Points:
+        """The points with these increasing losses."""
         if self.rate == 1:
             return self._with_error(self.noise.at_log_ratio(losses), losses, np.exp(losses), losses)
         surplus = np.expm1(losses) / self.rate

@@ -8,7 +8,18 @@ from typing import Protocol
 
 import numpy as np
 
-from privmix.accounting.pairs import UNIT, Atoms, LaplaceNoise, LossPmf, SampledPair, fixed_size_atoms, pair_atoms
+from privmix.accounting.blocks import split, stages
+from privmix.accounting.pairs import (
+    MAX_LOSS,
+    UNIT,
+    Array,
+    Atoms,
+    LaplaceNoise,
+    LossPmf,
+    SampledPair,
+    fixed_size_atoms,
+    pair_atoms,
+)
 
 _COARSE_POINTS = 3001
 
@@ -36,6 +47,10 @@ class Query(Protocol):
 
     def pmf(self, log_tail: float, step: float, add: bool) -> LossPmf:
         """Its loss on a grid."""
+        ...
+
+    def parts(self, log_tail: float, step: float, add: bool, most: float) -> list[tuple[LossPmf, int]]:
+        """Losses on a grid, with counts, that together dominate all runs; the grid should add ``most`` variance."""
         ...
 
     @property
@@ -82,6 +97,25 @@ class PairQuery:
 
         atoms = self._build(grid_atoms, add)
         return _trimmed(atoms, step)
+
+    def parts(self, log_tail: float, step: float, add: bool, most: float) -> list[tuple[LossPmf, int]]:
+        """One loss, or two where the grid is too coarse for the tiny ones."""
+        stage = 0 if self.two_sided or most == math.inf else stages(step, self.count, most)
+        if stage == 0:
+            return [(self.pmf(log_tail, step, add), self.count)]
+        ends = self.pair.loss(np.array(self.pair.span(log_tail, add))).tolist()
+        least, most_loss = (-ends[1], -ends[0]) if add else ends
+
+        def atoms_on(losses: Array) -> Atoms:
+            points = self.pair.points_at(-losses[::-1] if add else losses)
+            return self._build(lambda add: pair_atoms(self.pair, points, add), add)
+
+        found = (
+            []
+            if least < -5 * step
+            else split(atoms_on, least, min(most_loss, MAX_LOSS), step, self.count, stage, log_tail)
+        )
+        return found or [(self.pmf(log_tail, step, add), self.count)]
 
     def _build(self, one_sided: _OneSided, add: bool) -> Atoms:
         if self.two_sided:
@@ -136,6 +170,10 @@ class BoundedQuery:
             probs[index - least] += mass * (1 - share)
             probs[index - least + 1] += mass * share
         return LossPmf(least, probs, self.delta, step)
+
+    def parts(self, log_tail: float, step: float, add: bool, most: float) -> list[tuple[LossPmf, int]]:
+        """Two losses need no finer grid."""
+        return [(self.pmf(log_tail, step, add), self.count)]
 
     @property
     def atom(self) -> float:

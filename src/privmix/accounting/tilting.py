@@ -138,28 +138,32 @@ class Cumulants:
             best = found
         return bound(best), best
 
+    def variance_added(self, tilted: Tilted, step: float) -> float:
+        """About what a grid of this step adds to the variance of the tilted loss.
+
+        "Connect the dots" at distance u from the grid point below adds u (step - u) to a loss's variance: at most
+        step^2 / 4 (a sixth on average), and at most step |loss| for the many losses next to 0.
+        """
+        return sum(
+            count * float(_tilt(atoms, tilted.tilt)[2] @ np.minimum(np.abs(atoms.losses) * step, step**2 / 5))
+            for atoms, count in self.parts
+        )
+
     def step_adding(self, tilted: Tilted, most: float, width: float) -> float:
         """Largest grid step, up to ``width`` / 32, that adds about ``most`` to epsilon.
 
-        "Connect the dots" at distance u from the grid point below adds u (step - u) to a loss's variance: at most
-        step^2 / 4 (a sixth on average), and at most step |loss| for the many losses next to 0. To first order epsilon
-        grows by (1 + tilt) / 2 of the variance added under the tilted law.
+        To first order epsilon grows by (1 + tilt) / 2 of the variance added under the tilted law.
         """
-        weighted = [(np.abs(atoms.losses), count * _tilt(atoms, tilted.tilt)[2]) for atoms, count in self.parts]
-
-        def added(step: float) -> float:
-            variance = sum(float(mass @ np.minimum(losses * step, step**2 / 5)) for losses, mass in weighted)
-            return (1 + tilted.tilt) / 2 * variance
-
+        variance = 2 * most / (1 + tilted.tilt)
         high = width / 32
-        if added(high) <= most:
+        if self.variance_added(tilted, high) <= variance:
             return high
         low = high
-        while added(low) > most and low > 1e-300:
+        while self.variance_added(tilted, low) > variance and low > 1e-300:
             high, low = low, low / 4
         for _ in range(5):
             middle = math.sqrt(low * high)
-            low, high = (middle, high) if added(middle) <= most else (low, middle)
+            low, high = (middle, high) if self.variance_added(tilted, middle) <= variance else (low, middle)
         return low
 
     def log_bound(self, tilted: Tilted, epsilon: float) -> float:
