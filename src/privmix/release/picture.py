@@ -13,7 +13,7 @@ from privmix.errors import InvalidInput
 
 MOST_BYTES: Final = 2**20
 _HEAD: Final = re.compile(
-    r'\s*(<\?xml version="1\.0" encoding="utf-8" standalone="no"\?>)?\s*(<!DOCTYPE svg [^>\[\]]*>)?'
+    r'\s*(<\?xml version="1\.0" encoding="utf-8" standalone="no"\?>)?\s*(<!DOCTYPE svg [^>\[\]]*>)?\s*'
 )
 _STYLE: Final = '<style type="text/css">*{stroke-linejoin: round; stroke-linecap: butt}</style>'
 _TAG: Final = re.compile(r"\s+|</?(svg|defs|g|path|use|clipPath|rect)((?:\s+[a-zA-Z:-]+=\"[^\"<>&]*\")*)\s*/?>")
