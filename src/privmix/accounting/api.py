@@ -73,11 +73,15 @@ def epsilon_delta_curve(
     accountant: str = "pld",
     adjacency: Adjacency = Adjacency.ADD_REMOVE,
 ) -> NDArray[np.float64]:
-    """Deltas at each of ``epsilons``: shape (len(epsilons),)."""
+    """Deltas at each of ``epsilons``, never rising with epsilon: shape (len(epsilons),)."""
     chosen = get_accountant(accountant)
     for value in epsilons:
         check_number("epsilon", value, low=0)
-    return np.array([chosen.delta(event, float(value), adjacency) for value in epsilons])
+    order = np.argsort(np.asarray(epsilons, dtype=np.float64), kind="stable")
+    deltas = np.array([chosen.delta(event, float(value), adjacency) for value in epsilons])
+    # What holds at an epsilon holds at every larger one; bounds are not equally close everywhere.
+    deltas[order] = np.minimum.accumulate(deltas[order])
+    return deltas
 
 
 def tradeoff_curve(

@@ -42,7 +42,7 @@ def stages(step: float, count: int, most: float) -> int:
 
 def least_variance(step: float, count: int) -> float:
     """What the most stages leave of the variance that the grid adds."""
-    return count * (step / 2**_MOST_STAGES) ** 2 * (0.5 + _MOST_STAGES / 8)
+    return float(count * (step / 2**_MOST_STAGES) ** 2 * (0.5 + _MOST_STAGES / 8))
 
 
 def split(

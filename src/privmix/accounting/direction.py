@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -28,6 +29,9 @@ _ALLOWANCE = 1e-3
 _ALLOWED_COST = 2e-3
 # Where the tilted law is far from normal, the guess may be too high by this share.
 _MARGIN = 0.4
+# Landmarks of epsilon, at which compositions are made that serve the questions around them.
+_APART = 0.2
+_LANDMARK_LEVEL = 1e-5
 _MOST_TILTS = 4
 # One more try of a composition this long would take too much time.
 _DEAR_POINTS = 2**20
@@ -55,7 +59,9 @@ class LossDirection:
     """The loss of all ``queries`` together, in the direction "add" or "remove".
 
     Formal guarantees:
-        * ``epsilon``, ``delta`` and a true ``surely_within`` are upper bounds; the guesses are not.
+        * ``epsilon``, ``delta`` and a true ``surely_within`` are upper bounds; the guesses are not;
+        * answers depend on the question alone, to the last bit, and not on what was asked before: whoever recomputes a
+          certificate's figures gets the figures. What is kept only saves time.
     """
 
     def __init__(self, queries: Sequence[Query], add: bool, tolerance: float) -> None:
@@ -64,8 +70,7 @@ class LossDirection:
         self._tolerance = tolerance
         self._runs = sum(query.count for query in queries)
         self._label_error = math.fsum(query.count * query.label_error for query in queries)
-        self._sums: list[TiltedSum] = []
-        self._window_of_last: _Window | None = None
+        self._kept: OrderedDict[tuple[_Window, float], TiltedSum] = OrderedDict()
         self._cumulants = lru_cache(maxsize=4)(self._cumulants_at)
 
     def guess_epsilon(self, delta: float) -> float:
@@ -92,14 +97,14 @@ class LossDirection:
         if cumulants.infinity > delta:
             return math.inf
         tilt, near = self._first_guess(cumulants, delta)
-        found = math.inf
+        found, window_used = math.inf, None
         for _ in range(_MOST_TILTS):
             window = self._window(cumulants, tilt, near, delta)
             by_law, certain = self._by_normal_law(cumulants, tilt, near, delta)
             found = min(found, by_law)
             if certain <= self._certain_enough(window):
                 break
-            composed = self._compose(window)
+            composed, window_used = self._compose(window), window
             here = composed.epsilon(delta)
             if here < math.inf:
                 value, allowance = composed.delta(here)
@@ -116,14 +121,14 @@ class LossDirection:
             else:
                 near = here if here > composed.least_loss else here / 2
                 tilt = cumulants.tilt_for(near)
-        return min(found, self._refined(cumulants, found, delta)) + self._label_error
+        if window_used is not None and 0 < found < math.inf:
+            found = min(found, self._refined(cumulants, window_used, found, delta))
+        return found + self._label_error
 
-    def _refined(self, cumulants: Cumulants, found: float, delta: float) -> float:
-        """Once more with tiny losses in blocks, if the last grid seems to have cost much of ``found``."""
-        if self._window_of_last is None or not 0 < found < math.inf:
-            return math.inf
+    def _refined(self, cumulants: Cumulants, window: _Window, found: float, delta: float) -> float:
+        """Once more with tiny losses in blocks, if the grid of ``window`` seems to have cost much of ``found``."""
+        last, most = self._compose(window), math.inf
         for attempt in range(_MOST_TILTS):
-            window, last = self._window_of_last, self._sums[-1]
             further = found * (1 + _SLOPE_AT)
             if found > last.least_loss and last.delta(further)[0] > 0:
                 slope = math.log(last.delta(found)[0] / last.delta(further)[0]) / (further - found)
@@ -137,7 +142,8 @@ class LossDirection:
                 window = self._window(cumulants, window.tilt, found / 2, delta)
             while window.size < _MOST_POINTS and least_variance(window.step, self._runs) > most:
                 window = replace(window, step=window.step / 2, lower=2 * window.lower, size=2 * window.size)
-            here = self._compose(window, most).epsilon(delta)
+            last = self._compose(window, most)
+            here = last.epsilon(delta)
             if here >= found * (1 - _GRID_COST):
                 return min(found, here)
             found = here
@@ -155,23 +161,35 @@ class LossDirection:
     def delta(self, epsilon: float) -> float:
         """Upper bound on delta at ``epsilon`` >= 0."""
         epsilon -= self._label_error
-        best, allowance = self._read(epsilon)
-        if allowance <= _ALLOWANCE * best:
-            return best
         log_delta, level = self._guess(epsilon)
         cumulants = self._cumulants(level)
         tilted = cumulants.at(cumulants.tilt_for(epsilon))
-        window = self._window(cumulants, tilted.tilt, epsilon, math.exp(max(log_delta, -690.0)))
-        upper, lower = (cumulants.normal_log_bound(tilted, epsilon, sign) for sign in (1, -1))
-        best = min(best, 1.0, cumulants.infinity + _exp(cumulants.log_bound(tilted, epsilon)))
-        if upper - lower > self._certain_enough(window) * max(1.0, tilted.tilt * epsilon):
-            self._compose(window)
-            best = min(best, self._read(epsilon)[0])
+        best = min(1.0, cumulants.infinity + _exp(cumulants.log_bound(tilted, epsilon)))
+        # Neighbouring questions share a window, and so a composition.
+        for near in dict.fromkeys((self._landmark(epsilon), epsilon)):
+            if near != epsilon:
+                log_delta, level = self._guess(near)
+                cumulants = self._cumulants(level)
+                tilted = cumulants.at(cumulants.tilt_for(near))
+            window = self._window(cumulants, tilted.tilt, near, math.exp(max(log_delta, -690.0)))
+            upper, lower = (cumulants.normal_log_bound(tilted, near, sign) for sign in (1, -1))
+            if upper - lower <= self._certain_enough(window) * max(1.0, tilted.tilt * near):
+                break
+            found, allowance = self._compose(window).delta(epsilon)
+            best = min(best, found)
+            if allowance <= _ALLOWANCE * found:
+                break
+            log_delta, level = self._guess(epsilon)
+            cumulants = self._cumulants(level)
+            tilted = cumulants.at(cumulants.tilt_for(epsilon))
         return best
 
-    def _read(self, epsilon: float) -> tuple[float, float]:
-        """The least of what is composed already says, and its allowance for errors."""
-        return min((one.delta(epsilon) for one in self._sums), default=(1.0, 1.0))
+    def _landmark(self, epsilon: float) -> float:
+        """A round epsilon close by: apart by an eighth of the loss's width near 0, and of themselves far from it."""
+        width = math.sqrt(self._cumulants(_LANDMARK_LEVEL).at(0.0).variance)
+        if not 0 < width < math.inf or not abs(epsilon) < 1e6 * width:
+            return epsilon
+        return width * math.sinh(_APART * round(math.asinh(epsilon / width) / _APART))
 
     def _guess(self, epsilon: float) -> tuple[float, float]:
         """Approximate log delta, and the level whose tails suit it."""
@@ -244,12 +262,15 @@ class LossDirection:
         return high, gap / (tilt * max(high, 1e-300))
 
     def _compose(self, window: _Window, most: float = math.inf) -> TiltedSum:
+        key = (window, most)
+        if key in self._kept:
+            self._kept.move_to_end(key)
+            return self._kept[key]
         parts = [part for query in self._queries for part in query.parts(window.log_tail, window.step, self._add, most)]
         composed = compose(parts, window.tilt, window.lower, window.size, window.top_tilt, window.least)
-        self._sums.append(composed)
-        self._window_of_last = window
-        while len(self._sums) > 1 and sum(one.above.size for one in self._sums) > _KEPT_POINTS:
-            self._sums.pop(0)
+        self._kept[key] = composed
+        while len(self._kept) > 1 and sum(one.above.size for one in self._kept.values()) > _KEPT_POINTS:
+            self._kept.popitem(last=False)
         return composed
 
 
