@@ -78,7 +78,9 @@ def test_a_split_loss_dominates_the_whole_one() -> None:
     coarse = compose([(query.pmf(log_tail, step, False), 4096)], 1.0, -2000, 2**14, 2.0, 0.0)
     for epsilon in (0.5, 2.0, 5.0):
         exact, allowance = whole.delta(epsilon)
-        assert exact - 2 * allowance - 1e-4 * exact <= split.delta(epsilon)[0] <= exact * 1.01 < coarse.delta(epsilon)[0]
+        assert (
+            exact - 2 * allowance - 1e-4 * exact <= split.delta(epsilon)[0] <= exact * 1.01 < coarse.delta(epsilon)[0]
+        )
 
 
 def test_blocks_stay_above_their_exact_law() -> None:

@@ -190,7 +190,8 @@ class SampledPair:
         # Where rounding makes losses equal, one point is enough.
         kept[1:] &= np.diff(losses) > 0
         log_ratio = self.noise.log_ratio(x[kept])
-        return self._with_error(x[kept], losses[kept], np.exp(log_ratio), log_ratio)
+        with np.errstate(over="ignore"):
+            return self._with_error(x[kept], losses[kept], np.exp(log_ratio), log_ratio)
 
     def grid(self, log_tail: float, step: float, add: bool) -> tuple[int, int]:
         """Indices of the grid around the losses, a cell to spare: an atom at the end must not fall off by rounding."""
