@@ -205,8 +205,10 @@ class SampledPair:
     def points_at(self, losses: Array) -> Points:
         """The points with these increasing losses."""
         if self.rate == 1:
-            return self._with_error(self.noise.at_log_ratio(losses), losses, np.exp(losses), losses)
-        surplus = np.expm1(losses) / self.rate
+            with np.errstate(over="ignore"):
+                return self._with_error(self.noise.at_log_ratio(losses), losses, np.exp(losses), losses)
+        with np.errstate(over="ignore"):
+            surplus = np.expm1(losses) / self.rate
         with np.errstate(divide="ignore", invalid="ignore"):
             log_ratio = np.where(surplus < -1 - _LEAST_RATIO, -np.inf, np.log1p(np.maximum(surplus, _LEAST_RATIO - 1)))
         return self._with_error(self.noise.at_log_ratio(log_ratio), losses, 1 + surplus, log_ratio)
