@@ -32,17 +32,23 @@ def stages(step: float, count: int, most: float) -> int:
     """Stages at which rounding tiny losses adds a variance of about ``most``; 0 if they are not worth it."""
     if count > _MOST_RUNS:
         return 0
-    largest = min(_MOST_STAGES, int(math.log2(count) / 2) - 2)
+    largest = _most_stages(count)
     for stage in range(1, largest + 1):
         # A quarter of a step's square by each block, an eighth or less at every stage before.
         if count * (step / 2**stage) ** 2 * (0.5 + stage / 8) <= most:
             return stage
-    return max(0, largest)
+    return largest
+
+
+def _most_stages(count: int) -> int:
+    """Stages that leave at least sixteen blocks."""
+    return 0 if count > _MOST_RUNS else max(0, min(_MOST_STAGES, int(math.log2(count) / 2) - 2))
 
 
 def least_variance(step: float, count: int) -> float:
     """What the most stages leave of the variance that the grid adds."""
-    return float(count * (step / 2**_MOST_STAGES) ** 2 * (0.5 + _MOST_STAGES / 8))
+    most = _most_stages(count)
+    return float(count * (step / 2**most) ** 2 * (0.5 + most / 8))
 
 
 def split(

@@ -190,7 +190,8 @@ class SampledPair:
         # Where rounding makes losses equal, one point is enough.
         kept[1:] &= np.diff(losses) > 0
         log_ratio = self.noise.log_ratio(x[kept])
-        return self._with_error(x[kept], losses[kept], np.exp(log_ratio), log_ratio)
+        with np.errstate(over="ignore"):
+            return self._with_error(x[kept], losses[kept], np.exp(log_ratio), log_ratio)
 
     def grid(self, log_tail: float, step: float, add: bool) -> tuple[int, int]:
         """Indices of the grid around the losses, a cell to spare: an atom at the end must not fall off by rounding."""
@@ -204,8 +205,10 @@ class SampledPair:
     def points_at(self, losses: Array) -> Points:
         """The points with these increasing losses."""
         if self.rate == 1:
-            return self._with_error(self.noise.at_log_ratio(losses), losses, np.exp(losses), losses)
-        surplus = np.expm1(losses) / self.rate
+            with np.errstate(over="ignore"):
+                return self._with_error(self.noise.at_log_ratio(losses), losses, np.exp(losses), losses)
+        with np.errstate(over="ignore"):
+            surplus = np.expm1(losses) / self.rate
         with np.errstate(divide="ignore", invalid="ignore"):
             log_ratio = np.where(surplus < -1 - _LEAST_RATIO, -np.inf, np.log1p(np.maximum(surplus, _LEAST_RATIO - 1)))
         return self._with_error(self.noise.at_log_ratio(log_ratio), losses, 1 + surplus, log_ratio)
