@@ -29,9 +29,8 @@ _ALLOWANCE = 1e-3
 _ALLOWED_COST = 2e-3
 # Where the tilted law is far from normal, the guess may be too high by this share.
 _MARGIN = 0.4
-# Landmarks of epsilon, at which compositions are made that serve the questions around them.
-_APART = 0.2
-_LANDMARK_LEVEL = 1e-5
+# A bound above the guess by this factor is worth a composition of its own.
+_FAR = 1.02
 _MOST_TILTS = 4
 # One more try of a composition this long would take too much time.
 _DEAR_POINTS = 2**20
@@ -55,6 +54,14 @@ class _Window:
     log_tail: float
 
 
+@dataclass(frozen=True)
+class _Grid:
+    """A window, and the variance that tiny losses may add to it before they are composed in blocks."""
+
+    window: _Window
+    most: float = math.inf
+
+
 class LossDirection:
     """The loss of all ``queries`` together, in the direction "add" or "remove".
 
@@ -70,8 +77,9 @@ class LossDirection:
         self._tolerance = tolerance
         self._runs = sum(query.count for query in queries)
         self._label_error = math.fsum(query.count * query.label_error for query in queries)
-        self._kept: OrderedDict[tuple[_Window, float], TiltedSum] = OrderedDict()
-        self._cumulants = lru_cache(maxsize=4)(self._cumulants_at)
+        self._kept: OrderedDict[_Grid, TiltedSum] = OrderedDict()
+        self._cumulants = lru_cache(maxsize=16)(self._cumulants_at)
+        self._solved = lru_cache(maxsize=64)(self._solve)
 
     def guess_epsilon(self, delta: float) -> float:
         """Saddle-point approximation of epsilon at ``delta``."""
@@ -93,18 +101,24 @@ class LossDirection:
 
     def epsilon(self, delta: float) -> float:
         """Upper bound on epsilon >= 0 at ``delta``; infinity if there is none."""
+        return self._solved(delta)[0] + self._label_error
+
+    def _solve(self, delta: float) -> tuple[float, tuple[_Grid, ...]]:
+        """Epsilon at ``delta`` without the labels' error, and the last compositions that it took, the best one last."""
         cumulants = self._cumulants(_level(delta))
         if cumulants.infinity > delta:
-            return math.inf
+            return math.inf, ()
         tilt, near = self._first_guess(cumulants, delta)
-        found, window_used = math.inf, None
+        found = math.inf
+        grids: tuple[_Grid, ...] = ()
         for _ in range(_MOST_TILTS):
             window = self._window(cumulants, tilt, near, delta)
             by_law, certain = self._by_normal_law(cumulants, tilt, near, delta)
             found = min(found, by_law)
             if certain <= self._certain_enough(window):
                 break
-            composed, window_used = self._compose(window), window
+            grids = (_Grid(window),)
+            composed = self._compose(grids[-1])
             here = composed.epsilon(delta)
             if here < math.inf:
                 value, allowance = composed.delta(here)
@@ -121,13 +135,14 @@ class LossDirection:
             else:
                 near = here if here > composed.least_loss else here / 2
                 tilt = cumulants.tilt_for(near)
-        if window_used is not None and 0 < found < math.inf:
-            found = min(found, self._refined(cumulants, window_used, found, delta))
-        return found + self._label_error
+        if grids and 0 < found < math.inf:
+            refined, best = self._refined(cumulants, grids[-1], found, delta)
+            found, grids = min(found, refined), (*grids, best)
+        return found, grids
 
-    def _refined(self, cumulants: Cumulants, window: _Window, found: float, delta: float) -> float:
-        """Once more with tiny losses in blocks, if the grid of ``window`` seems to have cost much of ``found``."""
-        last, most = self._compose(window), math.inf
+    def _refined(self, cumulants: Cumulants, grid: _Grid, found: float, delta: float) -> tuple[float, _Grid]:
+        """Once more with tiny losses in blocks, if ``grid`` seems to have cost much of ``found``; the last grid."""
+        window, last, most = grid.window, self._compose(grid), math.inf
         for attempt in range(_MOST_TILTS):
             further = found * (1 + _SLOPE_AT)
             if found > last.least_loss and last.delta(further)[0] > 0:
@@ -142,12 +157,13 @@ class LossDirection:
                 window = self._window(cumulants, window.tilt, found / 2, delta)
             while window.size < _MOST_POINTS and least_variance(window.step, self._runs) > most:
                 window = replace(window, step=window.step / 2, lower=2 * window.lower, size=2 * window.size)
-            last = self._compose(window, most)
+            grid = _Grid(window, most)
+            last = self._compose(grid)
             here = last.epsilon(delta)
             if here >= found * (1 - _GRID_COST):
-                return min(found, here)
+                return min(found, here), grid
             found = here
-        return found
+        return found, grid
 
     def _first_guess(self, cumulants: Cumulants, delta: float) -> tuple[float, float]:
         """Tilt and epsilon at ``delta``: by the saddle point, or by Chernoff's inequality where that is less.
@@ -165,31 +181,21 @@ class LossDirection:
         cumulants = self._cumulants(level)
         tilted = cumulants.at(cumulants.tilt_for(epsilon))
         best = min(1.0, cumulants.infinity + _exp(cumulants.log_bound(tilted, epsilon)))
-        # Neighbouring questions share a window, and so a composition.
-        for near in dict.fromkeys((self._landmark(epsilon), epsilon)):
-            if near != epsilon:
-                log_delta, level = self._guess(near)
-                cumulants = self._cumulants(level)
-                tilted = cumulants.at(cumulants.tilt_for(near))
-            window = self._window(cumulants, tilted.tilt, near, math.exp(max(log_delta, -690.0)))
-            upper, lower = (cumulants.normal_log_bound(tilted, near, sign) for sign in (1, -1))
-            if upper - lower <= self._certain_enough(window) * max(1.0, tilted.tilt * near):
-                break
-            found, allowance = self._compose(window).delta(epsilon)
-            best = min(best, found)
-            if allowance <= _ALLOWANCE * found:
-                break
-            log_delta, level = self._guess(epsilon)
-            cumulants = self._cumulants(level)
-            tilted = cumulants.at(cumulants.tilt_for(epsilon))
+        # What epsilon takes at the round deltas around serves here too, and many questions share it.
+        asked: dict[float, None] = {}
+        near = log_delta / math.log(10)
+        for _ in range(2):
+            for level in (math.floor(near), math.ceil(near)):
+                asked.setdefault(10.0 ** min(-1, max(-300, level)))
+            best = min([best, *(self._compose(grid).delta(epsilon)[0] for at in asked for grid in self._solved(at)[1])])
+            near = math.log10(max(best, 1e-300))
+        # And its own, where those are too far away to say much, unless the normal law is certain.
+        window = self._window(cumulants, tilted.tilt, epsilon, math.exp(max(log_delta, -690.0)))
+        upper, lower = (cumulants.normal_log_bound(tilted, epsilon, sign) for sign in (1, -1))
+        certain = upper - lower <= self._certain_enough(window) * max(1.0, tilted.tilt * epsilon)
+        if not certain and best > _FAR * math.exp(max(log_delta, -690.0)):
+            best = min(best, self._compose(_Grid(window)).delta(epsilon)[0])
         return best
-
-    def _landmark(self, epsilon: float) -> float:
-        """A round epsilon close by: apart by an eighth of the loss's width near 0, and of themselves far from it."""
-        width = math.sqrt(self._cumulants(_LANDMARK_LEVEL).at(0.0).variance)
-        if not 0 < width < math.inf or not abs(epsilon) < 1e6 * width:
-            return epsilon
-        return width * math.sinh(_APART * round(math.asinh(epsilon / width) / _APART))
 
     def _guess(self, epsilon: float) -> tuple[float, float]:
         """Approximate log delta, and the level whose tails suit it."""
@@ -261,14 +267,14 @@ class LossDirection:
         gap = cumulants.normal_log_bound(tilted, high) - cumulants.normal_log_bound(tilted, high, -1)
         return high, gap / (tilt * max(high, 1e-300))
 
-    def _compose(self, window: _Window, most: float = math.inf) -> TiltedSum:
-        key = (window, most)
-        if key in self._kept:
-            self._kept.move_to_end(key)
-            return self._kept[key]
+    def _compose(self, grid: _Grid) -> TiltedSum:
+        if grid in self._kept:
+            self._kept.move_to_end(grid)
+            return self._kept[grid]
+        window, most = grid.window, grid.most
         parts = [part for query in self._queries for part in query.parts(window.log_tail, window.step, self._add, most)]
         composed = compose(parts, window.tilt, window.lower, window.size, window.top_tilt, window.least)
-        self._kept[key] = composed
+        self._kept[grid] = composed
         while len(self._kept) > 1 and sum(one.above.size for one in self._kept.values()) > _KEPT_POINTS:
             self._kept.popitem(last=False)
         return composed
