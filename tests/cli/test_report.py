@@ -234,7 +234,7 @@ def test_a_tampered_record(work: Path) -> None:
     edit(path, lambda content: content.update(private=False))
     refused(privmix("report", "RUN", "REL"), "content_sha256")
     path.write_text("{")
-    refused(privmix("report", "RUN", "REL"), "a run record")
+    refused(privmix("report", "RUN", "REL"), "strict JSON")
 
 
 def test_a_guarantee_is_never_taken_from_a_record(work: Path) -> None:

@@ -107,6 +107,9 @@ def tradeoff_curve(
         check_number("alpha", float(value), low=0, high=1)
     chosen = get_accountant(accountant)
     most = min(60.0, max(chosen.epsilon(event, 1e-9, adjacency), 1e-6))
+    if chosen.delta(event, most, adjacency) > 1 - 1e-9:
+        # All the other deltas are as large: nothing is promised.
+        return np.zeros(len(alpha))
     grid = np.concatenate(([0.0], np.geomspace(most / 1e3, most, points - 1)))
     deltas = epsilon_delta_curve(event, grid.tolist(), accountant=accountant, adjacency=adjacency)
     kept = (1 - deltas)[:, None]
