@@ -1,6 +1,6 @@
 """Two versions of privmix in turns: what the newer one's defences cost a release, its check and a training.
 
-Usage: ``bench_against.py CHECKOUT [ROUNDS]``, with another version's working tree, such as
+Usage: ``bench_against.py CHECKOUT [ROUNDS [COMMAND ...]]``, with another version's working tree, such as
 ``git worktree add ../before COMMIT``. Both run in this environment, each command of one beside that of the other; the
 first round warms caches up and does not count.
 """
@@ -31,11 +31,14 @@ COMMANDS = {
 }
 
 
+CHOSEN = sys.argv[3:] or list(COMMANDS)
+
+
 def run(checkout: Path, folder: Path) -> dict[str, dict[str, float]]:
     """Wall and CPU seconds of every command, in a folder of its own."""
     environment = {**os.environ, "PYTHONPATH": str(checkout / "src")}
     found = {}
-    for name, command in COMMANDS.items():
+    for name, command in ((name, COMMANDS[name]) for name in CHOSEN):
         words = [sys.executable, "-c", "from privmix.cli.main import main; main()", *map(str, command)]
         before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
         subprocess.run(words, check=True, capture_output=True, env=environment, cwd=folder)
@@ -68,7 +71,7 @@ def main() -> None:
             runs.append(both)
         print(json.dumps(both), flush=True)
     rows = []
-    for name in COMMANDS:
+    for name in CHOSEN:
         cells = []
         for kind in ("wall", "cpu"):
             before, after = ([one[side][name][kind] for one in runs] for side in ("before", "after"))

@@ -20,7 +20,7 @@ import common
 from privmix.release import PrivateRecords, ReleaseConfig, SecretStreams, release_to_folder, verify_release
 
 CLASSES = tuple("0123456789")
-RECORDS, DIM, REPEATS = 60_000, 3_969, 5
+RECORDS, DIM, REPEATS = 60_000, 3_969, 3
 TARGET = (1.0, 1e-5)
 ONE = """
 import json, sys, time
