@@ -251,21 +251,23 @@ def pair_atoms(pair: SampledPair, points: Points, add: bool) -> Atoms:
     present, present_error = pair.masses(points, pair.noise.shift)
     rate, losses = pair.rate, points.losses
     gaps = -np.expm1(-np.diff(losses))
+    # Losses may be so large that neighbours on the grid are one float: an infinite scale, treated below.
+    scale = np.divide(rate, gaps, out=np.full(gaps.size, np.inf), where=gaps > 0)
     ratio = points.ratio
     if add:
         end = ratio[1:]
-        scale = rate * np.exp(-losses[1:]) / gaps
+        with np.errstate(invalid="ignore", over="ignore"):
+            scale = scale * np.exp(-losses[1:])
         mass, tail_error = absent, absent_error
     else:
         end = ratio[:-1]
-        scale = rate / gaps
         mass, tail_error = (1 - rate) * absent + rate * present, (1 - rate) * absent_error + rate * present_error
     with np.errstate(over="ignore", invalid="ignore"):
         up = scale * (end * absent[1:-1] - present[1:-1]) * (1 if add else -1)
         size = 1 + np.abs(end)
         doubt = (present_error[1:] + present_error[:-1]) + size * (absent_error[1:] + absent_error[:-1])
         doubt = scale * (doubt + 8 * UNIT * (present[1:-1] + size * absent[1:-1])) + 8 * UNIT * mass[1:-1]
-    # Where a ratio overflowed, all mass goes to the larger loss: the safe side.
+    # Where a ratio or the scale overflowed, all mass goes to the larger loss: the safe side.
     up = np.where(np.isfinite(up), np.clip(up, 0, mass[1:-1]), mass[1:-1])
     doubt = np.where(np.isfinite(doubt), np.minimum(doubt, mass[1:-1]), mass[1:-1])
     if add:
