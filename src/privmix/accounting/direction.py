@@ -183,7 +183,7 @@ class LossDirection:
         best = min(1.0, cumulants.infinity + _exp(cumulants.log_bound(tilted, epsilon)))
         # What epsilon takes at the round deltas around serves here too, and many questions share it.
         asked: dict[float, None] = {}
-        near = log_delta / math.log(10)
+        near = max(-300.0, min(0.0, log_delta / math.log(10)))
         for _ in range(2):
             for level in (math.floor(near), math.ceil(near)):
                 asked.setdefault(10.0 ** min(-1, max(-300, level)))
