@@ -49,6 +49,9 @@ def test_what_json_can_say_is_read_as_it_is(value: Any) -> None:
         "'a'",
         b"\xff\xfe",
         b'"\xed\xa0\x80"',
+        '"\\ud800"',
+        b'{"\\uDFFF": 1}',
+        '["\ud800"]',
     ],
 )
 def test_what_no_file_of_ours_says_is_refused_in_one_line(text: str | bytes) -> None:
@@ -60,6 +63,10 @@ def test_what_no_file_of_ours_says_is_refused_in_one_line(text: str | bytes) -> 
     assert "\n" not in str(error.value)
     assert len(str(error.value)) < 200
     assert most < 20 * len(text) + 2**16
+
+
+def test_a_pair_of_surrogates_is_one_character() -> None:
+    assert parse_json(r'["\ud83d\ude00", "\\ud800"]', "file") == ["\U0001f600", r"\ud800"]
 
 
 def test_brackets_in_texts_nest_nothing() -> None:

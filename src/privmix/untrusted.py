@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import stat
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -28,6 +29,8 @@ _WIDTHS: Final = {
     "I32": 4, "U32": 4, "F32": 4, "I64": 8, "U64": 8, "F64": 8,
 }  # fmt: skip
 _HEADER_LENGTH: Final = 8
+# Where a string may hold half of a surrogate pair: escaped, or as it is in text that was decoded elsewhere.
+_SURROGATE: Final = re.compile(r"\\u[dD]|[\ud800-\udfff]")
 
 
 def open_plain(path: Path, name: str) -> IO[bytes]:
@@ -86,7 +89,8 @@ def parse_json(content: bytes | str, name: str) -> Any:
 
     Formal guarantees:
         * nesting is at most 40 levels and numbers at most 400 characters, so time and memory are linear in the size;
-        * every number is finite; a name stands once in an object; text is UTF-8.
+        * every number is finite; a name stands once in an object; text is UTF-8, and each string in it can be
+          written as UTF-8 again (JSON can spell half of a surrogate pair, which is no text).
 
     Raises:
         InvalidInput: the content is anything else.
@@ -106,15 +110,18 @@ def parse_json(content: bytes | str, name: str) -> Any:
     if _depth(text) > _DEEPEST:
         raise InvalidInput(name, _Words("deeper nesting"), f"JSON of at most {_DEEPEST} levels")
     try:
-        return json.loads(
+        found = json.loads(
             text,
             parse_int=_integer,
             parse_float=_number,
             parse_constant=_refuse,
             object_pairs_hook=_object,
         )
+        if _SURROGATE.search(text):
+            json.dumps(found, ensure_ascii=False).encode()
     except (ValueError, RecursionError):
         raise InvalidInput(name, _Words("other text"), "strict JSON as privmix writes it") from None
+    return found
 
 
 def array_shapes(path: Path, name: str, most_header: int = 16 * MEBIBYTE) -> dict[str, tuple[str, tuple[int, ...]]]:

@@ -157,7 +157,5 @@ def _table(rows: list[dict[str, Any]], names: list[str]) -> NDArray[np.object_]:
         values = [row.get(name) for row in rows]
         if any(isinstance(value, list | dict) for value in values):
             raise InvalidInput(f"column {name}", WITHHELD, "texts, numbers, truth values or nothing")
-        # JSON can spell half of a surrogate pair, which is no text: encoding it fails, here rather than later.
-        "".join(value for value in values if isinstance(value, str)).encode()
         table[:, place] = values
     return table
