@@ -87,6 +87,12 @@ def test_release_fit_evaluate(digits: Path, released: Path, tmp_path: Path) -> N
     assert kept.code == 2
     assert "--record" in kept.err
     assert set(os.listdir(model)) == before
+    shown = privmix("inspect", str(model))
+    assert shown.code == 0, shown.err
+    described = json.loads(privmix("inspect", str(model), "--json").out)
+    assert described["learner"] == "noise-aware-ridge"
+    assert described["release_id"] in shown.out
+    assert "no further privacy" in shown.out
 
 
 def test_reference_learner(digits: Path, released: Path, tmp_path: Path) -> None:

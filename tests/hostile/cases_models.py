@@ -11,7 +11,7 @@ from typing import Any
 
 from tests.hostile.corpus import World, case, certify, digest, edit
 
-FITTED = {"evaluate", "membership", "report"}
+FITTED = {"inspect", "evaluate", "membership", "report"}
 TRAINED = {"verify", "inspect", "evaluate", "audit", "canaries", "membership", "report"}
 RELEASE = {"verify", "fit"}
 DEEP = "[" * 200_000 + "]" * 200_000

@@ -122,7 +122,7 @@ VERBS: Final[dict[str, dict[str, str]]] = {
 # What an honest folder is refused for: it is of another kind than the verb takes.
 NOT_FOR: Final[dict[str, frozenset[str]]] = {
     "release": frozenset(),
-    "fitted": frozenset({"inspect", "fit", "audit"}),
+    "fitted": frozenset({"fit", "audit"}),
     "trained": frozenset({"fit"}),
 }
 ALL: Final = {kind: set(verbs) for kind, verbs in VERBS.items()}

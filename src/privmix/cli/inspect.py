@@ -14,6 +14,7 @@ from privmix.certificate.assessment import COLUMNS, as_rows
 from privmix.cli.app import app, out, plain, print_json
 from privmix.cli.release import design_facts
 from privmix.features import wanted_model
+from privmix.learning import ReleaseLearner, describe_model, is_fitted_model, load_model
 from privmix.release.certificate import read_certificate
 from privmix.release.plan import Plan, plan_from_dict
 from privmix.rounding import exact, rounded_up
@@ -23,13 +24,18 @@ from privmix.training.verify import plan_of
 
 @app.command()
 def inspect(
-    release: Annotated[Path, typer.Argument(help="Folder that privmix release or privmix train wrote.")],
-    json_output: Annotated[bool, typer.Option("--json", help="Print the certificate as JSON.")] = False,
+    release: Annotated[Path, typer.Argument(help="Folder that privmix release, train or fit wrote.")],
+    json_output: Annotated[
+        bool, typer.Option("--json", help="Print the certificate (of fit: the model) as JSON.")
+    ] = False,
 ) -> None:
-    """Show what a release or a trained model is and what it guarantees, in words and numbers.
+    """Show what a release or a model is and what it guarantees, in words and numbers.
 
     Example: privmix inspect REL
     """
+    if is_fitted_model(release):
+        _show_fitted(load_model(release), json_output)
+        return
     model = load_trained(release) if is_trained_model(release) else None
     certificate = read_certificate(release) if model is None else dict(model.certificate)
     if json_output:
@@ -84,6 +90,32 @@ def _show_model(model: TrainedModel) -> None:
     for text in certificate["statements"]:
         out.print(f"- {plain(text)}", soft_wrap=True)
     _show_assessment(certificate["assessment"])
+
+
+def _show_fitted(model: ReleaseLearner, json_output: bool) -> None:
+    """A model of a release has no certificate of its own: the release's is the one that holds."""
+    description = describe_model(model)
+    if json_output:
+        print_json(description)
+        return
+    facts = model.facts_
+    out.print("as the model states it; nothing in its folder proves it")
+    out.print(f"[bold]model fitted on release {plain(facts.release_id)}[/]")
+    out.print(
+        "a model made from a release alone costs no further privacy: the guarantee is the release's own, which "
+        "privmix verify shows for the release's folder",
+        soft_wrap=True,
+    )
+    params = ", ".join(f"{name} {value}" for name, value in description["params"].items() if value is not None)
+    _table(
+        {
+            "model": f"{model.name}" + (f" ({params})" if params else ""),
+            "features": f"{facts.extractor.get('name', '?')}, {facts.dim} a record",
+            "records": " x ".join(map(str, facts.input_shape)),
+            "classes": _class_names(facts.classes),
+        }
+        | _wanted(facts.extractor)
+    )
 
 
 def _show_assessment(assessment: object) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from privmix.learning.base import Progress, ReleaseFacts, ReleaseLearner
 from privmix.learning.kl import GeneralizedKLClassifier
-from privmix.learning.model_io import LEARNERS, load_model, save_model
+from privmix.learning.model_io import LEARNERS, describe_model, is_fitted_model, load_model, save_model
 from privmix.learning.moments import SecondMomentsClassifier
 from privmix.learning.ridge import NoiseAwareRidgeClassifier
 
@@ -16,6 +16,8 @@ __all__ = [
     "ReleaseFacts",
     "ReleaseLearner",
     "SecondMomentsClassifier",
+    "describe_model",
+    "is_fitted_model",
     "load_model",
     "save_model",
 ]

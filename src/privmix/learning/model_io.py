@@ -62,7 +62,7 @@ def save_model(model: ReleaseLearner, folder: str | os.PathLike[str], *, overwri
     centre = model.facts_.transform.centre
     if centre is not None:
         arrays[_CENTRE] = np.ascontiguousarray(centre, dtype=np.float32)
-    content = json.dumps(_describe(model), indent=2, allow_nan=False)
+    content = json.dumps(describe_model(model), indent=2, allow_nan=False)
     with MODEL_FOLDER.new(target, overwrite=overwrite) as draft:
         (draft / _WEIGHTS).write_bytes(dump_tensors(arrays))
         (draft / _JSON).write_text(content + "\n", encoding="utf-8")
@@ -99,7 +99,23 @@ def load_model(folder: str | os.PathLike[str]) -> ReleaseLearner:
     return model
 
 
-def _describe(model: ReleaseLearner) -> dict[str, Any]:
+def is_fitted_model(folder: str | os.PathLike[str]) -> bool:
+    """Whether a folder looks like one that :func:`save_model` wrote: it has a model of this format, and no certificate.
+
+    Example:
+        >>> is_fitted_model("no-such-folder")
+        False
+    """
+    path = Path(folder) / _JSON
+    try:
+        found = read_json(path, path.name)
+    except (StorageError, InvalidInput):
+        return False
+    return isinstance(found, dict) and found.get("format") == FORMAT
+
+
+def describe_model(model: ReleaseLearner) -> dict[str, Any]:
+    """What ``model.json`` says of a fitted model: learner, parameters, classes, features, release; JSON values."""
     facts = model.facts_
     return {
         "format": FORMAT,
