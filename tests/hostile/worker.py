@@ -23,7 +23,7 @@ from tests.hostile.corpus import CASES, KINDS, VERBS, World, copy_of, write_digi
 from tests.hostile.guard import Baits, Guard, memory
 
 # A command that waits longer waits for ever, as on a pipe that nobody writes to.
-_SECONDS: Final = 30
+_SECONDS: Final = 120
 
 
 class _StillWaiting(BaseException):

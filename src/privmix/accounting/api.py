@@ -90,7 +90,7 @@ def tradeoff_curve(
     *,
     accountant: str = "pld",
     adjacency: Adjacency = Adjacency.ADD_REMOVE,
-    points: int = 257,
+    points: int = 65,
 ) -> NDArray[np.float64]:
     """Least type II error of any test at type I error ``alphas`` (f-DP; Dong, Roth, Su 2021, Proposition 2.5).
 
@@ -110,7 +110,8 @@ def tradeoff_curve(
     if chosen.delta(event, most, adjacency) > 1 - 1e-9:
         # All the other deltas are as large: nothing is promised.
         return np.zeros(len(alpha))
-    grid = np.concatenate(([0.0], np.geomspace(most / 1e3, most, points - 1)))
+    # Closer together where epsilon is small: a large alpha has its best epsilon there.
+    grid = most * np.linspace(0.0, 1.0, points) ** 2
     deltas = epsilon_delta_curve(event, grid.tolist(), accountant=accountant, adjacency=adjacency)
     kept = (1 - deltas)[:, None]
     growth = np.exp(grid)[:, None]
