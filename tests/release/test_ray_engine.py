@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import signal
@@ -187,6 +188,27 @@ def reachable(top: Path) -> list[Path]:
     return found
 
 
+def listening(variable: str) -> set[str]:
+    """Addresses on which processes whose environment has ``variable`` wait for connections, as in /proc/net."""
+    sockets = set()
+    for process in Path("/proc").glob("[0-9]*"):
+        # Processes come and go, and some are others'.
+        with contextlib.suppress(OSError):
+            if variable.encode() in (process / "environ").read_bytes().split(b"\0"):
+                sockets |= {os.readlink(entry) for entry in (process / "fd").iterdir()}
+    found = set()
+    for table in ("tcp", "tcp6"):
+        for line in Path("/proc/net", table).read_text().splitlines()[1:]:
+            _, local, _, state, *rest = line.split()
+            if state == "0A" and f"socket:[{rest[5]}]" in sockets:
+                found.add(local.split(":")[0])
+    return found
+
+
+# 127.0.0.1, ::1, and the first as an address of the second kind.
+LOOPBACK = {"0100007F", "00000000000000000000000001000000", "0000000000000000FFFF00000100007F"}
+
+
 def test_nobody_else_reaches_what_a_cluster_of_ones_own_spills_also_after_a_kill() -> None:
     pytest.importorskip("ray", reason="the Ray engine needs privmix[ray]")
     # Not pytest's folder: the paths of Ray's sockets must be short.
@@ -218,6 +240,9 @@ def test_nobody_else_reaches_what_a_cluster_of_ones_own_spills_also_after_a_kill
                 }
                 assert tried == {"": "AuthenticationError", "another": "AuthenticationError", token: "joined"}
                 assert reachable(Path(top)) == []
+                at = listening(f"TMPDIR={top}")
+                assert at, "no process of the cluster was found"
+                assert at <= LOOPBACK
             finally:
                 driver.kill()
         spilled = [path for path in Path(top).rglob("*ray_spilled_objects*/*") if path.is_file()]

@@ -47,6 +47,8 @@ _CONNECT_SECONDS = 10
 # Of the paths of Ray's sockets, which the operating system limits to 107 bytes, below its folder.
 _SOCKET_PATH = 65
 _MOST_PATH = 107
+# "0" where Ray runs on one machine alone.
+_CLUSTERS = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 _MODE, _TOKEN, _TOKEN_FILE = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"
 
 
@@ -197,10 +199,8 @@ class RayReleaseEngine(Engine):
         max_retries: int = 5,
         on_task_start: Callable[[], None] | None = None,
     ) -> None:
-        # Before the first import: Ray reads these once. The second keeps what it starts here on the loopback interface.
+        # Before the first import: Ray reads it once.
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        if address is None:
-            os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
         try:
             import ray  # noqa: F401
         except ImportError:
@@ -304,6 +304,7 @@ def _connected(address: str | None) -> Iterator[None]:
             folder = done.enter_context(ScratchFolder())
             _check_length(folder)
             done.enter_context(_own_token())
+            done.enter_context(_loopback())
             # Ray opens its folders to all; nobody else gets to them.
             quiet |= {"include_dashboard": False, "_node_ip_address": "127.0.0.1", "_temp_dir": str(folder)}
         else:
@@ -316,6 +317,8 @@ def _connected(address: str | None) -> Iterator[None]:
             raise ClusterLost(f"ray: {type(error).__name__}; no cluster at {address or 'this machine'}") from None
         if address is not None:
             _check_token_asked()
+        elif not ray.get_runtime_context().gcs_address.startswith(("127.0.0.1:", "[::1]:", "::1:")):
+            raise ClusterLost("ray: this version does not keep a cluster of one machine on the loopback interface")
         yield
 
 
@@ -334,6 +337,27 @@ def _own_token() -> Iterator[None]:
             if value is not None:
                 os.environ[name] = value
         _reread_token()
+
+
+@contextmanager
+def _loopback() -> Iterator[None]:
+    """Keep a cluster that is started now on the loopback interface.
+
+    Ray does so where clusters are switched off. Its processes read that from the environment; this one has read it when
+    Ray was imported, perhaps by others.
+    """
+    from ray._private import ray_constants
+
+    constants: Any = ray_constants
+    before = getattr(constants, "ENABLE_RAY_CLUSTER", True), os.environ.get(_CLUSTERS)
+    constants.ENABLE_RAY_CLUSTER, os.environ[_CLUSTERS] = False, "0"
+    try:
+        yield
+    finally:
+        constants.ENABLE_RAY_CLUSTER = before[0]
+        del os.environ[_CLUSTERS]
+        if before[1] is not None:
+            os.environ[_CLUSTERS] = before[1]
 
 
 def _reread_token() -> None:
