@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import tracemalloc
 
 import pytest
 
@@ -37,3 +38,30 @@ def test_no_answer_depends_on_what_was_asked_before(event: Event) -> None:
             assert getattr(loss, kind)(at) == fresh[kind, at]
     curve = epsilon_delta_curve(event, EPSILONS).tolist()
     assert curve == sorted(curve, reverse=True)
+
+
+@pytest.mark.parametrize("runs", [1, 4])
+@pytest.mark.parametrize("rate", [1e-6, 1e-4])
+def test_a_price_takes_little_memory_also_where_tiny_and_large_losses_meet(rate: float, runs: int) -> None:
+    """A grid fine enough for the tiny losses would have billions of points up to the large ones."""
+    event = Repeated(PoissonSampled(rate, Gaussian(0.2)), runs)
+    tracemalloc.start()
+    loss = _uncached_loss(event, Adjacency.ADD_REMOVE, _TOLERANCE, "pld")
+    found = loss.delta(0.0), loss.epsilon(rate / 10)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 400 * 2**20
+    # Whether the record was drawn is nearly told, and nothing else is.
+    assert 0.95 * runs * rate < found[0] <= runs * rate
+    assert 3 < found[1] < 40
+
+
+def test_an_epsilon_of_next_to_nothing_is_a_price_too() -> None:
+    event = Composed(
+        (
+            Repeated(PoissonSampled(2.7780152991343803e-08, Gaussian(0.33686306159324536)), 100135585),
+            Repeated(PoissonSampled(8.887636083183261e-07, Gaussian(5.951016389845568)), 16519),
+        )
+    )
+    found = _uncached_loss(event, Adjacency.ADD_REMOVE, _TOLERANCE, "pld").epsilon(0.009864262400961128)
+    assert 0 <= found < 1e-100

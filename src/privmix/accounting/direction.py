@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -19,11 +20,13 @@ _TAIL_SHARE = 1e-4
 _LOG_OUTSIDE = -34.0
 # Mass of the tilted law that may come around the circle to where it counts, e^-25 = 1e-11.
 _LOG_AROUND = -25.0
+# A delta below this is bounded by Chernoff's inequality alone.
+_NOTHING = 1e-60
 # What the grid may add to epsilon, in units of the tolerance, while the window has at most so many points.
-_LADDER = ((1.0, 2**16), (3.0, 2**18), (10.0, 2**20), (60.0, 2**21))
-_MOST_POINTS = 2**21
-# Compositions kept for further questions: points in all.
-_KEPT_POINTS = 2**21
+_LADDER = ((1.0, 2**16), (3.0, 2**18), (10.0, 2**19), (60.0, 2**20))
+_MOST_POINTS = 2**20
+# Compositions kept for further questions: points in all, of 16 bytes each.
+_KEPT_POINTS = 2**23
 # Share of a delta that may be allowance for errors before another tilt is tried; what it may cost of an epsilon.
 _ALLOWANCE = 1e-3
 _ALLOWED_COST = 2e-3
@@ -32,13 +35,17 @@ _MARGIN = 0.4
 # A bound above the guess by this factor is worth a composition of its own.
 _FAR = 1.02
 _MOST_TILTS = 4
+# A tilt as close to the last one as this, in logarithms, would give the same.
+_SAME_TILT = 0.05
 # One more try of a composition this long would take too much time.
-_DEAR_POINTS = 2**20
+_DEAR_POINTS = 2**19
 # Share of epsilon that the grid of the last composition may have cost; where the slope of log delta is measured.
 _GRID_COST = 1e-3
 _SLOPE_AT = 1e-3
+# Nothing smaller is told from 0.
+_LEAST_EPSILON = 1e-290
 # The normal law answers where it is certain to this share of epsilon, and the window would be so large.
-_CERTAIN = ((2**18, 1e-3), (2**20, 4e-3))
+_CERTAIN_FROM, _CERTAIN = 2**19, 1e-3
 
 
 @dataclass(frozen=True)
@@ -77,7 +84,6 @@ class LossDirection:
         self._tolerance = tolerance
         self._runs = sum(query.count for query in queries)
         self._label_error = math.fsum(query.count * query.label_error for query in queries)
-        self._kept: OrderedDict[_Grid, TiltedSum] = OrderedDict()
         self._cumulants = lru_cache(maxsize=16)(self._cumulants_at)
         self._solved = lru_cache(maxsize=64)(self._solve)
 
@@ -133,9 +139,11 @@ class LossDirection:
             if here == math.inf:
                 tilt /= 2
             else:
-                near = here if here > composed.least_loss else here / 2
+                near, last = (here if here > composed.least_loss else here / 2), tilt
                 tilt = cumulants.tilt_for(near)
-        if grids and 0 < found < math.inf:
+                if here > composed.least_loss and abs(math.log(tilt / last)) < _SAME_TILT:
+                    break
+        if grids and _LEAST_EPSILON < found < math.inf:
             refined, best = self._refined(cumulants, grids[-1], found, delta)
             found, grids = min(found, refined), (*grids, best)
         return found, grids
@@ -151,16 +159,19 @@ class LossDirection:
                 added = cumulants.variance_added(cumulants.at(window.tilt), window.step)
                 if added <= most or (attempt > 0 and window.size > _DEAR_POINTS) or attempt > 2:
                     break
+                if (1 + slope) / 2 * added > found - last.least_loss:
+                    # Without that cost epsilon would be lower than this window reaches.
+                    window = self._window(cumulants, window.tilt, found / 2, delta)
             elif attempt == 0:
                 break
             else:
                 window = self._window(cumulants, window.tilt, found / 2, delta)
-            while window.size < _MOST_POINTS and least_variance(window.step, self._runs) > most:
+            while least_variance(window.step, self._runs) > most and self._can_hold(window, window.step / 2):
                 window = replace(window, step=window.step / 2, lower=2 * window.lower, size=2 * window.size)
             grid = _Grid(window, most)
             last = self._compose(grid)
             here = last.epsilon(delta)
-            if here >= found * (1 - _GRID_COST):
+            if here >= found * (1 - _GRID_COST) or here <= _LEAST_EPSILON:
                 return min(found, here), grid
             found = here
         return found, grid
@@ -181,13 +192,13 @@ class LossDirection:
         cumulants = self._cumulants(level)
         tilted = cumulants.at(cumulants.tilt_for(epsilon))
         best = min(1.0, cumulants.infinity + _exp(cumulants.log_bound(tilted, epsilon)))
-        # What epsilon takes at the round deltas around serves here too, and many questions share it.
-        asked: dict[float, None] = {}
-        near = max(-300.0, min(0.0, log_delta / math.log(10)))
+        if best < _NOTHING:
+            return best
+        # What epsilon takes at the round delta nearby serves here too, and many questions share it.
+        near = log_delta / math.log(10)
         for _ in range(2):
-            for level in (math.floor(near), math.ceil(near)):
-                asked.setdefault(10.0 ** min(-1, max(-300, level)))
-            best = min([best, *(self._compose(grid).delta(epsilon)[0] for at in asked for grid in self._solved(at)[1])])
+            at = 10.0 ** round(min(-1.0, max(-300.0, near)))
+            best = min([best, *(self._compose(grid).delta(epsilon)[0] for grid in self._solved(at)[1])])
             near = math.log10(max(best, 1e-300))
         # And its own, where those are too far away to say much, unless the normal law is certain.
         window = self._window(cumulants, tilted.tilt, epsilon, math.exp(max(log_delta, -690.0)))
@@ -240,15 +251,23 @@ class LossDirection:
         atom = max(query.atom for query in self._queries)
         if atom > 0:
             step = atom / math.ceil(atom / step)
-        while max(query.grid_points(log_tail, step, self._add) for query in self._queries) > _MOST_POINTS:
+        while self._grid_points(log_tail, step) > _MOST_POINTS:
             step *= 2
         size = min(size * 2, max(64, _power_of_two(width / step + 16)))
         least = min(served, max(low, around - size * step))
         return _Window(tilt, step, math.floor(low / step) - 2, size, top_tilt, least, log_tail)
 
+    def _grid_points(self, log_tail: float, step: float) -> int:
+        """Most points that a query's loss takes on a grid, however small the window is."""
+        return max(query.grid_points(log_tail, step, self._add) for query in self._queries)
+
+    def _can_hold(self, window: _Window, step: float) -> bool:
+        """Whether half the step still keeps the window and every query's loss in memory."""
+        return window.size < _MOST_POINTS and self._grid_points(window.log_tail, step) <= _MOST_POINTS
+
     def _certain_enough(self, window: _Window) -> float:
         """Uncertainty of epsilon at which the normal law spares the composition."""
-        return max((share for size, share in _CERTAIN if window.size > size), default=-1.0)
+        return _CERTAIN if window.size >= _CERTAIN_FROM else -1.0
 
     def _by_normal_law(self, cumulants: Cumulants, tilt: float, near: float, delta: float) -> tuple[float, float]:
         """Proven epsilon by the normal law under the tilt, and its distance to a proven lower bound, relative."""
@@ -268,16 +287,37 @@ class LossDirection:
         return high, gap / (tilt * max(high, 1e-300))
 
     def _compose(self, grid: _Grid) -> TiltedSum:
-        if grid in self._kept:
-            self._kept.move_to_end(grid)
-            return self._kept[grid]
+        if (kept := _KEPT.get((self, grid))) is not None:
+            return kept
         window, most = grid.window, grid.most
         parts = [part for query in self._queries for part in query.parts(window.log_tail, window.step, self._add, most)]
         composed = compose(parts, window.tilt, window.lower, window.size, window.top_tilt, window.least)
-        self._kept[grid] = composed
-        while len(self._kept) > 1 and sum(one.above.size for one in self._kept.values()) > _KEPT_POINTS:
-            self._kept.popitem(last=False)
+        _KEPT.add((self, grid), composed)
         return composed
+
+
+class _KeptSums:
+    """Compositions for further questions, of all losses together; those asked for least recently go first."""
+
+    def __init__(self, most_points: int) -> None:
+        self._most = most_points
+        self._sums: OrderedDict[tuple[LossDirection, _Grid], TiltedSum] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, key: tuple[LossDirection, _Grid]) -> TiltedSum | None:
+        with self._lock:
+            if key in self._sums:
+                self._sums.move_to_end(key)
+            return self._sums.get(key)
+
+    def add(self, key: tuple[LossDirection, _Grid], found: TiltedSum) -> None:
+        with self._lock:
+            self._sums[key] = found
+            while len(self._sums) > 1 and sum(one.above.size for one in self._sums.values()) > self._most:
+                self._sums.popitem(last=False)
+
+
+_KEPT = _KeptSums(_KEPT_POINTS)
 
 
 def _level(delta: float) -> float:

@@ -104,7 +104,7 @@ def _uncached_loss(event: Event, adjacency: Adjacency, tolerance: float, name: s
     return ComposedLoss((remove, LossDirection(queries, True, tolerance)))
 
 
-# Each holds composed losses of up to 64 MiB.
+# A loss is small; its compositions are kept beside those of all others (direction.py).
 _composed_loss = lru_cache(maxsize=4)(_uncached_loss)
 
 
