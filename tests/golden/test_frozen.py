@@ -1,0 +1,36 @@
+"""Results that a change of the code's shape must not change; see :mod:`tests.golden.freeze`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.golden.freeze import CASES, FROZEN, TRAININGS, digests, training_digests
+
+
+@pytest.fixture(scope="module")
+def frozen() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(FROZEN.read_text(encoding="utf-8"))
+    return found
+
+
+def test_every_case_is_frozen(frozen: dict[str, Any]) -> None:
+    assert set(frozen["releases"]) == set(CASES)
+    assert set(frozen["trainings"]) == set(TRAININGS)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_releases(name: str, frozen: dict[str, Any], tmp_path: Path) -> None:
+    assert digests(tmp_path, CASES[name]) == frozen["releases"][name]
+
+
+@pytest.mark.parametrize("name", TRAININGS)
+def test_trainings(name: str, frozen: dict[str, Any]) -> None:
+    expected = dict(frozen["trainings"][name])
+    weights = pytest.approx(expected.pop("weights"), rel=1e-3, abs=1e-4)
+    found = training_digests(name)
+    assert found.pop("weights") == weights
+    assert found == expected
