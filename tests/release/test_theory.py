@@ -44,6 +44,11 @@ def simulated(degree: int, noise: float, runs: int, task: LinearTask = TASK) -> 
     )
 
 
+@pytest.mark.parametrize("name", ["clip_x", "clip_y", "label_noise_ratio"])
+def test_an_isotropic_task_keeps_every_argument(name: str) -> None:
+    assert getattr(LinearTask.isotropic(4, **{name: 3.0}), name) == 3.0
+
+
 @pytest.mark.parametrize("label_noise_ratio", [0.5, 1.0, 2.0])
 def test_the_bound_is_the_paper_s_equation_3_under_the_paper_s_noise(label_noise_ratio: float) -> None:
     n, T, m, lam, eps, delta = 5000, 20_000, 40, label_noise_ratio, 2.0, 1e-5

@@ -68,7 +68,7 @@ class LinearTask:
         """Features of norm about ``clip_x``, no favoured direction; targets well inside ``clip_y``, mostly linear."""
         dim = check_integer("dim", dim, low=1)
         norm = 0.3 * clip_y * math.sqrt(dim) / clip_x
-        return cls((clip_x**2 / dim,) * dim, norm, 0.1 * clip_y, clip_x, clip_y)
+        return cls((clip_x**2 / dim,) * dim, norm, 0.1 * clip_y, clip_x, clip_y, label_noise_ratio)
 
     @property
     def dim(self) -> int:
