@@ -29,7 +29,6 @@ from privmix.accounting import (
     event_to_dict,
     gdp_epsilon,
     gdp_mu,
-    poisoning_cost_bound,
     tradeoff_curve,
 )
 from privmix.accounting.gdp import gdp_delta
@@ -245,9 +244,3 @@ def test_nonsense_events_are_invalid_input(junk: object) -> None:
 def test_impossible_events_are_refused(build: object) -> None:
     with pytest.raises(InvalidInput):
         build()  # type: ignore[operator]
-
-
-def test_poisoning_bound_of_pure_dp() -> None:
-    assert poisoning_cost_bound(0.5, 0.0, 2, 0.8, 1.0) == pytest.approx(0.8 * math.exp(-1.0))
-    assert poisoning_cost_bound(0.5, 1e-3, 2, 0.8, 1.0) < 0.8 * math.exp(-1.0)
-    assert poisoning_cost_bound(5.0, 0.1, 50, 0.8, 1.0) == 0.0

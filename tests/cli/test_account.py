@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +79,19 @@ def test_table_over_accountants() -> None:
     for name in ("pld", "rdp", "moments", "pure", "gdp_clt", "as_published"):
         assert name in outcome.out
     assert "NO" in outcome.out
+
+
+def test_poisoning_is_bounded_and_says_for_whom() -> None:
+    line = "account poisoning --epsilon 0.5 --delta 0 --poisoned 1 --clean-success 0.01"
+    changed, inserted = account(f"{line} --json"), account(f"{line} --how inserted --json")
+    assert changed["success_bound"] == pytest.approx(0.01 * math.exp(1.0))
+    assert inserted["success_bound"] == pytest.approx(0.01 * math.exp(0.5))
+    outcome = privmix(*line.split())
+    assert "1 record changed" in outcome.out
+    assert "at most 0.02719" in outcome.out  # 0.027182..., rounded up
+    refused = privmix(*f"{line} --adjacency replace_one --how inserted".split())
+    assert refused.code == 2
+    assert "other sizes" in refused.err
 
 
 def test_compare_draws(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ from privmix.accounting.events import (
     event_to_dict,
 )
 from privmix.accounting.gdp import gdp_epsilon, gdp_mu, gdp_tradeoff, published_noise_multiplier
-from privmix.accounting.pure import poisoning_cost_bound
+from privmix.accounting.poisoning import poisoning_cost_bound, poisoning_gain_bound, poisoning_success_bound
 
 __all__ = [
     "ACCOUNTANTS",
@@ -62,6 +62,8 @@ __all__ = [
     "gdp_tradeoff",
     "get_accountant",
     "poisoning_cost_bound",
+    "poisoning_gain_bound",
+    "poisoning_success_bound",
     "published_noise_multiplier",
     "tradeoff_curve",
 ]

@@ -1,4 +1,4 @@
-"""Pure differential privacy of Laplace queries, and what it says about poisoning (DP-InstaHide)."""
+"""Pure differential privacy of Laplace queries (DP-InstaHide)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from privmix.accounting.events import (
     Laplace,
     PoissonSampled,
 )
-from privmix.errors import check_integer, check_number
 
 
 @dataclass(frozen=True)
@@ -71,27 +70,3 @@ class PureAccountant:
     def delta(self, event: Event, epsilon: float, adjacency: Adjacency) -> float:
         """0 from the pure epsilon on; below it pure DP says nothing and the answer is 1."""
         return 0.0 if epsilon >= self.epsilon(event, 0.0, adjacency) else 1.0
-
-
-def poisoning_cost_bound(epsilon: float, delta: float, poisoned: int, clean_cost: float, most_cost: float) -> float:
-    """Lower bound on an attacker's expected cost after changing ``poisoned`` records (Ma, Zhu, Hsu 2019, Theorem 3).
-
-    Args:
-        epsilon, delta: the guarantee of the release or the model.
-        poisoned: number of records the attacker controls.
-        clean_cost: the attacker's expected cost without poisoning, in [0, ``most_cost``].
-        most_cost: the largest possible cost.
-
-    Returns:
-        Expected cost that no such attacker gets below, >= 0.
-
-    Example:
-        >>> round(poisoning_cost_bound(0.1, 0.0, 5, clean_cost=1.0, most_cost=1.0), 4)
-        0.6065
-    """
-    check_number("epsilon", epsilon, low=0, low_open=True)
-    check_number("delta", delta, low=0, high=1)
-    check_integer("poisoned", poisoned, low=0)
-    check_number("clean_cost", clean_cost, low=0, high=check_number("most_cost", most_cost, low=0))
-    slack = most_cost * delta / math.expm1(epsilon) if epsilon < 700 else 0.0
-    return max(0.0, math.exp(-poisoned * epsilon) * (clean_cost + slack) - slack)
