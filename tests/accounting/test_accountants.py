@@ -121,6 +121,33 @@ def test_pure_dp_is_the_papers_formula() -> None:
     assert epsilon(MIXUP, 0, accountant="pure", adjacency=REPLACE_ONE).epsilon == pytest.approx(rows * max(a, b))
 
 
+@pytest.mark.parametrize(("k", "s", "expected"), [(1, 4, 2.65e6), (4, 16, 211), (8, 16, 50.6), (16, 32, 10.3)])
+def test_the_published_figure_of_instahide_is_theorem_2_at_diameter_1(k: int, s: int, expected: float) -> None:
+    """n = T = 50,000 and noise s / 255 as in the paper's Figure 1a; data of diameter 1 have records of norm 1/2."""
+    sigma, n, rows = s / 255, 50_000, 50_000
+    a = math.log(1 - k / n + math.exp(1 / (k * sigma)) * k / n)
+    b = math.log(n / (n - k + k * math.exp(-1 / (k * sigma))))
+    event = Repeated(FixedSizeSampled(n, k, Laplace(k * sigma)), rows)
+    claimed = epsilon(event, 0.0, accountant="as_published", adjacency=REPLACE_ONE)
+    assert claimed.epsilon == pytest.approx(rows * max(a, b), rel=1e-9)
+    assert claimed.epsilon == pytest.approx(expected, rel=5e-3)
+    assert not claimed.is_upper_bound
+    assert claimed.note
+    halved = Repeated(FixedSizeSampled(n, k, Laplace(2 * k * sigma)), rows)
+    assert epsilon(halved, 0.0, accountant="pure", adjacency=REPLACE_ONE).epsilon == pytest.approx(claimed.epsilon)
+    # What a record of norm 1 really costs: its neighbour may lie at the other side.
+    assert epsilon(event, 0.0, accountant="pure", adjacency=REPLACE_ONE).epsilon > 1.9 * claimed.epsilon
+
+
+def test_the_published_figure_of_instahide_is_pure() -> None:
+    claimed = epsilon(MIXUP, 0.0, accountant="as_published", adjacency=REPLACE_ONE).epsilon
+    assert epsilon(MIXUP, 1e-5, accountant="as_published", adjacency=REPLACE_ONE).epsilon == claimed
+    assert delta(MIXUP, claimed, accountant="as_published", adjacency=REPLACE_ONE).delta == 0
+    assert delta(MIXUP, 0.9 * claimed, accountant="as_published", adjacency=REPLACE_ONE).delta == 1
+    with pytest.raises(InvalidInput, match="delta"):
+        epsilon(POISSON, 0.0, accountant="as_published")
+
+
 def test_pure_dp_without_sampling_is_the_ratio() -> None:
     assert epsilon(Laplace(0.02), 0, accountant="pure").epsilon == 50.0
     whole = Repeated(FixedSizeSampled(10, 10, Laplace(0.5)), 3)
@@ -142,7 +169,7 @@ def test_laplace_pld_never_exceeds_pure() -> None:
         ("moments", FIXED, REPLACE_ONE),
         ("pure", POISSON, Adjacency.ADD_REMOVE),
         ("gdp_clt", MIXUP, REPLACE_ONE),
-        ("as_published", MIXUP, REPLACE_ONE),
+        ("as_published", PoissonSampled(0.1, Laplace(3.0)), Adjacency.ADD_REMOVE),
     ],
 )
 def test_unsupported_pairs_raise(name: str, event: Event, adjacency: Adjacency) -> None:

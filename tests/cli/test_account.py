@@ -73,6 +73,17 @@ def test_laplace_and_pure_dp() -> None:
     assert result["adjacency"] == "replace_one"
 
 
+def test_the_published_figure_for_laplace_noise_stands_beside_the_honest_one() -> None:
+    line = "account --design fixed --noise laplace --records 5000 --rows 9 --mixup-degree 4 --noise-multiplier 2 --json"
+    claimed, honest = account(f"{line} --as-published"), account(f"{line} --delta 0 --accountant pure")
+    assert claimed["epsilon"] < honest["epsilon"]
+    assert (claimed["is_upper_bound"], honest["is_upper_bound"]) == (False, True)
+    assert "understates" in claimed["note"]
+    table = privmix(*line.replace("--json", "--all").split())
+    assert table.code == 0
+    assert f"{claimed['epsilon']:.3g}" in table.out
+
+
 def test_table_over_accountants() -> None:
     outcome = privmix("account", "--records", "50000", "--noise-multiplier", "1.26", "--all")
     assert outcome.code == 0

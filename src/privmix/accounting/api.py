@@ -42,7 +42,7 @@ def epsilon(
 
     Args:
         event: what ran.
-        delta: in (0, 1); 0 is allowed for the ``pure`` accountant.
+        delta: in (0, 1); 0 is allowed for the ``pure`` accountant, and as published for Laplace noise.
         accountant: see :func:`get_accountant`.
         adjacency: which pairs of datasets the figure is about.
 
@@ -51,7 +51,7 @@ def epsilon(
         InvalidInput: ``delta`` is out of range.
     """
     chosen = get_accountant(accountant)
-    check_number("delta", delta, low=0, high=1, low_open=accountant != "pure", high_open=True)
+    _check_delta(delta, accountant)
     value = chosen.epsilon(event, delta, adjacency)
     return PrivacyCost(value, delta, adjacency, chosen.name, chosen.is_upper_bound, chosen.note)
 
@@ -136,5 +136,9 @@ def calibrate(
         (1.187, True)
     """
     check_number("epsilon", epsilon, low=0, low_open=True)
-    check_number("delta", delta, low=0, high=1, low_open=accountant != "pure", high_open=True)
+    _check_delta(delta, accountant)
     return calibrate_noise(make_event, epsilon, delta, get_accountant(accountant), adjacency)
+
+
+def _check_delta(delta: float, accountant: str) -> None:
+    check_number("delta", delta, low=0, high=1, low_open=accountant not in ("pure", "as_published"), high_open=True)

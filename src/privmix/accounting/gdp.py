@@ -20,9 +20,12 @@ from privmix.accounting.events import (
     Event,
     FixedSizeSampled,
     Gaussian,
+    Laplace,
     PoissonSampled,
 )
+from privmix.accounting.pure import published_instahide_epsilon
 from privmix.accounting.rdp import RdpAccountant, published_fixed_size_epsilon
+from privmix.errors import check_number
 
 
 def gdp_delta(mu: float, epsilon: float) -> float:
@@ -148,24 +151,34 @@ class AsPublishedAccountant:
     * Cluster: 002 Proposition E.3 (NeuroMixGDP-HS), Poisson at the product of the rates. Invalid: the label row shows
       which classes were drawn.
     * Fixed size: Lee et al. 2019, Wang et al.'s Renyi bound without replace-one's doubled sensitivity.
+    * Fixed size with Laplace noise: DP-InstaHide, Theorem 2, which takes a record's l1 norm for the data's diameter.
+      It is a pure epsilon, whatever delta is.
     """
 
     renyi: RdpAccountant = field(default_factory=RdpAccountant)
     name: str = "as_published"
     is_upper_bound: bool = False
-    note: str = "the papers' formula, shown for comparison: it understates the privacy loss"
+    note: str = "the papers' formula, shown for comparison: it is no bound and often understates the privacy loss"
 
     def epsilon(self, event: Event, delta: float, adjacency: Adjacency) -> float:
         """The papers' epsilon at ``delta``."""
-        leaves = flatten(event)
-        if len(leaves) == 1:
-            match next(iter(leaves.items())):
-                case (FixedSizeSampled(population, size, Gaussian(multiplier)), count):
-                    return published_fixed_size_epsilon(population, size, multiplier, count, delta, self.renyi)
-        return gdp_epsilon(self.mu(event, adjacency), delta)
+        match _only(event):
+            case (FixedSizeSampled(population, size, Laplace(multiplier)), count):
+                return published_instahide_epsilon(population, size, multiplier / size, count)
+            case (Laplace(multiplier), count):
+                # Rows of all records: no sampling is left.
+                return published_instahide_epsilon(1, 1, multiplier, count)
+            case (FixedSizeSampled(population, size, Gaussian(multiplier)), count):
+                check_number("delta", delta, low=0, low_open=True)
+                return published_fixed_size_epsilon(population, size, multiplier, count, delta, self.renyi)
+        mu = self.mu(event, adjacency)
+        return gdp_epsilon(mu, check_number("delta", delta, low=0, low_open=True))
 
     def delta(self, event: Event, epsilon: float, adjacency: Adjacency) -> float:
-        """The papers' delta at ``epsilon`` (Gaussian-DP designs only)."""
+        """The papers' delta at ``epsilon`` (Gaussian-DP designs, and 0 or 1 where they claim a pure epsilon)."""
+        match _only(event):
+            case (FixedSizeSampled(_, _, Laplace()) | Laplace(), _):
+                return 0.0 if epsilon >= self.epsilon(event, 0.0, adjacency) else 1.0
         return gdp_delta(self.mu(event, adjacency), epsilon)
 
     def rough(self) -> AsPublishedAccountant:
@@ -186,3 +199,9 @@ class AsPublishedAccountant:
                 case _:
                     raise UnsupportedEvent(self.name, leaf, adjacency, "the papers give no Gaussian-DP formula for it")
         return math.sqrt(total)
+
+
+def _only(event: Event) -> tuple[Leaf, int] | None:
+    """The leaf that ``event`` repeats and how often, where it is of one kind."""
+    leaves = flatten(event)
+    return next(iter(leaves.items())) if len(leaves) == 1 else None

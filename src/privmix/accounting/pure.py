@@ -55,12 +55,7 @@ class PureAccountant:
                     pass
                 case _:
                     raise UnsupportedEvent(self.name, leaf, adjacency, "pure DP needs Laplace noise")
-            loss = shift / multiplier
-            if rate == 1:
-                total += count * loss
-                continue
-            grow = math.log1p(rate * math.expm1(loss)) if loss < 700 else loss + math.log(rate)
-            total += count * max(grow, -math.log1p(rate * math.expm1(-loss)))
+            total += count * _sampled(shift / multiplier, rate)
         return total
 
     def rough(self) -> PureAccountant:
@@ -70,3 +65,37 @@ class PureAccountant:
     def delta(self, event: Event, epsilon: float, adjacency: Adjacency) -> float:
         """0 from the pure epsilon on; below it pure DP says nothing and the answer is 1."""
         return 0.0 if epsilon >= self.epsilon(event, 0.0, adjacency) else 1.0
+
+
+def published_instahide_epsilon(population: int, mixup_degree: int, noise_scale: float, rows: int) -> float:
+    """DP-InstaHide's own figure, T max(A, B) at diameter 1 (Theorem 2): a comparison, not a bound.
+
+    The theorem is about data whose l1 *diameter* is 1, and calls that a radius of 1: records of l1 norm up to 1 lie up
+    to 2 apart, and images with pixels in [0, 1] as far as they have pixels. Labels are left out. What the same noise
+    really costs is what :class:`PureAccountant` says of ``Laplace(mixup_degree * noise_scale / C)`` for records clipped
+    to an l1 norm of C.
+
+    Args:
+        population: n.
+        mixup_degree: k.
+        noise_scale: sigma, scale of the Laplace noise on a row, which is a mean of k records.
+        rows: T.
+
+    Example:
+        >>> from privmix.accounting.events import Repeated
+        >>> claimed = published_instahide_epsilon(50_000, 4, 16 / 255, 50_000)
+        >>> honest = PureAccountant().epsilon(
+        ...     Repeated(FixedSizeSampled(50_000, 4, Laplace(4 * 16 / 255)), 50_000), 0.0, Adjacency.REPLACE_ONE
+        ... )
+        >>> round(claimed), round(honest)
+        (211, 10394)
+    """
+    return rows * _sampled(1 / (mixup_degree * noise_scale), mixup_degree / population)
+
+
+def _sampled(loss: float, rate: float) -> float:
+    """max(A, B) of a query whose record's loss is at most ``loss``, sampled at ``rate``."""
+    if rate == 1:
+        return loss
+    grow = math.log1p(rate * math.expm1(loss)) if loss < 700 else loss + math.log(rate)
+    return max(grow, -math.log1p(rate * math.expm1(-loss)))

@@ -187,7 +187,8 @@ def poisoning(
         print_json({"success_bound": bound, "adjacency": adjacency, "poisoning": how, "poisoned": poisoned})
         return
     out.print(
-        f"with {poisoned} record{'s' * (poisoned != 1)} {how} the attack succeeds with probability at most {rounded_up(bound, 4)}, "
-        f"whatever is done with the result (epsilon {exact(epsilon_stated)}, delta {exact(delta)}, {adjacency})",
+        f"with {poisoned} record{'s' * (poisoned != 1)} {how} the attack succeeds with probability at most "
+        f"{rounded_up(bound, 4)}, whatever is done with the result (epsilon {exact(epsilon_stated)}, "
+        f"delta {exact(delta)}, {adjacency})",
         soft_wrap=True,
     )
