@@ -89,7 +89,7 @@ def test_a_trained_model_is_audited_from_its_certificate(tmp_path: Path) -> None
 
 
 def test_the_published_claim_for_laplace_noise_is_refuted() -> None:
-    """Every record in every row: what is claimed to be 1.5 at norm 1 is really 3, and the attack shows more than 1.5."""
+    """Every record is in every row: what is claimed to be 1.5 is really 3, and the attack shows more than 1.5."""
     line = "audit --design fixed --noise-law laplace --records 2 --mixup-degree 2 --rows 1 --epsilon 1.5 --delta 1e-3"
     found = audit(f"{line} --as-published --runs 1000 --seed 1 --json")
     assert found["violated"] is True

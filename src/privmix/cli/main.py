@@ -26,6 +26,7 @@ from privmix.cli import (  # noqa: F401  (they register verbs)
     release,
     report,
     sign,
+    split,
     train,
     verify,
 )

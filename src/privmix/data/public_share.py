@@ -1,0 +1,252 @@
+"""Parting a share of a private dataset off as public: two datasets, one to keep and one to give away.
+
+Methods that learn from public records of the private data's own kind need some; 4% of the training records are usual
+(Nasr et al. 2023). Who owns the data may make that many public; nothing protects them afterwards.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import zipfile
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privmix.data.source import LabelledArray, Schema, Source
+from privmix.errors import WITHHELD, InvalidInput, StorageError, check_integer, check_number
+from privmix.private_files import file_mode
+
+_BATCH: Final = 1024
+
+
+@dataclass(frozen=True)
+class PublicShare:
+    """How many records become public, and how they are drawn. All of it is public.
+
+    Attributes:
+        share: of all records, in (0, 1); or
+        count: how many, of every class if ``per_class``, else in all.
+        per_class: every class gives equally many (a share of n records is n x share / K of each); else records are
+            drawn from all, whatever their class.
+        seed: of the draw; None takes the system's entropy.
+
+    Example:
+        >>> PublicShare(share=0.04).wanted(records=50_000, classes=10)
+        200
+    """
+
+    share: float | None = None
+    count: int | None = None
+    per_class: bool = True
+    seed: int | None = None
+
+    def __post_init__(self) -> None:
+        if (self.share is None) == (self.count is None):
+            raise InvalidInput("share, count", "both or neither", "exactly one of the two")
+        if self.share is not None:
+            check_number("share", self.share, low=0, high=1, low_open=True, high_open=True)
+        if self.count is not None:
+            check_integer("count", self.count, low=1)
+        if self.seed is not None:
+            check_integer("seed", self.seed, low=0)
+
+    def wanted(self, records: int, classes: int) -> int:
+        """Records to draw, of each class if ``per_class``; from public numbers alone.
+
+        Raises:
+            InvalidInput: there would be none, or none would stay private.
+        """
+        groups = classes if self.per_class else 1
+        wanted = self.count if self.count is not None else round((self.share or 0.0) * records / groups)
+        if not 0 < wanted * groups < records:
+            given = ("share", self.share) if self.count is None else ("count", self.count)
+            raise InvalidInput(*given, f"what leaves at least one of the {records} records on each side")
+        return wanted
+
+    def draw(self, labels: NDArray[np.int64], classes: int) -> NDArray[np.bool_]:
+        """Which records become public: (n,) True for those.
+
+        Formal guarantees:
+            * the draw depends on ``labels`` if ``per_class``, else on their number alone, and on nothing else of any
+              record;
+            * every record of a class is as likely to be drawn as any other of it.
+
+        Raises:
+            InvalidInput: a class has too few records.
+
+        Example:
+            >>> chosen = PublicShare(count=1, seed=0).draw(np.array([0, 1, 1, 0, 1]), classes=2)
+            >>> int(chosen[[0, 3]].sum()), int(chosen[[1, 2, 4]].sum())
+            (1, 1)
+        """
+        generator = np.random.default_rng(self.seed)
+        wanted = self.wanted(len(labels), classes)
+        groups = [np.flatnonzero(labels == one) for one in range(classes)] if self.per_class else [len(labels)]
+        if self.per_class and min(map(np.size, groups)) < wanted:
+            raise InvalidInput("records in the smallest class", WITHHELD, f"at least {wanted}, to give that many")
+        public = np.zeros(len(labels), dtype=bool)
+        for group in groups:
+            public[generator.choice(group, wanted, replace=False)] = True
+        return public
+
+
+def ending(schema: Schema) -> str:
+    """What files of such a dataset end in: .npz for arrays, .jsonl for tables and texts."""
+    return ".npz" if schema.columns is None else ".jsonl"
+
+
+def split_off(
+    source: Source, share: PublicShare, public: Path, private: Path, *, label_column: str = "label"
+) -> tuple[int, int]:
+    """Write a random share of a dataset to ``public`` and the rest to ``private``, both in the source's order.
+
+    The records in ``public`` are public from then on: no later guarantee is about them. A guarantee about ``private``
+    is as good as ever for the records in it. Arrays are written as an .npz with ``x``, ``y`` and ``classes``, tables
+    and texts as JSON lines with the columns' names and the class names under ``label_column``.
+
+    Formal guarantees:
+        * Disjoint and complete: every record is in exactly one of the two files.
+        * Silent about the rest: with the same seed, ``public`` has the same bytes whatever the inputs of the records
+          in ``private`` are, and whatever their labels are unless the draw is per class. A draw per class fails where
+          a class has too few records, and says that much of labels.
+        * Closed: ``private`` can be opened by its owner only.
+        * Whole or absent: a file has its name once it is complete; ``public`` comes last.
+
+    Args:
+        source: the private dataset; read twice.
+        share: how many and how.
+        public, private: files that do not exist yet, with the right :func:`ending`.
+        label_column: key of the labels in JSON lines.
+
+    Returns:
+        Number of public records, number of private records.
+
+    Raises:
+        InvalidInput: a file exists or has another ending, or the share does not fit the data.
+        StorageError: a file can't be written.
+    """
+    schema = source.schema
+    _check_places(public, private, ending(schema))
+    share.wanted(schema.records, schema.num_classes)
+    labels = np.concatenate([batch.y for batch in source.batches(_BATCH)])
+    chosen = share.draw(labels, schema.num_classes)
+    kept, given = int((~chosen).sum()), int(chosen.sum())
+    with ExitStack() as stack:
+        # Left in the opposite order: the private file gets its name before the public one.
+        outside = stack.enter_context(_writing(public, False, schema, given, label_column))
+        inside = stack.enter_context(_writing(private, True, schema, kept, label_column))
+        start = 0
+        for batch in source.batches(_BATCH):
+            mask = chosen[start : start + len(batch)]
+            outside.write(batch, mask)
+            inside.write(batch, ~mask)
+            start += len(batch)
+    return given, kept
+
+
+class _Writer(ABC):
+    """Writes chosen records of batches to an open file."""
+
+    @abstractmethod
+    def write(self, batch: LabelledArray, mask: NDArray[np.bool_]) -> None:
+        """Append the records of ``batch`` that ``mask`` names."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Complete the file."""
+
+
+class _ArrayWriter(_Writer):
+    """An .npz whose inputs go to disk batch by batch."""
+
+    def __init__(self, file: IO[bytes], schema: Schema, records: int) -> None:
+        self._archive = zipfile.ZipFile(file, "w")
+        self._schema, self._records = schema, records
+        self._x: IO[bytes] | None = None
+        self._dtype = np.dtype(np.uint8)
+        self._y: list[NDArray[np.int64]] = []
+
+    def write(self, batch: LabelledArray, mask: NDArray[np.bool_]) -> None:
+        if self._x is None:
+            self._dtype = batch.x.dtype
+            self._x = self._member("x")
+            shape = (self._records, *self._schema.input_shape)
+            header = {"descr": self._dtype.str, "fortran_order": False, "shape": shape}
+            np.lib.format.write_array_header_1_0(self._x, header)
+        self._x.write(np.ascontiguousarray(batch.x[mask], dtype=self._dtype).tobytes())
+        self._y.append(batch.y[mask])
+
+    def close(self) -> None:
+        if self._x is not None:
+            self._x.close()
+        for name, array in (("y", np.concatenate(self._y)), ("classes", np.array(self._schema.classes))):
+            with self._member(name) as member:
+                np.lib.format.write_array(member, array, allow_pickle=False)
+        self._archive.close()
+
+    def _member(self, name: str) -> IO[bytes]:
+        # Without the time of day: the same draw gives the same bytes.
+        return self._archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True)
+
+
+class _LineWriter(_Writer):
+    """JSON lines: columns by name, labels as class names."""
+
+    def __init__(self, file: IO[bytes], schema: Schema, label_column: str) -> None:
+        self._file, self._schema, self._label = file, schema, label_column
+
+    def write(self, batch: LabelledArray, mask: NDArray[np.bool_]) -> None:
+        names = self._schema.columns or ()
+        for cells, label in zip(batch.x[mask].tolist(), batch.y[mask].tolist(), strict=True):
+            row: dict[str, Any] = dict(zip(names, cells, strict=True))
+            row[self._label] = self._schema.classes[label]
+            self._file.write(json.dumps(row).encode() + b"\n")
+
+    def close(self) -> None:
+        pass
+
+
+def _check_places(public: Path, private: Path, suffix: str) -> None:
+    for name, path in (("public", public), ("private", private)):
+        if path.suffix != suffix:
+            raise InvalidInput(name, str(path), f"a file that ends in {suffix}, as which such data are written")
+        if path.exists() or path.is_symlink():
+            raise InvalidInput(
+                name, str(path), "a file that does not exist yet: another draw makes more records public"
+            )
+    if public.resolve() == private.resolve():
+        raise InvalidInput("private", str(private), "another file than the public one")
+
+
+@contextmanager
+def _writing(path: Path, private: bool, schema: Schema, records: int, label_column: str) -> Iterator[_Writer]:
+    """A writer of a file that takes its name once the block succeeds."""
+    draft = path.with_name(f".{path.name}.draft")
+    try:
+        # What a killed run left, or somebody put there: it may be a link, or open to others.
+        draft.unlink(missing_ok=True)
+        with file_mode(private=private):
+            file = draft.open("xb")
+        try:
+            with file:
+                writer = (
+                    _ArrayWriter(file, schema, records)
+                    if schema.columns is None
+                    else _LineWriter(file, schema, label_column)
+                )
+                yield writer
+                writer.close()
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(draft, path)
+        finally:
+            draft.unlink(missing_ok=True)
+    except OSError as error:
+        raise StorageError(f"can't write {path}: {error.strerror or type(error).__name__}") from None

@@ -1,0 +1,72 @@
+"""``privmix split``: two datasets that the other verbs take, and words that say what it means."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from privmix.data import open_dataset
+from tests.cli.helpers import privmix
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    random = np.random.default_rng(0)
+    x, y = random.integers(0, 256, (90, 4, 4)).astype(np.uint8), np.repeat([0, 1, 2], 30)
+    np.savez(tmp_path / "all.npz", x=x, y=y, classes=np.array(["a", "b", "c"]))
+    return tmp_path / "all.npz"
+
+
+def test_both_files_are_datasets(data: Path, tmp_path: Path) -> None:
+    places = "--public", str(tmp_path / "p.npz"), "--private", str(tmp_path / "q.npz")
+    outcome = privmix("split", "--data", str(data), "--share", "0.1", *places, "--seed", "1", "--json")
+    assert outcome.code == 0, outcome.err
+    assert "protected by nothing" in outcome.err
+    found = json.loads(outcome.out)
+    assert (found["public_records"], found["private_records"]) == (9, 81)
+    public = open_dataset(tmp_path / "p.npz").read()
+    assert np.bincount(public.y).tolist() == [3, 3, 3]
+    assert open_dataset(tmp_path / "q.npz").schema.classes == ("a", "b", "c")
+    again = privmix("split", "--data", str(data), "--share", "0.1", *places)
+    assert again.code == 2
+    assert "does not exist yet" in again.err
+
+
+def test_texts_are_drawn_from_all_alike(tmp_path: Path) -> None:
+    lines = [json.dumps({"text": f"text {number}", "label": "xy"[number % 2]}) for number in range(40)]
+    (tmp_path / "all.jsonl").write_text("\n".join(lines))
+    outcome = privmix(
+        *("split", "--data", str(tmp_path / "all.jsonl"), "--classes", "x,y", "--text-column", "text"),
+        *("--how", "uniform", "--count", "7"),
+        *("--public", str(tmp_path / "p.jsonl"), "--private", str(tmp_path / "q.jsonl")),
+    )
+    assert outcome.code == 0, outcome.err
+    assert "7 records" in outcome.out
+    parts = [(tmp_path / name).read_text().splitlines() for name in ("p.jsonl", "q.jsonl")]
+    assert sorted(parts[0] + parts[1]) == sorted(lines)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--share", "0.1", "--count", "2"], "exactly one"),
+        (["--count", "31"], "each side"),
+        (["--count", "2", "--how", "cleverly"], "per-class, uniform"),
+        (["--count", "2", "--text-column", "a", "--table-columns", "b"], "one of them"),
+    ],
+)
+def test_bad_input_leaves_nothing(data: Path, tmp_path: Path, options: list[str], words: str) -> None:
+    places = "--public", str(tmp_path / "p.npz"), "--private", str(tmp_path / "q.npz")
+    outcome = privmix("split", "--data", str(data), *places, *options)
+    assert (outcome.code, outcome.out) == (2, "")
+    assert words in outcome.err
+    assert [path.name for path in tmp_path.iterdir()] == ["all.npz"]
+
+
+def test_help_says_that_records_become_public() -> None:
+    outcome = privmix("split", "--help")
+    assert "public by your act" in outcome.out
+    assert "Example" in outcome.out
