@@ -19,9 +19,8 @@ ALLOWED: dict[str, set[str]] = {
     "release": {"accounting", "mechanisms", "data", "features", "certificate"},
     "learning": {"release.dataset", "release.moments"},
     "training": {"accounting", "mechanisms", "data", "features", "certificate"},
-    "synthesis": {"data"},
     "ledger": {"accounting"},
-    "attacks": {"accounting", "mechanisms", "data", "features", "release", "learning", "training", "synthesis"},
+    "attacks": {"accounting", "mechanisms", "data", "features", "release", "learning", "training"},
     "reports": set(),
     "cli": {
         "accounting",

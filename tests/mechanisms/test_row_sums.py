@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 
 from privmix.errors import InvalidInput
 from privmix.mechanisms.membership import Membership
-from privmix.mechanisms.mixing import LatticeRecords, naive_sum_rows
+from privmix.mechanisms.mixing import LatticeRecords
 from privmix.mechanisms.row_sums import RowSums, sum_type
+
+from .naive import naive_sum_rows
 
 
 def some_members(rng: np.random.Generator, rows: int, records: int, weighted: bool) -> Membership:

@@ -115,7 +115,7 @@ def _query(leaf: Leaf, count: int, adjacency: Adjacency, name: str) -> Query:
         case Adjacency.REPLACE_ONE:
             # One record leaves and another comes: the sum moves by up to twice a record's bound.
             shift = 2.0
-    replace = adjacency is Adjacency.REPLACE_ONE
+    replaced = adjacency is Adjacency.REPLACE_ONE
     match leaf:
         case Bounded():
             if leaf.adjacency != adjacency.value:
@@ -126,12 +126,12 @@ def _query(leaf: Leaf, count: int, adjacency: Adjacency, name: str) -> Query:
         case PoissonSampled(rate, inner):
             # Under replace-one the fixed-size pair at the same rate bounds Poisson sampling as well: both argue by
             # advanced joint convexity (Balle, Barthe, Gaboardi 2018) on a coupling that shares the unsampled branch.
-            return PairQuery(SampledPair(_noise(inner, shift, leaf, adjacency, name), rate), count, two_sided=replace)
-        case FixedSizeSampled(population, size, inner) if replace:
+            return PairQuery(SampledPair(_noise(inner, shift, leaf, adjacency, name), rate), count, two_sided=replaced)
+        case FixedSizeSampled(population, size, inner) if replaced:
             return PairQuery(
                 SampledPair(_noise(inner, shift, leaf, adjacency, name), size / population), count, 1.0, True
             )
-        case ClusterSampled(cluster_rate, rate, inner) if not replace:
+        case ClusterSampled(cluster_rate, rate, inner) if not replaced:
             return PairQuery(SampledPair(_noise(inner, shift, leaf, adjacency, name), rate), count, cluster_rate)
         case FixedSizeSampled():
             raise UnsupportedEvent(name, leaf, adjacency, "fixed-size sampling is priced under replace_one only")

@@ -19,7 +19,6 @@ from scipy.special import gammaln, logsumexp
 from privmix.accounting.base import Leaf, UnsupportedEvent, flatten
 from privmix.accounting.events import (
     Adjacency,
-    ClusterSampled,
     Event,
     FixedSizeSampled,
     Gaussian,
@@ -166,7 +165,7 @@ class MomentsAccountant:
                     rate = 1.0
                 case PoissonSampled(rate, Gaussian(multiplier)) if adjacency is Adjacency.ADD_REMOVE:
                     pass
-                case ClusterSampled() | _:
+                case _:
                     raise UnsupportedEvent(self.name, leaf, adjacency, "only (Poisson-sampled) Gaussian queries")
             total += count * _moments_of(rate, multiplier)
         return total

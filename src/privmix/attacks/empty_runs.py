@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 from privmix.attacks.bounds import Scores
 from privmix.attacks.worst_case import EngineFactory, real_engine
 from privmix.mechanisms.membership import ROW_TILE
-from privmix.mechanisms.noise import Lattice
 from privmix.mechanisms.streams import SecretStreams
 from privmix.release import PrivateRecords, RecordTransform
 from privmix.release.count import private_record_count
@@ -247,7 +246,7 @@ def _members(plan: ReleasePlan, streams: SecretStreams, labels: NDArray[np.int64
 
 def _contribution(plan: ReleasePlan, transform: RecordTransform) -> Scores:
     """(d,) what an empty record adds to a sum: nothing, or the centre taken from it, clipped and on the lattice."""
-    lattice = Lattice(plan.lattice_bits)
+    lattice = plan.lattice
     bound = transform.final_clip_norm
     steps = lattice.quantise(transform(np.zeros((1, plan.dim))) / bound)[0]
     return np.asarray(steps * (lattice.step * bound))

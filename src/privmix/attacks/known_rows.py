@@ -18,7 +18,6 @@ from privmix.mechanisms.mixing import LatticeRecords, sum_rows
 from privmix.mechanisms.noise import gaussian_on_lattice, laplace_on_lattice
 from privmix.release.dataset import RecordTransform
 from privmix.release.plan import Plan, ReleasePlan
-from privmix.release.tiles import plan_lattice
 
 
 def rows_of_members(
@@ -55,7 +54,7 @@ def rows_of_members(
         raise InvalidInput("features", features.shape, f"(n, {plan.dim}), as the plan says")
     if (transform.final_clip_norm, transform.norm) != (plan.final_clip_norm, plan.norm):
         raise InvalidInput("transform", transform.final_clip_norm, f"the plan's bound, {plan.final_clip_norm:g}")
-    lattice = plan_lattice(plan)
+    lattice = plan.lattice
     records = LatticeRecords.of(lattice.quantise(transform(features) / transform.final_clip_norm))
     offsets = offsets_of(np.array([len(row) for row in members], np.int64))
     indices = np.concatenate([np.zeros(0, np.int64), *(np.sort(row).astype(np.int64) for row in members)])

@@ -25,7 +25,6 @@ from numpy.typing import NDArray
 from privmix.attacks.bounds import Scores
 from privmix.errors import check_integer
 from privmix.mechanisms.membership import ROW_TILE
-from privmix.mechanisms.noise import Lattice
 from privmix.mechanisms.streams import SecretStreams
 from privmix.release import PrivateRecords, RecordTransform
 from privmix.release.api import make_engine
@@ -104,7 +103,7 @@ class WorstCase(ABC):
 
     def contribution(self, transform: RecordTransform, features: NDArray[Any]) -> Scores:
         """What records of these features add to a sum, in units of their bound: clipped, centred, on the lattice."""
-        lattice = Lattice(self.plan.lattice_bits)
+        lattice = self.plan.lattice
         return np.asarray(lattice.quantise(transform(features) / transform.final_clip_norm) * lattice.step)
 
 
@@ -160,9 +159,7 @@ def attack(
     if seed is not None:
         check_integer("seed", seed, low=0, high=_LARGEST_SEED)
     # With one trial a run, presence alternates; with more, half of the canaries are there.
-    engines = -(-runs // case.trials) + (case.trials % 2)
-    if case.trials == 1:
-        engines = runs
+    engines = runs if case.trials == 1 else -(-runs // case.trials) + (case.trials % 2)
     columns = np.arange(case.trials)
 
     def one(index: int) -> tuple[Mask, Scores]:

@@ -24,7 +24,7 @@ from privmix.training.verify import plan_of
 
 @app.command()
 def inspect(
-    release: Annotated[Path, typer.Argument(help="Folder that privmix release, train or fit wrote.")],
+    folder: Annotated[Path, typer.Argument(help="Folder that privmix release, train or fit wrote.")],
     json_output: Annotated[
         bool, typer.Option("--json", help="Print the certificate (of fit: the model) as JSON.")
     ] = False,
@@ -33,11 +33,11 @@ def inspect(
 
     Example: privmix inspect REL
     """
-    if is_fitted_model(release):
-        _show_fitted(load_model(release), json_output)
+    if is_fitted_model(folder):
+        _show_fitted(load_model(folder), json_output)
         return
-    model = load_trained(release) if is_trained_model(release) else None
-    certificate = read_certificate(release) if model is None else dict(model.certificate)
+    model = load_trained(folder) if is_trained_model(folder) else None
+    certificate = read_certificate(folder) if model is None else dict(model.certificate)
     if json_output:
         print_json(certificate)
     elif model is None:

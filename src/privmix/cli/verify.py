@@ -17,7 +17,7 @@ from privmix.rounding import exact, rounded_up
 
 @app.command()
 def verify(
-    release: Annotated[Path, typer.Argument(help="Folder that privmix release, privmix train or privmix fit wrote.")],
+    folder: Annotated[Path, typer.Argument(help="Folder that privmix release, privmix train or privmix fit wrote.")],
     key: Annotated[
         Path | None, typer.Option(help="Public key (PEM) of whoever must have signed it; see privmix sign.")
     ] = None,
@@ -33,13 +33,13 @@ def verify(
     Example: privmix verify REL --key ana.pub.pem
     """
     if key is None:
-        checked = check_folder(release)
-        claimed = claimed_key(release)
+        checked = check_folder(folder)
+        claimed = claimed_key(folder)
         signature: dict[str, Any] | None = None if claimed is None else {"key_id": claimed, "checked": False}
     else:
         # Who made it comes before what it says.
         found: list[Checked] = []
-        signed = verify_signature(release, PublicKey.read(key), remembered(found))
+        signed = verify_signature(folder, PublicKey.read(key), remembered(found))
         checked, signature = found[-1], {"key_id": signed.key_id, "checked": True}
     if json_output:
         print_json(

@@ -66,8 +66,8 @@ class PublicShare:
         groups = classes if self.per_class else 1
         wanted = self.count if self.count is not None else round((self.share or 0.0) * records / groups)
         if not 0 < wanted * groups < records:
-            given = ("share", self.share) if self.count is None else ("count", self.count)
-            raise InvalidInput(*given, f"what leaves at least one of the {records} records on each side")
+            field, value = ("share", self.share) if self.count is None else ("count", self.count)
+            raise InvalidInput(field, value, f"what leaves at least one of the {records} records on each side")
         return wanted
 
     def draw(self, labels: NDArray[np.int64], classes: int) -> NDArray[np.bool_]:

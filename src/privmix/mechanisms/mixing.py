@@ -206,25 +206,6 @@ def add_rows(sums: NDArray[Any], records: LatticeRecords, membership: Membership
             columns.index_add_(0, torch.from_numpy(row_of_bag), summed)
 
 
-def naive_sum_rows(lattice_x: NDArray[Any], membership: Membership) -> NDArray[np.float64]:
-    """What :func:`sum_rows` computes, row by row in integer arithmetic: the reference that it is tested against.
-
-    ``lattice_x`` is what :meth:`LatticeRecords.of` takes.
-
-    Example:
-        >>> rows = Membership(np.array([0, 2, 2]), np.array([0, 2]))
-        >>> naive_sum_rows(np.array([[1.0, -2.0], [5.0, 5.0], [3.0, 0.0]]), rows).tolist()
-        [[4.0, -2.0], [0.0, 0.0]]
-    """
-    bits = 0 if membership.weights is None else _grid_bits(membership.weights)
-    sums = np.zeros((membership.rows, lattice_x.shape[1]), np.int64)
-    for row in range(membership.rows):
-        for draw in range(membership.offsets[row], membership.offsets[row + 1]):
-            weight = 1 if membership.weights is None else int(membership.weights[draw] * 2.0**bits)
-            sums[row] += weight * lattice_x[membership.indices[draw]].astype(np.int64)
-    return np.asarray(sums * 2.0**-bits, np.float64)
-
-
 def _check_exact(largest: float, membership: Membership) -> None:
     bound = int(membership.counts.max(initial=0)) * largest
     if membership.weights is not None:

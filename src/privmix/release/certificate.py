@@ -107,7 +107,7 @@ def make_certificate(
         "in_ledger": in_ledger,
         "choice": None if choice is None else dict(choice),
         **public_text(plan, delta, insecure_seed, records_declared, in_ledger),
-        "versions": {name: _version(name) for name in _PACKAGES} | {"python": platform.python_version()},
+        "versions": {name: package_version(name) for name in _PACKAGES} | {"python": platform.python_version()},
         "files": [dict(item) for item in files],
     }
     content["assessment"] = assess(release_facts(plan, content))
@@ -274,7 +274,8 @@ def _count_statement(plan: Plan, records_declared: bool) -> str:
     return f"The record count {plan.records} is taken as public; it is not protected by this guarantee."
 
 
-def _version(name: str) -> str:
+def package_version(name: str) -> str:
+    """Version of an installed package; ``unknown`` where it runs from a bare checkout."""
     try:
         return version(name)
     except PackageNotFoundError:

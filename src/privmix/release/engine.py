@@ -27,7 +27,7 @@ from privmix.private_files import no_core_dumps
 from privmix.release.dataset import RecordTransform
 from privmix.release.plan import ReleasePlan
 from privmix.release.plan_base import BasePlan
-from privmix.release.tiles import PrivateRecords, RecordSource, TileSummer, plan_lattice, record_tiles, tiles_of
+from privmix.release.tiles import PrivateRecords, RecordSource, TileSummer, record_tiles, tiles_of
 
 __all__ = ["Engine", "PrivateRecords", "Progress", "ReleaseEngine", "RowBlock"]
 
@@ -67,7 +67,7 @@ def released_mean(
     """
     if plan.centre_noise_multiplier is None:
         return None
-    total, step = clipped_sum(), plan_lattice(plan).step
+    total, step = clipped_sum(), plan.lattice.step
     total += gaussian_on_lattice(streams.generator("centre noise"), (plan.dim,), plan.centre_noise_multiplier / step)
     return np.asarray(total * (step * plan.clip_norm / plan.records), dtype=np.float32)
 
@@ -97,7 +97,7 @@ class Engine(ABC):
         self._summer.check_labels()
         if tiles.count * 2.0**plan.lattice_bits >= _EXACT_FLOAT64:
             raise InvalidInput("lattice sums", WITHHELD, "below 2**53 steps: use fewer lattice bits")
-        self._lattice = plan_lattice(plan)
+        self._lattice = plan.lattice
         self._transform: RecordTransform | None = None
 
     def rows(self, progress: Progress | None = None, *, first: int = 0) -> Iterator[RowBlock]:

@@ -13,7 +13,7 @@ from scipy.linalg.blas import dsyrk
 
 from privmix.errors import WITHHELD, InvalidInput, check_integer
 from privmix.mechanisms.membership import RECORD_TILE
-from privmix.mechanisms.noise import Lattice, gaussian_on_lattice
+from privmix.mechanisms.noise import gaussian_on_lattice
 from privmix.mechanisms.streams import SecretStreams
 from privmix.private_files import no_core_dumps
 from privmix.release.dataset import RecordTransform
@@ -126,7 +126,7 @@ class MomentSums:
     """
 
     def __init__(self, plan: MomentsPlan) -> None:
-        self._plan, self._lattice, self._count = plan, Lattice(plan.lattice_bits), 0
+        self._plan, self._lattice, self._count = plan, plan.lattice, 0
         # Fortran order is BLAS's own and spares copies of a large matrix.
         self._second = np.zeros((plan.dim, plan.dim), np.float64, order="F")
         self._class_sums = np.zeros((plan.num_classes, plan.dim), np.int64)

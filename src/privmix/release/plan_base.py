@@ -10,6 +10,7 @@ from typing import Any, Self
 
 from privmix.accounting import Adjacency, Composed, Event, Gaussian
 from privmix.errors import InvalidInput, check_integer, check_number
+from privmix.mechanisms.noise import Lattice
 
 # Control characters and line separators: names stand in lines of text.
 _UNSAFE = frozenset({"Cc", "Zl", "Zp"})
@@ -56,6 +57,11 @@ class BasePlan:
             raise InvalidInput(name, value, "a number exactly where the design and centring use it")
         if value is not None:
             check_number(name, value, low=low, high=high, low_open=low == 0)
+
+    @property
+    def lattice(self) -> Lattice:
+        """The grid on which records are summed."""
+        return Lattice(self.lattice_bits)
 
     @property
     def adjacency(self) -> Adjacency:

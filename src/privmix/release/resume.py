@@ -24,7 +24,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
@@ -40,6 +39,7 @@ from privmix.release.certificate import (
     PICTURE_FILE,
     certificate_bytes,
     make_certificate,
+    package_version,
     read_certificate,
 )
 from privmix.release.engine import Engine, Progress
@@ -176,7 +176,7 @@ def open_run(
         "in_ledger": in_ledger,
         "choice": None if choice is None else dict(choice),
         # Under another version of these, the same key may give other draws.
-        "made_with": {name: version(name) for name in ("privmix", "numpy", "randomgen")},
+        "made_with": {name: package_version(name) for name in ("privmix", "numpy", "randomgen")},
     }
     if (choice is None) != (picture is None):
         raise ValueError("a choice and its picture come together")

@@ -20,7 +20,6 @@ from privmix.data.store import FeatureStore
 from privmix.errors import WITHHELD, InvalidInput
 from privmix.mechanisms.membership import RECORD_TILE, ROW_TILE, Membership, tile_length
 from privmix.mechanisms.mixing import LatticeRecords
-from privmix.mechanisms.noise import Lattice
 from privmix.mechanisms.row_sums import RowSums
 from privmix.mechanisms.streams import SecretStreams
 from privmix.release.dataset import RecordTransform
@@ -169,7 +168,7 @@ class TileReader:
             raise InvalidInput("features", f"{records.dim} columns", f"a 2-d array with {plan.dim} columns")
         self.records, self.workers = records, workers
         self._dim, self._clip_norm, self._classes = plan.dim, plan.clip_norm, plan.num_classes
-        self._lattice = plan_lattice(plan)
+        self._lattice = plan.lattice
 
     def clipped_sum(self, index: int, done: Callable[[int], None] = _ignore) -> NDArray[np.float64]:
         """(d,) sum of a tile's clipped records, before centring, in lattice steps of ``clip_norm``.
@@ -291,8 +290,3 @@ class TileSummer(TileReader):
             group = range(first, min(first + step, rows.stop))
             members = [self._sampler.draw(self._membership, row_tile, index, labels) for row_tile in group]
             sums.add((first - rows.start) * ROW_TILE, on_lattice, labels, Membership.stack(members))
-
-
-def plan_lattice(plan: BasePlan) -> Lattice:
-    """The grid on which a plan sums."""
-    return Lattice(plan.lattice_bits)
