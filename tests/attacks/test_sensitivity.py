@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -25,7 +25,7 @@ from privmix.release.dataset import RecordTransform
 from privmix.release.plan import DESIGNS, Plan
 from privmix.training.clipping import Clipping
 from privmix.training.closed_form import ClosedFormGradients
-from privmix.training.dp_sgd import DpSgd
+from privmix.training.dp_sgd import DpSgd, StepObserver
 from privmix.training.execution import Chunks
 from privmix.training.gradients import GhostGradients, GradientStrategy, LoopGradients, VmapGradients
 from privmix.training.models import LinearHead
@@ -296,19 +296,20 @@ def two_views(x: torch.Tensor, labels: torch.Tensor, seeds: torch.Tensor) -> tup
 
 def trainer_of(
     plan: TrainingPlan, strategy: str, views: Any = None, spread: float = 1.0, **options: Any
-) -> Callable[[TrainingRecords, SecretStreams], DpSgd]:
-    def make(records: TrainingRecords, streams: SecretStreams) -> DpSgd:
+) -> Callable[[TrainingRecords, SecretStreams, Sequence[StepObserver]], DpSgd]:
+    def make(records: TrainingRecords, streams: SecretStreams, observers: Sequence[StepObserver]) -> DpSgd:
         model = LinearHead(dim=records.dim, classes=3)
         torch.nn.init.normal_(model.head.weight, std=spread, generator=torch.Generator().manual_seed(1))
         flat = FlatParameters(model)
         return DpSgd(
-            plan,
-            records,
-            views or ViewPipeline(ViewConfig.plain(), classes=3),
-            STRATEGIES[strategy](model, flat, Clipping(plan.clip_norm)),
-            Optimiser(flat, OptimiserConfig(learning_rate=1.0), plan.steps),
-            streams,
+            plan=plan,
+            records=records,
+            views=views or ViewPipeline(ViewConfig.plain(), classes=3),
+            gradients=STRATEGIES[strategy](model, flat, Clipping(plan.clip_norm)),
+            optimiser=Optimiser(flat, OptimiserConfig(learning_rate=1.0), plan.steps),
+            streams=streams,
             chunks=Chunks(5),
+            observers=observers,
             **options,
         )
 

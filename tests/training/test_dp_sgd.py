@@ -20,7 +20,7 @@ from privmix.training.augment import SELF_AUGMENTATIONS
 from privmix.training.batches import Batch, PoissonBatches
 from privmix.training.clipping import Clipping
 from privmix.training.closed_form import ClosedFormGradients
-from privmix.training.dp_sgd import SAMPLING, DpSgd
+from privmix.training.dp_sgd import SAMPLING, DpSgd, StepObserver
 from privmix.training.execution import Chunks
 from privmix.training.gradients import GhostGradients, GradientStrategy, LoopGradients, VmapGradients
 from privmix.training.layout import ImageLayout
@@ -92,7 +92,15 @@ class Setting:
         self.streams = streams
         self.optimiser = Optimiser(self.flat, OptimiserConfig(learning_rate=1.0), self.plan.steps)
         gradients = self.kind(self.model, self.flat, self.clipping)
-        self.engine = DpSgd(self.plan, self.records, self.views, gradients, self.optimiser, streams, **self.options)
+        self.engine = DpSgd(
+            plan=self.plan,
+            records=self.records,
+            views=self.views,
+            gradients=gradients,
+            optimiser=self.optimiser,
+            streams=streams,
+            **self.options,
+        )
 
     def batch(self, step: int) -> Batch:
         sampling = SecretStreams.from_seed(self.seed).derive(SAMPLING)
@@ -212,9 +220,11 @@ def test_matched_clipping_and_processes() -> None:
     setting = Setting()
     gradients = LoopGradients(setting.model, setting.flat, Clipping(0.5))
     with pytest.raises(InvalidInput, match="clip_norm"):
-        DpSgd(PLAN, setting.records, setting.views, gradients, setting.optimiser, setting.streams)
+        replace(setting.engine, gradients=gradients)
     with pytest.raises(InvalidInput, match="microbatch_size"):
         Setting(replace(PLAN, microbatch_size=2), options={"world": World(0, 2)})
+    with pytest.raises(InvalidInput, match="observers"):
+        Setting(options={"world": World(0, 2), "observers": [StepObserver()]})
 
 
 def without(batch: Batch, position: int) -> Batch:
@@ -285,6 +295,56 @@ def test_noise_once_a_step_whatever_the_chunks(size: int, monkeypatch: pytest.Mo
         cut.engine.step(step)
         assert_close(cut.flat.get(), whole.flat.get(), 1e-5)
     assert calls == [0, 0, 1, 1, 2, 2, 3, 3]
+
+
+@dataclass
+class Watcher(StepObserver):
+    """Keeps what it sees."""
+
+    seen: list[tuple[str, int, Tensor]] = field(default_factory=list)
+
+    def drawn(self, batch: Batch, step: int) -> Batch:
+        self.seen.append(("drawn", step, torch.from_numpy(batch.indices)))
+        return batch
+
+    def summed(self, total: Tensor, step: int) -> None:
+        self.seen.append(("summed", step, total.clone()))
+
+    def noised(self, mean: Tensor, step: int) -> None:
+        self.seen.append(("noised", step, mean.clone()))
+
+
+def test_an_observer_sees_batch_sum_and_noisy_mean_and_changes_nothing_by_looking() -> None:
+    watcher = Watcher()
+    watched, alone = Setting(options={"observers": [watcher]}), Setting()
+    for step in range(2):
+        watched.engine.step(step)
+        alone.engine.step(step)
+        assert torch.equal(watched.flat.get(), alone.flat.get())
+    assert [seen[:2] for seen in watcher.seen] == [
+        (what, step) for step in range(2) for what in ("drawn", "summed", "noised")
+    ]
+    drawn, total, mean = (seen[2] for seen in watcher.seen[3:])
+    batch = alone.batch(1)
+    assert drawn.tolist() == batch.indices.tolist()
+    assert torch.equal(mean.double(), alone.expected(total, 1))
+
+
+def test_what_an_observer_puts_into_a_step_is_noised_with_the_rest() -> None:
+    class Intruder(StepObserver):
+        def drawn(self, batch: Batch, step: int) -> Batch:
+            return Batch(batch.indices[:0], batch.seeds[:0])
+
+        def summed(self, total: Tensor, step: int) -> None:
+            assert not total.any()
+            total[0] += 0.5
+
+    setting = Setting(options={"observers": [Intruder()]})
+    before = setting.flat.get().double()
+    setting.engine.step(0)
+    planted = torch.zeros(setting.flat.size, dtype=torch.float64)
+    planted[0] = 0.5
+    assert_close(before - setting.flat.get().double(), setting.expected(planted, 0), 1e-5)
 
 
 @dataclass(frozen=True)

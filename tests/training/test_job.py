@@ -17,6 +17,7 @@ from privmix.errors import InvalidInput
 from privmix.mechanisms.streams import SecretStreams
 from privmix.training.augment import Crop, Flip
 from privmix.training.config import TrainingConfig
+from privmix.training.dp_sgd import StepObserver
 from privmix.training.execution import ExecutionConfig
 from privmix.training.job import TrainingJob
 from privmix.training.models import Classifier
@@ -233,6 +234,12 @@ def test_records_that_do_not_fit_are_refused_before_a_batch_is_drawn(tmp_path: P
     mixing = job_of(config_of("cnn-relu", views=ViewConfig(2, 2)))
     with pytest.raises(InvalidInput, match="k_self"):
         mixing.check(private())
+
+
+def test_a_run_that_is_published_has_no_observers(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="observers: got 1; allowed: none where the model is published"):
+        run_to(tmp_path / "out", job_of(), observers=[StepObserver()])
+    assert not (tmp_path / "out").exists()
 
 
 # What is shown.

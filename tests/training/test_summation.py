@@ -38,12 +38,12 @@ def moved(kind: type[GradientStrategy], batch: int, seed: int = 0) -> tuple[floa
     model = LinearHead(dim=DIM, classes=CLASSES)
     flat = FlatParameters(model)
     engine = DpSgd(
-        plan,
-        records,
-        ViewPipeline(ViewConfig.plain(), classes=CLASSES),
-        kind(model, flat, Clipping(plan.clip_norm)),
-        Optimiser(flat, OptimiserConfig(learning_rate=1.0), plan.steps),
-        SecretStreams.from_seed(0),
+        plan=plan,
+        records=records,
+        views=ViewPipeline(ViewConfig.plain(), classes=CLASSES),
+        gradients=kind(model, flat, Clipping(plan.clip_norm)),
+        optimiser=Optimiser(flat, OptimiserConfig(learning_rate=1.0), plan.steps),
+        streams=SecretStreams.from_seed(0),
         chunks=Chunks(8192 if kind is ClosedFormGradients else 256),
     )
     seeds = rng.integers(2**63, size=batch + 1)

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privmix.attacks.bounds import Scores
+from privmix.attacks.linear_steps import linear_steps
 from privmix.attacks.worst_case import EngineFactory, real_engine
 from privmix.mechanisms.membership import ROW_TILE
 from privmix.mechanisms.streams import SecretStreams
@@ -28,16 +29,9 @@ from privmix.release.engine import released_mean
 from privmix.release.moments_engine import MomentSums
 from privmix.release.moments_plan import MomentsPlan
 from privmix.release.plan import Plan, ReleasePlan
-from privmix.training.clipping import Clipping
-from privmix.training.closed_form import ClosedFormGradients
-from privmix.training.dp_sgd import DpSgd
-from privmix.training.models import LinearHead
 from privmix.training.noise import noise_scale
-from privmix.training.optimiser import Optimiser, OptimiserConfig
-from privmix.training.parameters import FlatParameters
 from privmix.training.plan import TrainingPlan
 from privmix.training.records import TrainingRecords
-from privmix.training.views import ViewConfig, ViewPipeline
 
 GAUSSIAN: Final = "gaussian"
 LAPLACE: Final = "laplace"
@@ -272,26 +266,10 @@ def training_noise(plan: TrainingPlan, samples: int, seed: int | None = None, te
     steps = max(2, -(-samples // (2 * _WEIGHTS)))
     run = replace(plan, steps=steps, records_declared=True)
     records = TrainingRecords.of(np.zeros((1, _WEIGHTS), np.float32), np.zeros(1, np.int64), classes=2)
-    model = LinearHead(dim=_WEIGHTS, classes=2)
-    flat = FlatParameters(model)
     keys = _Keys(seed, tell or (lambda name, done, total: None))
 
     def one(streams: SecretStreams) -> NDArray[Any]:
-        trainer = DpSgd(
-            run,
-            records,
-            ViewPipeline(ViewConfig.plain(), classes=2),
-            ClosedFormGradients(model, flat, Clipping(run.clip_norm)),
-            Optimiser(flat, OptimiserConfig(learning_rate=1.0), steps),
-            streams,
-        )
-        seen = []
-        for step in range(steps):
-            before = flat.get().double()
-            trainer.step(step)
-            weight = flat.unflatten(before - flat.get().double())["head.weight"]
-            seen.append(weight.numpy().ravel() * run.units)
-        return np.stack(seen)
+        return np.stack([moved.numpy().ravel() * run.units for moved in linear_steps(run, records, 1.0, streams)])
 
     (drawn,) = keys.run("gradients", 1, one)
     return PureNoise("gradients", GAUSSIAN, plan.noise_std, noise_scale(plan), 0.0, drawn)

@@ -1,8 +1,7 @@
 """Canaries in a DP-SGD run: planted gradients, seen step by step, or odd inputs, seen through the final model.
 
-The engine is the real one: it draws the batches, clips, adds the noise and moves the weights. Two classes stand where
-it hands things over: one adds the canaries' gradients to the sum of a batch, through the run's own clipping, and one
-looks at the noisy sums on their way to the optimiser.
+The engine is the real one: it draws the batches, clips, adds the noise and moves the weights. An observer of its steps
+adds the canaries' gradients to the sum of a batch, by the run's own rule of clipping, and looks at the noisy sums.
 
 What is audited is the plan as it is: the sampling rate stays that of the public record count, and an included canary is
 one record more. Under replace-one a canary is always there, and its coin turns its gradient's sign.
@@ -28,15 +27,9 @@ from privmix.mechanisms.streams import SecretStreams
 from privmix.training import ModelFacts, TrainedModel, TrainingConfig, TrainingJob, TrainingRecords
 from privmix.training.batches import Batch
 from privmix.training.clipping import Clipping
-from privmix.training.dp_sgd import DpSgd
-from privmix.training.execution import Chunks
-from privmix.training.gradients import GradientStrategy
+from privmix.training.dp_sgd import StepObserver
 from privmix.training.job import Progress
-from privmix.training.optimiser import Optimiser
 from privmix.training.plan import TrainingPlan
-from privmix.training.public.base import ExtendedMethod
-from privmix.training.side_information import SideInformation
-from privmix.training.world import World
 
 # Length of a planted gradient in clipping norms: a run that does not clip shows at once.
 _REACH: Final = 10.0
@@ -98,7 +91,7 @@ def audit_training_canaries(
         True
     """
     check_auditable_training(config, canaries)
-    job = _CanaryJob(config, facts, len(records) if plan is None else plan.records, records_declared=True)
+    job = TrainingJob(config, facts, len(records) if plan is None else plan.records, records_declared=True)
     check_room(canaries, weights=job.weights, records=len(records))
     if plan is not None:
         # Calibrated by whichever version ran it; canaries come on top of the count that it states.
@@ -155,11 +148,12 @@ def training_mechanism(plan: TrainingPlan) -> Mechanism:
 
 
 @dataclass(eq=False, repr=False)
-class _Planted:
-    """Planted gradients and what is seen of them, in clipping norms. Secret.
+class _Planted(StepObserver):
+    """Planted gradients, which stand for the last records, and what is seen of them in clipping norms. Secret.
 
     Attributes:
         plan: of the run.
+        clipping: of the run.
         places: (k,) the weight of each canary.
         members: (c,) which canaries stand behind the real records.
         signs: (c,) of their gradients.
@@ -169,12 +163,14 @@ class _Planted:
     """
 
     plan: TrainingPlan
+    clipping: Clipping
     places: Tensor
     members: NDArray[np.int64]
     signs: NDArray[np.float64]
     real: int
     evidence: str
     scores: NDArray[np.float64] = field(init=False)
+    _here: NDArray[np.int64] | None = field(default=None, init=False)
     _others: NDArray[np.float64] | None = field(default=None, init=False)
     _before: NDArray[np.float64] | None = field(default=None, init=False)
     _medians: list[float] = field(default_factory=list, init=False)
@@ -182,15 +178,23 @@ class _Planted:
     def __post_init__(self) -> None:
         self.scores = np.zeros(len(self.places))
 
-    def plant(self, total: Tensor, drawn: NDArray[np.int64], clipping: Clipping) -> None:
-        """Add, in place, the clipped gradients of the canaries ``drawn`` to the sum of the other records'."""
-        self._others = total[self.places].double().cpu().numpy()
-        lengths = torch.full((len(drawn),), _REACH * self.plan.clip_norm, dtype=torch.float64)
-        added = lengths * clipping.factors(lengths) * torch.from_numpy(self.signs[drawn])
-        total[self.places[torch.from_numpy(self.members[drawn])]] += added.to(total.device, total.dtype)
+    def drawn(self, batch: Batch, step: int) -> Batch:
+        """The real records of the batch."""
+        real = batch.indices < self.real
+        self._here = batch.indices[~real] - self.real
+        return Batch(batch.indices[real], batch.seeds[real])
 
-    def see(self, mean: Tensor) -> None:
-        """Score a step by its noisy mean (P,)."""
+    def summed(self, total: Tensor, step: int) -> None:
+        """Add the clipped gradients of the canaries that were drawn to the sum of the other records'."""
+        assert self._here is not None
+        here = self._here
+        self._others = total[self.places].double().cpu().numpy()
+        lengths = torch.full((len(here),), _REACH * self.plan.clip_norm, dtype=torch.float64)
+        added = lengths * self.clipping.factors(lengths) * torch.from_numpy(self.signs[here])
+        total[self.places[torch.from_numpy(self.members[here])]] += added.to(total.device, total.dtype)
+
+    def noised(self, mean: Tensor, step: int) -> None:
+        """Score the step by its noisy mean."""
         assert self._others is not None
         total = mean[self.places].double().cpu().numpy() * self.plan.units
         shown = (total - self._others) / self.plan.clip_norm
@@ -225,59 +229,8 @@ def _expm1(shown: NDArray[np.float64], noise: float) -> NDArray[np.float64]:
     return np.asarray(np.expm1(np.clip((2 * shown - 1) / (2 * noise**2), -_CERTAIN, _CERTAIN)))
 
 
-class _Watched:
-    """The run's optimiser, after a look at what it gets."""
-
-    def __init__(self, optimiser: Optimiser, planted: _Planted) -> None:
-        self._optimiser, self._planted = optimiser, planted
-
-    def step(self, direction: Tensor, step: int) -> None:
-        self._planted.see(direction)
-        self._optimiser.step(direction, step)
-
-
-class _CanarySgd(DpSgd):
-    """DP-SGD in whose batches the last records are planted gradients."""
-
-    planted: _Planted
-
-    def _clipped_sum(self, batch: Batch, side: SideInformation) -> Tensor:
-        real = batch.indices < self.planted.real
-        total = super()._clipped_sum(Batch(batch.indices[real], batch.seeds[real]), side)
-        self.planted.plant(total, batch.indices[~real] - self.planted.real, self.gradients.clipping)
-        return total
-
-
-class _CanaryJob(TrainingJob):
-    """A job whose trainer may hold planted gradients."""
-
-    planted: _Planted | None = None
-
-    @property
-    def weights(self) -> int:
-        """How many weights are trained."""
-        return self._flat.size
-
-    def _trainer(
-        self,
-        records: TrainingRecords,
-        optimiser: Optimiser,
-        method: ExtendedMethod | None,
-        streams: SecretStreams | None,
-        world: World,
-        chunks: Chunks,
-        gradients: GradientStrategy,
-    ) -> DpSgd:
-        if self.planted is None:
-            return super()._trainer(records, optimiser, method, streams, world, chunks, gradients)
-        watched: Optimiser = _Watched(optimiser, self.planted)  # type: ignore[assignment]
-        trainer = _CanarySgd(self.plan, records, self.views, gradients, watched, streams, None, chunks, world)
-        trainer.planted = self.planted
-        return trainer
-
-
 def _planted_scores(
-    job: _CanaryJob,
+    job: TrainingJob,
     records: TrainingRecords,
     coins: NDArray[np.bool_],
     evidence: str,
@@ -291,16 +244,16 @@ def _planted_scores(
         members, signs = np.flatnonzero(coins), np.ones(int(coins.sum()))
     else:
         members, signs = np.arange(size), np.where(coins, 1.0, -1.0)
-    planted = _Planted(job.plan, places, members, signs, len(records), evidence)
-    job.planted = planted
+    clipping = Clipping(job.config.clip_norm, job.config.clipping)
+    planted = _Planted(job.plan, clipping, places, members, signs, len(records), evidence)
     # Their features are never looked at.
     features, labels = np.zeros((len(members), records.dim), np.float32), np.zeros(len(members), np.int64)
-    job.run(_joined(records, features, labels), streams=streams, progress=progress)
+    job.run(_joined(records, features, labels), streams=streams, progress=progress, observers=[planted])
     return planted.scores
 
 
 def _input_scores(
-    job: _CanaryJob,
+    job: TrainingJob,
     records: TrainingRecords,
     coins: NDArray[np.bool_],
     kind: str,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,13 +14,13 @@ from privmix.attacks.sensitivity import QuerySensitivity, distances
 from privmix.errors import InvalidInput, check_integer
 from privmix.mechanisms.streams import SecretStreams
 from privmix.training.batches import Batch
-from privmix.training.dp_sgd import DpSgd
+from privmix.training.dp_sgd import DpSgd, StepObserver
 from privmix.training.noise import noise_scale
 from privmix.training.records import TrainingRecords
 
 
 def training_sensitivity(
-    make: Callable[[TrainingRecords, SecretStreams], DpSgd],
+    make: Callable[[TrainingRecords, SecretStreams, Sequence[StepObserver]], DpSgd],
     records: TrainingRecords,
     position: int,
     *,
@@ -33,9 +33,9 @@ def training_sensitivity(
     microbatches are replayed.
 
     Args:
-        make: makes a trainer on records and streams, each time with the same initial weights, and with plain SGD of
-            learning rate 1 and a public method, if any, that leaves the mean as it is: only then is what weights show
-            in the unit of the sum. Its plan must allow for one record less (``records_declared``).
+        make: makes a trainer on records and streams, with observers, each time with the same initial weights, and with
+            plain SGD of learning rate 1 and a public method, if any, that leaves the mean as it is: only then is what
+            weights show in the unit of the sum. Its plan must allow for one record less (``records_declared``).
         records: a dataset that holds the record, of at least two records.
         position: of the record.
         replacement: features and label that take its place, exactly where the plan's adjacency is replace-one.
@@ -53,12 +53,14 @@ def training_sensitivity(
         >>> from privmix.training.plan import TrainingPlan
         >>> from privmix.training.views import ViewConfig, ViewPipeline
         >>> plan = TrainingPlan(8, 8, 1, 1.0, clip_norm=0.5, delta=1e-3, records_declared=True)
-        >>> def make(records, streams):
+        >>> def make(records, streams, observers):
         ...     model = LinearHead(dim=2, classes=2)
         ...     flat = FlatParameters(model)
         ...     views = ViewPipeline(ViewConfig.plain(), classes=2)
         ...     gradients = ClosedFormGradients(model, flat, Clipping(0.5))
-        ...     return DpSgd(plan, records, views, gradients, Optimiser(flat, OptimiserConfig(), 1), streams)
+        ...     optimiser = Optimiser(flat, OptimiserConfig(), 1)
+        ...     return DpSgd(plan=plan, records=records, views=views, gradients=gradients, optimiser=optimiser,
+        ...                  streams=streams, observers=observers)
         >>> records = TrainingRecords.of(np.full((8, 2), 9.0), np.zeros(8, np.int64), classes=2)
         >>> found = training_sensitivity(make, records, 3)
         >>> round(found.share, 2), found.exceeded
@@ -66,7 +68,8 @@ def training_sensitivity(
     """
     count = check_integer("records", len(records), low=2)
     check_integer("position", position, low=0, high=count - 1)
-    first = make(records, SecretStreams.from_seed(seed))
+    replay = _Replay(position, replaced=replacement is not None)
+    first = make(records, SecretStreams.from_seed(seed), [replay])
     plan = first.plan
     if (replacement is not None) != (plan.adjacency is Adjacency.REPLACE_ONE):
         raise InvalidInput("replacement", replacement is not None, "one exactly where the plan is for replaced records")
@@ -78,9 +81,7 @@ def training_sensitivity(
         x, labels = records.x.copy(), records.labels.copy()
         x[position], labels[position] = replacement
         others = replace(records, x=x, labels=labels)
-    second = make(others, SecretStreams.from_seed(seed))
-    batch = first._batches.draw(0)
-    second._batches = _ReplayedBatch(batch if replacement is not None else _batch_without(batch, position))  # type: ignore[assignment]
+    second = make(others, SecretStreams.from_seed(seed), [replay])
     weights = []
     for trainer in (first, second):
         trainer.step(0)
@@ -92,12 +93,20 @@ def training_sensitivity(
     return QuerySensitivity("gradients", declared, float(length[0]), 4 * float(rounding[0]))
 
 
-@dataclass(frozen=True)
-class _ReplayedBatch:
-    batch: Batch
+@dataclass
+class _Replay(StepObserver):
+    """Keeps the batch of the first run, and gives the second the same one, without the record unless it is replaced."""
 
-    def draw(self, step: int) -> Batch:
-        return self.batch
+    position: int
+    replaced: bool
+    _batch: Batch | None = None
+
+    def drawn(self, batch: Batch, step: int) -> Batch:
+        """The first run's batch."""
+        if self._batch is None:
+            self._batch = batch
+            return batch
+        return self._batch if self.replaced else _batch_without(self._batch, self.position)
 
 
 def _batch_without(batch: Batch, position: int) -> Batch:

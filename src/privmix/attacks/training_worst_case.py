@@ -20,19 +20,13 @@ import numpy as np
 from privmix.accounting import Adjacency
 from privmix.attacks.audit import DEFAULT_CONFIDENCE, DEFAULT_RUNS, Audit, check_audit, judge
 from privmix.attacks.bounds import Scores
+from privmix.attacks.linear_steps import linear_steps
 from privmix.attacks.worst_case import AttackScores, Mask, log_mixture
 from privmix.errors import InvalidInput, check_integer
 from privmix.mechanisms.streams import SecretStreams
 from privmix.release.engine import Progress
-from privmix.training.clipping import Clipping
-from privmix.training.closed_form import ClosedFormGradients
-from privmix.training.dp_sgd import DpSgd
-from privmix.training.models import LinearHead
-from privmix.training.optimiser import Optimiser, OptimiserConfig
-from privmix.training.parameters import FlatParameters
 from privmix.training.plan import TrainingPlan
 from privmix.training.records import TrainingRecords
-from privmix.training.views import ViewConfig, ViewPipeline
 
 DIRECTIONS: Final = 400
 """Canaries and empty directions in one run."""
@@ -59,23 +53,10 @@ def canary_readings(plan: TrainingPlan, present: Mask, streams: SecretStreams) -
     features[np.arange(len(shown)), shown] = _LENGTH * max(1.0, plan.clip_norm)
     records = TrainingRecords.of(features, np.where(present[shown], 0, 1), classes=2)
     plan = replace(plan, records_declared=True)
-    model = LinearHead(dim=width, classes=2)
-    flat = FlatParameters(model)
     rate = _STEP / max(1.0, plan.clip_norm) ** 2
-    trainer = DpSgd(
-        plan,
-        records,
-        ViewPipeline(ViewConfig.plain(), classes=2),
-        ClosedFormGradients(model, flat, Clipping(plan.clip_norm)),
-        Optimiser(flat, OptimiserConfig(learning_rate=rate), plan.steps),
-        streams,
-    )
     seen = np.empty((plan.steps, width))
-    for step in range(plan.steps):
-        before = flat.get().double()
-        trainer.step(step)
-        total = (before - flat.get().double()) / rate * plan.units / plan.clip_norm
-        weight = flat.unflatten(total)["head.weight"]
+    for step, moved in enumerate(linear_steps(plan, records, rate, streams)):
+        weight = moved / rate * plan.units / plan.clip_norm
         seen[step] = ((weight[1] - weight[0]) / 2**0.5).numpy()
     return seen
 

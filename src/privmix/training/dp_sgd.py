@@ -7,6 +7,7 @@ new weights. No loss, gradient norm or count of a batch is kept, shown or return
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -33,7 +34,25 @@ SAMPLING = "training sampling"
 """Purpose of the derived streams that draw batches, views and microbatches: all processes hold them, none the noise."""
 
 
-@dataclass(eq=False)
+class StepObserver:
+    """Who watches the steps of a run from inside, to attack it: what is seen here is private, and no noise protects it.
+
+    An observer may also put something into a step, such as a gradient whose trace in the noisy sums it will look for.
+    Each of these does nothing here.
+    """
+
+    def drawn(self, batch: Batch, step: int) -> Batch:
+        """The batch that was drawn -> the one that is computed."""
+        return batch
+
+    def summed(self, total: Tensor, step: int) -> None:
+        """The sum (P,) of the batch's clipped gradients, before the noise; may be changed in place."""
+
+    def noised(self, mean: Tensor, step: int) -> None:
+        """The noisy mean (P,), which is all that the accountant lets out of the step."""
+
+
+@dataclass(eq=False, kw_only=True)
 class DpSgd:
     """One private training run, step by step.
 
@@ -42,7 +61,7 @@ class DpSgd:
         * Bounded: each record moves the sum by at most ``plan.sensitivity``, and by the rounding of the one group that
           it is dealt to (:mod:`privmix.training.summation`), for which the noise has room, however large the batch.
         * Noise once: a step's noise is added after the sum over all chunks and processes, by the head alone.
-        * Silent: nothing computed from records leaves a step but the noisy mean.
+        * Silent: nothing computed from records leaves a step but the noisy mean, unless observers look.
         * Repeatable: on one machine, a step from the same weights and key gives the same bits.
 
     Attributes:
@@ -56,6 +75,7 @@ class DpSgd:
         chunks: records computed at once.
         world: the processes of the run.
         mixer: with microbatches, mixes the records of one (000, section 3), or None.
+        observers: attackers who look inside, of runs by one process; what they make of a run is no release.
     """
 
     plan: TrainingPlan
@@ -68,12 +88,15 @@ class DpSgd:
     chunks: Chunks | None = None
     world: World = field(default_factory=World)
     mixer: MicrobatchMixer | None = None
+    observers: Sequence[StepObserver] = ()
 
     def __post_init__(self) -> None:
         if self.gradients.clipping.clip_norm != self.plan.clip_norm:
             raise InvalidInput("clip_norm", self.gradients.clipping.clip_norm, f"{self.plan.clip_norm}, as planned")
         if self.world.size > 1 and self.plan.microbatch_size > 1:
             raise InvalidInput("microbatch_size", self.plan.microbatch_size, "1 with several processes")
+        if self.world.size > 1 and self.observers:
+            raise InvalidInput("observers", len(self.observers), "none with several processes")
         sampling = None if self.streams is None else self.streams.derive(SAMPLING)
         first, last = self.world.shard(len(self.records))
         self._batches = PoissonBatches(self.plan, self.world.share_streams(sampling), len(self.records), first, last)
@@ -82,12 +105,20 @@ class DpSgd:
     def step(self, step: int) -> None:
         """Do step ``step``, from 0 to ``plan.steps - 1``."""
         side = SideInformation() if self.method is None else self.method.prepare(step)
-        total = self.world.sum(self._clipped_sum(self._batches.draw(step), side))
+        batch = self._batches.draw(step)
+        for observer in self.observers:
+            batch = observer.drawn(batch, step)
+        own = self._clipped_sum(batch, side)
+        for observer in self.observers:
+            observer.summed(own, step)
+        total = self.world.sum(own)
         mean = torch.empty(total.shape, dtype=torch.float32, device=total.device)
         if self.world.is_head:
             assert self.streams is not None
             mean = noisy_mean(total, self.plan, self.streams, step)
         direction = self.world.from_head(mean)
+        for observer in self.observers:
+            observer.noised(direction, step)
         if self.method is not None:
             # Public gradients may differ in their last bits between processes, and weights must not.
             direction = self.world.from_head(self.method.combine(direction, step))

@@ -7,7 +7,7 @@ import hashlib
 import hmac
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -21,7 +21,7 @@ from privmix.rounding import rounded_up
 from privmix.training.certificate import training_certificate
 from privmix.training.clipping import Clipping
 from privmix.training.config import TrainingConfig
-from privmix.training.dp_sgd import DpSgd
+from privmix.training.dp_sgd import DpSgd, StepObserver
 from privmix.training.execution import (
     STRATEGIES,
     Chunks,
@@ -151,6 +151,11 @@ class TrainingJob:
         )
 
     @property
+    def weights(self) -> int:
+        """How many numbers are trained."""
+        return self._flat.size
+
+    @property
     def _clipping(self) -> Clipping:
         return Clipping(self.config.clip_norm, self.config.clipping)
 
@@ -202,6 +207,7 @@ class TrainingJob:
         in_ledger: str = "none",
         progress: Progress | None = None,
         world: World | None = None,
+        observers: Sequence[StepObserver] = (),
     ) -> TrainedModel:
         """Warm up, train privately, and return the model; with ``run``, also keep checkpoints and publish it.
 
@@ -212,15 +218,20 @@ class TrainingJob:
             in_ledger: none, or the mode of the budget that was charged: planned or adaptive.
             progress: see :data:`Progress`.
             world: the processes of the run.
+            observers: attackers who look inside the steps. Such a run is for the owner's eyes: it has no folder, and
+                its model is not to be published.
 
         Raises:
-            InvalidInput: the records don't fit the plan, or the weights are no numbers any more.
+            InvalidInput: the records don't fit the plan, the weights are no numbers any more, or a run that is to be
+                published has observers.
             OutOfMemory: a chunk doesn't fit.
         """
         no_core_dumps()
         world = world or World()
         self.check_world(world)
         self.check(records)
+        if run is not None and observers:
+            raise InvalidInput("observers", len(observers), "none where the model is published")
         own = streams if run is None else run.streams
         if own is None and world.is_head:
             own = SecretStreams.from_entropy()
@@ -232,7 +243,8 @@ class TrainingJob:
             known = None if own is None else {"insecure": own.insecure_seed, "id": None if run is None else run.id}
             self._check_same_records(records, world)
             told = json.loads(world.share(json.dumps(known).encode()))
-            weights = self._train(records, run, own, world, progress or (lambda stage, done, total: None))
+            tell = progress or (lambda stage, done, total: None)
+            weights = self._train(records, run, own, world, tell, observers)
             self._flat.set(weights)
             model = self._finished(told["insecure"], in_ledger, told["id"])
             if run is not None:
@@ -261,6 +273,7 @@ class TrainingJob:
         streams: SecretStreams | None,
         world: World,
         progress: Progress,
+        observers: Sequence[StepObserver],
     ) -> Tensor:
         """The private phase, from the last checkpoint on; returns the weights to evaluate."""
         start, state = (0, {}) if run is None else run.load()
@@ -281,7 +294,19 @@ class TrainingJob:
         elif run is not None and self._public.warms_up:
             run.save(0, lambda: _state(optimiser, method, None), now=True)
         chunks, gradients = self._execution(run, world, method, state.get(_CHUNK))
-        trainer = self._trainer(records, optimiser, method, streams, world, chunks, gradients)
+        trainer = DpSgd(
+            plan=self.plan,
+            records=records,
+            views=self.views,
+            gradients=gradients,
+            optimiser=optimiser,
+            streams=streams,
+            method=method,
+            chunks=chunks,
+            world=world,
+            mixer=self._mixer(),
+            observers=observers,
+        )
         every = max(1, self.plan.steps // _PRICES)
         stage = ""
         for step in range(start, self.plan.steps):
@@ -312,32 +337,9 @@ class TrainingJob:
         # Up: what is shown must not be less than what was spent.
         return f"{rounded_up(self.plan.epsilon(steps))}"
 
-    def _trainer(
-        self,
-        records: TrainingRecords,
-        optimiser: Optimiser,
-        method: ExtendedMethod | None,
-        streams: SecretStreams | None,
-        world: World,
-        chunks: Chunks,
-        gradients: GradientStrategy,
-    ) -> DpSgd:
-        config, classes = self.config, len(self.facts.classes)
-        mixer = None
-        if config.microbatch_mixes:
-            mixer = MicrobatchMixer(classes, self.views.layout, config.microbatch_mixes)
-        return DpSgd(
-            self.plan,
-            records,
-            self.views,
-            gradients,
-            optimiser,
-            streams,
-            method,
-            chunks,
-            world,
-            mixer,
-        )
+    def _mixer(self) -> MicrobatchMixer | None:
+        mixes = self.config.microbatch_mixes
+        return MicrobatchMixer(len(self.facts.classes), self.views.layout, mixes) if mixes else None
 
     def _execution(
         self, run: TrainingRun | None, world: World, method: ExtendedMethod | None, kept: Tensor | None
