@@ -36,6 +36,7 @@ from tests.training.runs import config_of
         ({"microbatch_size": 0}, "microbatch_size"),
         ({"microbatch_size": 300}, "microbatch_size"),
         ({"microbatch_mixes": 2}, "microbatch_mixes"),
+        ({"microbatch_size": 2, "microbatch_keep": False}, "microbatch_keep"),
         ({"microbatch_mixes": 2, "microbatch_size": 2, "views": ViewConfig(2)}, "views"),
         ({"model_seed": -1}, "model_seed"),
         ({"model_seed": 2**31}, "model_seed"),
@@ -89,7 +90,7 @@ EVERY_OTHER: dict[str, Any] = {
     "optimiser": OptimiserConfig(momentum=0.5),
     "views": ViewConfig(k_base=3),
     "scenario": "warm",
-    "warm_up": WarmUpConfig(epochs=3),
+    "warm_up": WarmUpConfig(epochs=3, augmentations=(Flip(),), mixing="mixup"),
     "extended": ExtendedConfig("dope"),
     "execution": ExecutionConfig("loop"),
     "model_seed": 5,
@@ -109,10 +110,12 @@ def test_settings_leave_out_the_chunk_alone() -> None:
     config = TrainingConfig(1.0, 1e-5)
     assert replace(config, execution=ExecutionConfig(chunk=3)).settings() == config.settings()
     fields = set(TrainingConfig.__dataclass_fields__)
-    assert set(config.settings()) == fields
-    together = {"microbatch_mixes", "bank_views", "bank_augmentations"}
+    assert set(config.settings()) == fields - {"microbatch_keep"}
+    together = {"microbatch_mixes", "microbatch_keep", "bank_views", "bank_augmentations"}
     assert set(EVERY_OTHER) | together == fields, "a new field is tested above"
     mixed = replace(config, microbatch_size=2)
-    assert replace(mixed, microbatch_mixes=2).settings() != mixed.settings()
+    mixes = replace(mixed, microbatch_mixes=2)
+    assert mixes.settings() != mixed.settings()
+    assert replace(mixes, microbatch_keep=False).settings() == {**mixes.settings(), "microbatch_keep": False}
     banked = replace(config, bank_views=2, bank_augmentations=(Flip(),)).settings()
     assert {key for key in banked if banked[key] != config.settings()[key]} == {"bank_views", "bank_augmentations"}

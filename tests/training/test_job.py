@@ -73,6 +73,7 @@ SCENARIOS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "vectors": ("linear", {"views": ViewConfig(1, 2, 2)}, {"pool": public_pool()}),
     "groups": ("linear", {"microbatch_size": 4}, {}),
     "mixed groups": ("cnn-relu", {"microbatch_size": 4, "microbatch_mixes": 2}, {}),
+    "mixes alone": ("linear", {"microbatch_size": 4, "microbatch_mixes": 2, "microbatch_keep": False}, {}),
     "adam": ("linear", {"optimiser": OptimiserConfig("adam", 0.01)}, {}),
     "automatic": ("linear", {"clipping": "automatic"}, {}),
     "augmented public": ("cnn-relu", {**extended("dope"), "views": MIX}, {"public": public()}),

@@ -46,7 +46,9 @@ def edit(folder: Path, change: Callable[[Content], object], *, rehashed: bool = 
     path.write_text(json.dumps(content, indent=2) + "\n")
 
 
-@pytest.mark.parametrize("name", ["linear", "wrn-10-1", "replace one", "microbatches", "warm", "declared", "secret"])
+@pytest.mark.parametrize(
+    "name", ["linear", "wrn-10-1", "replace one", "microbatches", "mixes", "warm", "declared", "secret"]
+)
 def test_what_training_writes_holds(name: str, tmp_path: Path) -> None:
     given: Content = {}
     streams = None if name == "secret" else SecretStreams.from_seed(0)
@@ -57,6 +59,8 @@ def test_what_training_writes_holds(name: str, tmp_path: Path) -> None:
             config = config_of(adjacency=Adjacency.REPLACE_ONE)
         case "microbatches":
             config = config_of(microbatch_size=4)
+        case "mixes":
+            config = config_of(microbatch_size=4, microbatch_mixes=2, microbatch_keep=False)
         case "warm":
             config, given = config_of(scenario="warm", warm_up=WarmUpConfig(epochs=1)), {"public": public()}
         case _:
@@ -144,6 +148,7 @@ EDITS: dict[str, tuple[Callable[[Content], object], str]] = {
     "no plan": (lambda content: content.pop("plan"), "certificate plan"),
     "no event": (lambda content: content.update(event={}), "event"),
     "an event of text": (lambda content: content.update(event="none"), "certificate event"),
+    "a setting that is not used": (lambda content: content["settings"].update(microbatch_keep=True), "microbatch_keep"),
     "other settings": (lambda content: content["settings"].update(batch_size=5), "certificate settings batch_size"),
     "a hidden seed": (lambda content: content.update(insecure_seed=False), "certificate warnings"),
     "a warning removed": (lambda content: content.update(warnings=[]), "certificate warnings"),

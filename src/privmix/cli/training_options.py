@@ -89,7 +89,15 @@ Microbatch = Annotated[
     typer.Option(help="Records clipped together; above 1 costs sensitivity 2C.", rich_help_panel=_TRAINING),
 ]
 MicrobatchMixes = Annotated[
-    int, typer.Option(help="Mixed views of a microbatch, in place of its records.", rich_help_panel=_TRAINING)
+    int, typer.Option(help="Mixed views of a microbatch, beside its records.", rich_help_panel=_TRAINING)
+]
+MicrobatchMixedOnly = Annotated[
+    bool,
+    typer.Option(
+        "--microbatch-mixed-only",
+        help="With --microbatch-mixes: these in place of the records.",
+        rich_help_panel=_TRAINING,
+    ),
 ]
 
 Views = Annotated[
@@ -159,6 +167,14 @@ WarmUpRate = Annotated[
     float | None, typer.Option(help="Learning rate of the warm-up. Default: 0.05.", rich_help_panel=_PUBLIC)
 ]
 WarmUpOptimiser = Annotated[str | None, typer.Option(help="sgd, sam or asam. Default: sam.", rich_help_panel=_PUBLIC)]
+WarmUpAugment = Annotated[
+    str | None,
+    typer.Option(help="Of the warm-up's images, as --augment. Default: as the private views.", rich_help_panel=_PUBLIC),
+]
+WarmUpMixing = Annotated[
+    str | None,
+    typer.Option(help="Mix public records in the warm-up: mixup or cutmix. Default: neither.", rich_help_panel=_PUBLIC),
+]
 
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Show the plan; read no private row.", rich_help_panel=_RUNNING)

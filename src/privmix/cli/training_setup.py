@@ -26,6 +26,7 @@ from privmix.training import (
 from privmix.training.augment import Augmentation
 from privmix.training.config import LINEAR
 from privmix.training.layout import ImageLayout
+from privmix.training.mixup import MIXINGS
 
 _VIEWS: Final[dict[str, Callable[[], ViewConfig]]] = {
     "plain": ViewConfig.plain,
@@ -35,6 +36,13 @@ _VIEWS: Final[dict[str, Callable[[], ViewConfig]]] = {
     "pure-diff": ViewConfig.pure_diff,
 }
 _AUGMENTATIONS: Final = "flip,crop"
+_WARM_UP: Final = {
+    "epochs": "--warm-up-epochs",
+    "learning_rate": "--warm-up-rate",
+    "optimiser": "--warm-up-optimiser",
+    "augmentations": "--warm-up-augment",
+    "mixing": "--warm-up-mixing",
+}
 # Far above any rate that trains, and far below what float32 can't hold.
 _HIGHEST_RATE: Final = 1e30
 
@@ -118,16 +126,36 @@ def optimiser_of(
     return replace(found, name=name, schedule=schedule, **changes)
 
 
-def warm_up_of(scenario: str, epochs: int | None, learning_rate: float | None, optimiser: str | None) -> WarmUpConfig:
-    """How to train on public records, where the scenario does."""
-    given = {"--warm-up-epochs": epochs, "--warm-up-rate": learning_rate, "--warm-up-optimiser": optimiser}
+def warm_up_of(scenario: str, given: dict[str, Any], *, on_images: bool) -> WarmUpConfig:
+    """How to train on public records, where the scenario does.
+
+    Args:
+        scenario: of public data.
+        given: fields of the config; None where the default is meant. Augmentations are names with commas.
+        on_images: the model takes images.
+
+    Raises:
+        InvalidInput: a value is out of range, or these don't go together.
+    """
+    given = {name: value for name, value in given.items() if value is not None}
     if scenario == "cold":
-        _refuse(given, "none with --scenario cold, which does not use public data")
-    if learning_rate is not None:
-        check_number("--warm-up-rate", learning_rate, low=0, low_open=True, high=_HIGHEST_RATE)
-    fields = {"epochs": epochs, "learning_rate": learning_rate, "optimiser": optimiser}
-    changes: dict[str, Any] = {name: value for name, value in fields.items() if value is not None}
-    return WarmUpConfig(**changes)
+        _refuse(
+            {_WARM_UP[name]: value for name, value in given.items()},
+            "none with --scenario cold, which does not use public data",
+        )
+    if "learning_rate" in given:
+        check_number("--warm-up-rate", given["learning_rate"], low=0, low_open=True, high=_HIGHEST_RATE)
+    if "mixing" in given:
+        check_choice("--warm-up-mixing", given["mixing"], MIXINGS)
+    shown = dict(given)
+    if "augmentations" in given:
+        given["augmentations"] = parse_augmentations(given["augmentations"])
+    changes_images = {"augmentations": bool(given.get("augmentations")), "mixing": given.get("mixing") == "cutmix"}
+    for name, does in changes_images.items():
+        if does and not on_images:
+            allowed = f"{'none' if name == 'augmentations' else 'mixup'}, or an image model with --features pixels"
+            raise InvalidInput(_WARM_UP[name], shown[name], allowed)
+    return WarmUpConfig(**given)
 
 
 def extended_of(

@@ -22,6 +22,8 @@ _LINEAR_SHARE: Final = 8192 / 60_000
 _NETWORK_SHARE: Final = 4096 / 50_000
 # Fields that describe themselves in settings.
 _DESCRIBED: Final = ("views", "bank_augmentations", "execution")
+# Settings that are stated only where they are not the default.
+WHERE_USED: Final = frozenset(("microbatch_keep",))
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,8 @@ class TrainingConfig:
         clipping: ``flat`` or ``automatic``.
         feature_norm: linear head: each record's features are scaled to this length, or None.
         microbatch_size: b; above 1 records are clipped in groups, at twice the sensitivity.
-        microbatch_mixes: mixed views of a microbatch; 0: its records as they are.
+        microbatch_mixes: mixed views of a microbatch, each of two of its records; 0: its records as they are.
+        microbatch_keep: the records of a microbatch are views too, beside its mixes; False: its mixes alone.
         adjacency: the pairs of datasets that the guarantee is about.
         optimiser: the update.
         views: what views of a record are made.
@@ -67,6 +70,7 @@ class TrainingConfig:
     feature_norm: float | None = None
     microbatch_size: int = 1
     microbatch_mixes: int = 0
+    microbatch_keep: bool = True
     adjacency: Adjacency = Adjacency.ADD_REMOVE
     optimiser: OptimiserConfig = field(default_factory=OptimiserConfig)
     views: ViewConfig = field(default_factory=ViewConfig.plain)
@@ -91,6 +95,8 @@ class TrainingConfig:
         check_integer("microbatch_mixes", self.microbatch_mixes, low=0)
         if self.microbatch_mixes and self.microbatch_size == 1:
             raise InvalidInput("microbatch_mixes", self.microbatch_mixes, "0 without microbatches of 2 or more")
+        if not self.microbatch_keep and not self.microbatch_mixes:
+            raise InvalidInput("microbatch_keep", False, "True without mixes of a microbatch")
         if self.microbatch_mixes and self.views != ViewConfig.plain():
             raise InvalidInput("views", self.views.views, "one, the record: a microbatch is mixed in their place")
         check_integer("bank_views", self.bank_views, low=0)
@@ -156,6 +162,8 @@ class TrainingConfig:
     def settings(self) -> dict[str, Any]:
         """JSON values of all that decides the result; chunks don't."""
         found = {name: _plain(value) for name, value in vars(self).items() if name not in _DESCRIBED}
+        if self.microbatch_keep:
+            del found["microbatch_keep"]
         execution = asdict(self.execution)
         execution.pop("chunk")
         bank = [augmentation.spec() for augmentation in self.bank_augmentations]
@@ -165,4 +173,6 @@ class TrainingConfig:
 def _plain(value: Any) -> Any:
     if isinstance(value, Adjacency):
         return value.value
+    if isinstance(value, WarmUpConfig):
+        return value.settings()
     return asdict(value) if hasattr(value, "__dataclass_fields__") else value

@@ -338,8 +338,8 @@ class TrainingJob:
         return f"{rounded_up(self.plan.epsilon(steps))}"
 
     def _mixer(self) -> MicrobatchMixer | None:
-        mixes = self.config.microbatch_mixes
-        return MicrobatchMixer(len(self.facts.classes), self.views.layout, mixes) if mixes else None
+        mixes, keep = self.config.microbatch_mixes, self.config.microbatch_keep
+        return MicrobatchMixer(len(self.facts.classes), self.views.layout, mixes, keep) if mixes else None
 
     def _execution(
         self, run: TrainingRun | None, world: World, method: ExtendedMethod | None, kept: Tensor | None

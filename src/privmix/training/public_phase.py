@@ -3,19 +3,74 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from privmix.errors import InvalidInput
+from privmix.training.augment import Augmentation, augment
 from privmix.training.config import TrainingConfig
+from privmix.training.layout import ImageLayout
+from privmix.training.mixup import Mixing
 from privmix.training.models import Classifier
 from privmix.training.parameters import FlatParameters
 from privmix.training.public import PublicData, PublicGradients, build_method, plan_public_use, warm_up
 from privmix.training.public.base import ExtendedMethod
+from privmix.training.record_random import RecordRandom
 from privmix.training.trained import ModelFacts, shaped
 from privmix.training.views import ViewPipeline
+
+
+@dataclass(frozen=True)
+class PublicViews:
+    """One view of every record of a public batch: augmented, then perhaps mixed with another record of the batch.
+
+    Attributes:
+        layout: gives images; None: records are feature vectors, which are mixed and not augmented.
+        augmentations: in this order, as for private views.
+        mixing: how each record is mixed with its partner, or None.
+
+    Raises:
+        InvalidInput: vectors are to be augmented or cut.
+    """
+
+    layout: ImageLayout | None
+    augmentations: tuple[Augmentation, ...] = ()
+    mixing: Mixing | None = None
+
+    def __post_init__(self) -> None:
+        if self.layout is None and self.augmentations:
+            names = ",".join(augmentation.name for augmentation in self.augmentations)
+            raise InvalidInput("augmentations of public records", names, "none: the model takes vectors, not images")
+        if self.mixing is not None and self.mixing.kind == "cutmix" and self.layout is None:
+            raise InvalidInput("mixing of public records", "cutmix", "mixup: the model takes vectors, not images")
+
+    def __call__(self, x: Tensor, targets: Tensor, seeds: Tensor) -> tuple[Tensor, Tensor]:
+        """(b, C, H, W) or (b, d), targets (b, classes) and seeds (b,) -> such views and targets."""
+        random = RecordRandom(seeds.to(x.device))
+        if self.augmentations:
+            x = augment(x[:, None], self.augmentations, random.derive("augment"))[:, 0]
+        if self.mixing is None or len(x) < 2:
+            return x, targets
+        partner = _partners(seeds).to(x.device)
+        pairs, both = (torch.stack([part, part[partner]], dim=1) for part in (x, targets))
+        mixed, mixed_targets = self.mixing(pairs, both, 1, random.derive("mix"))
+        return mixed[:, 0], mixed_targets[:, 0]
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Every setting as JSON values."""
+        mixing = None if self.mixing is None else {"kind": self.mixing.kind, "alpha": self.mixing.alpha}
+        return {"augmentations": [augmentation.spec() for augmentation in self.augmentations], "mixing": mixing}
+
+
+def _partners(seeds: Tensor) -> Tensor:
+    """(b,) another record for each: the next one in the order of their seeds, which is random."""
+    order = torch.argsort(seeds)
+    partner = torch.empty_like(order)
+    partner[order] = order.roll(1)
+    return partner
 
 
 class PublicPhase:
@@ -25,7 +80,8 @@ class PublicPhase:
         config: settings.
         facts: public facts of the data.
         network: what is trained, on its device.
-        views: of private records; public batches are augmented like them, one view each.
+        views: of private records; public batches are augmented like them, one view each, unless the warm-up has
+            augmentations of its own.
         public: real public records, as features.
         synthetic: synthetic ones.
 
@@ -47,6 +103,10 @@ class PublicPhase:
         use = plan_public_use(config.scenario, public, synthetic, config.extended.method)
         self._before = None if use.warm_up is None else self._as_inputs(use.warm_up)
         self._during = None if use.private_phase is None else self._as_inputs(use.private_phase)
+        own = config.warm_up.augmentations
+        mixing = None if config.warm_up.mixing is None else Mixing(config.warm_up.mixing, config.warm_up.alpha)
+        self._in_warm_up = PublicViews(views.layout, config.views.augmentations if own is None else own, mixing)
+        self._in_steps = PublicViews(views.layout, config.views.augmentations)
 
     @property
     def warms_up(self) -> bool:
@@ -61,7 +121,7 @@ class PublicPhase:
         def show(done: int, total: int, loss: float) -> None:
             progress(f"warm-up (public loss {loss:.3f})", done, total)
 
-        warm_up(self._network, self._before, self._config.warm_up, self._config.model_seed, show, self._augmentation)
+        warm_up(self._network, self._before, self._config.warm_up, self._config.model_seed, show, self._in_warm_up)
 
     def method(self, steps: int) -> ExtendedMethod | None:
         """What helps in each of ``steps`` private steps, at its beginning, or None."""
@@ -74,24 +134,10 @@ class PublicPhase:
             self._during,
             extended.batch_size,
             self._config.model_seed,
-            self._augmentation,
+            self._in_steps,
             extended.max_norm,
         )
         return build_method(extended, source, steps)
-
-    def _augmentation(self, x: Tensor, targets: Tensor, seeds: Tensor) -> tuple[Tensor, Tensor]:
-        """Public batches are augmented like private records, one view each."""
-        config = self._config.views
-        if not config.augmentations or self._views.layout is None:
-            return x, targets
-        pipeline = ViewPipeline(
-            replace(config, k_base=1, k_self=0, k_diff=0, keep_first=False),
-            self._views.layout,
-            classes=targets.shape[1],
-        )
-        vectors = self._views.layout.to_vectors(x)
-        views, _ = pipeline(vectors, torch.zeros(len(x), dtype=torch.int64, device=x.device), seeds.to(x.device))
-        return views[:, 0], targets
 
     def _as_inputs(self, data: PublicData) -> PublicData:
         """Public features as the network takes them, on its device."""

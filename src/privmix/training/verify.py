@@ -17,7 +17,7 @@ from privmix.certificate.signing import ATTESTATION_FILE
 from privmix.errors import InvalidInput, check_number
 from privmix.rounding import rounded_up
 from privmix.training.certificate import PACKAGES, SCHEMA_VERSION, certificate_bytes, training_certificate
-from privmix.training.config import TrainingConfig
+from privmix.training.config import WHERE_USED, TrainingConfig
 from privmix.training.plan import TrainingPlan
 from privmix.training.trained import (
     CERTIFICATE_FILE,
@@ -230,7 +230,9 @@ def _check_fields(certificate: Mapping[str, Any]) -> None:
     if odd := sorted(set(certificate) ^ set(_FIELDS)):
         raise InvalidInput("certificate", odd, "its fields and no others")
     own = {field.name for field in fields(TrainingConfig)} | _OF_THE_JOB
-    if odd := sorted(set(certificate["settings"]) ^ own):
+    # What is stated only where it is used is not stated where it is not.
+    unused = {name for name in WHERE_USED if certificate["settings"].get(name) is not False}
+    if odd := sorted(set(certificate["settings"]) ^ (own - unused)):
         raise InvalidInput("certificate settings", odd, "the settings of a training job and no others")
     if odd := sorted(set(certificate["settings"]["extractor"]) - _EXTRACTOR):
         raise InvalidInput("certificate extractor", odd, "the fields of an extractor and no others")

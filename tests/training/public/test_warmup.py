@@ -153,6 +153,8 @@ def test_the_cosine_starts_at_the_rate_and_ends_near_zero() -> None:
         {"rho": 0},
         {"eta": -1},
         {"schedule": "step"},
+        {"mixing": "blend"},
+        {"alpha": 0},
     ],
     ids=lambda settings: next(iter(settings)),
 )

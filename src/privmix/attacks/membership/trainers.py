@@ -29,6 +29,7 @@ from privmix.training import (
     WarmUpConfig,
     parse_augmentations,
 )
+from privmix.training.augment import Augmentation
 
 # Of a certificate's settings, what TrainingJob adds to those of its config.
 _NOT_CONFIG = frozenset(
@@ -174,20 +175,30 @@ class EstimatorTrainer:
 def _config_of(settings: Mapping[str, Any]) -> TrainingConfig:
     """The config that described itself so, where it can be rebuilt from that."""
     values = {name: value for name, value in settings.items() if name not in _NOT_CONFIG}
-    views = dict(values["views"])
-    names = ",".join(augmentation["name"] for augmentation in views.pop("augmentations"))
     try:
+        views = dict(values["views"])
+        augmentations = _augmentations_of(views.pop("augmentations"))
         return TrainingConfig(
             **{
                 **values,
                 "adjacency": Adjacency(values["adjacency"]),
                 "optimiser": OptimiserConfig(**values["optimiser"]),
-                "views": ViewConfig(**views, augmentations=parse_augmentations(names)),
+                "views": ViewConfig(**views, augmentations=augmentations),
                 "bank_augmentations": (),
-                "warm_up": WarmUpConfig(**values["warm_up"]),
+                "warm_up": _warm_up_of(values["warm_up"]),
                 "extended": ExtendedConfig(**values["extended"]),
                 "execution": ExecutionConfig(**values["execution"]),
             }
         )
     except (TypeError, KeyError):
         raise InvalidInput("model settings", sorted(values), "those of this version") from None
+
+
+def _warm_up_of(settings: Mapping[str, Any]) -> WarmUpConfig:
+    own = {"augmentations": _augmentations_of(settings["augmentations"])} if "augmentations" in settings else {}
+    return WarmUpConfig(**{**settings, **own})
+
+
+def _augmentations_of(specs: Sequence[Mapping[str, Any]]) -> tuple[Augmentation, ...]:
+    """By name; those with settings of their own describe themselves otherwise, which is found afterwards."""
+    return parse_augmentations(",".join(augmentation["name"] for augmentation in specs))

@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from privmix.errors import InvalidInput, check_choice, check_integer, check_number
+from privmix.training.augment import Augmentation, check_augmentations
+from privmix.training.mixup import MIXINGS
 from privmix.training.parameters import FlatParameters
 from privmix.training.public.data import Augment, PublicData, public_generator
 from privmix.training.public.gradients import adaptive_ascent, ascent, public_gradient, public_loss_and_gradient
@@ -19,6 +22,7 @@ Progress = Callable[[int, int, float], None]
 
 OPTIMISERS = ("sgd", "sam", "asam")
 SCHEDULES = ("cosine", "constant")
+_OWN = ("augmentations", "mixing", "alpha")
 
 
 @dataclass(frozen=True)
@@ -35,6 +39,10 @@ class WarmUpConfig:
         rho: radius of SAM and ASAM. 0.1 suits SAM; ASAM's authors use 0.5 to 1.
         eta: what ASAM adds to the weights' sizes.
         schedule: of the learning rate, step by step: ``cosine`` down to 0, or ``constant``.
+        augmentations: of public images in the warm-up; None: those of the private views. 003 does best with flips,
+            zero-padded crops and cutout here, and flips and crops in the private phase (its section 5.1, Table 3).
+        mixing: ``mixup`` or ``cutmix`` of every public record with another one of its batch, or None.
+        alpha: its weights are Beta(alpha, alpha); 1 is what the authors of both take for small images.
 
     Raises:
         InvalidInput: a value is out of range.
@@ -53,6 +61,9 @@ class WarmUpConfig:
     rho: float = 0.1
     eta: float = 0.01
     schedule: str = "cosine"
+    augmentations: tuple[Augmentation, ...] | None = None
+    mixing: str | None = None
+    alpha: float = 1.0
 
     def __post_init__(self) -> None:
         check_integer("warm-up epochs", self.epochs, low=0)
@@ -64,6 +75,17 @@ class WarmUpConfig:
         check_number("warm-up rho", self.rho, low=0, low_open=True)
         check_number("warm-up eta", self.eta, low=0)
         check_choice("warm-up schedule", self.schedule, SCHEDULES)
+        check_augmentations(self.augmentations or ())
+        if self.mixing is not None:
+            check_choice("warm-up mixing", self.mixing, MIXINGS)
+        check_number("warm-up alpha", self.alpha, low=0, low_open=True)
+
+    def settings(self) -> dict[str, Any]:
+        """JSON values; augmentations and mixing only where they are the warm-up's own."""
+        found = {name: value for name, value in vars(self).items() if name not in _OWN}
+        if self.augmentations is not None:
+            found["augmentations"] = [augmentation.spec() for augmentation in self.augmentations]
+        return found if self.mixing is None else {**found, "mixing": self.mixing, "alpha": self.alpha}
 
     def rate(self, step: int, steps: int) -> float:
         """Learning rate of ``step`` (from 0) of ``steps``."""

@@ -1,0 +1,122 @@
+"""What public batches look like in the warm-up and in private steps: each with augmentations of its own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from privmix.errors import InvalidInput
+from privmix.mechanisms.streams import SecretStreams
+from privmix.training import public_phase
+from privmix.training.augment import Crop, Cutout, Flip
+from privmix.training.execution import ExecutionConfig
+from privmix.training.layout import ImageLayout
+from privmix.training.mixup import Mixing
+from privmix.training.public import ExtendedConfig, PublicData, WarmUpConfig
+from privmix.training.public_phase import PublicViews
+from privmix.training.views import ViewConfig
+from tests.training.runs import config_of, job_of, private, public, weights_of
+
+LAYOUT = ImageLayout(1, 8, 8)
+COMMON = (Flip(), Crop(mode="zeros"))
+
+
+def batch(size: int = 6, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    images = torch.rand(size, 1, 8, 8, generator=generator)
+    seeds = torch.randint(2**62, (size,), generator=generator)
+    return images, torch.eye(size), seeds
+
+
+def warm(network: str = "cnn-relu", **own: Any) -> Any:
+    return config_of(
+        network,
+        scenario="extended",
+        views=ViewConfig.self_aug(2),
+        warm_up=WarmUpConfig(epochs=1, batch_size=10, **own),
+        extended=ExtendedConfig("dope", batch_size=8),
+        # Named: the fastest may be another one the next time.
+        execution=ExecutionConfig("vmap"),
+        epochs=0.2,
+    )
+
+
+def test_the_warm_up_has_augmentations_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Flips, zero-padded crops and cutout there; what the private phase does with public records stays."""
+    seen: list[PublicViews] = []
+    honest = PublicViews.__call__
+
+    def watched(self: PublicViews, x: Tensor, targets: Tensor, seeds: Tensor) -> tuple[Tensor, Tensor]:
+        seen.append(self)
+        return honest(self, x, targets, seeds)
+
+    monkeypatch.setattr(public_phase.PublicViews, "__call__", watched)
+    job = job_of(warm(augmentations=(*COMMON, Cutout())), public=public())
+    job.run(private())
+    names = [[augmentation.name for augmentation in views.augmentations] for views in seen]
+    assert names == [["flip", "crop", "cutout"]] * 4 + [["flip", "crop"]] * 2
+    assert job.settings()["warm_up"]["augmentations"][1]["mode"] == "zeros"
+    assert [one["name"] for one in job.settings()["views"]["augmentations"]] == ["flip", "crop"]
+
+
+def test_without_augmentations_of_its_own_the_warm_up_has_those_of_the_private_views() -> None:
+    same = ViewConfig.self_aug(2).augmentations
+    models = [
+        job_of(warm(**own), public=public()).run(private(), streams=SecretStreams.from_seed(0))
+        for own in ({}, {"augmentations": same}, {"augmentations": ()})
+    ]
+    first, second, third = map(weights_of, models)
+    assert torch.equal(first, second)
+    assert not torch.equal(first, third)
+
+
+def test_a_record_is_mixed_with_another_one_and_its_target_follows() -> None:
+    images, targets, seeds = batch()
+    mixed, soft = PublicViews(LAYOUT, (), Mixing("mixup", 1.0))(images, targets, seeds)
+    # Of two records each, by the weights that the targets tell.
+    assert ((soft > 0).sum(dim=1) == 2).all()
+    torch.testing.assert_close(soft.sum(dim=1), torch.ones(6))
+    torch.testing.assert_close(mixed, torch.einsum("bk,kchw->bchw", soft, images))
+    # Each record is in two of the mixes.
+    assert ((soft > 0).sum(dim=0) == 2).all()
+
+
+def test_pasted_boxes_count_by_their_area() -> None:
+    images, targets, seeds = batch(200)
+    mixed, soft = PublicViews(LAYOUT, (), Mixing("cutmix", 1.0))(images, targets, seeds)
+    shares = (mixed[:, None] == images[None]).float().mean(dim=(2, 3, 4))
+    torch.testing.assert_close(shares, soft)
+    assert ((shares > 0).sum(dim=1) <= 2).all()
+    assert 0.4 < float(soft.max(dim=1).values.mean()) < 0.95
+
+
+def test_vectors_are_mixed_and_a_record_alone_stays_itself() -> None:
+    images, targets, seeds = batch()
+    mixing = PublicViews(None, (), Mixing("mixup", 0.2))
+    mixed, soft = mixing(images.flatten(1), targets, seeds)
+    torch.testing.assert_close(mixed, soft @ images.flatten(1))
+    again, _ = mixing(images.flatten(1), targets, seeds)
+    assert torch.equal(again, mixed), "a function of the seeds"
+    alone = mixing(images[:1].flatten(1), targets[:1], seeds[:1])
+    assert torch.equal(alone[0], images[:1].flatten(1))
+    assert torch.equal(alone[1], targets[:1])
+
+
+@pytest.mark.parametrize("own", [{"augmentations": (Flip(),)}, {"mixing": "cutmix"}], ids=["augmented", "cut"])
+def test_vectors_are_neither_augmented_nor_cut(own: dict[str, Any]) -> None:
+    config = config_of(scenario="warm", warm_up=WarmUpConfig(**own))
+    with pytest.raises(InvalidInput, match=r"public records: got .*; allowed: .*the model takes vectors"):
+        job_of(config, public=public())
+
+
+def test_a_mixed_warm_up_learns() -> None:
+    data: PublicData = public(600, 500)
+    config = config_of(
+        scenario="warm", warm_up=WarmUpConfig(epochs=20, batch_size=10, learning_rate=0.5, mixing="mixup")
+    )
+    model = job_of(config, public=data).run(private())
+    x, labels = public(1200, 400).x.numpy(), public(1200, 400).targets.argmax(dim=1).numpy()
+    assert (model.predict(x) == labels).mean() > 0.7
