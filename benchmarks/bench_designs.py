@@ -28,7 +28,7 @@ from privmix.data import open_dataset
 from privmix.features import parse_features
 from privmix.learning import NoiseAwareRidgeClassifier, SecondMomentsClassifier
 from privmix.release import Choice, PrivateRecords, ReleaseConfig, SecretStreams, choose_design, release_to_memory
-from privmix.release.planner import LABELS, settings_of
+from privmix.release.planner import labels
 from privmix.reports.predictions import draw_predictions
 from privmix.reports.style import COLOURS, new_figure, save_figure
 
@@ -46,8 +46,8 @@ DATASETS: dict[str, dict[str, Any]] = {
 }
 # (dataset, epsilons, designs, seeds)
 SCHEDULE: list[tuple[str, tuple[float, ...], tuple[str, ...], int]] = [
-    ("banking77", (1, 2, 4, 8), tuple(LABELS), 5),
-    ("adult", (1, 8), tuple(LABELS), 5),
+    ("banking77", (1, 2, 4, 8), tuple(labels()), 5),
+    ("adult", (1, 8), tuple(labels()), 5),
     ("mnist", (1, 8), ("moments", "poisson"), 3),
     ("mnist", (2, 4), ("moments",), 2),
 ]
@@ -108,7 +108,7 @@ def one_run(dataset: str, name: str, epsilon: float, seed: int) -> dict[str, Any
         "accuracy": float((model.predict(test_x) == test_y).mean()),
         "predicted": candidate.accuracy,
         "chosen": choice.best.name == name,
-        "settings": settings_of(candidate),
+        "settings": candidate.config.design.settings(),
         "proven_epsilon": release.certificate["guarantee"]["epsilon"],
         "noise_multiplier": plan.noise_multiplier,
         "release_seconds": released - start,
@@ -171,10 +171,10 @@ def report(runs: list[dict[str, Any]]) -> None:
             continue
         epsilons = sorted({run["epsilon"] for run in own if run["design"] != "none"})
         rows = []
-        for name in LABELS:
+        for name in labels():
             cells = [_cell(own, name, epsilon) for epsilon in epsilons]
             if any(cells):
-                rows.append([LABELS[name], *(cell or "-" for cell in cells)])
+                rows.append([labels()[name], *(cell or "-" for cell in cells)])
         rows.append(
             ["**auto: the planner's choice**", *(_auto(own, epsilon, summary, dataset) for epsilon in epsilons)]
         )
@@ -208,7 +208,7 @@ def _cell(runs: list[dict[str, Any]], name: str, epsilon: float) -> str | None:
 def _auto(runs: list[dict[str, Any]], epsilon: float, summary: list[dict[str, Any]], dataset: str) -> str:
     means = {
         name: float(np.mean([run["accuracy"] for run in _of(runs, name, epsilon)]))
-        for name in LABELS
+        for name in labels()
         if _of(runs, name, epsilon)
     }
     chosen = next(run["design"] for run in runs if run.get("epsilon") == epsilon and run["chosen"])
@@ -223,7 +223,7 @@ def _picture(runs: list[dict[str, Any]]) -> None:
     figure = new_figure(7.0, 4.6)
     axes = figure.subplots()
     epsilons = sorted({run["epsilon"] for run in runs if run["design"] != "none"})
-    for index, (name, label) in enumerate(LABELS.items()):
+    for index, (name, label) in enumerate(labels().items()):
         means = [100 * np.mean([run["accuracy"] for run in _of(runs, name, epsilon)]) for epsilon in epsilons]
         axes.plot(epsilons, means, marker="os^vD"[index], color=COLOURS[index], label=label)
     base = next(run for run in runs if run["design"] == "none")

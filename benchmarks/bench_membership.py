@@ -42,6 +42,7 @@ from privmix.attacks.membership.attack import score_records
 from privmix.attacks.membership.references import deal_records
 from privmix.attacks.membership.signals import class_scores, gives_probabilities
 from privmix.data import open_dataset
+from privmix.designs import Plan
 from privmix.features import parse_features
 from privmix.learning import NoiseAwareRidgeClassifier, SecondMomentsClassifier
 from privmix.learning.base import ReleaseLearner
@@ -49,7 +50,6 @@ from privmix.mechanisms.streams import SecretStreams
 from privmix.release import PrivateRecords, ReleaseConfig
 from privmix.release.api import make_engine
 from privmix.release.folder import assemble
-from privmix.release.plan import Plan
 from privmix.reports.style import COLOURS, new_figure, save_figure
 from privmix.training import ModelFacts, TrainingConfig, TrainingJob
 

@@ -13,9 +13,9 @@ import common
 from privmix.attacks.audit import audit_plan
 from privmix.attacks.empty_runs import PureNoise, release_noises, training_noise
 from privmix.attacks.noise_scale import AS_CERTIFIED, DEFAULT_SAMPLES, FALSE_ALARM, audit_noise, measure, power
+from privmix.designs import Plan
 from privmix.release import ReleaseConfig, engine
 from privmix.release.count import count_noise
-from privmix.release.plan import Plan
 from privmix.training.plan import TrainingPlan
 
 FACTORS = (0.95, 0.98, 0.99)
@@ -24,7 +24,6 @@ BASE: dict[str, Any] = {
     "records": 60_000,
     "dim": 3969,
     "classes": tuple("0123456789"),
-    "mixup_degree": 64,
     "rows": 60_000,
 }
 DESIGNS: dict[str, dict[str, Any]] = {

@@ -145,7 +145,7 @@ def features(dataset: str, extractor: str, split: str) -> tuple[NDArray[Any], ND
 
 
 def make_plan(method: Method, records: int, dim: int, epsilon: float) -> ReleasePlan:
-    config = ReleaseConfig(records=records, dim=dim, classes=CLASSES, mixup_degree=64, **method.config)
+    config = ReleaseConfig(records=records, dim=dim, classes=CLASSES, **method.config)
     if method.pricing == "published":
         return config.with_noise(published_noise_multiplier(64 / records, records, epsilon, DELTA))
     if method.pricing == "rdp":

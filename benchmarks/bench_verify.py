@@ -38,7 +38,7 @@ def made(folder: Path, design: str, rows: int | None) -> float:
     """Make a release; returns the seconds that took."""
     rng = np.random.default_rng(0)
     x, y = rng.standard_normal((RECORDS, DIM), dtype=np.float32), rng.integers(0, 10, RECORDS)
-    config = ReleaseConfig(records=RECORDS, dim=DIM, classes=CLASSES, design=design, mixup_degree=64, rows=rows)
+    config = ReleaseConfig(records=RECORDS, dim=DIM, classes=CLASSES, design=design, rows=rows)
     plan = config.calibrate(*TARGET)
     facts: dict[str, Any] = {"target": TARGET, "extractor": {"name": "identity"}, "input_shape": (DIM,)}
     start = time.perf_counter()

@@ -14,11 +14,12 @@ from scipy import stats
 from privmix.attacks import empty_runs
 from privmix.attacks.empty_runs import GAUSSIAN, LAPLACE, PureNoise, release_noises, training_noise
 from privmix.attacks.noise_scale import DEFAULT_SAMPLES, FALSE_ALARM, NoiseAudit, audit_noise, measure, power
+from privmix.designs import Plan, all_designs
 from privmix.errors import InvalidInput
 from privmix.mechanisms.streams import SecretStreams
 from privmix.release import ReleaseConfig, engine, moments_engine
-from privmix.release.plan import DESIGNS, Plan
 from privmix.training.plan import TrainingPlan
+from tests.release.helpers import own_options
 
 SAMPLES = 2**15
 SMALL: dict[str, Any] = {"records": 1000, "dim": 5, "classes": ("ant", "bee", "cat"), "mixup_degree": 20, "rows": 60}
@@ -46,7 +47,7 @@ NOISES = {
 
 
 def plan_of(name: str, **changes: Any) -> Plan:
-    return ReleaseConfig(**{**SMALL, **PLANS[name], **changes}).with_noise(2.0)
+    return ReleaseConfig(**own_options({**SMALL, **PLANS[name], **changes})).with_noise(2.0)
 
 
 def audit(plan: Plan | TrainingPlan, seed: int = 0) -> NoiseAudit:
@@ -83,7 +84,7 @@ def plant(monkeypatch: pytest.MonkeyPatch, purpose: str, factor: float) -> None:
 
 
 def test_every_design_is_here() -> None:
-    assert {plan_of(name).design for name in PLANS} == set(DESIGNS)
+    assert {plan_of(name).design for name in PLANS} == {design.name for design in all_designs()}
 
 
 @pytest.mark.parametrize("name", PLANS)

@@ -16,12 +16,13 @@ from numpy.typing import NDArray
 
 from privmix.attacks.audit import Audit, audit_plan
 from privmix.attacks.worst_case import EngineFactory, real_engine
+from privmix.designs import Plan, all_designs
 from privmix.mechanisms.membership import Membership, offsets_of
 from privmix.mechanisms.sampling import PoissonSampling, Sampler
 from privmix.mechanisms.streams import SecretStreams
 from privmix.release import PrivateRecords, ReleaseConfig, ReleaseEngine, ReleasePlan, engine, moments_engine, tiles
 from privmix.release.dataset import RecordTransform
-from privmix.release.plan import Plan
+from tests.release.helpers import own_options
 
 CONFIDENCE = 1 - 5e-7
 EPSILON, DELTA = 8.0, 1e-2
@@ -30,6 +31,8 @@ SMALL = {"records": 100, "dim": 5, "classes": ("ant", "bee", "cat"), "mixup_degr
 # Fixed-size draws are priced for the worse of both directions in every row, and labels of two records differ by less
 # than twice their norm: where nothing is left to either, the price is reached and small bugs show.
 ALL = {"design": "fixed", "records": 16, "mixup_degree": 16, "centre": "none"}
+# With one record a row, it is in all rows with the largest weight there is.
+ALONE = {"records": 1, "mixup_degree": 1, "max_weight": 0.5, "label_noise_ratio": 20.0, "rows": 20}
 # Choices and runs; the fewer where each run is one trial.
 DESIGNS: dict[str, tuple[dict[str, Any], int]] = {
     "poisson": ({"centre": "none"}, 8000),
@@ -39,13 +42,20 @@ DESIGNS: dict[str, tuple[dict[str, Any], int]] = {
     "hierarchical": ({"design": "hierarchical", "centre": "none", "expected_classes": 1.5}, 8000),
     "classwise": ({"design": "classwise", "centre": "none"}, 8000),
     "full-batch": ({"design": "classwise", "full_batch": True, "centre": "none", "rows": None}, 8000),
+    "random-weight": ({"design": "random-weight", "centre": "none", **ALONE}, 1000),
     "moments": ({"design": "moments", "centre": "none"}, 8000),
 }
 every_design = pytest.mark.parametrize("name", DESIGNS)
 
 
+def test_every_design_is_attacked() -> None:
+    assert {choices.get("design", "poisson") for choices, _ in DESIGNS.values()} == {
+        kind.name for kind in all_designs()
+    }
+
+
 def make_plan(**choices: Any) -> Plan:
-    return ReleaseConfig(**{**SMALL, **choices}).calibrate(EPSILON, DELTA)
+    return ReleaseConfig(**own_options({**SMALL, **choices})).calibrate(EPSILON, DELTA)
 
 
 def audit(plan: Plan, runs: int, make: EngineFactory = real_engine) -> Audit:
@@ -112,7 +122,7 @@ def test_noise_of_one_tile_for_all_is_caught(monkeypatch: pytest.MonkeyPatch) ->
     assert found.proven_epsilon < EPSILON
 
 
-@pytest.mark.parametrize("name", ["poisson", "fixed", "hierarchical", "classwise", "moments"])
+@pytest.mark.parametrize("name", ["poisson", "fixed", "hierarchical", "classwise", "random-weight", "moments"])
 def test_missing_clipping_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def lattice_steps(self: tiles.TileReader, transform: RecordTransform, block: NDArray[Any]) -> NDArray[np.float64]:
         return self._lattice.quantise(np.asarray(block, np.float64) / transform.final_clip_norm)

@@ -18,11 +18,11 @@ from privmix.accounting import Adjacency
 from privmix.attacks.sensitivity import QuerySensitivity, release_sensitivity
 from privmix.attacks.training_sensitivity import training_sensitivity
 from privmix.attacks.worst_case import EngineFactory, real_engine
+from privmix.designs import Plan, all_designs
 from privmix.errors import InvalidInput
 from privmix.mechanisms.streams import SecretStreams
 from privmix.release import PrivateRecords, ReleaseConfig, ReleaseEngine, ReleasePlan, engine, tiles
 from privmix.release.dataset import RecordTransform
-from privmix.release.plan import DESIGNS, Plan
 from privmix.training.clipping import Clipping
 from privmix.training.closed_form import ClosedFormGradients
 from privmix.training.dp_sgd import DpSgd, StepObserver
@@ -35,6 +35,7 @@ from privmix.training.plan import TrainingPlan
 from privmix.training.records import TrainingRecords
 from privmix.training.side_information import PublicMethod, SideInformation
 from privmix.training.views import ViewConfig, ViewPipeline
+from tests.release.helpers import own_options
 
 CLASSES = ("ant", "bee", "cat")
 PLANS: dict[str, dict[str, Any]] = {
@@ -56,7 +57,7 @@ VALUES = st.sampled_from([0.0, -0.0, 1.0, -1.0, 1e-3, 3e38, -3e38, 1e-45, 1e20, 
 
 
 def plan_of(name: str, *, count: int, dim: int, noise: float = 1.0, **changes: Any) -> Plan:
-    choices = {"mixup_degree": count // 3, "rows": 12, **PLANS[name], **changes}
+    choices = own_options({"mixup_degree": count // 3, "rows": 12, **PLANS[name], **changes})
     return ReleaseConfig(records=count, dim=dim, classes=CLASSES, **choices).with_noise(noise)
 
 
@@ -98,7 +99,7 @@ def far_apart(count: int = 9, dim: int = 4, length: float = 50.0) -> tuple[NDArr
 
 
 def test_every_design_is_here() -> None:
-    assert {plan_of(name, count=8, dim=2).design for name in PLANS} == set(DESIGNS)
+    assert {plan_of(name, count=8, dim=2).design for name in PLANS} == {design.name for design in all_designs()}
 
 
 @every_plan

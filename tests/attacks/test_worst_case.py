@@ -15,7 +15,7 @@ from privmix.attacks.worst_case import attack, exact_pairs, log_mixture
 from privmix.errors import InvalidInput
 from privmix.release import ReleaseConfig
 from privmix.training import TrainingPlan
-from tests.release.helpers import ALL_DESIGNS, design_name
+from tests.release.helpers import ALL_DESIGNS, design_name, own_options
 
 EXTRA: list[dict[str, Any]] = [
     {"design": "classwise", "centre": "none"},
@@ -31,7 +31,8 @@ NOISE = 2.5
 
 def config(**choices: Any) -> ReleaseConfig:
     choices.setdefault("rows", None if choices.get("full_batch") else 12)
-    return ReleaseConfig(records=120, dim=6, classes=("ant", "bee", "cat"), mixup_degree=20, **choices)
+    own = own_options({"mixup_degree": 20, **choices})
+    return ReleaseConfig(records=120, dim=6, classes=("ant", "bee", "cat"), **own)
 
 
 @every_design

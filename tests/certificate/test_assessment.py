@@ -18,7 +18,7 @@ from privmix.release.certificate import make_certificate
 from privmix.release.verify import check_certificate
 from privmix.training.certificate import training_certificate
 from privmix.training.plan import TrainingPlan
-from tests.release.helpers import ALL_DESIGNS, CLASSES, TARGET, design_name
+from tests.release.helpers import ALL_DESIGNS, CLASSES, TARGET, design_name, own_options
 
 FACTS = Facts(
     "release",
@@ -54,8 +54,8 @@ def answers(**changes: Any) -> dict[str, dict[str, str]]:
 
 
 def certificate_of(**choices: Any) -> dict[str, Any]:
-    choices.setdefault("mixup_degree", 20)
-    plan = ReleaseConfig(records=600, dim=7, classes=CLASSES, **choices).calibrate(*TARGET)
+    own = own_options({"mixup_degree": 20, **choices})
+    plan = ReleaseConfig(records=600, dim=7, classes=CLASSES, **own).calibrate(*TARGET)
     return make_certificate(
         plan,
         target=TARGET,

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from privmix.cli import planning
-from privmix.release.moments_plan import LARGEST_DIM
+from privmix.designs.moments import LARGEST_DIM
 from tests.cli.helpers import Outcome, privmix
 
 # So few records that one design needs a noise search of its own: plans are quick.

@@ -19,6 +19,7 @@ from privmix.release.count import count_noise
 from privmix.reports.records import RunRecord, read_records, write_record
 from privmix.training import ModelFacts, TrainingConfig, TrainingJob, TrainingRecords
 from tests.cli.helpers import Outcome, privmix
+from tests.release.helpers import own_options
 
 COUNT, DIM = 400, 4
 CLASSES = ("well", "ill")
@@ -37,7 +38,7 @@ def make_release(
 ) -> Path:
     x, y = points("train")
     config: dict[str, Any] = {"mixup_degree": 16, "rows": 300, "centre": "none", **changes}
-    plan = ReleaseConfig(records=COUNT, dim=DIM, classes=CLASSES, **config).calibrate(epsilon, delta)
+    plan = ReleaseConfig(records=COUNT, dim=DIM, classes=CLASSES, **own_options(config)).calibrate(epsilon, delta)
     release_to_folder(
         plan,
         PrivateRecords(x, y),

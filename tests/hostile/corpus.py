@@ -24,8 +24,8 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
+from privmix.designs import plan_from_dict
 from privmix.release.card import data_card
-from privmix.release.plan import plan_from_dict
 
 Kind = Literal["release", "fitted", "trained"]
 KINDS: Final = ("release", "fitted", "trained")

@@ -11,6 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from privmix.accounting import Composed, Gaussian, epsilon
+from privmix.designs import MomentsPlan
 from privmix.errors import InvalidInput
 from privmix.mechanisms.streams import SecretStreams
 from privmix.release import PrivateRecords, ReleaseConfig, moments_engine, plan_from_dict, release_to_folder
@@ -18,7 +19,6 @@ from privmix.release.dataset import RecordTransform
 from privmix.release.folder import load_release
 from privmix.release.moments import SecondMoments, sample_rows
 from privmix.release.moments_engine import MomentSums
-from privmix.release.moments_plan import MomentsPlan
 from privmix.release.verify import verify_release
 from tests.mechanisms.statistics import Z_LIMIT
 from tests.release.helpers import CLASSES, TARGET, make_plan, make_records, release

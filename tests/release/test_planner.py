@@ -10,7 +10,7 @@ import pytest
 from privmix.errors import InvalidInput
 from privmix.release import ReleaseConfig
 from privmix.release.dataset import RecordTransform
-from privmix.release.planner import LABELS, check_choice_record, choose_design
+from privmix.release.planner import check_choice_record, choose_design, labels
 from privmix.release.prediction import DataModel, predict_accuracy
 
 NAMES = tuple("abcdefgh")
@@ -44,11 +44,11 @@ def test_best_design_first_and_nothing_but_public_facts() -> None:
     choice = choose_design(config(), 1.0, 1e-5, curve=True)
     accuracies = [item.accuracy for item in choice.candidates]
     assert accuracies == sorted(accuracies, reverse=True)
-    assert {item.name for item in choice.candidates} == set(LABELS)
+    assert {item.name for item in choice.candidates} == set(labels())
     record = json.loads(json.dumps(choice.to_dict()))
     assert record["chosen"] == choice.best.name
     assert len(record["epsilons"]) == len(record["curves"][choice.best.name])
-    assert LABELS[choice.best.name].split()[0].lower() in choice.reasons[0].lower()
+    assert labels()[choice.best.name].split()[0].lower() in choice.reasons[0].lower()
     # The same public facts give the same choice.
     assert choose_design(config(), 1.0, 1e-5, curve=True).to_dict() == choice.to_dict()
 
@@ -62,7 +62,8 @@ def test_many_classes_and_few_records_put_the_budget_on_labels() -> None:
     few = choose_design(config(records=10_000, dim=384, classes=tuple(map(str, range(77)))), 1.0, 1e-5, curve=False)
     many = choose_design(config(records=200_000, dim=384, classes=NAMES), 8.0, 1e-5, curve=False)
     shares = [
-        next(item.config.label_share for item in choice.candidates if item.name == "moments") for choice in (few, many)
+        next(item.config.design.label_share for item in choice.candidates if item.name == "moments")
+        for choice in (few, many)
     ]
     assert shares[0] >= 0.8 > shares[1]
 

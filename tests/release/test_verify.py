@@ -18,6 +18,7 @@ import pytest
 from numpy.typing import NDArray
 
 from privmix.certificate.croissant import croissant
+from privmix.designs import Plan, ReleasePlan
 from privmix.errors import InvalidInput, PrivmixError
 from privmix.release import (
     PrivateRecords,
@@ -32,9 +33,8 @@ from privmix.release import folder as release_folder
 from privmix.release.arrays import arrays_bytes
 from privmix.release.certificate import certificate_bytes, content_hash, read_certificate
 from privmix.release.folder import CENTRE_FILE, MOMENTS_FILE, file_hash
-from privmix.release.plan import Plan, ReleasePlan
 from privmix.release.shards import write_shard
-from tests.release.helpers import ALL_DESIGNS, CLASSES, TARGET, design_name, make_records
+from tests.release.helpers import ALL_DESIGNS, CLASSES, TARGET, design_name, make_records, own_options
 
 Arrays = NDArray[np.float32]
 Forge = Callable[[Plan, Arrays, Arrays], object]
@@ -54,9 +54,8 @@ SILENT = [choices for choices in HONEST if choices.get("noise") != "laplace"]
 def make(out: Path, records: PrivateRecords | None = None, seed: int = 1, **choices: Any) -> Path:
     """A release of 600 records; with ``records`` all zero it is noise alone."""
     dim = choices.pop("dim", 7)
-    if choices.get("design") != "moments":
-        choices.setdefault("mixup_degree", 20)
-    plan = ReleaseConfig(records=600, dim=dim, classes=CLASSES, **choices).calibrate(*TARGET)
+    own = own_options({"mixup_degree": 20, **choices})
+    plan = ReleaseConfig(records=600, dim=dim, classes=CLASSES, **own).calibrate(*TARGET)
     streams = SecretStreams.from_seed(seed)
     facts: dict[str, Any] = {"target": TARGET, "extractor": {"name": "identity"}, "input_shape": (dim,)}
     release_to_folder(plan, records or make_records(dim=dim), streams, out, **facts)

@@ -24,9 +24,9 @@ from privmix.attacks.bounds import (
 )
 from privmix.attacks.designs import worst_case_of
 from privmix.attacks.worst_case import AttackScores, EngineFactory, attack, real_engine
+from privmix.designs import Plan
 from privmix.errors import InvalidInput, check_integer, check_number
 from privmix.release.engine import Progress
-from privmix.release.plan import Plan
 from privmix.release.pricing import plan_cost
 from privmix.rounding import rounded_up
 

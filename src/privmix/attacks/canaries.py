@@ -22,16 +22,15 @@ from privmix.attacks.canary_records import CANARY_SHARE, KINDS, Canaries, WithCa
 from privmix.attacks.canary_scores import Filters, RowScores, resolve
 from privmix.attacks.one_run import OneRun
 from privmix.attacks.one_run_proof import Mechanism, OneRunProof, best_guesses, check_enough, prove
+from privmix.designs import Plan, averaging_designs
 from privmix.errors import InvalidInput, check_choice, check_integer, check_number
 from privmix.mechanisms.streams import SecretStreams
 from privmix.release import ReleasePlan
 from privmix.release.api import make_engine
 from privmix.release.engine import Progress
-from privmix.release.plan import Plan
 from privmix.release.tiles import RecordSource, RecordTiles, tiles_of
 
 EVIDENCE: Final = ("rows", "neighbours", "tiles")
-DESIGNS: Final = ("poisson", "hierarchical", "classwise", "fixed")
 
 
 @dataclass(frozen=True)
@@ -113,7 +112,7 @@ def audit_release(
         * Private: the figures come from private records and no noise protects them. They are for the owner.
 
     Args:
-        plan: as it was, or is to be, released; one of :data:`DESIGNS` with Gaussian noise.
+        plan: as it was, or is to be, released; of a design whose rows are averages, with Gaussian noise.
         records: the owner's records, as many as the plan says where its design needs that.
         config: see :class:`CanaryConfig`.
         delta: at which epsilon is claimed.
@@ -156,8 +155,10 @@ def audit_release(
 
 def check_auditable(plan: Plan, config: CanaryConfig) -> ReleasePlan:
     """Raise :class:`InvalidInput` unless canaries can audit such a plan; reads no data."""
-    if not isinstance(plan, ReleasePlan) or plan.design not in DESIGNS:
-        raise InvalidInput("design", plan.design, "one with mixed rows of equal weights: " + ", ".join(DESIGNS))
+    if not isinstance(plan, ReleasePlan) or not plan.kind.averages:
+        raise InvalidInput(
+            "design", plan.design, "one with mixed rows of equal weights: " + ", ".join(averaging_designs())
+        )
     if plan.noise != "gaussian":
         raise InvalidInput("noise", plan.noise, "gaussian for an audit with canaries")
     check_choice("canaries' kind", config.kind, KINDS[:2])
@@ -172,7 +173,7 @@ def _takes_places(plan: ReleasePlan, config: CanaryConfig) -> bool:
 
     Nobody is in the data twice then, and what the run costs each person is what its plan says.
     """
-    return plan.design == "fixed" or config.kind == "mislabelled"
+    return plan.kind.fixed_size or config.kind == "mislabelled"
 
 
 def release_mechanism(plan: ReleasePlan) -> Mechanism:

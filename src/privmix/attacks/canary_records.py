@@ -121,7 +121,7 @@ def make_canaries(
         features, true = _records_at(others, np.arange(others.count - size, others.count))
         shift = generator.integers(1, classes, size)
         opposites = None
-        if plan.design == "fixed":
+        if plan.kind.fixed_size:
             opposites = -features, true
         return Canaries(features, (true + shift) % classes, opposites)
     directions = _directions(size, plan.dim, generator)
@@ -132,7 +132,7 @@ def make_canaries(
         room = plan.clip_norm**2 - float(start @ start)
         length = max(_MARGIN * plan.final_clip_norm, room**0.5 if room > 0 else 0.0)
     opposites = None
-    if plan.design == "fixed":
+    if plan.kind.fixed_size:
         opposites = start - length * directions, (labels + 1) % classes
     return Canaries(start + length * directions, labels, opposites)
 

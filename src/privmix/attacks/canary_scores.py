@@ -124,8 +124,7 @@ def contributions(plan: ReleasePlan, transform: RecordTransform, x: Floats, y: N
 
 def meetings(plan: ReleasePlan) -> Floats:
     """(K, K) how often a row that may hold records of one class may hold those of another, too."""
-    apart = {"hierarchical": plan.class_rate or 1.0, "classwise": 0.0}.get(plan.design, 1.0)
-    return np.where(np.eye(plan.num_classes, dtype=bool), 1.0, apart).astype(np.float32)
+    return plan.kind.together(plan).astype(np.float32)
 
 
 @dataclass(eq=False, repr=False)
@@ -173,14 +172,7 @@ class RowScores:
 
     def _classes_present(self, start: int, y: Floats) -> NDArray[np.bool_]:
         """(b, K) whether a row may hold records of a class, as far as the row itself tells."""
-        plan, classes = self.plan, self.plan.num_classes
-        if plan.design == "classwise":
-            return np.asarray((start + np.arange(len(y)))[:, None] % classes == np.arange(classes))
-        if plan.design == "hierarchical":
-            # A drawn class shows in the row's label sum: more than half its expected members.
-            members = (y + plan.label_offset) * plan.divisor
-            return np.asarray(members > self.filters.counts * plan.record_rate / 2)
-        return np.ones((len(y), classes), bool)
+        return self.plan.kind.classes_present(self.plan, start, y, self.filters.counts)
 
     def _add_rows(self, seen: Floats, present: NDArray[np.bool_]) -> None:
         own = present[:, self.filters.labels]
@@ -268,7 +260,7 @@ def resolve(present: RowScores, absent: RowScores | None) -> NDArray[np.float64]
     met = meetings(plan)
     products *= met[labels][:, labels]
     # Rows that may hold a canary: all, a class's share, or those that drew its class.
-    rows = plan.rows * {"hierarchical": plan.class_rate or 1.0, "classwise": 1 / len(met)}.get(plan.design, 1.0)
+    rows = plan.rows * plan.kind.class_share(plan)
     slope = plan.record_rate * present.tilt.astype(np.float64)
     products *= np.float32(plan.record_rate * rows * slope.mean() / 4)
     products.flat[:: len(products) + 1] += 1

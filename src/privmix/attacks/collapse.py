@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privmix.attacks.known_rows import check_sums
+from privmix.designs import Plan, ReleasePlan
 from privmix.errors import InvalidInput, check_integer
 from privmix.mechanisms.clipping import clip_l2
 from privmix.release.diagnostics import (
@@ -24,7 +25,6 @@ from privmix.release.diagnostics import (
     mixed_labels,
     neural_collapse,
 )
-from privmix.release.plan import Plan, ReleasePlan
 
 _BINS = 60
 _MIXTURES = 1000

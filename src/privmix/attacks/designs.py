@@ -19,12 +19,11 @@ from scipy.special import expit, logsumexp
 from privmix.attacks.bounds import Scores
 from privmix.attacks.replace_one import ReplaceCase
 from privmix.attacks.worst_case import LONG, Mask, WorstCase, exact_pairs, log_mixture
+from privmix.designs import MomentsPlan, Plan, ReleasePlan
 from privmix.errors import InvalidInput
 from privmix.release import PrivateRecords, RecordTransform
 from privmix.release.engine import Engine, RowBlock
 from privmix.release.moments_engine import MomentsEngine
-from privmix.release.moments_plan import MomentsPlan
-from privmix.release.plan import Plan, ReleasePlan
 
 Indices = NDArray[np.int64]
 

@@ -21,14 +21,13 @@ from numpy.typing import NDArray
 from privmix.attacks.bounds import Scores
 from privmix.attacks.linear_steps import linear_steps
 from privmix.attacks.worst_case import EngineFactory, real_engine
+from privmix.designs import MomentsPlan, Plan, ReleasePlan
 from privmix.mechanisms.membership import ROW_TILE
 from privmix.mechanisms.streams import SecretStreams
 from privmix.release import PrivateRecords, RecordTransform
 from privmix.release.count import private_record_count
 from privmix.release.engine import released_mean
 from privmix.release.moments_engine import MomentSums
-from privmix.release.moments_plan import MomentsPlan
-from privmix.release.plan import Plan, ReleasePlan
 from privmix.training.noise import noise_scale
 from privmix.training.plan import TrainingPlan
 from privmix.training.records import TrainingRecords
@@ -203,14 +202,14 @@ def _row_noises(plan: ReleasePlan, samples: int, keys: _Keys, make: EngineFactor
 
 def _with_few_records(plan: ReleasePlan) -> ReleasePlan:
     """Rows of a fixed size need so many records; the noise of others does not know how many there are."""
-    if plan.design not in ("fixed", "random-weight"):
+    if not plan.kind.fixed_size:
         return plan
     return replace(plan, records=plan.mixup_degree, record_rate=1.0)
 
 
 def _rows(plan: ReleasePlan, keys: _Keys, make: EngineFactory, name: str) -> tuple[Scores, Scores]:
     """(T, d) and (T, K) noise of the sums behind released rows, in the units of features and labels."""
-    count = plan.records if plan.design in ("fixed", "random-weight") else 1
+    count = plan.records if plan.kind.fixed_size else 1
     records = PrivateRecords(np.zeros((count, plan.dim), np.float32), np.zeros(count, np.int64))
 
     def one(streams: SecretStreams) -> NDArray[Any]:

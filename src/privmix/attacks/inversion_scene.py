@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privmix.attacks.known_rows import draw_members
+from privmix.designs import ReleasePlan
 from privmix.errors import InvalidInput
 from privmix.features import Extractor
 from privmix.features.identity import unit_range
 from privmix.release.dataset import RecordTransform
-from privmix.release.plan import ReleasePlan
 
 
 @dataclass(frozen=True)

@@ -21,9 +21,9 @@ from privmix.attacks.inversion import InversionConfig, MixedFeatures, invert
 from privmix.attacks.inversion_scene import RowMembers, Scene, transform_of
 from privmix.attacks.known_rows import check_sums, rows_of_members
 from privmix.attacks.similarity import Similarity, best_correlation, best_matches, match_order
+from privmix.designs import Plan
 from privmix.errors import InvalidInput, check_integer
 from privmix.features import Extractor
-from privmix.release.plan import Plan
 from privmix.rounding import rounded_up
 
 Progress = Callable[[str, int, int], None]

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from privmix.designs import Plan, ReleasePlan, averaging_designs
 from privmix.errors import InvalidInput, check_integer
 from privmix.mechanisms.membership import Membership, offsets_of
 from privmix.mechanisms.mixing import LatticeRecords, sum_rows
 from privmix.mechanisms.noise import gaussian_on_lattice, laplace_on_lattice
 from privmix.release.dataset import RecordTransform
-from privmix.release.plan import Plan, ReleasePlan
 
 
 def rows_of_members(
@@ -85,7 +85,7 @@ def draw_members(
     """
     check_integer("members", members, low=1)
     free = np.ones(len(labels), bool)
-    share = {"hierarchical": plan.class_rate or 1.0, "classwise": 1 / plan.num_classes}.get(plan.design, 1.0)
+    share = plan.kind.class_share(plan)
     chosen = []
     for _ in range(rows):
         classes = generator.permutation(plan.num_classes)[: max(1, round(share * plan.num_classes))]
@@ -105,8 +105,6 @@ def check_sums(plan: Plan) -> ReleasePlan:
     Raises:
         InvalidInput: second moments, whose rows are samples of a model, or random weights.
     """
-    if not isinstance(plan, ReleasePlan) or plan.design == "random-weight":
-        raise InvalidInput(
-            "design", plan.design, "one whose rows are averages: poisson, fixed, hierarchical, classwise"
-        )
+    if not isinstance(plan, ReleasePlan) or not plan.kind.averages:
+        raise InvalidInput("design", plan.design, "one whose rows are averages: " + ", ".join(averaging_designs()))
     return plan

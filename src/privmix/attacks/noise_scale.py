@@ -17,9 +17,9 @@ from scipy import stats
 from privmix.attacks.bounds import Scores
 from privmix.attacks.empty_runs import GAUSSIAN, LAPLACE, PureNoise, Tell, release_noises, training_noise
 from privmix.attacks.worst_case import EngineFactory, real_engine
+from privmix.designs import Plan
 from privmix.errors import InvalidInput, check_integer, check_number
 from privmix.mechanisms.membership import ROW_TILE
-from privmix.release.plan import Plan
 from privmix.training.plan import TrainingPlan
 
 DEFAULT_SAMPLES: Final = 2**19

@@ -16,10 +16,10 @@ from scipy.special import roots_jacobi
 
 from privmix.attacks.bounds import Scores
 from privmix.attacks.worst_case import LONG, Mask, WorstCase, exact_pairs, log_mixture
+from privmix.designs import ReleasePlan
 from privmix.release import PrivateRecords, RecordTransform
 from privmix.release.engine import Engine, RowBlock
 from privmix.release.moments_engine import MomentsEngine
-from privmix.release.plan import ReleasePlan
 
 _NODES: Final = 24
 

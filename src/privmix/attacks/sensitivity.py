@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from privmix.accounting import Adjacency
 from privmix.attacks.bounds import Scores
 from privmix.attacks.worst_case import EngineFactory, real_engine
+from privmix.designs import MomentsPlan, Plan, ReleasePlan
 from privmix.errors import InvalidInput, check_integer
 from privmix.mechanisms.membership import RECORD_TILE, ROW_TILE, Membership, offsets_of
 from privmix.mechanisms.sampling import Sampler
@@ -29,8 +30,6 @@ from privmix.mechanisms.streams import SecretStreams
 from privmix.release import PrivateRecords
 from privmix.release.count import private_record_count
 from privmix.release.moments import SecondMoments
-from privmix.release.moments_plan import MomentsPlan
-from privmix.release.plan import Plan, ReleasePlan
 
 # Half a unit in the last place of float32, which released numbers are rounded to.
 _ULP: Final = 2.0**-24
@@ -235,7 +234,7 @@ def _rows_moved(pair: _Pair) -> list[QuerySensitivity]:
             touched[tile * ROW_TILE + rows] = True
         outside = float((x + y)[~touched].max(initial=0.0))
         found.append(QuerySensitivity("rows without the record", 0.0, outside))
-        most = -(-plan.rows // plan.num_classes) if plan.design == "classwise" else plan.rows
+        most = plan.kind.rows_touched(plan)
         found.append(QuerySensitivity("rows touched", float(most), float(((x > 0) | (y > 0)).sum())))
     return found
 

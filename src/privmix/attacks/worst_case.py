@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privmix.attacks.bounds import Scores
+from privmix.designs import Plan
 from privmix.errors import check_integer
 from privmix.mechanisms.membership import ROW_TILE
 from privmix.mechanisms.streams import SecretStreams
@@ -30,7 +31,6 @@ from privmix.release import PrivateRecords, RecordTransform
 from privmix.release.api import make_engine
 from privmix.release.engine import Engine, Progress, RowBlock
 from privmix.release.moments_engine import MomentsEngine
-from privmix.release.plan import Plan
 
 EngineFactory = Callable[[Plan, PrivateRecords, SecretStreams], Engine | MomentsEngine]
 """Makes the engine that is audited."""

@@ -20,6 +20,7 @@ from privmix.accounting import (
 )
 from privmix.cli.app import app, out, print_json, progress_bars
 from privmix.cli.compare import comparison
+from privmix.cli.options import design_help, design_list, design_options
 from privmix.errors import InvalidInput, check_choice, check_number
 from privmix.release import ReleaseConfig
 from privmix.reports.curves import draw_noise_comparison
@@ -32,10 +33,10 @@ app.add_typer(account, name="account")
 @account.callback(invoke_without_command=True)
 def price(
     context: typer.Context,
-    design: Annotated[str, typer.Option(help="poisson, fixed, hierarchical, classwise or random-weight.")] = "poisson",
+    design: Annotated[str, typer.Option(help=f"{design_list()}.")] = "poisson",
     records: Annotated[int | None, typer.Option(help="Record count n, taken as public.")] = None,
     rows: Annotated[int | None, typer.Option(help="Rows released, T. Default: n.")] = None,
-    mixup_degree: Annotated[int, typer.Option(help="Records mixed into a row, m.")] = 64,
+    mixup_degree: Annotated[int, typer.Option(help=design_help("mixup_degree"))] = 64,
     delta: Annotated[float, typer.Option(help="Probability with which epsilon may be exceeded.")] = 1e-5,
     noise_multiplier: Annotated[
         float | None, typer.Option(help="Joint noise multiplier s of a row (features and labels together).")
@@ -44,10 +45,10 @@ def price(
         float | None, typer.Option("--epsilon", help="Target: find the least noise that meets it.")
     ] = None,
     classes: Annotated[int, typer.Option(help="Number of classes (hierarchical, classwise).")] = 10,
-    expected_classes: Annotated[float, typer.Option(help="Hierarchical: expected classes in a row.")] = 3.0,
-    full_batch: Annotated[bool, typer.Option(help="Classwise: every record of the class in its row.")] = False,
-    max_weight: Annotated[float, typer.Option(help="Random-weight: largest weight.")] = 1.0,
-    noise: Annotated[str, typer.Option(help="gaussian, or laplace (design fixed).")] = "gaussian",
+    expected_classes: Annotated[float, typer.Option(help=design_help("expected_classes"))] = 3.0,
+    full_batch: Annotated[bool, typer.Option(help=design_help("full_batch"))] = False,
+    max_weight: Annotated[float, typer.Option(help=design_help("max_weight"))] = 1.0,
+    noise: Annotated[str, typer.Option(help=design_help("noise"))] = "gaussian",
     accountant: Annotated[str, typer.Option(help="pld, rdp, moments, pure; gdp_clt, as_published compare.")] = "pld",
     every: Annotated[bool, typer.Option("--all", help="A table over all accountants.")] = False,
     as_published: Annotated[bool, typer.Option(help="The papers' figure: a comparison, not a bound.")] = False,
@@ -70,13 +71,9 @@ def price(
         dim=1,
         classes=tuple(str(number) for number in range(classes)),
         design=design,
-        mixup_degree=mixup_degree,
         rows=rows,
         centre="none",
-        noise=noise,
-        expected_classes=expected_classes,
-        full_batch=full_batch,
-        max_weight=max_weight,
+        **design_options(context),
     )
     adjacency = config.with_noise(1.0).adjacency
     name = "as_published" if as_published else accountant

@@ -15,13 +15,13 @@ from privmix.attacks.training_worst_case import audit_training
 from privmix.cli import canary_audit
 from privmix.cli.app import app, err, out, print_json, progress_bars
 from privmix.cli.noise_audit import audit_the_noise
-from privmix.cli.options import Columns
+from privmix.cli.options import Columns, design_help, design_list, design_options
 from privmix.cli.recording import Record, keep_record
+from privmix.designs import Plan
 from privmix.errors import InvalidInput
 from privmix.release import ReleaseConfig, plan_from_dict, verify_release
 from privmix.release.certificate import read_certificate
 from privmix.release.engine import Progress
-from privmix.release.plan import Plan
 from privmix.rounding import exact, rounded_down, rounded_up
 from privmix.training import TrainingPlan, is_trained_model, load_trained
 from privmix.training.verify import plan_of, verify_trained
@@ -48,22 +48,21 @@ class _Found:
 
 @app.command()
 def audit(
+    context: typer.Context,
     target: Annotated[
         Path | None, typer.Argument(help="Folder of a release or of a trained model; or give --design.")
     ] = None,
-    design: Annotated[
-        str | None, typer.Option(help="poisson, fixed, hierarchical, classwise, random-weight or moments.")
-    ] = None,
+    design: Annotated[str | None, typer.Option(help=f"{design_list()}.")] = None,
     records: Annotated[int | None, typer.Option(help="Record count n of the design.")] = None,
     rows: Annotated[int | None, typer.Option(help="Rows released, T. Default: n.")] = None,
-    mixup_degree: Annotated[int, typer.Option(help="Records mixed into a row, m.")] = 64,
+    mixup_degree: Annotated[int, typer.Option(help=design_help("mixup_degree"))] = 64,
     epsilon_target: Annotated[float | None, typer.Option("--epsilon", help="Claim of the design.")] = None,
     delta: Annotated[float, typer.Option(help="Probability with which epsilon may be exceeded.")] = 1e-5,
     classes: Annotated[int, typer.Option(help="Number of classes.")] = 10,
-    expected_classes: Annotated[float, typer.Option(help="Hierarchical: expected classes in a row.")] = 3.0,
-    full_batch: Annotated[bool, typer.Option(help="Classwise: every record of the class in its row.")] = False,
-    max_weight: Annotated[float, typer.Option(help="Random-weight: largest weight.")] = 1.0,
-    noise_law: Annotated[str, typer.Option(help="gaussian, or laplace (design fixed).")] = "gaussian",
+    expected_classes: Annotated[float, typer.Option(help=design_help("expected_classes"))] = 3.0,
+    full_batch: Annotated[bool, typer.Option(help=design_help("full_batch"))] = False,
+    max_weight: Annotated[float, typer.Option(help=design_help("max_weight"))] = 1.0,
+    noise_law: Annotated[str, typer.Option(help=design_help("noise"))] = "gaussian",
     centre: Annotated[str, typer.Option(help="none, or private: release the mean first.")] = "none",
     as_published: Annotated[
         bool, typer.Option(help="Take the noise from the papers' formula: audits the published claim.")
@@ -154,13 +153,9 @@ def audit(
             dim=1,
             classes=tuple(str(number) for number in range(classes)),
             design=design,
-            mixup_degree=mixup_degree,
             rows=rows,
             centre=centre,
-            noise=noise_law,
-            expected_classes=expected_classes,
-            full_batch=full_batch,
-            max_weight=max_weight,
+            **design_options(context, noise="noise_law"),
         )
     if noise:
         subject: dict[str, Any] = {"kind": "design", "id": None}
@@ -249,7 +244,9 @@ def published_plan(config: ReleaseConfig, epsilon: float, delta: float) -> Plan:
             lambda noise: config.with_noise(noise).event, epsilon, delta, accountant="as_published", adjacency=adjacency
         )
     except UnsupportedEvent:
-        raise InvalidInput("--as-published", config.design, "a design that the papers have a formula for") from None
+        raise InvalidInput(
+            "--as-published", config.design.name, "a design that the papers have a formula for"
+        ) from None
     return config.with_noise(found.noise_multiplier)
 
 

@@ -32,11 +32,11 @@ from privmix.cli.options import (
 from privmix.cli.pipeline import class_list, features_in_memory
 from privmix.cli.recording import Record, keep_record
 from privmix.data import Schema
+from privmix.designs import Plan
 from privmix.errors import InvalidInput, check_integer
 from privmix.features import from_spec, parse_features
 from privmix.release import ReleaseConfig, plan_from_dict
 from privmix.release.certificate import read_certificate
-from privmix.release.plan import Plan
 from privmix.reports.collapse import draw_collapse
 
 _STATEMENT = "Computed from a dataset that its user declares public; nothing here is protected by differential privacy."

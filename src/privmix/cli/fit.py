@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from privmix.cli.app import app, out, plain, progress_bars
+from privmix.designs import design_named
 from privmix.errors import InvalidInput, check_choice, check_number
 from privmix.learning import GeneralizedKLClassifier, NoiseAwareRidgeClassifier, SecondMomentsClassifier, save_model
 from privmix.release import load_release
@@ -46,7 +47,7 @@ def fit(
     dataset = load_release(release)
     classifier: Any
     if learner == AUTO:
-        learner = "noise-aware-ridge" if dataset.moments is None else "second-moments"
+        learner = design_named(dataset.design).learner
     if learner != "generalized-kl":
         strength: str | float = regularisation
         if regularisation != "auto":

@@ -19,9 +19,8 @@ from privmix.accounting import (
     epsilon_delta_curve,
     tradeoff_curve,
 )
+from privmix.designs import MomentsPlan, Plan
 from privmix.release.certificate import read_certificate
-from privmix.release.moments_plan import MomentsPlan
-from privmix.release.plan import Plan
 from privmix.release.verify import check_certificate
 from privmix.reports.records import RunRecord
 from privmix.training import load_trained
@@ -190,7 +189,7 @@ def _release_summary(plan: Plan, extractor: str) -> str:
     about = f"{plan.records:,} records ({extractor} features, {plan.num_classes} classes)"
     if isinstance(plan, MomentsPlan):
         return f"Noisy second moments of {about}, with {plan.rows:,} rows sampled from them"
-    mix = "noisy sum" if plan.design == "random-weight" else "noisy average"
+    mix = "noisy average" if plan.kind.averages else "noisy sum"
     return f"{plan.rows:,} rows, each a {mix} of about {plan.mixup_degree:,} of {about}"
 
 

@@ -13,10 +13,10 @@ from privmix.accounting import Adjacency, Event, tradeoff_curve
 from privmix.certificate.assessment import COLUMNS, as_rows
 from privmix.cli.app import app, out, plain, print_json
 from privmix.cli.release import design_facts
+from privmix.designs import Plan, plan_from_dict
 from privmix.features import wanted_model
 from privmix.learning import ReleaseLearner, describe_model, is_fitted_model, load_model
 from privmix.release.certificate import read_certificate
-from privmix.release.plan import Plan, plan_from_dict
 from privmix.rounding import exact, rounded_up
 from privmix.training import TrainedModel, is_trained_model, load_trained
 from privmix.training.verify import plan_of

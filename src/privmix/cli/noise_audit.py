@@ -12,7 +12,7 @@ from rich.table import Table
 from privmix.attacks.noise_scale import AS_CERTIFIED, FALSE_ALARM, NoiseAudit, audit_noise
 from privmix.cli.app import err, out, print_json, progress_bars
 from privmix.cli.recording import keep_record
-from privmix.release.plan import Plan
+from privmix.designs import Plan
 from privmix.training.plan import TrainingPlan
 
 

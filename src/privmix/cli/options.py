@@ -6,14 +6,14 @@ import os
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 
 from privmix.data import Source, open_dataset
+from privmix.designs import all_designs, design_named
 from privmix.errors import InvalidInput, MissingExtra, StorageError, check_choice, check_integer, check_number
 from privmix.features import Extractor, Tabular, TextEncoder
-from privmix.release.moments_plan import MOMENTS
 
 Data = Annotated[
     str,
@@ -68,6 +68,8 @@ TrustFeaturesModel = Annotated[
 ]
 
 ENGINES: Final = ("local", "ray")
+AUTO: Final = "auto"
+"""In place of a design: the planner chooses."""
 # Every folder that is made to be handed on has one of these.
 _PUBLISHED: Final = ("certificate.json", "model.json")
 _PICTURES: Final = (".svg", ".png", ".pdf")
@@ -113,8 +115,8 @@ def check_engine(
     if engine != "ray":
         if ray_address is not None:
             raise InvalidInput("--ray-address", ray_address, "an address with --engine ray")
-    elif design == MOMENTS:
-        raise InvalidInput("--engine", engine, "local for design moments, which reads records once and in blocks")
+    elif design != AUTO and engine not in design_named(design).engines:
+        raise InvalidInput("--engine", engine, f"local for design {design}, which reads records once and in blocks")
     elif find_spec("ray") is None:
         raise MissingExtra("ray", "ray")
 
@@ -191,3 +193,36 @@ def open_for(
     )
     extractor.check_schema(source.schema)
     return source
+
+
+def design_list() -> str:
+    """The names of all designs, for help."""
+    *names, last = (design.name for design in all_designs())
+    return f"{', '.join(names)} or {last}"
+
+
+def design_help(option: str) -> str:
+    """Help on an option of some designs, in the words of the first that has it."""
+    fields = (field for design in all_designs() for field in design.options() if field.name == option)
+    return str(next(fields).metadata["help"])
+
+
+def design_options(context: typer.Context, **renamed: str) -> dict[str, Any]:
+    """The options of designs that the user gave, whichever design they belong to.
+
+    Args:
+        context: of the command, whose parameters are named as the options.
+        renamed: parameters by the options that they are for, where names differ.
+    """
+    names = {field.name: None for design in all_designs() for field in design.options()}
+    parameters = {name: renamed.get(name, name) for name in names}
+    return {
+        name: context.params[parameter]
+        for name, parameter in parameters.items()
+        if parameter in context.params and _given(context, parameter)
+    }
+
+
+def _given(context: typer.Context, parameter: str) -> bool:
+    source = context.get_parameter_source(parameter)
+    return source is not None and source.name != "DEFAULT"

@@ -36,7 +36,7 @@ from privmix.release import Choice, DataModel, RecordTransform, ReleaseConfig, c
 from privmix.release.diagnostics import minimum_euclidean_distance, neural_collapse
 from privmix.release.engine import Progress
 from privmix.release.picture import plain_picture
-from privmix.release.planner import DECLARED, PUBLIC, settings_of
+from privmix.release.planner import DECLARED, PUBLIC
 from privmix.release.theory import best_mixup_degree
 from privmix.reports.predictions import draw_predictions
 from privmix.rounding import exact
@@ -235,7 +235,9 @@ def _show(choice: Choice) -> None:
     out.print(table)
     out.print("flags of privmix release for each:")
     for item in choice.candidates:
-        settings = " ".join(f"--{key.replace('_', '-')} {value}" for key, value in settings_of(item).items())
+        settings = " ".join(
+            f"--{key.replace('_', '-')} {value}" for key, value in item.config.design.settings().items()
+        )
         out.print(f"  {labels[item.name]}: {settings.replace('--full-batch True', '--full-batch')}", soft_wrap=True)
     for text in choice.reasons:
         out.print(f"- {plain(text)}", soft_wrap=True)

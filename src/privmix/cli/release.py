@@ -13,6 +13,7 @@ from rich.table import Table
 from privmix.accounting import Adjacency, Bounded, Event, Gaussian
 from privmix.cli.app import app, err, out, plain, print_json, progress_bars
 from privmix.cli.options import (
+    AUTO,
     Classes,
     Colour,
     Columns,
@@ -27,6 +28,8 @@ from privmix.cli.options import (
     TextColumn,
     check_engine,
     check_writable,
+    design_help,
+    design_options,
     open_for,
 )
 from privmix.cli.pipeline import Charge, charge, class_list, features_in_memory, features_on_disk
@@ -34,11 +37,11 @@ from privmix.cli.planning import BetweenShare, Proxy, ProxyClasses, SpectrumDeca
 from privmix.cli.public_data import refuse_overlap, refuse_private
 from privmix.data import FeatureStore, Source, fingerprint
 from privmix.data.overlap import Contents
+from privmix.designs import MomentsPlan, Plan, all_designs
 from privmix.errors import WITHHELD, InvalidInput, StorageError, check_number
 from privmix.features import Extractor, parse_features
 from privmix.release import (
     Choice,
-    MomentsPlan,
     PrivateRecords,
     ReleaseConfig,
     Run,
@@ -51,12 +54,9 @@ from privmix.release import (
 from privmix.release.count import count_noise, private_record_count
 from privmix.release.engine import Progress, default_memory
 from privmix.release.folder import RELEASE_FOLDER
-from privmix.release.moments_plan import MOMENTS
-from privmix.release.plan import DESIGNS, Plan
 from privmix.release.pricing import budget_after_count
 from privmix.rounding import exact, rounded_up
 
-AUTO = "auto"
 # More records than any setting asks for.
 _STAND_IN = 2**40
 
@@ -73,6 +73,7 @@ class _Budget:
 
 @app.command()
 def release(
+    context: typer.Context,
     data: Data,
     epsilon: Annotated[float, typer.Option(help="Privacy budget, epsilon.")],
     delta: Annotated[float, typer.Option(help="Privacy budget, delta; well below 1/n.")],
@@ -84,18 +85,18 @@ def release(
             help="poisson, moments, classwise, hierarchical, fixed, random-weight; auto lets the planner choose."
         ),
     ] = "poisson",
-    mixup_degree: Annotated[int, typer.Option(help="Records mixed into a row, m.")] = 64,
+    mixup_degree: Annotated[int, typer.Option(help=design_help("mixup_degree"))] = 64,
     rows: Annotated[int | None, typer.Option(help="Rows to release, T. Default: n; moments: at most 10,000.")] = None,
     centre: Annotated[str | None, typer.Option(help="private releases and subtracts the mean first; none.")] = None,
-    noise: Annotated[str, typer.Option(help="gaussian, or laplace (design fixed, L1 clipping).")] = "gaussian",
+    noise: Annotated[str, typer.Option(help=design_help("noise"))] = "gaussian",
     clip_norm: Annotated[float, typer.Option(help="Bound on a record's feature norm.")] = 1.0,
     residual_clip_norm: Annotated[float, typer.Option(help="Bound after centring, as a share of --clip-norm.")] = 0.55,
-    label_noise_ratio: Annotated[float, typer.Option(help="lambda: label noise over feature noise.")] = 1.0,
-    label_share: Annotated[float, typer.Option(help="Moments: share of the budget for X'Y; X'X gets the rest.")] = 0.5,
-    expected_classes: Annotated[float, typer.Option(help="Hierarchical: expected classes in a row.")] = 3.0,
-    full_batch: Annotated[bool, typer.Option(help="Classwise: one row a class that holds all of it.")] = False,
-    dirichlet_alpha: Annotated[float, typer.Option(help="Random-weight: concentration.")] = 1.0,
-    max_weight: Annotated[float, typer.Option(help="Random-weight: largest weight.")] = 1.0,
+    label_noise_ratio: Annotated[float, typer.Option(help=design_help("label_noise_ratio"))] = 1.0,
+    label_share: Annotated[float, typer.Option(help=design_help("label_share"))] = 0.5,
+    expected_classes: Annotated[float, typer.Option(help=design_help("expected_classes"))] = 3.0,
+    full_batch: Annotated[bool, typer.Option(help=design_help("full_batch"))] = False,
+    dirichlet_alpha: Annotated[float, typer.Option(help=design_help("dirichlet_alpha"))] = 1.0,
+    max_weight: Annotated[float, typer.Option(help=design_help("max_weight"))] = 1.0,
     split: Annotated[str, typer.Option(help="Which part of the dataset.")] = "train",
     classes: Classes = None,
     label_column: LabelColumn = "label",
@@ -152,10 +153,12 @@ def release(
         raise InvalidInput("--seed", seed, "no seed with --ledger: a release that anyone can re-create has no price")
     if private_count and (records is not None or dry_run):
         raise InvalidInput("--private-count", True, "neither with --records nor with --dry-run: it reads the count")
-    if design not in (AUTO, *DESIGNS):
-        raise InvalidInput("--design", design, ", ".join((AUTO, *DESIGNS)))
+    names = (AUTO, *(kind.name for kind in all_designs()))
+    if design not in names:
+        raise InvalidInput("--design", design, ", ".join(names))
     if design != AUTO and any(value is not None for value in (proxy, proxy_classes, spectrum_decay, between_share)):
         raise InvalidInput("--design", design, "auto with --proxy, --spectrum-decay or --between-share")
+    chosen = _chosen(design, design_options(context))
     check_engine(engine, design, memory_gb, workers, ray_address)
     for flag, place in (("--out", out_folder.parent), ("--store", store)):
         if place is not None and not dry_run:
@@ -175,23 +178,14 @@ def release(
         records=_STAND_IN if private_count else source.schema.records if records is None else records,
         dim=extractor.output_dim(source.schema.input_shape),
         classes=tuple(source.schema.classes),
-        design="poisson" if design == AUTO else design,
-        # Where no degree is used, or the planner chooses it, its default must not refuse small data.
-        mixup_degree=1 if design in (AUTO, MOMENTS) or (design == "classwise" and full_batch) else mixup_degree,
+        **chosen,
         rows=rows,
         clip_norm=clip_norm,
         centre=centre,
         residual_clip_norm=residual_clip_norm,
-        noise=noise,
-        label_noise_ratio=label_noise_ratio,
-        label_share=label_share,
-        expected_classes=expected_classes,
-        full_batch=full_batch,
-        dirichlet_alpha=dirichlet_alpha,
-        max_weight=max_weight,
         records_noise_multiplier=count_noise(epsilon, delta) if private_count else None,
     )
-    if design in ("fixed", "random-weight") and config.records != source.schema.records:
+    if config.design.fixed_size and config.records != source.schema.records:
         raise InvalidInput("--records", records, f"the real record count (leave it out) for design {design}")
     identity = None
     if state is not None and state.extra:
@@ -224,7 +218,7 @@ def release(
             choice = choose_design(config, epsilon, delta, model, model_words=words, progress=progress)
         config = choice.best.config if rows is None else replace(choice.best.config, rows=rows)
         # Moments need no cluster, and whoever lets the planner choose does not choose against it.
-        engine = "local" if config.design == MOMENTS else engine
+        engine = engine if engine in config.design.engines else "local"
     plan = config.calibrate(epsilon, delta)
     _warn(plan, delta, seed)
     if dry_run:
@@ -261,6 +255,16 @@ def release(
         )
     _note_done((counted, charged), f"release {certificate['release_id']}")
     _show_result(plan, certificate, out_folder, choice, json_output)
+
+
+def _chosen(design: str, options: dict[str, Any]) -> dict[str, Any]:
+    """The design and its options; where the planner is to choose them, something that is right for any data."""
+    if design != AUTO:
+        return {"design": design, **options}
+    for name, value in options.items():
+        if name != "label_noise_ratio":
+            raise InvalidInput(f"--{name.replace('_', '-')}", value, "no value with --design auto, which chooses it")
+    return {"design": "poisson", "mixup_degree": 1, **options}
 
 
 def _identity(data: str, split: str, columns: Columns) -> dict[str, Any]:

@@ -21,8 +21,6 @@ _MIN_FOLD: Final = 5
 # Up to this many rows or features an eigendecomposition takes under a second, so every fold can have its own.
 _CHEAP: Final = 1024
 _ROW_BLOCK: Final = 4096
-# Designs whose rows mix all classes in the proportions of the records.
-_MIXING_ALL_CLASSES: Final = frozenset({"poisson", "fixed", "random-weight"})
 
 
 class NoiseAwareRidgeClassifier(LinearLearner):
@@ -100,7 +98,7 @@ class NoiseAwareRidgeClassifier(LinearLearner):
             trials.append(_Trial.of(rows, fold, moments.spectrum(without=fold)))
             progress(done, steps)
         spectrum = moments.spectrum()
-        mixes_all_classes = release.design in _MIXING_ALL_CLASSES
+        mixes_all_classes = release.mixes_all_classes
         if self.regularisation != AUTO:
             self.regularisation_ = float(self.regularisation)
         elif trials:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from privmix.designs import MomentsPlan, Plan
 from privmix.errors import InvalidInput, check_choice, check_number
 from privmix.mechanisms.streams import SecretStreams
 from privmix.release.certificate import make_certificate
@@ -15,8 +16,6 @@ from privmix.release.dataset import ReleasedDataset
 from privmix.release.engine import Engine, Progress, ReleaseEngine
 from privmix.release.folder import assemble
 from privmix.release.moments_engine import MomentsEngine
-from privmix.release.moments_plan import MomentsPlan
-from privmix.release.plan import Plan
 from privmix.release.resume import open_run
 from privmix.release.tiles import RecordSource
 

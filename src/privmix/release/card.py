@@ -6,17 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from privmix.certificate.assessment import SOURCE, markdown
-from privmix.release.moments_plan import MomentsPlan
-from privmix.release.plan import Plan, ReleasePlan
+from privmix.designs import MomentsPlan, Plan, ReleasePlan
 from privmix.rounding import exact, rounded_up
-
-_DESIGN_WORDS = {
-    "poisson": "each record joins each row independently",
-    "fixed": "each row averages the same number of records, drawn without replacement",
-    "hierarchical": "each row draws a few classes first, then records of those classes",
-    "classwise": "each row holds records of one class only, so its label is public",
-    "random-weight": "each row is a Dirichlet-weighted sum of records drawn without replacement",
-}
 
 
 def data_card(plan: Plan, certificate: Mapping[str, Any]) -> str:
@@ -27,7 +18,7 @@ def data_card(plan: Plan, certificate: Mapping[str, Any]) -> str:
     statements = "\n".join(f"- {text}" for text in certificate["statements"])
     extractor = certificate["extractor"].get("name", "?")
     rows = _moments_rows(plan, extractor) if isinstance(plan, MomentsPlan) else _mixed_rows(plan, extractor)
-    learner = "second-moments" if isinstance(plan, MomentsPlan) else "noise-aware-ridge"
+    learner = plan.kind.learner
     classes = ", ".join(f"`{name}`" for name in plan.classes)
     return f"""---
 tags:
@@ -76,7 +67,7 @@ Training as often as you like costs no further privacy.
 
 
 def _mixed_rows(plan: ReleasePlan, extractor: str) -> str:
-    return f"""{plan.rows} rows; {_DESIGN_WORDS[plan.design]} (mixup degree {plan.mixup_degree}). A row is not a record: it is a noisy
+    return f"""{plan.rows} rows; {plan.kind.words} (mixup degree {plan.mixup_degree}). A row is not a record: it is a noisy
 average of many.
 
 | column | type | meaning |

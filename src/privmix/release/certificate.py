@@ -16,10 +16,9 @@ from typing import Any, Final
 from privmix.accounting import event_to_dict
 from privmix.accounting.filters import ledger_statement
 from privmix.certificate.assessment import as_rows, assess
+from privmix.designs import MomentsPlan, Plan
 from privmix.errors import InvalidInput, check_integer, check_number
 from privmix.release.facts import release_facts
-from privmix.release.moments_plan import MomentsPlan
-from privmix.release.plan import Plan
 from privmix.release.pricing import plan_cost, plan_curve
 from privmix.rounding import exact
 from privmix.untrusted import MEBIBYTE, parse_json, read_plain

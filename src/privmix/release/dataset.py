@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from privmix.designs import design_named
 from privmix.errors import InvalidInput, check_choice, check_number
 from privmix.mechanisms.clipping import clip_l1, clip_l2
 from privmix.release.moments import SecondMoments
@@ -73,8 +74,8 @@ class ReleasedDataset:
     Attributes:
         x: (T, d) float32, noisy sums of transformed features divided by ``mixup_degree``.
         y: (T, K) float32, noisy sums of one-hot labels minus ``label_offset``, divided by ``mixup_degree``.
-        design: sampling design (``"poisson"``, ``"fixed"``, ``"hierarchical"``, ``"classwise"``, ``"random-weight"``),
-            or ``"moments"``: rows are then samples of a model, without noise on top.
+        design: name of the design, see :mod:`privmix.designs`; rows of ``"moments"`` are samples of a model, without
+            noise on top.
         mixup_degree: public divisor m.
         noise_std_x: standard deviation of the noise in each entry of ``x``.
         noise_std_y: standard deviation of the noise in each entry of ``y`` (0 where labels are public).
@@ -133,3 +134,8 @@ class ReleasedDataset:
     def num_classes(self) -> int:
         """K."""
         return len(self.classes)
+
+    @property
+    def mixes_all_classes(self) -> bool:
+        """Whether rows mix all classes in the proportions of the records."""
+        return design_named(self.design).mixes_all_classes

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from privmix.designs import ReleasePlan
 from privmix.errors import InvalidInput, check_integer, check_number
 from privmix.mechanisms.clipping import clip_l2
 from privmix.mechanisms.mixing import dirichlet_weights
-from privmix.release.plan import ReleasePlan
 
 # Entries of a block of records, mixtures or distances held at once.
 _BLOCK = 2**21
@@ -217,20 +217,7 @@ def mixed_labels(
     if held.ndim != 1 or held.dtype.kind not in "iu" or not len(held) or held.min() < 0 or held.max() >= count:
         raise InvalidInput("labels", (held.shape, str(held.dtype)), f"a non-empty 1-d array of integers below {count}")
     sizes = _class_sizes(np.bincount(held, minlength=count), plan.records)
-    match plan.design:
-        case "poisson":
-            counts = generator.binomial(sizes, plan.record_rate, (rows, count))
-        case "hierarchical":
-            chosen = generator.random((rows, count)) < (plan.class_rate or 1.0)
-            counts = generator.binomial(sizes, plan.record_rate, (rows, count)) * chosen
-        case "classwise":
-            only = np.arange(rows) % count
-            counts = np.zeros((rows, count), np.int64)
-            counts[np.arange(rows), only] = generator.binomial(sizes[only], plan.record_rate)
-        case "fixed":
-            counts = generator.multivariate_hypergeometric(sizes, plan.mixup_degree, size=rows, method="marginals")
-        case _:
-            raise InvalidInput("design", plan.design, "poisson, hierarchical, classwise or fixed")
+    counts = plan.kind.label_counts(plan, sizes, rows, generator)
     clean = counts / plan.divisor
     if plan.noise == "laplace":
         noise = generator.laplace(0.0, plan.noise_std_y / math.sqrt(2), clean.shape)

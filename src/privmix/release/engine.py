@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from privmix.designs import BasePlan, ReleasePlan
 from privmix.errors import WITHHELD, InvalidInput, check_integer
 from privmix.mechanisms.membership import RECORD_TILE, ROW_TILE
 from privmix.mechanisms.mixing import LatticeRecords
@@ -25,8 +26,6 @@ from privmix.mechanisms.row_sums import RowSums
 from privmix.mechanisms.streams import SecretStreams
 from privmix.private_files import no_core_dumps
 from privmix.release.dataset import RecordTransform
-from privmix.release.plan import ReleasePlan
-from privmix.release.plan_base import BasePlan
 from privmix.release.tiles import PrivateRecords, RecordSource, TileSummer, record_tiles, tiles_of
 
 __all__ = ["Engine", "PrivateRecords", "Progress", "ReleaseEngine", "RowBlock"]

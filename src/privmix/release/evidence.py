@@ -18,9 +18,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from privmix.designs import MomentsPlan, Plan, ReleasePlan
 from privmix.errors import InvalidInput
 from privmix.release.moments import SecondMoments, sampled_std
-from privmix.release.moments_plan import MomentsPlan
 from privmix.release.noise_tests import (
     NoiseTest,
     energy_test,
@@ -29,7 +29,6 @@ from privmix.release.noise_tests import (
     grid_indices,
     small_values_test,
 )
-from privmix.release.plan import Plan, ReleasePlan
 
 _ULP: Final = 2.0**-23
 # Sums of squares about a mean lose so much of the sum about 0 at most, in float64 and by blocks.

@@ -3,20 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from privmix.certificate.assessment import Facts
-from privmix.release.moments_plan import MomentsPlan
-from privmix.release.plan import Plan, ReleasePlan
+from privmix.designs import MomentsPlan, Plan, ReleasePlan
 from privmix.rounding import exact, rounded_down
-
-_DRAWS: Final = {
-    "poisson": "each record joins each row independently with probability m/n",
-    "fixed": "each row takes m records without replacement",
-    "hierarchical": "each row draws classes, then records of those classes",
-    "classwise": "each row takes records of one class",
-    "random-weight": "each row is a randomly weighted sum of m records",
-}
 
 
 def release_facts(plan: Plan, certificate: Mapping[str, Any]) -> Facts:
@@ -57,7 +48,7 @@ def _mechanism(plan: Plan) -> str:
     else:
         noise = "Laplace" if plan.noise == "laplace" else "Gaussian"
         text = (
-            f"{plan.rows} rows of about m = {plan.mixup_degree} of n = {plan.records} records: {_DRAWS[plan.design]}. "
+            f"{plan.rows} rows of about m = {plan.mixup_degree} of n = {plan.records} records: {plan.kind.draws}. "
             f"Each row has {noise} noise, {multiplier} times what adding one record can change, drawn once."
         )
     if plan.centred:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from privmix.certificate.croissant import CROISSANT_FILE
 from privmix.certificate.signing import ATTESTATION_FILE
+from privmix.designs import MomentsPlan, Plan, ReleasePlan, plan_from_dict
 from privmix.errors import InvalidInput, StorageError
 from privmix.folders import FolderKind, sync_folder, write_durably
 from privmix.release.arrays import Shapes, arrays_bytes, read_arrays
@@ -26,8 +27,6 @@ from privmix.release.certificate import CERTIFICATE_FILE, PICTURE_FILE, certific
 from privmix.release.dataset import RecordTransform, ReleasedDataset
 from privmix.release.engine import RowBlock
 from privmix.release.moments import SecondMoments
-from privmix.release.moments_plan import MomentsPlan
-from privmix.release.plan import Plan, ReleasePlan, plan_from_dict
 from privmix.release.shards import ShardForm, read_shard, write_shard
 from privmix.untrusted import all_finite, check_listing, open_plain
 

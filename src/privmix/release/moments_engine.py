@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.blas import dsyrk
 
+from privmix.designs import MomentsPlan
 from privmix.errors import WITHHELD, InvalidInput, check_integer
 from privmix.mechanisms.membership import RECORD_TILE
 from privmix.mechanisms.noise import gaussian_on_lattice
@@ -19,7 +20,6 @@ from privmix.private_files import no_core_dumps
 from privmix.release.dataset import RecordTransform
 from privmix.release.engine import Progress, RowBlock, released_mean
 from privmix.release.moments import SecondMoments, sample_rows
-from privmix.release.moments_plan import MomentsPlan
 from privmix.release.tiles import RecordSource, TileReader, record_tiles, tiles_of
 
 _EXACT_FLOAT64 = 2**53

@@ -10,33 +10,21 @@ from typing import Any, Final
 
 import numpy as np
 
+from privmix.designs import Design, Plan, all_designs, design_named
 from privmix.errors import InvalidInput, check_integer, check_number
 from privmix.release.config import ReleaseConfig
-from privmix.release.moments_plan import LARGEST_DIM, MOMENTS
-from privmix.release.plan import DESIGNS, Plan, ReleasePlan
 from privmix.release.prediction import DataModel, predict_accuracy
 from privmix.rounding import exact
 
 Progress = Callable[[str, int, int], None]
 
-_DEGREES: Final = (16, 64, 256, 1024)
-_SHARES: Final = (0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.95)
 _DRAWS: Final = 3
 _INDIFFERENT: Final = 0.003
-_MIDDLE: Final = 0.35
 # Epsilons of the picture, relative to the one asked for.
 _CURVE: Final = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
-LABELS: Final = {
-    "poisson": "Poisson mixup",
-    "hierarchical": "hierarchical mixup, honestly priced",
-    "classwise-full": "class sums (class-wise, full batch)",
-    "classwise": "class-wise Poisson mixup",
-    MOMENTS: "second moments",
-}
 DECLARED: Final = "a declared spectrum"
 PUBLIC: Final = "records that the owner declared public"
 _MODEL_WORDS: Final = re.compile(rf"{DECLARED}|\d+ {PUBLIC}")
-_SETTINGS: Final = {"design", "label_share", "full_batch", "mixup_degree", "expected_classes"}
 _RECORD_FIELDS: Final = {
     "epsilon",
     "delta",
@@ -56,7 +44,7 @@ class Candidate:
     """A design at its best settings, and what is expected of it.
 
     Attributes:
-        name: key of :data:`LABELS`.
+        name: a candidate of a design; see :func:`labels`.
         config: the settings.
         plan: with the noise that the budget asks for.
         accuracy: predicted, from 0 to 1.
@@ -102,9 +90,9 @@ class Choice:
             "epsilon": self.epsilon,
             "delta": self.delta,
             "chosen": self.best.name,
-            "labels": {item.name: LABELS[item.name] for item in self.candidates},
+            "labels": {item.name: labels()[item.name] for item in self.candidates},
             "predicted": {item.name: round(item.accuracy, 4) for item in self.candidates},
-            "settings": {item.name: settings_of(item) for item in self.candidates},
+            "settings": {item.name: item.config.design.settings() for item in self.candidates},
             "epsilons": list(self.epsilons),
             "curves": {name: [round(value, 4) for value in values] for name, values in self.curves.items()},
             "model": self.model,
@@ -112,17 +100,9 @@ class Choice:
         return {**record, "reasons": reasons_of(record)}
 
 
-def settings_of(candidate: Candidate) -> dict[str, Any]:
-    """The settings that the planner chose within the design, by their flags' names."""
-    config = candidate.config
-    if config.design == MOMENTS:
-        return {"design": MOMENTS, "label_share": config.label_share}
-    if config.full_batch:
-        return {"design": "classwise", "full_batch": True}
-    chosen: dict[str, Any] = {"design": config.design, "mixup_degree": config.mixup_degree}
-    if config.design == "hierarchical":
-        chosen["expected_classes"] = config.expected_classes
-    return chosen
+def labels() -> dict[str, str]:
+    """What the planner calls the candidates of all designs, by name."""
+    return {name: label for design in all_designs() for name, label in design.labels.items()}
 
 
 def choose_design(
@@ -150,7 +130,7 @@ def choose_design(
 
     Example:
         >>> config = ReleaseConfig(records=2000, dim=32, classes=("no", "yes"))
-        >>> choose_design(config, 1.0, 1e-5, curve=False).best.name in LABELS
+        >>> choose_design(config, 1.0, 1e-5, curve=False).best.name in labels()
         True
     """
     check_number("epsilon", epsilon, low=0, low_open=True)
@@ -165,9 +145,9 @@ def choose_design(
     steps = len(trials) + (len(_CURVE) if curve else 0)
     best: dict[str, Candidate] = {}
     for done, (name, trial) in enumerate(trials, start=1):
-        for candidate in _evaluated(name, trial, epsilon, delta, model, seed):
-            if name not in best or candidate.accuracy > best[name].accuracy:
-                best[name] = candidate
+        candidate = _evaluated(name, trial, epsilon, delta, model, seed)
+        if name not in best or candidate.accuracy > best[name].accuracy:
+            best[name] = candidate
         if progress:
             progress("planning", done, steps)
     ordered = tuple(sorted(best.values(), key=lambda item: -item.accuracy))
@@ -184,41 +164,34 @@ def choose_design(
 
 
 def _trials(config: ReleaseConfig) -> list[tuple[str, ReleaseConfig]]:
-    """Settings that need a noise of their own; moments of all shares have one."""
-    base = replace(config, design="poisson", full_batch=False, noise="gaussian", mixup_degree=1)
-    classes = len(config.classes)
-    trials = []
-    for degree in (degree for degree in _DEGREES if degree <= config.records / 4):
-        trials.append(("poisson", replace(base, mixup_degree=degree)))
-        if degree <= config.records / classes / 2:
-            trials.append(("classwise", replace(base, design="classwise", mixup_degree=degree)))
-    expected = min(3.0, classes / 2)
-    if 64 * classes / expected <= config.records:
-        trials.append(
-            ("hierarchical", replace(base, design="hierarchical", mixup_degree=64, expected_classes=expected))
-        )
-    trials.append(("classwise-full", replace(base, design="classwise", full_batch=True, rows=None)))
-    if config.dim <= LARGEST_DIM:
-        trials.append((MOMENTS, replace(base, design=MOMENTS, rows=None)))
-    return trials
+    """Settings that need a noise of their own."""
+    found = []
+    for kind in all_designs():
+        for name, design in kind.trials(config):
+            # What the owner asked of one design is asked of the others that know it.
+            asked = {one.name: getattr(config.design, one.name) for one in design.options() if _keeps(config, one.name)}
+            design = replace(design, **asked)
+            found.append((name, replace(config, design=design, rows=None if design.rows_follow else config.rows)))
+    return found
+
+
+def _keeps(config: ReleaseConfig, option: str) -> bool:
+    return option == "label_noise_ratio" and hasattr(config.design, option)
 
 
 def _evaluated(
     name: str, config: ReleaseConfig, epsilon: float, delta: float, model: DataModel, seed: int
-) -> list[Candidate]:
+) -> Candidate:
+    """The candidate at its price, with the best of the options that do not change that."""
     plan = config.calibrate(epsilon, delta)
-    if name != MOMENTS:
-        return [Candidate(name, config, plan, _predicted(plan, model, seed))]
     found = []
-    for share in _SHARES:
-        shared = replace(config, label_share=share)
-        # The joint noise is the same for every division of it.
-        divided = shared.with_noise(plan.noise_multiplier, plan.centre_noise_multiplier)
-        found.append(Candidate(name, shared, divided, _predicted(divided, model, seed)))
-    # Where shares make no difference that a simulation can tell, one near the middle errs least.
+    for design in config.design.variants():
+        variant = replace(config, design=design)
+        divided = variant.with_noise(plan.noise_multiplier, plan.centre_noise_multiplier)
+        found.append(Candidate(name, variant, divided, _predicted(divided, model, seed)))
+    # Where options make no difference that a simulation can tell, the design's own preference decides.
     best = max(item.accuracy for item in found)
-    close = [item for item in found if item.accuracy >= best - _INDIFFERENT]
-    return [min(close, key=lambda item: abs(item.config.label_share - _MIDDLE))]
+    return next(item for item in found if item.accuracy >= best - _INDIFFERENT)
 
 
 def _predicted(plan: Plan, model: DataModel, seed: int) -> float:
@@ -233,11 +206,11 @@ def reasons_of(record: Mapping[str, Any]) -> list[str]:
     chosen, predicted = record["chosen"], record["predicted"]
     settings = ", ".join(f"{key} {value}" for key, value in record["settings"][chosen].items() if key != "design")
     sentences = [
-        f"{_start(LABELS[chosen])} was chosen ({settings}): its predicted accuracy at epsilon "
+        f"{_start(labels()[chosen])} was chosen ({settings}): its predicted accuracy at epsilon "
         f"{exact(record['epsilon'])} is {100 * predicted[chosen]:.1f}%, the highest of {len(predicted)} designs.",
     ]
     sentences += [
-        f"{_start(LABELS[name])}: {100 * accuracy:.1f}% predicted."
+        f"{_start(labels()[name])}: {100 * accuracy:.1f}% predicted."
         for name, accuracy in predicted.items()
         if name != chosen
     ]
@@ -258,14 +231,10 @@ def check_choice_record(record: Mapping[str, Any]) -> None:
             set(record) == _RECORD_FIELDS
             and record["chosen"] in record["predicted"]
             and list(record["settings"]) == list(record["predicted"])
-            and record["labels"] == {name: LABELS[name] for name in record["predicted"]}
+            and record["labels"] == {name: labels()[name] for name in record["predicted"]}
             and all(0 <= value <= 1 for value in record["predicted"].values())
             and max(record["predicted"].values()) == record["predicted"][record["chosen"]]
-            and all(
-                key in _SETTINGS and (isinstance(value, int | float) or value in DESIGNS)
-                for settings in record["settings"].values()
-                for key, value in settings.items()
-            )
+            and all(_are_settings(record["settings"][name]) for name in record["predicted"])
             and _MODEL_WORDS.fullmatch(record["model"]) is not None
             and record["reasons"] == reasons_of(record)
             and all(_is_number(value) for value in record["epsilons"])
@@ -283,16 +252,16 @@ def check_choice_record(record: Mapping[str, Any]) -> None:
 
 def check_choice_settings(record: Mapping[str, Any], plan: Plan) -> None:
     """Raise :class:`InvalidInput` unless the settings that a sound ``record`` names as chosen are the plan's."""
-    chosen = dict(record["settings"][record["chosen"]])
-    full_batch = chosen.pop("full_batch", False)
-    expected_classes = chosen.pop("expected_classes", None)
-    sound = all(getattr(plan, name, None) == value for name, value in chosen.items())
-    if isinstance(plan, ReleasePlan):
-        sound = sound and bool(full_batch) == (plan.design == "classwise" and plan.record_rate == 1)
-        if expected_classes is not None:
-            sound = sound and math.isclose(expected_classes / plan.num_classes, plan.class_rate or 0.0)
-    if not sound:
+    settings = record["settings"][record["chosen"]]
+    kind: type[Design[Any]] = plan.kind
+    if settings["design"] != plan.design or not kind.agrees(plan, settings):
         raise InvalidInput("certificate choice", record["chosen"], "the design and settings of the plan")
+
+
+def _are_settings(settings: Mapping[str, Any]) -> bool:
+    options = {one.name for one in design_named(settings["design"]).options()}
+    given = {name: value for name, value in settings.items() if name != "design"}
+    return set(given) <= options and all(isinstance(value, int | float) for value in given.values())
 
 
 def _is_number(value: object) -> bool:

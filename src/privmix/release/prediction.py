@@ -10,15 +10,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from privmix.designs import Design, Plan
+from privmix.designs.setting import Assumed
 from privmix.errors import InvalidInput, check_integer, check_number
 from privmix.release.dataset import RecordTransform
 from privmix.release.moments import SecondMoments, regression
-from privmix.release.moments_plan import MomentsPlan
-from privmix.release.plan import Plan, ReleasePlan
 
 # Directions that are simulated; noise is made larger to stand for those that are not.
 _DIRECTIONS = 256
@@ -127,21 +128,6 @@ def _means(classes: int, variance: NDArray[np.float64], generator: np.random.Gen
     return np.asarray(means * np.sqrt(variance / np.square(means).mean(axis=0)))
 
 
-@dataclass(frozen=True, eq=False)
-class _Noise:
-    """What a plan does to n times the second moments of the model.
-
-    Attributes:
-        second: (k,) a_i; entry (i, j) of X'X has noise of standard deviation sqrt(a_i a_j), or None: X'X is unknown.
-        cross: (k,) standard deviation of the noise in X'Y along each axis.
-        amplified: how many times larger than in X'X the scatter between classes is.
-    """
-
-    second: NDArray[np.float64] | None
-    cross: NDArray[np.float64]
-    amplified: float = 1.0
-
-
 def predict_accuracy(plan: Plan, model: DataModel, generator: np.random.Generator) -> float:
     """Accuracy that a learner of the release reaches on records of the model.
 
@@ -161,7 +147,8 @@ def predict_accuracy(plan: Plan, model: DataModel, generator: np.random.Generato
         >>> 0.5 < predict_accuracy(plan, model, rng) <= 1.0
         True
     """
-    noise = _moments_noise(plan, model) if isinstance(plan, MomentsPlan) else _rows_noise(plan, model)
+    kind: type[Design[Any]] = plan.kind
+    noise = kind.forecast(plan, Assumed(model.within, model.between, model.dim))
     classes, axes = model.means.shape
     records = plan.records
     # Records are a sample, too: what their own randomness adds to X'Y.
@@ -192,37 +179,3 @@ def predict_accuracy(plan: Plan, model: DataModel, generator: np.random.Generato
     labels = generator.integers(0, classes, _TEST_RECORDS)
     tests = model.means[labels] + np.sqrt(model.within) * generator.standard_normal((_TEST_RECORDS, axes))
     return float(((tests @ weights).argmax(axis=1) == labels).mean())
-
-
-def _unseen(model: DataModel) -> float:
-    """Noise in d directions has sqrt(d) as its norm; the simulated ones must bear all of it."""
-    return math.sqrt(max(1.0, model.dim / len(model.within)))
-
-
-def _moments_noise(plan: MomentsPlan, model: DataModel) -> _Noise:
-    axes = np.ones(len(model.within)) * _unseen(model)
-    return _Noise(
-        axes * plan.second_noise_multiplier / math.sqrt(2),
-        axes * plan.label_norm * plan.cross_noise_multiplier,
-    )
-
-
-def _rows_noise(plan: ReleasePlan, model: DataModel) -> _Noise:
-    """Noise of the sample moments of T rows, times n m / T so that mixing records leaves n times their moments."""
-    degree, classes = plan.expected_members, plan.num_classes
-    if plan.design == "classwise" and plan.record_rate == 1:
-        # Full-batch class sums: X'Y itself, and nothing about X'X.
-        repeats = max(1.0, plan.rows / classes)
-        return _Noise(None, np.ones(len(model.within)) * _unseen(model) * plan.noise_multiplier / math.sqrt(repeats))
-    amplified = 1.0
-    if plan.design == "classwise":
-        amplified = degree
-    elif plan.class_rate is not None:
-        amplified = 1 + degree * (1 - plan.class_rate) / (plan.class_rate * classes)
-    label_spread = amplified * (1 - 1 / classes) / classes / degree
-    labels = label_spread + (plan.label_bound * plan.label_noise_multiplier / degree) ** 2
-    bound = plan.feature_bound / plan.final_clip_norm
-    noise = (bound * plan.feature_noise_multiplier / degree) ** 2
-    features = (model.within + amplified * model.between) / degree + noise
-    scale = plan.records * degree / math.sqrt(plan.rows) * _unseen(model)
-    return _Noise(scale * features, scale * np.sqrt(features * labels), amplified)

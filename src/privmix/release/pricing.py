@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from privmix.accounting import Gaussian, PrivacyCost, epsilon, epsilon_delta_curve
+from privmix.designs import Plan
 from privmix.errors import InvalidInput
 from privmix.release.count import COUNT_SHARE
-from privmix.release.plan import Plan
 
 
 def plan_cost(plan: Plan, delta: float) -> PrivacyCost:

@@ -26,6 +26,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from privmix.designs import ReleasePlan
 from privmix.errors import WITHHELD, InvalidInput, MissingExtra, StorageError, check_integer
 from privmix.mechanisms.membership import ROW_TILE
 from privmix.mechanisms.row_sums import RowSums
@@ -33,7 +34,6 @@ from privmix.mechanisms.streams import SecretStreams
 from privmix.private_files import ScratchFolder, file_mode
 from privmix.release.dataset import RecordTransform
 from privmix.release.engine import Engine, Progress
-from privmix.release.plan import ReleasePlan
 from privmix.release.tiles import RecordSource, RecordTiles, StoreTiles, Tile, TileSummer, record_tiles
 
 _Result = TypeVar("_Result")

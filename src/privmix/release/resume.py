@@ -29,6 +29,7 @@ from types import TracebackType
 from typing import Any, Final
 
 from privmix.certificate.croissant import CROISSANT_FILE, croissant
+from privmix.designs import Plan
 from privmix.errors import WITHHELD, InvalidInput, StorageError
 from privmix.folders import PathLock, put_in_place, sync_folder, write_durably
 from privmix.mechanisms.run_folder import NOTES_FILE, RunFolder, run_folder_of
@@ -56,7 +57,6 @@ from privmix.release.folder import (
     write_moments,
 )
 from privmix.release.moments_engine import MomentsEngine
-from privmix.release.plan import Plan
 from privmix.release.tiles import RecordSource, content_fingerprint, tiles_of
 
 _VERSION: Final = 2

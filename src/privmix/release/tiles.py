@@ -17,14 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privmix.data.store import FeatureStore
+from privmix.designs import BasePlan, ReleasePlan
 from privmix.errors import WITHHELD, InvalidInput
 from privmix.mechanisms.membership import RECORD_TILE, ROW_TILE, Membership, tile_length
 from privmix.mechanisms.mixing import LatticeRecords
 from privmix.mechanisms.row_sums import RowSums
 from privmix.mechanisms.streams import SecretStreams
 from privmix.release.dataset import RecordTransform
-from privmix.release.plan import ReleasePlan
-from privmix.release.plan_base import BasePlan
 
 Tile = tuple[NDArray[Any], NDArray[np.int64]]
 

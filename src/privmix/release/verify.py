@@ -12,6 +12,7 @@ from typing import Any, Final
 from privmix.accounting import PrivacyCost, event_from_dict
 from privmix.certificate.assessment import assess
 from privmix.certificate.croissant import CROISSANT_FILE, croissant
+from privmix.designs import MomentsPlan, Plan, plan_from_dict
 from privmix.errors import InvalidInput, check_number
 from privmix.features.base import check_spec
 from privmix.release.card import data_card
@@ -35,11 +36,9 @@ from privmix.release.folder import (
     read_moments,
     read_rows,
 )
-from privmix.release.moments_plan import MomentsPlan
 from privmix.release.noise_tests import NoiseTest
 from privmix.release.picture import MOST_BYTES as MOST_PICTURE_BYTES
 from privmix.release.picture import check_picture
-from privmix.release.plan import Plan, plan_from_dict
 from privmix.release.planner import check_choice_record, check_choice_settings
 from privmix.release.pricing import plan_cost
 from privmix.rounding import rounded_up

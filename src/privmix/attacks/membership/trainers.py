@@ -11,12 +11,12 @@ import sklearn
 from numpy.typing import NDArray
 
 from privmix.accounting import Adjacency
+from privmix.designs import Plan
 from privmix.errors import InvalidInput
 from privmix.learning import SecondMomentsClassifier
 from privmix.learning.base import ReleaseLearner
 from privmix.mechanisms.streams import SecretStreams
 from privmix.release import MomentsPlan, PrivateRecords, plan_from_dict, release_to_memory
-from privmix.release.plan import Plan
 from privmix.training import (
     ExecutionConfig,
     ExtendedConfig,

@@ -1,18 +1,26 @@
-"""The plan of design ``moments``: noisy second moments of the records, in one Gaussian query."""
+"""Design ``moments``: noisy second moments of the records, in one Gaussian query."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
 
 from privmix.accounting import Adjacency, Event, Gaussian
+from privmix.designs.base import BasePlan, Design, register
+from privmix.designs.setting import Assumed, Forecast, Setting
 from privmix.errors import InvalidInput, check_number
-from privmix.release.plan_base import BasePlan
 
 MOMENTS: Final = "moments"
 LARGEST_DIM: Final = 8192
 """Second moments hold dim^2 numbers: beyond this they need more memory and time than a release should."""
+
+# Rows sampled from released moments: enough for any classifier, little enough to carry.
+_SAMPLED_ROWS: Final = 10_000
+# Shares of the budget that a planner tries; where a simulation can't tell them apart, one near the middle errs least.
+_SHARES: Final = (0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.95)
+_MIDDLE: Final = 0.35
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,3 +117,75 @@ class MomentsPlan(BasePlan):
     def noise_std(self) -> dict[str, float]:
         """By part; ``second`` is that of the diagonal."""
         return {"second": self.noise_std_second, "cross": self.noise_std_cross, "counts": self.noise_std_counts}
+
+
+@register
+@dataclass(frozen=True)
+class Moments(Design[MomentsPlan]):
+    """Second moments of all records in one noisy query, and rows sampled from them.
+
+    Attributes:
+        label_share: share of the budget for X'Y; X'X gets the rest.
+        count_share: share of the budget for the label sums, taken first.
+    """
+
+    name = "moments"
+    words = "samples of a Gaussian mixture that has the released moments"
+    draws = "second moments, cross moments and label sums of all records"
+    labels = {"moments": "second moments"}  # noqa: RUF012
+    learner = "second-moments"
+    plan_type = MomentsPlan
+    # A sampled row is of one class.
+    mixes_all_classes = False
+    # Records are read once and in blocks: there is nothing to spread.
+    engines = ("local",)
+
+    label_share: float = field(
+        default=0.5, metadata={"help": "Moments: share of the budget for X'Y; X'X gets the rest."}
+    )
+    count_share: float = field(default=0.002, metadata={"help": "Moments: share of the budget for the label sums."})
+
+    def __post_init__(self) -> None:
+        for name in ("label_share", "count_share"):
+            check_number(name, getattr(self, name), low=0, high=1, low_open=True, high_open=True)
+
+    def check(self, setting: Setting) -> None:
+        """There is nothing that the options could contradict."""
+
+    def plan(self, setting: Setting, noise_multiplier: float, centre_noise_multiplier: float | None) -> MomentsPlan:
+        # A sum of n products of 2 * bits bits must stay below 2^53; one bit is left for a declared count being low.
+        bits = min(setting.lattice_bits, (52 - setting.records.bit_length()) // 2)
+        # Much noise needs no fine grid, and must stay within what float64 counts exactly.
+        most = MomentsPlan.largest_noise(self.label_share, self.count_share) / noise_multiplier
+        bits = max(8, min(bits, math.floor(math.log(most, 4)) if most > 1 else 0))
+        return MomentsPlan(
+            design=self.name,
+            rows=setting.rows or min(setting.records, _SAMPLED_ROWS),
+            noise_multiplier=float(noise_multiplier),
+            lattice_bits=bits,
+            label_share=float(self.label_share),
+            count_share=float(self.count_share),
+            **setting.shared(centre_noise_multiplier),
+        )
+
+    @classmethod
+    def trials(cls, setting: Setting) -> Sequence[tuple[str, Moments]]:
+        return [] if setting.dim > LARGEST_DIM else [(cls.name, cls())]
+
+    def variants(self) -> Sequence[Moments]:
+        return [replace(self, label_share=share) for share in sorted(_SHARES, key=lambda share: abs(share - _MIDDLE))]
+
+    @property
+    def rows_follow(self) -> bool:
+        return True
+
+    def settings(self) -> dict[str, Any]:
+        return {"design": self.name, "label_share": self.label_share}
+
+    @classmethod
+    def forecast(cls, plan: MomentsPlan, assumed: Assumed) -> Forecast:
+        axes = assumed.noise
+        return Forecast(
+            axes * plan.second_noise_multiplier / math.sqrt(2),
+            axes * plan.label_norm * plan.cross_noise_multiplier,
+        )

@@ -1,14 +1,24 @@
-"""What every kind of plan shares: the public constants of records, labels, clipping and the mean query."""
+"""A design, and the plan that it makes.
+
+A :class:`Design` says all that privmix knows of one way to release records: its options, whom it draws, what that
+costs, how much noise follows, what a planner may expect of it, and the words for people. There is one file a design,
+and :func:`register` makes it known: nothing else tests a design's name.
+
+A :class:`BasePlan` is what a design makes of its options, of public facts and of a noise: the constants from which both
+the sampler and the price follow.
+"""
 
 from __future__ import annotations
 
 import math
 import unicodedata
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
-from typing import Any, Self
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import Field, asdict, dataclass, fields
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from privmix.accounting import Adjacency, Composed, Event, Gaussian
+from privmix.designs.setting import Assumed, Forecast, Setting
 from privmix.errors import InvalidInput, check_integer, check_number
 from privmix.mechanisms.noise import Lattice
 
@@ -18,7 +28,7 @@ _UNSAFE = frozenset({"Cc", "Zl", "Zp"})
 
 @dataclass(frozen=True, kw_only=True)
 class BasePlan:
-    """Public constants that all designs have; see :class:`privmix.release.config.ReleaseConfig` for their meaning.
+    """Public constants that all designs have; see :class:`privmix.designs.setting.Setting` for their meaning.
 
     ``records_noise_multiplier`` is that of the query which estimated ``records``, or None where the count is public.
     """
@@ -62,6 +72,15 @@ class BasePlan:
     def lattice(self) -> Lattice:
         """The grid on which records are summed."""
         return Lattice(self.lattice_bits)
+
+    @property
+    def kind(self) -> type[Design[Any]]:
+        """The design that made the plan.
+
+        Raises:
+            InvalidInput: it is not known here.
+        """
+        return design_named(self.design)
 
     @property
     def adjacency(self) -> Adjacency:
@@ -135,7 +154,7 @@ class BasePlan:
         return math.sqrt((1 - offset) ** 2 + others * offset**2)
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready form; :func:`privmix.release.plan.plan_from_dict` is its inverse."""
+        """JSON-ready form; :func:`privmix.designs.plan_from_dict` is its inverse."""
         return {**asdict(self), "classes": list(self.classes)}
 
     @classmethod
@@ -170,3 +189,136 @@ def check_plan_integer(name: str, value: object) -> None:
     check_integer(name, value, low=1)
     if type(value) is not int:
         raise InvalidInput(name, value, "an integer")
+
+
+P = TypeVar("P", bound=BasePlan)
+
+
+@dataclass(frozen=True)
+class Design(ABC, Generic[P]):
+    """One way to release records. The fields of a subclass are its options, each with a ``help`` in its metadata.
+
+    What follows from the options alone is a method; what follows from a plan is a class method, since a plan is read
+    back from a certificate, too.
+
+    Attributes:
+        name: in settings, plans and certificates.
+        words: what a row is, for the data card.
+        draws: how members of a row are drawn, for the assessment.
+        labels: what the planner calls it, by the names of its candidates; empty where the planner does not try it.
+        learner: the learner that serves it best.
+        plan_type: of its plans.
+        mixes_all_classes: whether rows mix all classes in the proportions of the records.
+        engines: the engines that it runs on.
+        fixed_size: whether all rows hold the same number of records. Such draws depend on the number of records,
+            which must then be the real one.
+    """
+
+    name: ClassVar[str]
+    words: ClassVar[str] = ""
+    draws: ClassVar[str] = ""
+    labels: ClassVar[Mapping[str, str]] = {}
+    learner: ClassVar[str] = "noise-aware-ridge"
+    plan_type: ClassVar[type[BasePlan]]
+    mixes_all_classes: ClassVar[bool] = True
+    engines: ClassVar[tuple[str, ...]] = ("local", "ray")
+    fixed_size: ClassVar[bool] = False
+
+    @abstractmethod
+    def check(self, setting: Setting) -> None:
+        """Raise :class:`InvalidInput` unless the options go with one another and with the public facts."""
+
+    @abstractmethod
+    def plan(self, setting: Setting, noise_multiplier: float, centre_noise_multiplier: float | None) -> P:
+        """The plan at a joint noise multiplier and, with private centring, that of the mean query."""
+
+    @property
+    def centre(self) -> str:
+        """The centring to use where none is asked for."""
+        return "private"
+
+    @property
+    def pure(self) -> bool:
+        """Whether its noise gives a guarantee with delta 0."""
+        return False
+
+    @classmethod
+    def trials(cls, setting: Setting) -> Sequence[tuple[str, Design[P]]]:
+        """Options for the planner to try, with the name of the candidate that each belongs to."""
+        return ()
+
+    def variants(self) -> Sequence[Design[P]]:
+        """Options of the same price among which the planner chooses, the preferred ones first."""
+        return (self,)
+
+    @property
+    def rows_follow(self) -> bool:
+        """Whether the planner leaves the number of rows to the design."""
+        return False
+
+    @abstractmethod
+    def settings(self) -> dict[str, Any]:
+        """The options that the planner chooses, for its record."""
+
+    @classmethod
+    def agrees(cls, plan: P, settings: Mapping[str, Any]) -> bool:
+        """Whether :meth:`settings` of a planner's record are those of ``plan``."""
+        return all(getattr(plan, name, None) == value for name, value in settings.items())
+
+    @classmethod
+    @abstractmethod
+    def forecast(cls, plan: P, assumed: Assumed) -> Forecast:
+        """What learners of the release may expect to see."""
+
+    @classmethod
+    def options(cls) -> tuple[Field[Any], ...]:
+        """The options."""
+        return fields(cls)
+
+
+def check_options(design: type[Design[Any]], names: Mapping[str, Any]) -> None:
+    """Raise :class:`InvalidInput` unless ``names`` are options of ``design``: none is ignored without a word."""
+    known = [option.name for option in design.options()]
+    for name, value in names.items():
+        if name not in known:
+            owners = [other.name for other in _DESIGNS.values() if name in {one.name for one in other.options()}]
+            if not owners:
+                raise TypeError(f"{name} is no option of any design")
+            allowed = f"no value for design {design.name}: it is an option of {' and '.join(owners)}"
+            raise InvalidInput(name, value, allowed)
+
+
+_DESIGNS: dict[str, type[Design[Any]]] = {}
+AnyDesign = TypeVar("AnyDesign", bound="type[Design[Any]]")
+
+
+def register(design: AnyDesign) -> AnyDesign:
+    """Make a design known by its name; a class decorator.
+
+    Raises:
+        InvalidInput: another design has the name.
+    """
+    if _DESIGNS.get(design.name, design) is not design:
+        raise InvalidInput("design", design.name, "a name that no other design has")
+    _DESIGNS[design.name] = design
+    return design
+
+
+def all_designs() -> tuple[type[Design[Any]], ...]:
+    """Every design that is known."""
+    return tuple(_DESIGNS.values())
+
+
+def design_named(name: str) -> type[Design[Any]]:
+    """The design of that name.
+
+    Raises:
+        InvalidInput: there is none.
+
+    Example:
+        >>> design_named("moments").learner
+        'second-moments'
+    """
+    if not isinstance(name, str) or name not in _DESIGNS:
+        raise InvalidInput("design", name, "one of " + ", ".join(_DESIGNS))
+    return _DESIGNS[name]

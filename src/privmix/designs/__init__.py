@@ -1,0 +1,61 @@
+"""Designs: the ways to release records, one file each, and their registry."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+# In this order they stand in messages, and planners try them.
+from privmix.designs import classwise, fixed, hierarchical, moments, poisson, random_weight  # noqa: F401
+from privmix.designs.base import BasePlan, Design, all_designs, check_options, design_named, register
+from privmix.designs.classwise import Classwise
+from privmix.designs.fixed import Fixed
+from privmix.designs.hierarchical import Hierarchical
+from privmix.designs.moments import Moments, MomentsPlan
+from privmix.designs.poisson import Poisson
+from privmix.designs.random_weight import RandomWeight
+from privmix.designs.rows import ReleasePlan, RowDesign
+from privmix.designs.setting import Setting
+from privmix.errors import InvalidInput
+
+__all__ = [
+    "BasePlan",
+    "Classwise",
+    "Design",
+    "Fixed",
+    "Hierarchical",
+    "Moments",
+    "MomentsPlan",
+    "Plan",
+    "Poisson",
+    "RandomWeight",
+    "ReleasePlan",
+    "RowDesign",
+    "Setting",
+    "all_designs",
+    "averaging_designs",
+    "check_options",
+    "design_named",
+    "plan_from_dict",
+    "register",
+]
+
+Plan = ReleasePlan | MomentsPlan
+
+
+def averaging_designs() -> list[str]:
+    """Names of the designs whose rows are averages of records."""
+    return [design.name for design in all_designs() if issubclass(design, RowDesign) and design.averages]
+
+
+def plan_from_dict(description: Mapping[str, Any]) -> Plan:
+    """Rebuild a plan of whichever design from its ``to_dict()``.
+
+    Raises:
+        InvalidInput: anything but exactly the fields of a plan, or a design that is not known here.
+    """
+    if not isinstance(description, Mapping):
+        raise InvalidInput("plan", type(description).__name__, "the fields of a release plan")
+    plan = design_named(description.get("design", "")).plan_type.from_dict(description)
+    assert isinstance(plan, ReleasePlan | MomentsPlan)
+    return plan

@@ -1,0 +1,53 @@
+"""Design ``poisson``: each record joins each row independently."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privmix.designs.base import register
+from privmix.designs.rows import NoisyLabels, ReleasePlan
+from privmix.designs.setting import Setting
+from privmix.mechanisms.sampling import PoissonSampling, Sampler
+
+DEGREES = (16, 64, 256, 1024)
+"""Mixup degrees that a planner tries."""
+
+
+@register
+@dataclass(frozen=True)
+class Poisson(NoisyLabels):
+    """Each record joins each row independently with probability m/n (DPMix, DPFMix, NeuroMixGDP).
+
+    Attributes:
+        mixup_degree: expected number m of records in a row.
+        label_noise_ratio: lambda = s_y / s_x.
+
+    Example:
+        >>> setting = Setting(records=1000, dim=3, classes=("no", "yes"))
+        >>> plan = Poisson(mixup_degree=16).plan(setting, 1.2, None)
+        >>> plan.record_rate, plan.sampler.event(plan.row_query).count
+        (0.016, 1000)
+    """
+
+    name = "poisson"
+    words = "each record joins each row independently"
+    draws = "each record joins each row independently with probability m/n"
+    labels = {"poisson": "Poisson mixup"}  # noqa: RUF012
+
+    @classmethod
+    def trials(cls, setting: Setting) -> Sequence[tuple[str, Poisson]]:
+        return [(cls.name, cls(degree)) for degree in DEGREES if degree <= setting.records / 4]
+
+    @classmethod
+    def sampler(cls, plan: ReleasePlan, records: int) -> Sampler:
+        return PoissonSampling(records, plan.rows, plan.record_rate)
+
+    @classmethod
+    def label_counts(
+        cls, plan: ReleasePlan, sizes: NDArray[np.int64], rows: int, generator: np.random.Generator
+    ) -> NDArray[np.int64]:
+        return generator.binomial(sizes, plan.record_rate, (rows, len(sizes)))

@@ -1,0 +1,118 @@
+"""What every design is told, and what it tells the planner."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privmix.errors import InvalidInput, check_choice, check_integer, check_number
+
+CENTRES: Final = ("private", "none")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Public facts of the records, and what is chosen whatever the design; no option of one design is here.
+
+    Attributes:
+        records: the record count n, taken as public.
+        dim: feature dimension d.
+        classes: K class names.
+        rows: number T of rows released; None leaves it to the design.
+        clip_norm: bound C_x on a record's feature norm.
+        centre: ``"private"`` releases the mean first; ``"none"`` takes features as they are. None leaves it to the
+            design.
+        residual_clip_norm: bound on a centred record's norm, as a share of ``clip_norm``.
+        lattice_bits: features and noise are multiples of 2^-bits of the clipping bound.
+        records_noise_multiplier: where ``records`` is a private estimate: the noise of the query that made it.
+    """
+
+    records: int
+    dim: int
+    classes: tuple[str, ...]
+    rows: int | None = None
+    clip_norm: float = 1.0
+    centre: str | None = None
+    residual_clip_norm: float = 0.55
+    lattice_bits: int = 15
+    records_noise_multiplier: float | None = None
+
+    def __post_init__(self) -> None:
+        check_integer("records", self.records, low=1)
+        check_integer("dim", self.dim, low=1)
+        if len(self.classes) < 2 or len(set(self.classes)) != len(self.classes):
+            raise InvalidInput("classes", len(self.classes), "at least two class names, all different")
+        if self.rows is not None:
+            check_integer("rows", self.rows, low=1)
+        if self.centre is not None:
+            check_choice("centre", self.centre, CENTRES)
+        check_number("clip_norm", self.clip_norm, low=1e-9, high=1e9)
+        check_number("residual_clip_norm", self.residual_clip_norm, low=0, high=2, low_open=True)
+        check_integer("lattice_bits", self.lattice_bits, low=8, high=24)
+        if self.records_noise_multiplier is not None:
+            check_number("records_noise_multiplier", self.records_noise_multiplier, low=0, low_open=True)
+
+    @property
+    def residual_bound(self) -> float:
+        """Bound on a centred record's norm."""
+        return float(self.residual_clip_norm * self.clip_norm)
+
+    def shared(self, centre_noise_multiplier: float | None) -> dict[str, Any]:
+        """The fields of a plan that are the same for every design.
+
+        Args:
+            centre_noise_multiplier: of the mean query, or None where no mean is released.
+        """
+        return {
+            "records": self.records,
+            "dim": self.dim,
+            "classes": self.classes,
+            "clip_norm": float(self.clip_norm),
+            "residual_clip_norm": None if centre_noise_multiplier is None else self.residual_bound,
+            "centre_noise_multiplier": centre_noise_multiplier,
+            "records_noise_multiplier": self.records_noise_multiplier,
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Assumed:
+    """Records as a planner assumes them: a mixture of Gaussians along some axes, in units of the clipping bound.
+
+    Attributes:
+        within: (k,) variance of the records of a class along each axis.
+        between: (k,) variance of the classes' means along each axis.
+        dim: d, the real number of features.
+    """
+
+    within: NDArray[np.float64]
+    between: NDArray[np.float64]
+    dim: int
+
+    @property
+    def unseen(self) -> float:
+        """Noise in d directions has sqrt(d) as its norm; the simulated ones must bear all of it."""
+        return math.sqrt(max(1.0, self.dim / len(self.within)))
+
+    @property
+    def noise(self) -> NDArray[np.float64]:
+        """(k,) noise of standard deviation 1 along each axis."""
+        return np.ones(len(self.within)) * self.unseen
+
+
+@dataclass(frozen=True, eq=False)
+class Forecast:
+    """What a plan does to n times the second moments of the records; X'X and X'Y are what learners learn from.
+
+    Attributes:
+        second: (k,) a_i; entry (i, j) of X'X has noise of standard deviation sqrt(a_i a_j), or None: X'X is unknown.
+        cross: (k,) standard deviation of the noise in X'Y along each axis.
+        amplified: how many times larger than in X'X the scatter between classes is.
+    """
+
+    second: NDArray[np.float64] | None
+    cross: NDArray[np.float64]
+    amplified: float = 1.0
