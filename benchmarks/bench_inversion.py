@@ -1,4 +1,4 @@
-"""Model inversion of scattering features on MNIST and CIFAR-10: 004's Figures 4, 9 and 10, 002's Figure 6, in numbers.
+"""Model inversion of scattering features on MNIST and CIFAR-10, in numbers (Li et al. 2022, Li et al. 2024).
 
 Rows of m test images are attacked without noise and with the noise that a Poisson release of n = T = 60,000 (MNIST) or
 50,000 (CIFAR-10, a JPEG copy) records needs at epsilon 8 and 1, by PLD. Each degree of each dataset is kept in
@@ -109,7 +109,8 @@ def write_results(runs: list[dict[str, Any]], suffix: str) -> None:
         f"{[(a.tv_weight, a.from_mean) for a in NOISY]} (weight, start at the mean image)",
         "chosen how": "attack settings were tried out on MNIST's test images, and the rule by which a row's best try "
         "is picked was changed twice after results were seen: figures of a tuned attack, on one seed",
-        "papers": "004 (Figures 4, 9, 10) and 002 (Figure 6, appendix K): weight 1e-4, uniform start, 5,000 steps, "
+        "papers": "Li et al. 2022 (Figures 4, 9, 10), Li et al. 2024 (Figure 6, appendix K): weight 1e-4, "
+        "uniform start, 5,000 steps, "
         "noise by mu-GDP; pictures without figures",
         "seconds": {f"{run['dataset']} m = {run['degree']}": run["seconds"] for run in runs},
         "pictures": ", ".join(f"inversion_{name}.svg" for name in DATASETS),

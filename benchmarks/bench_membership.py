@@ -1,10 +1,10 @@
 """Membership inference on linear models: without privacy, on mixtures without noise, on releases, and by DP-SGD.
 
-Beside 004's Table 4 and 002's Table 9, which attack linear models on CIFAR-100 by their loss. Here LiRA and RMIA attack
-too, with reference models. Of each method 20 models are made in pairs, each pair from the two halves of a shuffle of
-the records. One model each of three pairs is attacked, with the 18 models of the other pairs as references: so many of
-these have a record, and so many don't, whether it is a member or not. Finished methods are kept in
-results/membership_runs.json.
+Beside Li et al. 2022, Table 4, and Li et al. 2024, Table 9, which attack linear models on CIFAR-100 by their loss. Here
+LiRA and RMIA attack too, with reference models. Of each method 20 models are made in pairs, each pair from the two
+halves of a shuffle of the records. One model each of three pairs is attacked, with the 18 models of the other pairs as
+references: so many of these have a record, and so many don't, whether it is a member or not. Finished methods are kept
+in results/membership_runs.json.
 
     python benchmarks/bench_membership.py [tables]
 """
@@ -84,18 +84,18 @@ LABELS = {
 }
 # (test accuracy, AUC, gap in points or None) on CIFAR-100.
 PUBLISHED: dict[tuple[str, float | None], tuple[str, float, float, float | None]] = {
-    ("none", None): ("004 T4", 84.45, 0.5735, 9.42),
-    ("mixing", None): ("004 T4", 74.57, 0.5160, 2.49),
-    ("poisson", 8.0): ("004 T4", 66.35, 0.5075, 1.08),
-    ("poisson", 4.0): ("004 T4", 64.53, 0.5065, 0.83),
-    ("poisson", 2.0): ("004 T4", 60.35, 0.5061, 1.26),
-    ("poisson", 1.0): ("004 T4", 50.80, 0.5033, 0.57),
-    ("dp-sgd", 8.0): ("002 T9", 72.77, 0.5097, None),
-    ("dp-sgd", 4.0): ("002 T9", 72.40, 0.5096, None),
-    ("dp-sgd", 2.0): ("002 T9", 71.37, 0.5092, None),
-    ("dp-sgd", 1.0): ("002 T9", 68.13, 0.5091, None),
-    ("hierarchical", 8.0): ("002 T9", 73.39, 0.5117, None),
-    ("hierarchical", 1.0): ("002 T9", 71.72, 0.5090, None),
+    ("none", None): ("Li et al. 2022, T4", 84.45, 0.5735, 9.42),
+    ("mixing", None): ("Li et al. 2022, T4", 74.57, 0.5160, 2.49),
+    ("poisson", 8.0): ("Li et al. 2022, T4", 66.35, 0.5075, 1.08),
+    ("poisson", 4.0): ("Li et al. 2022, T4", 64.53, 0.5065, 0.83),
+    ("poisson", 2.0): ("Li et al. 2022, T4", 60.35, 0.5061, 1.26),
+    ("poisson", 1.0): ("Li et al. 2022, T4", 50.80, 0.5033, 0.57),
+    ("dp-sgd", 8.0): ("Li et al. 2024, T9", 72.77, 0.5097, None),
+    ("dp-sgd", 4.0): ("Li et al. 2024, T9", 72.40, 0.5096, None),
+    ("dp-sgd", 2.0): ("Li et al. 2024, T9", 71.37, 0.5092, None),
+    ("dp-sgd", 1.0): ("Li et al. 2024, T9", 68.13, 0.5091, None),
+    ("hierarchical", 8.0): ("Li et al. 2024, T9", 73.39, 0.5117, None),
+    ("hierarchical", 1.0): ("Li et al. 2024, T9", 71.72, 0.5090, None),
 }
 
 
@@ -261,7 +261,8 @@ def write_tables(runs: list[dict[str, Any]]) -> None:
         "methods": "releases: Poisson and HS (3 expected classes) with private centring, T = n, the noise-aware ridge; "
         "moments with their own learner; all priced honestly by PLD. Mixing without noise is no release that privmix "
         "makes: the plan's noise multiplier is set to 1e-6. DP-SGD: defaults for linear models. Non-private: C = 10",
-        "published": "004's Table 4 and 002's Table 9: CIFAR-100, ResNet-152 (SimCLRv2) features, 50,000 members, a "
+        "published": "Li et al. 2022, Table 4, and Li et al. 2024, Table 9: CIFAR-100, ResNet-152 (SimCLRv2) "
+        "features, 50,000 members, a "
         "linear softmax, attacked by loss alone; ε by asymptotic Gaussian DP, which is no upper bound, and for HS far "
         "from one. With other data, features and sizes the order of the methods compares, the figures don't",
     }

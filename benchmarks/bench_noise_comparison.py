@@ -1,4 +1,4 @@
-"""004's Figure 1 and 002's Figure 10: the noise that each accountant asks for, at n = T = 50,000, epsilon 1."""
+"""The noise that each accountant asks for, at n = T = 50,000, epsilon 1 (Li et al. 2022, Figure 1)."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-"""004's Figure 2 and 002's Figure 11: the best mixup degree for linear regression, predicted and simulated.
+"""DPFMix's Figure 2 and NeuroMixGDP's Figure 11: the best mixup degree for linear regression, predicted and simulated.
 
-Settings of 004, section 3.2 (002, appendix J.1 has the same ones): X has rows N(0, S) with S_ij = 0.3^|i - j| and 100
-columns, b ~ N(0, I) (here of norm 10, its expected one), unit residuals, T = 2 n^gamma, mu = 2, C_x = 14, C_y = 36, and
-X and y centred. The papers take mu-GDP for granted; here a release meets (epsilon(mu), 1e-5), by their formula and by
-the noise that it needs. 002's plots state sizes only in the figure, so n and T of ours are our own.
+Settings of Li et al. 2022, section 3.2 (Li et al. 2024, appendix J.1 has the same ones): X has rows N(0, S) with S_ij =
+0.3^|i - j| and 100 columns, b ~ N(0, I) (here of norm 10, its expected one), unit residuals, T = 2 n^gamma, mu = 2, C_x
+= 14, C_y = 36, and X and y centred. The papers take mu-GDP for granted; here a release meets (epsilon(mu), 1e-5), by
+their formula and by the noise that it needs. NeuroMixGDP's plots state sizes only in the figure, so n and T of ours are
+our own.
 """
 
 from __future__ import annotations
@@ -156,7 +157,7 @@ def main() -> None:
         save_figure(figure, common.RESULTS / f"theory_{name}.svg")
     common.save(
         "theory",
-        "The best mixup degree for linear regression: 004 Figure 2 and 002 Figure 11",
+        "The best mixup degree for linear regression: Li et al. 2022, Figure 2 and Li et al. 2024, Figure 11",
         {"d": DIM, "delta": DELTA, "mu": MU, "epsilon": round(gdp_epsilon(MU, DELTA), 3), "C_x": 14, "C_y": 36},
         {"figure_2": points, "figure_11": curves},
         tables(points, curves),
@@ -179,8 +180,8 @@ def tables(points: list[dict[str, Any]], curves: list[dict[str, Any]]) -> list[s
     ]
     best = [(c["n"], c["T"], c["mu"], c["epsilon"], c["best"], round(vertex_near_least(c), 1)) for c in curves]
     return [
-        "## Best degree against n (004 Figure 2)",
-        "`order` is n / sqrt(T); `equation_3` the minimum of 004's Equation 3 under the papers' noise; `chosen` what "
+        "## Best degree against n (Li et al. 2022, Figure 2)",
+        "`order` is n / sqrt(T); `equation_3` the minimum of DPFMix's Eq. 3 under the papers' noise; `chosen` what "
         "`best_mixup_degree` returns under the noise of the row. `predicted` and `simulated` are read off alike: the "
         "vertex of a parabola through the logarithm of the expected, or mean simulated, error at degrees within a "
         "factor 2.8 of the choice.",
@@ -191,7 +192,7 @@ def tables(points: list[dict[str, Any]], curves: list[dict[str, Any]]) -> list[s
         "The paper's figure (by its caption and text): log2 m* is linear in log2 n with slope (2 - gamma) / 2, and "
         "simulated degrees are close to those of Theorem 3.1. Ours shows the same, under the papers' noise and under "
         "the noise that a release needs. At the paper's C_x and d the error stays near the norm of b, which is 10.",
-        "## Error against m (002 Figure 11)",
+        "## Error against m (Li et al. 2024, Figure 11)",
         "The paper's figure (by Remark 3.3 and appendix J.1): the error is U-shaped in m, the theorem finds its "
         "minimum, and m* grows with mu. So does ours. The bound has the right shape and is some 30 to 130 times the "
         "error; the expected error has the right size too.",

@@ -108,24 +108,25 @@ SCHEDULE: list[tuple[str, str, tuple[float, ...], int]] = [
     ("cifar10", "ps-ridge-centred", (1, 10), 1),
 ]
 
-# 002 Table 2 and 004 Tables 1, 3 and 7, as printed there, by epsilon. "Published": limit-formula accounting.
+# Li et al. 2024, Table 2 and Li et al. 2022, Tables 1, 3 and 7, as printed there, by epsilon. "Published":
+# limit-formula accounting.
 PAPERS = {
-    "002 Table 2, NeuroMixGDP (PS), published": {1: "89.8", 10: "94.5"},
-    "002 Table 2, NeuroMixGDP-HS, published (unsound)": {1: "92.7", 10: "96.2"},
-    "002 Table 2, DPMix": {1: "82.2", 10: "86.6"},
-    "002 Table 2, DP-MEPF (best of the other methods)": {1: "89.3", 10: "89.8"},
-    "004 Table 1, DPMix U-RDP (CNN)": {1: "20.4", 2: "47.6", 4: "67.3", 8: "73.8"},
-    "004 Table 1, DPMix P-GDP (CNN), published": {1: "79.2", 2: "82.7", 4: "84.1", 8: "85.7"},
-    "004 Table 7, DPMix with ScatteringNet, published": {1: "82.2", 2: "83.3", 4: "84.9", 8: "86.0"},
-    "004 Table 3, DPFMix (m = 64), published": {1: "89.8", 2: "92.2", 4: "93.5", 8: "94.3"},
-    "004 Table 3, P3GM": {1: "79.5", 2: "81.6", 4: "83.2", 8: "84.2"},
-    "004 Table 3, DPPro": {1: "11.4", 2: "11.4", 4: "11.4", 8: "17.3"},
+    "Li et al. 2024, Table 2, NeuroMixGDP (PS), published": {1: "89.8", 10: "94.5"},
+    "Li et al. 2024, Table 2, NeuroMixGDP-HS, published (unsound)": {1: "92.7", 10: "96.2"},
+    "Li et al. 2024, Table 2, DPMix": {1: "82.2", 10: "86.6"},
+    "Li et al. 2024, Table 2, DP-MEPF (best of the other methods)": {1: "89.3", 10: "89.8"},
+    "Li et al. 2022, Table 1, DPMix U-RDP (CNN)": {1: "20.4", 2: "47.6", 4: "67.3", 8: "73.8"},
+    "Li et al. 2022, Table 1, DPMix P-GDP (CNN), published": {1: "79.2", 2: "82.7", 4: "84.1", 8: "85.7"},
+    "Li et al. 2022, Table 7, DPMix with ScatteringNet, published": {1: "82.2", 2: "83.3", 4: "84.9", 8: "86.0"},
+    "Li et al. 2022, Table 3, DPFMix (m = 64), published": {1: "89.8", 2: "92.2", 4: "93.5", 8: "94.3"},
+    "Li et al. 2022, Table 3, P3GM": {1: "79.5", 2: "81.6", 4: "83.2", 8: "84.2"},
+    "Li et al. 2022, Table 3, DPPro": {1: "11.4", 2: "11.4", 4: "11.4", 8: "17.3"},
 }
 PAPERS_CIFAR = {
-    "004 Table 1, DPMix P-GDP (CNN), published": {1: "24.4", 2: "30.4", 4: "32.0", 8: "31.9"},
-    "004 Table 1, DPMix U-RDP (CNN)": {1: "10.0", 2: "14.3", 4: "20.9", 8: "25.1"},
-    "004 Table 3, DPPro": {1: "15.5", 2: "26.5", 4: "54.2", 8: "76.2"},
-    "004 Table 3, DPFMix on a pretrained network's features, published": {1: "87.7", 2: "89.0", 4: "90.2", 8: "90.8"},
+    "Li et al. 2022, Table 1, DPMix P-GDP (CNN), published": {1: "24.4", 2: "30.4", 4: "32.0", 8: "31.9"},
+    "Li et al. 2022, Table 1, DPMix U-RDP (CNN)": {1: "10.0", 2: "14.3", 4: "20.9", 8: "25.1"},
+    "Li et al. 2022, Table 3, DPPro": {1: "15.5", 2: "26.5", 4: "54.2", 8: "76.2"},
+    "Li et al. 2022, Table 3, DPFMix on pretrained features, published": {1: "87.7", 2: "89.0", 4: "90.2", 8: "90.8"},
 }
 
 
@@ -244,7 +245,10 @@ def draw(groups: dict[tuple[str, str], dict[float, list[dict[str, Any]]]]) -> No
             at = [epsilon for epsilon, _ in points]
             values = [100 * np.mean([run["accuracy"] for run in runs]) for _, runs in points]
             axes.plot(at, values, marker=marker, color=colour, label=METHODS[name].label)
-    for label, style in (("002 Table 2, NeuroMixGDP (PS), published", "--"), ("002 Table 2, DPMix", ":")):
+    for label, style in (
+        ("Li et al. 2024, Table 2, NeuroMixGDP (PS), published", "--"),
+        ("Li et al. 2024, Table 2, DPMix", ":"),
+    ):
         values_by = PAPERS[label]
         axes.plot(
             list(values_by), [float(v) for v in values_by.values()], style, color="grey", label=f"{label} (not a bound)"

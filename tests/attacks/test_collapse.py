@@ -29,7 +29,7 @@ def public(n: int = 400) -> tuple[np.ndarray, np.ndarray]:
 
 
 def test_hierarchical_labels_stay_apart_where_poisson_ones_crowd() -> None:
-    """002, Figure 2: Poisson-mixed labels gather at 1/K, hierarchical ones near 0 and 1/(K p1), with a gap between."""
+    """Poisson-mixed labels gather at 1/K, hierarchical ones near 0 and 1/(K p1), with a gap (Li et al. 2024)."""
     noise = 0.6
     plans = [config().with_noise(noise), config(design="hierarchical", expected_classes=3).with_noise(noise)]
     report = measure_collapse(plans, *public(), np.random.default_rng(1), rows=4000)

@@ -18,7 +18,7 @@ from .mixing import digits, mix
 
 
 def naive_divergence(p: NDArray[np.float64], q: NDArray[np.float64]) -> float:
-    """Equation 6 of paper 004, term by term, with 0 log 0 = 0."""
+    """Equation 6 of Li et al. 2022, term by term, with 0 log 0 = 0."""
     return sum((a * math.log(a / b) if a > 0 else 0.0) - a + b for a, b in zip(p, q, strict=True))
 
 

@@ -28,7 +28,7 @@ def blobs(count: int = 90, dim: int = 6, classes: int = 4, seed: int = 0) -> tup
 
 
 def naive_neural_collapse(x: np.ndarray, labels: np.ndarray) -> float:
-    """002, Equations 29 and 30, by their words."""
+    """Li et al. 2024, Equations 29 and 30, by their words."""
     names = sorted(set(labels.tolist()))
     means = {name: x[labels == name].mean(axis=0) for name in names}
     within = sum(np.outer(row - means[k], row - means[k]) for row, k in zip(x, labels.tolist(), strict=True)) / len(x)
@@ -65,7 +65,7 @@ def test_neural_collapse_is_zero_at_collapse_and_infinite_without_classes() -> N
 
 
 def naive_distances(x: np.ndarray, labels: np.ndarray, seed: int, degree: int, alpha: float) -> tuple[float, ...]:
-    """002, appendix I.5: each mixture against each clean record of a class that is not in it, one pair at a time."""
+    """Each mixture against each clean record of a class that is not in it, one pair at a time (Li et al. 2024)."""
     rng = np.random.default_rng(seed)
     partners = rng.integers(0, len(x), (len(x), degree))
     weights = rng.dirichlet(np.full(degree, alpha), size=len(x))
@@ -187,7 +187,7 @@ def test_labels_survive_without_noise_and_not_in_much_of_it() -> None:
 
 
 def test_hierarchical_labels_stay_apart_where_poisson_labels_collapse() -> None:
-    """002, Figure 2: same degree, same noise."""
+    """Li et al. 2024, Figure 2: same degree, same noise."""
     poisson, stratified = (
         label_collapse(make_plan(design, 2.0, 4000, 200), np.arange(4), np.random.default_rng(0))
         for design in ({"design": "poisson"}, {"design": "hierarchical", "expected_classes": 1.0})

@@ -65,7 +65,7 @@ def test_the_bound_is_the_paper_s_equation_3_under_the_paper_s_noise(label_noise
 
 
 def test_the_bound_holds_and_is_loose() -> None:
-    """One of 004's claims, at finite sizes: no simulated error comes near the bound."""
+    """One of DPFMix's claims, at finite sizes: no simulated error comes near the bound."""
     noise = honest_noise_multiplier(RECORDS, ROWS, 32, *TARGET)
     assert simulated(32, noise, 10).max() < error_bound(TASK, RECORDS, ROWS, 32, noise) / 3
 
@@ -111,7 +111,7 @@ def test_the_simulated_minimum_is_near_the_predicted_one() -> None:
 
 
 def test_the_simulation_is_the_dense_matrix_product() -> None:
-    """004, section 3.1: M has Bernoulli(m/n) / m entries. Means over 60 runs agree within 5 standard errors."""
+    """DPFMix, section 3.1: M has Bernoulli(m/n) / m entries. Means over 60 runs agree within 5 standard errors."""
     task, n, T, m, s = LinearTask.isotropic(3), 120, 400, 10, 0.4
     s_x, s_y = task.noise_multipliers(s)
 
@@ -196,7 +196,7 @@ def test_the_choice_is_calibrated_and_no_worse_than_the_paper_s() -> None:
 
 
 def test_a_larger_budget_asks_for_a_larger_degree() -> None:
-    """002, Remark 3.3 and Figure 11."""
+    """Li et al. 2024, Remark 3.3 and Figure 11."""
     degrees = [best_mixup_degree(4000, 8000, 8, eps, 1e-5).mixup_degree for eps in (1.0, 8.0)]
     assert 2 * degrees[0] < degrees[1]
 

@@ -62,7 +62,7 @@ def size(model: nn.Module) -> int:
     ],
 )
 def test_sizes_are_those_of_the_papers(model: Any, expected: int) -> None:
-    """003, Tables 5 and 6 (2.74M, 8.94M, 6.62M, 0.55M, cut or rounded); 004, Table 5."""
+    """Park et al. 2024, Tables 5 and 6 (2.74M, 8.94M, 6.62M, 0.55M, cut or rounded); Li et al. 2022, Table 5."""
     assert size(model()) == expected
 
 

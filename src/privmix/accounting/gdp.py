@@ -29,7 +29,7 @@ from privmix.errors import check_number
 
 
 def gdp_delta(mu: float, epsilon: float) -> float:
-    """delta(epsilon) of mu-GDP (Dong, Roth, Su 2021, Corollary 1; paper 004, Lemma 2.2).
+    """delta(epsilon) of mu-GDP (Dong, Roth, Su 2021, Corollary 1; Li et al. 2022, Lemma 2.2).
 
     Example:
         >>> round(gdp_delta(1.0, 1.0), 4)
@@ -74,7 +74,7 @@ def gdp_tradeoff(mu: float, alpha: np.ndarray) -> np.ndarray:
 
 
 def published_noise_multiplier(rate: float, rows: int, epsilon: float, delta: float) -> float:
-    """The papers' joint noise multiplier s: mu = p sqrt(T) sqrt(exp(1/s^2) - 1) solved for s (004, Lemma C.3).
+    """The papers' joint noise multiplier s: mu = p sqrt(T) sqrt(exp(1/s^2) - 1) solved for s (DPFMix, Lemma C.3).
 
     Example:
         >>> round(published_noise_multiplier(64 / 50_000, 50_000, 1.0, 1e-5), 3)
@@ -85,7 +85,7 @@ def published_noise_multiplier(rate: float, rows: int, epsilon: float, delta: fl
 
 
 def _poisson_mu(rate: float, multiplier: float, count: int) -> float:
-    """004, Equation 2: nu sqrt(exp(1/s^2) - 1) with nu = p sqrt(T)."""
+    """Li et al. 2022, Equation 2: nu sqrt(exp(1/s^2) - 1) with nu = p sqrt(T)."""
     exponent = 1 / multiplier**2
     return math.inf if exponent > 700 else rate * math.sqrt(count * math.expm1(exponent))
 
@@ -147,9 +147,9 @@ class GdpCltAccountant:
 class AsPublishedAccountant:
     """The papers' own figure for an event, reproduced for comparison. It is not a bound.
 
-    * Poisson: 004 Equation 2 (Li, Cao, Yao 2022), the limit formula used at finite T.
-    * Cluster: 002 Proposition E.3 (NeuroMixGDP-HS), Poisson at the product of the rates. Invalid: the label row shows
-      which classes were drawn.
+    * Poisson: Equation 2 of DPFMix (Li et al. 2022), the limit formula used at finite T.
+    * Cluster: Proposition E.3 of NeuroMixGDP-HS (Li et al. 2024), Poisson at the product of the rates. Invalid: the
+      label row shows which classes were drawn.
     * Fixed size: Lee et al. 2019, Wang et al.'s Renyi bound without replace-one's doubled sensitivity.
     * Fixed size with Laplace noise: DP-InstaHide, Theorem 2, which takes a record's l1 norm for the data's diameter.
       It is a pure epsilon, whatever delta is.

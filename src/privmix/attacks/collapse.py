@@ -1,4 +1,4 @@
-"""Collapse diagnostics on a PUBLIC proxy: do classes survive mixing and noise (002, section 2, appendix I.5, J.6)?
+"""Collapse diagnostics on a PUBLIC proxy: do classes survive mixing and noise (Li et al. 2024, sections 2, I.5, J.6)?
 
 Neural collapse and the minimum Euclidean distance say it of features, the histograms and figures of mixed labels of
 labels. None of it is an attack on anyone: everything here is computed from public data without noise, and must be.
@@ -104,7 +104,7 @@ def measure_collapse(
 
     Args:
         plans: Gaussian or Laplace mixup plans; features are clipped to the first one's bound before they are judged, as
-            002 does.
+            NeuroMixGDP does.
         features: (n, d) of public records.
         labels: (n,) their classes.
         generator: source of mixtures, counts and noise.

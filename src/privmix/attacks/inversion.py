@@ -1,6 +1,7 @@
 """Model inversion: images from a released row, by regularised maximum likelihood with total variation.
 
-He, Zhang and Lee (2019), in the form that 004 (section 5.1, appendix G) and 002 (appendix K) give it for mixed
+He, Zhang and Lee (2019), in the form that Li et al. 2022 (section 5.1, appendix G) and 2024 (appendix K) give it for
+mixed
 features: the attacker knows the extractor, the clipping bounds, the released mean and m, and looks for images whose
 mixed features are the released ones,
 
@@ -40,7 +41,8 @@ class InversionConfig:
     """How hard the attacker tries.
 
     Attributes:
-        steps: of Adam (004: at most 5,000 at a constant rate; a few hundred do with a rate that falls to zero).
+        steps: of Adam (Li et al. 2022: at most 5,000 at a constant rate; a few hundred do with a rate that falls to
+            zero).
         learning_rate: of the first step; it falls along a cosine.
         images_at_once: images in memory at a time; a row is never cut.
 
@@ -114,7 +116,7 @@ def total_variation(images: Tensor) -> Tensor:
 
 
 def inversion_loss(mixed: MixedFeatures, images: Tensor, rows: Tensor, tv_weight: float) -> Tensor:
-    """What the attacker minimises, for each row (004, appendix G): squared misfit plus weighted mean variation.
+    """What the attacker minimises, for each row (DPFMix, appendix G): squared misfit plus weighted mean variation.
 
     Args:
         mixed: the attacker's copy of the mechanism.
@@ -151,7 +153,7 @@ def invert(
         members: how many images to look for in each row.
         generator: source of the images that the search starts from.
         tv_weight: beta; the noisier the row, the larger a strong attacker chooses it.
-        start: an image to start near, such as the mean of public ones; None starts from uniform noise, as 004 does.
+        start: an image to start near, such as the mean of public ones; None starts from uniform noise, as DPFMix does.
         config: steps and memory.
         progress: called with (stage, steps done, steps in all).
 

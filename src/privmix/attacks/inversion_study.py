@@ -1,9 +1,9 @@
 """How much of single images an inversion of mixed rows brings back, with and without the noise of a plan.
 
-The setting is that of 004 (Figures 4 and 9): rows of m images, attacked at several degrees and budgets. Where the
-papers fix the weight of total variation, the attacker here chooses it, the start and the brightness. Without noise the
-row itself tells which try explains it best. With noise the best fit is the one that fits the noise, so the attacker
-practises on rows that it makes itself of public images: half of the images given play that part.
+The setting is that of DPFMix (Li et al. 2022, Figures 4 and 9): rows of m images, attacked at several degrees and
+budgets. Where the papers fix the weight of total variation, the attacker here chooses it, the start and the brightness.
+Without noise the row itself tells which try explains it best. With noise the best fit is the one that fits the noise,
+so the attacker practises on rows that it makes itself of public images: half of the images given play that part.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Attempt:
     stretch: bool = False
 
 
-# The first is 004's. Noise asks for more smoothing; without it, too much of it wipes out what the row tells.
+# The first is DPFMix's. Noise asks for more smoothing; without it, too much of it wipes out what the row tells.
 QUIET: Final = (Attempt(1e-4), Attempt(1e-4, from_mean=True))
 NOISY: Final = (Attempt(1e-2), Attempt(1e-1, from_mean=True), Attempt(1.0, from_mean=True))
 

@@ -141,7 +141,7 @@ def compare(
     figure: Annotated[Path, typer.Option("--out", help="Where to draw: .svg, .png or .pdf.")] = Path("compare.svg"),
     json_output: Annotated[bool, typer.Option("--json", help="Print the numbers too.")] = False,
 ) -> None:
-    """Draw the noise that each accountant asks for against the mixup degree (004 Figure 1, 002 Figure 10).
+    """Draw the noise that each accountant asks for against the mixup degree (Li et al. 2022, Figure 1).
 
     Curves that are no bounds are drawn dashed and say so in the legend.
     """

@@ -77,7 +77,7 @@ def collapse(
     record: Record = None,
     json_output: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
 ) -> None:
-    """Measure on public data how well classes survive mixing (002, Figures 2 and 14). Reads no private data.
+    """Measure on public data how well classes survive mixing (Li et al. 2024, Figures 2 and 14). Reads no private data.
 
     Neural collapse and the least distance of mixed pairs to other classes judge the features. Mixed labels are drawn
     as Poisson and hierarchical releases of that budget would mix them, or as one release does.

@@ -92,8 +92,9 @@ def inversion(
     """Recover images from mixed features, with and without noise, and show them beside the originals.
 
     Rows of known members are made by the real mechanism; an attacker who knows the extractor, the plan and the number
-    of members looks for images that explain them (He et al. 2019; 004, appendix G). Half of --data is attacked, half is
-    what the attacker practises on. Figures and pictures show the data: keep them to yourself unless it is public.
+    of members looks for images that explain them (He et al. 2019; Li et al. 2022, appendix G). Half of --data is
+    attacked, half is what the attacker practises on. Figures and pictures show the data: keep them to yourself unless
+    it is public.
 
     Example: privmix attack inversion --data mnist --features scattering --records 60000 --figure inversion.png
 

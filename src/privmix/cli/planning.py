@@ -131,7 +131,7 @@ def plan(
     _show(choice)
     if theory is not None:
         out.print(
-            f"theory for linear regression (004, Theorem 3.1, at the noise by PLD): best mixup degree "
+            f"theory for linear regression (Li et al. 2022, Theorem 3.1, at the noise by PLD): best mixup degree "
             f"{theory.mixup_degree}; the paper's rate gives {theory.published_degree:.0f}",
             soft_wrap=True,
         )
@@ -190,7 +190,7 @@ def _check_model_options(
 
 
 def _distance(features: NDArray[Any], labels: NDArray[np.int64], clip_norm: float) -> float | None:
-    """002, appendix I.5; None where every pair holds all classes."""
+    """Li et al. 2024, appendix I.5; None where every pair holds all classes."""
     found = minimum_euclidean_distance(
         features, labels, np.random.default_rng(0), clip_norm=clip_norm, mixtures=min(_MIXTURES, len(labels))
     )

@@ -16,14 +16,14 @@ from privmix.errors import InvalidInput, check_choice, check_integer, check_numb
 from privmix.learning.base import Progress, ReleaseFacts, ReleaseLearner, check_arrays
 from privmix.release.dataset import ReleasedDataset
 
-# Paper 004, appendix E.3: of 200 epochs, the learning rate is divided by 10 after these.
+# Li et al. 2022, appendix E.3: of 200 epochs, the learning rate is divided by 10 after these.
 PAPER_EPOCHS: Final = 200
 PAPER_MILESTONES: Final = (80, 120, 160)
 _DECAY: Final = 0.1
 
 
 def generalised_kl(p: torch.Tensor, logits: torch.Tensor) -> torch.Tensor:
-    """Generalised KL divergence D(p || softmax(logits)) of each row (paper 004, equation 6).
+    """Generalised KL divergence D(p || softmax(logits)) of each row (Li et al. 2022, equation 6).
 
     Args:
         p: (b, K) non-negative targets that need not sum to 1.
@@ -45,7 +45,7 @@ def generalised_kl(p: torch.Tensor, logits: torch.Tensor) -> torch.Tensor:
 
 
 class GeneralizedKLClassifier(ReleaseLearner):
-    """Linear or convolutional softmax classifier on a release, trained as in paper 004 (appendices D and E).
+    """Linear or convolutional softmax classifier on a release, trained as in Li et al. 2022 (appendices D and E).
 
     Negative label entries are cut to 0 and Adam minimises the generalised KL divergence between the noisy label
     row and the softmax output. The learning rate falls tenfold at 40%, 60% and 80% of the epochs (80, 120 and 160
@@ -184,7 +184,7 @@ def _build(model: str, facts: ReleaseFacts) -> nn.Module:
 
 
 def _cnn(facts: ReleaseFacts) -> nn.Module:
-    """Paper 004, Table 5: two 5x5 convolutions with max-pooling, three fully connected layers, ReLU between."""
+    """Li et al. 2022, Table 5: two 5x5 convolutions with max-pooling, three fully connected layers, ReLU between."""
     shape = facts.input_shape
     fits = len(shape) in (2, 3) and math.prod(shape) == facts.dim and not (shape[0] % 4 or shape[1] % 4)
     if not fits:

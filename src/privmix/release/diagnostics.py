@@ -1,4 +1,4 @@
-"""Measures on PUBLIC data that tell whether features and labels will survive mixing (002, NeuroMixGDP).
+"""Measures on PUBLIC data that tell whether features and labels will survive mixing (NeuroMixGDP; Li et al. 2024).
 
 None of this is private: every figure here depends on each record without noise. Give these functions public data only,
 such as a public dataset that resembles the private one; never the private records, whose figures would then be a leak
@@ -26,12 +26,12 @@ _WEIGHT_BITS = 30
 
 
 def neural_collapse(features: NDArray[Any], labels: NDArray[np.integer[Any]]) -> float:
-    """NC1 metric of PUBLIC features: tr(S_W pinv(S_B)) / K (002, appendix I.5, Equations 29-30; Papyan et al. 2020).
+    """NC1 metric of PUBLIC features: tr(S_W pinv(S_B)) / K (Li et al. 2024, Eqs. 29-30; Papyan et al. 2020).
 
     S_W is the covariance of records around their class means, averaged over records; S_B that of the K class means
-    around the mean of all records, averaged over classes. 0 where every class sits on one point. 002 reports 45.3 for
-    CIFAR-10 pixels and 0.49 for SimCLR features, 1.53 and 1.16 for MNIST pixels and scattering features, after clipping
-    both kinds to one norm: clip first if you compare.
+    around the mean of all records, averaged over classes. 0 where every class sits on one point. NeuroMixGDP reports
+    45.3 for CIFAR-10 pixels and 0.49 for SimCLR features, 1.53 and 1.16 for MNIST pixels and scattering features, after
+    clipping both kinds to one norm: clip first if you compare.
 
     Computed through the singular vectors of the class means: no d x d matrix is formed.
 
@@ -80,7 +80,7 @@ class MixtureDistance:
     """Distances from mixtures to clean records of classes that are not in them.
 
     Attributes:
-        smallest: least of all: 002's MED, the estimate of the "epsilon" up to which no other class is near.
+        smallest: least of all: NeuroMixGDP's MED, the estimate of the "epsilon" up to which no other class is near.
         mean_per_mixture: average over mixtures of the distance to the nearest such record.
         mean_per_record: average over records of the distance to the nearest such mixture (Chidambaram et al. 2021).
         mixtures: how many mixtures had a class left that is not in them; the others have no such record.
@@ -104,12 +104,12 @@ def minimum_euclidean_distance(
 ) -> MixtureDistance:
     """Minimum Euclidean distance (MED) between mixtures of PUBLIC records and clean records of other classes.
 
-    002, appendix I.5, which follows section 2.4 of Chidambaram et al. 2021: clip features to one norm, mix each record
-    with others drawn at random under symmetric Dirichlet(alpha) weights, and measure the distance from each mixture to
-    the clean records whose class is none of those in it. Larger means that mixtures stay away from other classes
-    (approximate collinearity is weaker), so that mixing confuses labels less. Chidambaram et al. mix pairs with
-    alpha = 1024, nearly means. 002 reports 0.40 (pixels) and 0.49 (SimCLR features) for CIFAR-10, 0.33 and 0.50 for
-    CIFAR-100. The figure falls as records and mixtures grow: compare features at equal counts.
+    Li et al. 2024, appendix I.5, which follows section 2.4 of Chidambaram et al. 2021: clip features to one norm, mix
+    each record with others drawn at random under symmetric Dirichlet(alpha) weights, and measure the distance from each
+    mixture to the clean records whose class is none of those in it. Larger means that mixtures stay away from other
+    classes (approximate collinearity is weaker), so that mixing confuses labels less. Chidambaram et al. mix pairs with
+    alpha = 1024, nearly means. NeuroMixGDP reports 0.40 (pixels) and 0.49 (SimCLR features) for CIFAR-10, 0.33 and 0.50
+    for CIFAR-100. The figure falls as records and mixtures grow: compare features at equal counts.
 
     Takes O(mixtures x n x d) time and bounded memory beyond the features.
 
@@ -187,7 +187,7 @@ class LabelCollapse:
 def mixed_labels(
     plan: ReleasePlan, labels: NDArray[np.integer[Any]], generator: np.random.Generator, rows: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Draw mixed labels as ``plan`` would release them from PUBLIC labels: 002's Figures 2 and 14.
+    """Draw mixed labels as ``plan`` would release them from PUBLIC labels: NeuroMixGDP's Figures 2 and 14.
 
     Rows follow the plan's sampling law for ``plan.records`` records whose classes have the shares of ``labels``, so a
     small public sample stands for a large set. Only the counts of each class are drawn: O(rows x K).
@@ -231,9 +231,9 @@ def label_collapse(
 ) -> LabelCollapse:
     """Measure how much of the mixed labels' shape is lost to averaging and noise, on PUBLIC labels.
 
-    002 (section 2, Figures 2 and 14) shows it as histograms: Poisson-mixed labels crowd around 1/K and drown in noise,
-    hierarchical ones form a group at zero and one at 1 / (K p1) that stay apart. Here as numbers: whether the largest
-    entry, and each entry's side of 1/K, survive the noise.
+    NeuroMixGDP (Li et al. 2024, section 2, Figures 2 and 14) shows it as histograms: Poisson-mixed labels crowd around
+    1/K and drown in noise, hierarchical ones form a group at zero and one at 1 / (K p1) that stay apart. Here as
+    numbers: whether the largest entry, and each entry's side of 1/K, survive the noise.
 
     Args:
         plan: any design but ``random-weight``.

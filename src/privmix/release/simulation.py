@@ -27,10 +27,10 @@ def simulate_linear_regression(
 ) -> LinearError:
     """Release synthetic data by the real mechanism and measure the error of least squares on the rows.
 
-    X is Gaussian with the task's spectrum, b has a random direction, both X and y are centred (002, section 3.2),
-    clipped and put on the lattice; rows are Poisson-sampled, summed exactly, perturbed on the lattice and divided by m,
-    by the same blocks that a release uses. Memory is bounded: rows are formed in blocks and only their second moments
-    are kept.
+    X is Gaussian with the task's spectrum, b has a random direction, both X and y are centred (Li et al. 2024, section
+    3.2), clipped and put on the lattice; rows are Poisson-sampled, summed exactly, perturbed on the lattice and divided
+    by m, by the same blocks that a release uses. Memory is bounded: rows are formed in blocks and only their second
+    moments are kept.
 
     Args:
         task: the regression and its clipping bounds.

@@ -1,10 +1,10 @@
 """How well can a linear model be learned from a release, and which mixup degree is best for it?
 
 Least squares on n records of which T rows of about m are mixed: too small a degree drowns in noise, too large a one
-averages the signal away faster than the noise. 004 (Li, Cao, Yao 2022) bounds the error (Theorem 3.1) and derives the
-order n / sqrt(T) of the best degree (Corollary 3.2); 002 (NeuroMixGDP) has the same statement as its Theorem 3.2. Both
-put their limit formula for the noise into it. Here the noise is whatever the release really needs, from the same plan
-and the same calibration; the papers' formula is there for comparison and is named so.
+averages the signal away faster than the noise. DPFMix (Li et al. 2022) bounds the error (Theorem 3.1) and derives the
+order n / sqrt(T) of the best degree (Corollary 3.2); NeuroMixGDP (Li et al. 2024) has the same statement as its Theorem
+3.2. Both put their limit formula for the noise into it. Here the noise is whatever the release really needs, from the
+same plan and the same calibration; the papers' formula is there for comparison and is named so.
 
 Everything here is computed from public numbers: no function reads a private row.
 """
@@ -28,16 +28,16 @@ _CLOSE = 1.1
 
 @dataclass(frozen=True)
 class LinearTask:
-    """A linear regression y = X b + noise (004, section 3.1) and the clipping bounds that it is released under.
+    """A linear regression y = X b + noise (DPFMix, section 3.1) and the clipping bounds that it is released under.
 
     Attributes:
         spectrum: (d,) eigenvalues of X'X / n, all > 0. In their eigenbasis X has independent columns, and nothing here
             depends on the basis.
         coefficient_norm: ||b||_2; b points in a uniformly random direction.
-        residual_std: standard deviation of y around X b; 004's sigma.
+        residual_std: standard deviation of y around X b; DPFMix's sigma.
         clip_x: C_x, large enough that few records are clipped.
         clip_y: C_y, likewise.
-        label_noise_ratio: lambda = s_y / s_x (004, Lemma C.3).
+        label_noise_ratio: lambda = s_y / s_x (Li et al. 2022, Lemma C.3).
 
     Example:
         >>> task = LinearTask.isotropic(100)
@@ -76,7 +76,7 @@ class LinearTask:
         return len(self.spectrum)
 
     def noise_multipliers(self, joint: float) -> tuple[float, float]:
-        """(s_x, s_y) with 1/s^2 = 1/s_x^2 + 1/s_y^2 and s_y = lambda s_x (004, Lemma C.3)."""
+        """(s_x, s_y) with 1/s^2 = 1/s_x^2 + 1/s_y^2 and s_y = lambda s_x (Li et al. 2022, Lemma C.3)."""
         s_x = joint * math.sqrt(1 + self.label_noise_ratio**-2)
         return s_x, self.label_noise_ratio * s_x
 
@@ -98,7 +98,7 @@ class LinearError:
 
 
 def error_bound(task: LinearTask, records: int, rows: int, mixup_degree: float, noise_multiplier: float) -> float:
-    """004, Theorem 3.1 (Equation 3): a bound on ||b~ - b||_2 that holds with probability tending to 1 as n grows.
+    """DPFMix, Theorem 3.1 (Equation 3): a bound on ||b~ - b||_2 that holds with probability tending to 1 as n grows.
 
     With 1 / s^2 in place of ln(1 + mu^2 n^2 / (m^2 T)), to which it is equal under the papers' noise (Lemma C.3):
 
@@ -140,7 +140,7 @@ def error_bound(task: LinearTask, records: int, rows: int, mixup_degree: float, 
 def expected_error(
     task: LinearTask, records: int, rows: int, mixup_degree: float, noise_multiplier: float
 ) -> LinearError:
-    """Predict the size of the error, with constants, where 004's Theorem 3.1 bounds it.
+    """Predict the size of the error, with constants, where DPFMix's Theorem 3.1 bounds it.
 
     Mixed rows have covariance k (X'X / n + r I) with k = (1 - m / n) / m and r = C_x^2 s_x^2 / (m (1 - m / n)): the
     noise acts as a ridge of strength r. Taking them as Gaussian, which they are nearly for m of 10 or more, the mean
@@ -150,9 +150,10 @@ def expected_error(
         v = sum of l r b^2 / (l + r) + sigma^2 + C_y^2 s_y^2 / (m (1 - m / n))
 
     (shrinkage, the n records being a sample, the T rows being a sample). The first grows with r alone, so it is least
-    at the degree that minimises r; that is also where the first term of 004's Equation 3 is least.
+    at the degree that minimises r; that is also where the first term of DPFMix's Equation 3 is least.
 
-    Features and targets are centred before mixing (002, section 3.2), n is well above d, and few records are clipped.
+    Features and targets are centred before mixing (Li et al. 2024, section 3.2), n is well above d, and few records are
+    clipped.
 
     Args:
         task: the regression and its clipping bounds.
@@ -190,7 +191,7 @@ def expected_error(
 
 
 def optimal_degree_order(records: int, rows: int) -> float:
-    """004, Corollary 3.2: m* is of the order n / sqrt(T), with a constant that the corollary leaves open.
+    """Li et al. 2022, Corollary 3.2: m* is of the order n / sqrt(T), with a constant that the corollary leaves open.
 
     Example:
         >>> optimal_degree_order(10_000, 40_000)
@@ -200,7 +201,7 @@ def optimal_degree_order(records: int, rows: int) -> float:
 
 
 def published_optimal_degree(records: int, rows: int, epsilon: float, delta: float) -> float:
-    """The degree that minimises 004's Equation 3 under the papers' own noise: a comparison, not what to use.
+    """The degree that minimises DPFMix's Equation 3 under the papers' own noise: a comparison, not what to use.
 
     The papers' noise is a limit formula that is too small at finite T (see ``published_noise_multiplier``), most of
     all at small degrees. For m well below n the minimum is at 0.505 mu n / sqrt(T): the maximum of
@@ -256,8 +257,8 @@ class MixupDegreeChoice:
         noise_multiplier: what the release needs at that degree.
         error: predicted there.
         candidates: all that was tried, by degree.
-        published_degree: minimum of 004's Equation 3 under the papers' noise; a comparison.
-        published_order: n / sqrt(T), 004's Corollary 3.2.
+        published_degree: minimum of DPFMix's Equation 3 under the papers' noise; a comparison.
+        published_order: n / sqrt(T), DPFMix's Corollary 3.2.
         published: the candidate at ``published_degree`` (rounded), at the noise it really needs.
     """
 

@@ -1,4 +1,4 @@
-"""Histograms of mixed labels before and after noise: can classes still be told apart (002, Figures 2 and 14)?"""
+"""Histograms of mixed labels before and after noise: are classes still told apart (Li et al. 2024, Figure 2)?"""
 
 from __future__ import annotations
 

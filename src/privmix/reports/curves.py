@@ -13,7 +13,7 @@ _MARKERS = "os^vDPX*"
 
 
 def draw_noise_comparison(record: Mapping[str, Any], path: Path) -> None:
-    """Draw noise over m against m (004 Figure 1, 002 Figure 10); curves that are no bounds are dashed and say so.
+    """Draw noise over m against m (Li et al. 2022, Figure 1); curves that are no bounds are dashed and say so.
 
     Args:
         record: from ``privmix account compare --json``.

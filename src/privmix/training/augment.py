@@ -1,4 +1,4 @@
-"""Augmentations of one image: self-augmentation (De et al. 2022) and those that DP-Mix compares (000, Table 4).
+"""Augmentations of one image: self-augmentation (De et al. 2022) and those that Bao et al. (2023) compare (Table 4).
 
 Each draws its parameters for every view from the view's own randomness and hands them to
 :mod:`privmix.training.image_transforms`. Where a paper gives no strength, the defaults are usual ones for small
@@ -242,7 +242,7 @@ class Sobel(Augmentation):
 
 @dataclass(frozen=True, kw_only=True)
 class OneOf(Augmentation):
-    """One of several augmentations for each view, chosen uniformly ("+All" of 000, Table 4).
+    """One of several augmentations for each view, chosen uniformly ("+All" of Bao et al. 2023, Table 4).
 
     Attributes:
         choices: by default jitter, affine, cutout, noise, blur and Sobel, which the paper adds to flip and crop.

@@ -1,8 +1,8 @@
 """DP-SGD: the loop that reads private records, and the only code below the plan that does.
 
-Each step (000, Algorithm 1): a Poisson batch is drawn; every record's K views are made; the gradient of their mean loss
-is clipped, once a record; the sum gets its noise; and the noisy mean moves the weights. All that leaves a step are the
-new weights. No loss, gradient norm or count of a batch is kept, shown or returned.
+Each step (Bao et al. 2023, Algorithm 1): a Poisson batch is drawn; every record's K views are made; the gradient of
+their mean loss is clipped, once a record; the sum gets its noise; and the noisy mean moves the weights. All that leaves
+a step are the new weights. No loss, gradient norm or count of a batch is kept, shown or returned.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class DpSgd:
         method: how public data help, or None.
         chunks: records computed at once.
         world: the processes of the run.
-        mixer: with microbatches, mixes the records of one (000, section 3), or None.
+        mixer: with microbatches, mixes the records of one (Bao et al. 2023, section 3), or None.
         observers: attackers who look inside, of runs by one process; what they make of a run is no release.
     """
 

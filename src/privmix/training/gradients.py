@@ -1,13 +1,13 @@
 """Sums of clipped per-record gradients, by several strategies that compute the same thing.
 
 For record i with views (x_k, t_k), k = 1..K, its gradient is that of the mean loss over its views, optionally at
-perturbed weights (003, equation 5), scaled and shifted by public vectors:
+perturbed weights (Park et al. 2024, equation 5), scaled and shifted by public vectors:
 
     g_i = scale * (1/K) sum_k grad loss(w + v_k; x_k, t_k) - centre,        result = sum_i factor(|g_i|) g_i
 
-(000, equation 4). ``loop`` differentiates record by record: the K views are the batch, memory is one gradient, and
-layers run at the speed of plain training. ``vmap`` differentiates many records at once, which is faster where a record
-alone can't fill the machine. :mod:`privmix.training.closed_form` needs no gradients, for linear heads.
+(Bao et al. 2023, equation 4). ``loop`` differentiates record by record: the K views are the batch, memory is one
+gradient, and layers run at the speed of plain training. ``vmap`` differentiates many records at once, which is faster
+where a record alone can't fill the machine. :mod:`privmix.training.closed_form` needs no gradients, for linear heads.
 """
 
 from __future__ import annotations

@@ -22,8 +22,9 @@ class Mixing:
     """How pairs are mixed.
 
     Attributes:
-        kind: ``"mixup"`` (Zhang et al. 2018; 000, equation 3) or ``"cutmix"`` (Yun et al. 2019, images only).
-        alpha: weights are Beta(alpha, alpha); 0.2 in 000.
+        kind: ``"mixup"`` (Zhang et al. 2018; Bao et al. 2023, equation 3) or ``"cutmix"`` (Yun et al. 2019, images
+            only).
+        alpha: weights are Beta(alpha, alpha); 0.2 in Bao et al. 2023.
     """
 
     kind: str = "mixup"
@@ -66,7 +67,7 @@ class Mixing:
 
 @dataclass(frozen=True)
 class MicrobatchMixer:
-    """Mixup among the records of a microbatch: the approach that 000, section 3 and Table 1 warns of.
+    """Mixup among the records of a microbatch: the approach that Bao et al. 2023 (section 3 and Table 1) warn of.
 
     A mix holds two records, so they share one clipped gradient: adding or removing a record changes a whole group's
     gradient, and the sensitivity of the clipped sum is 2C rather than C. It is here to be compared with.
@@ -79,7 +80,7 @@ class MicrobatchMixer:
         classes: K.
         layout: gives images; None: views are vectors.
         mixes: mixed views a group.
-        keep: whether the records themselves are views too (000 tries both).
+        keep: whether the records themselves are views too (Bao et al. 2023 try both).
         mixing: how pairs are mixed.
     """
 

@@ -31,7 +31,7 @@ class TrainingPlan:
 
     With ``microbatch_size`` b > 1, records of the batch are dealt independently to ``batch_size / b`` groups, and a
     group's gradient is clipped as one. A record changes the gradient of its group from one vector of norm at most
-    ``clip_norm`` to another, so the sum moves by up to twice that (000, section 3).
+    ``clip_norm`` to another, so the sum moves by up to twice that (Bao et al. 2023, section 3).
 
     Formal guarantees:
         * One plan: :attr:`sampler` draws the batches and prices them; nothing else holds a rate.

@@ -24,7 +24,7 @@ from privmix.training.layout import ImageLayout
 
 @dataclass(frozen=True, eq=False)
 class Pool:
-    """Public examples (z, y), the set D of 000, Algorithm 1. Make one with :meth:`of` or :meth:`open`.
+    """Public examples (z, y), the set D of Bao et al. 2023, Algorithm 1. Make one with :meth:`of` or :meth:`open`.
 
     Nothing of it is private, so errors name its classes and shapes. It must be chosen without looking at the private
     records: a pool picked for how well it fits them costs privacy that nobody counts.

@@ -19,7 +19,7 @@ class SideInformation:
 
     Attributes:
         perturbations: (V, P) weight perturbations v_k, or None; a record's views are split evenly among them and
-            each share is differentiated at ``weights + v_k`` (003, equation 5).
+            each share is differentiated at ``weights + v_k`` (Park et al. 2024, equation 5).
         scale: (P,) factors on a record's mean gradient before the centre is subtracted and it is clipped, or None.
         centre: (P,) subtracted from a record's (scaled) mean gradient before it is clipped, or None.
     """
@@ -35,7 +35,7 @@ class SideInformation:
 
 
 class PublicMethod(ABC):
-    """A way to use public data in the private phase ("extended", 003 section 3).
+    """A way to use public data in the private phase ("extended", Park et al. 2024, section 3).
 
     Formal guarantees:
         * Public: it sees the weights, public data and its own seed, and never a private record.

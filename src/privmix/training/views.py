@@ -1,4 +1,4 @@
-"""From one record to its K views: self-augmentation, public examples and mixes of these (000, Algorithm 1)."""
+"""From one record to its K views: self-augmentation, public examples and mixes of these (DP-Mix, Algorithm 1)."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class ViewConfig:
     def dp_mix_self(
         cls, k_base: int = 16, k_self: int = 16, augmentations: Sequence[Augmentation] = SELF_AUGMENTATIONS
     ) -> ViewConfig:
-        """DP-MIX_SELF (000, sections 3.1 and 6.2): augmentations of the record, and mixes of these.
+        """DP-MIX_SELF (Bao et al. 2023, sections 3.1 and 6.2): augmentations of the record, and mixes of these.
 
         Labels are those of the record throughout.
         """
@@ -91,12 +91,12 @@ class ViewConfig:
         k_diff: int = 2,
         augmentations: Sequence[Augmentation] = SELF_AUGMENTATIONS,
     ) -> ViewConfig:
-        """DP-MIX_DIFF (000, sections 3.1 and 6.5): public examples take part in the mixes and are views too."""
+        """DP-MIX_DIFF (DP-Mix, sections 3.1 and 6.5): public examples take part in the mixes and are views too."""
         return cls(k_base, k_self, k_diff, tuple(augmentations))
 
     @classmethod
     def pure_diff(cls, k_diff: int = 18, k_self: int = 18) -> ViewConfig:
-        """Pure-DP-MIX_DIFF (000, appendix B.3 and Table 12): public examples and their mixes only.
+        """Pure-DP-MIX_DIFF (Bao et al. 2023, appendix B.3 and Table 12): public examples and their mixes only.
 
         No view holds anything of the record, neither pixels nor label. What is left of it is that it was sampled: each
         sampled record stands for one random draw of public views. Training without private data, on such draws and

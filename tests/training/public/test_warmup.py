@@ -175,7 +175,7 @@ class Product(nn.Module):
 
 
 def test_sam_ends_in_a_flatter_minimum_than_sgd() -> None:
-    """003, section 5.1. Targets that no product fits exactly, so that single batches keep pulling SAM to the side."""
+    """Targets that no product fits exactly, so that single batches keep pulling SAM to the side (Park et al. 2024)."""
     data = PublicData(torch.ones(2, 1), torch.tensor([[0.9, 0.1], [0.6, 0.4]]))
     found = {}
     for optimiser in ("sgd", "sam"):

@@ -102,7 +102,7 @@ class _ShapedCNN(Classifier):
 
 
 class TanhCNN(_ShapedCNN):
-    """The tanh networks of Papernot et al. (2021), used as a baseline by 003 (Table 5).
+    """The tanh networks of Papernot et al. (2021), a baseline of Park et al. 2024 (Table 5).
 
     Images with a side below 32 get two convolutions (26,010 parameters for ten classes of 28 x 28), others six
     (550,570 for ten classes of 32 x 32 in colour). Tanh bounds activations, which keeps gradients small to clip.
@@ -147,7 +147,7 @@ class TanhCNN(_ShapedCNN):
 
 
 class ReluCNN(_ShapedCNN):
-    """The five-layer ReLU network of Lee et al. (2019), used for DPMix in 004 (Table 5).
+    """The five-layer ReLU network of Lee et al. (2019), used for DPMix in Li et al. 2022 (Table 5).
 
     Args:
         channels_in, height, width: of the images.
@@ -175,7 +175,7 @@ class ReluCNN(_ShapedCNN):
 
 
 class ResNet9(Classifier):
-    """ResNet-9 with GroupNorm (003, Table 6, after Klause et al. 2022): 6.62M parameters for 100 classes.
+    """ResNet-9 with GroupNorm (Park et al. 2024, Table 6, after Klause et al. 2022): 6.62M parameters for 100 classes.
 
     Args:
         channels_in: channels of the images, which are at least 8 x 8.

@@ -45,7 +45,7 @@ class StandardisedConv2d(nn.Conv2d):
 
 
 class WideResNet(Classifier):
-    """WRN-depth-width (Zagoruyko and Komodakis 2016) in the form that suits DP-SGD (De et al. 2022; 003, section 6).
+    """WRN-depth-width (Zagoruyko and Komodakis 2016) in the form that suits DP-SGD (De et al. 2022; Park et al. 2024).
 
     Pre-activation blocks, GroupNorm in place of batch normalisation, and standardised convolutions without biases.
     WRN-16-4 has 2.75M parameters for ten classes of colour images, WRN-40-4 8.95M: the counts of the original.

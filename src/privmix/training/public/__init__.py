@@ -1,4 +1,4 @@
-"""Public data in training: warm-up, and the methods that use public gradients in private steps (003).
+"""Public data in training: warm-up, and the methods that use public gradients in private steps (Park et al. 2024).
 
 Nothing in this package reads private records. What it computes depends on public data, on seeds that are public, and
 on weights, which are released; so it adds nothing to the privacy cost of a run.

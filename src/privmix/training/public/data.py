@@ -168,7 +168,7 @@ def public_generator(purpose: str, *indices: int) -> np.random.Generator:
 
 
 class Scenario(StrEnum):
-    """When public data is used (003, section 3).
+    """When public data is used (Park et al. 2024, section 3).
 
     * ``cold``: never; training starts from the model as given.
     * ``warm``: public records warm the model up before the private phase.

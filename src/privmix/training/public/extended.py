@@ -1,4 +1,4 @@
-"""Public gradients in private steps: recentred clipping, mirror descent, and preconditioning (003, section 2.2)."""
+"""Public gradients in private steps: recentred clipping, mirror descent, preconditioning (Park et al. 2024, 2.2)."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ class DopeSgd(WithGradients):
     The direction is g_pub + (1/B) (sum_i clip(g_i - g_pub, C) + noise). Where g_pub is close to the private gradients
     the differences are short: little is lost by clipping, and C, and with it the noise, can be smaller.
 
-    * Sign: 003's equation 3 has clip(g_pub - g_pr) added to g_pub. Unclipped and without noise, that is
+    * Sign: equation 3 of Park et al. (2024) has clip(g_pub - g_pr) added to g_pub. Unclipped and without noise, that is
       2 g_pub - g_pr, which steps against the private gradient. Here the difference has the sign of Nasr et al.:
       unclipped, the direction is the private gradient itself.
     * The sum over a Poisson batch of n_t records is divided by the public expected size B, so what is subtracted is
       (n_t / B) g_pub and what is added back is g_pub: they cancel exactly only in expectation. Dividing by n_t would
       show how many records took part.
-    * It may diverge when public gradients grow (003, section 5.1 and D.3): see ``PublicGradients.max_norm``. The
-      same cut vector is subtracted and added back.
+    * It may diverge when public gradients grow (Park et al. 2024, section 5.1 and D.3): see
+      ``PublicGradients.max_norm``. The same cut vector is subtracted and added back.
 
     Args:
         source: of public gradients.

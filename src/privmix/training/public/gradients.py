@@ -77,7 +77,7 @@ def own_randomness(device: torch.device, seed: int) -> Iterator[None]:
 
 
 def ascent(gradient: Tensor, rho: float) -> Tensor:
-    """The step of length ``rho`` along ``gradient`` (P,), or no step where it is zero (003, equations 4 and 6).
+    """The step of length ``rho`` along ``gradient`` (P,), or none where it is zero (Park et al., equations 4 and 6).
 
     Example:
         >>> ascent(torch.tensor([3.0, 4.0]), 0.5)
@@ -101,13 +101,14 @@ class PublicGradients:
     """Public gradients by step: what the extended methods ask for.
 
     A gradient that is not finite counts as zero, with a warning: as a centre it would turn every private gradient into
-    NaN. One that is merely large is what ``max_norm`` is for (003, section 5.1 and D.3: DOPE-SGD may diverge).
+    NaN. One that is merely large is what ``max_norm`` is for (Park et al. 2024, section 5.1 and D.3: DOPE-SGD may
+    diverge).
 
     Attributes:
         model: its weights are read at each call.
         flat: its trainable parameters.
         data: public records.
-        batch_size: of each public batch (003: 64).
+        batch_size: of each public batch (Park et al. 2024: 64).
         seed: public.
         augment: of public batches.
         max_norm: longer gradients are cut to this length; None: never.

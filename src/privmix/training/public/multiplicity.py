@@ -1,4 +1,4 @@
-"""Weight multiplicity: each record's gradient is averaged over weights perturbed along public gradients (003, 5.2)."""
+"""Weight multiplicity: each record's gradient is averaged over weights perturbed along public gradients."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from privmix.training.side_information import SideInformation
 
 
 class WeightMultiplicity(ExtendedMethod):
-    """Perturbations v_k = rho g_k / ||g_k||, g_k the gradient of the k-th public batch of the step (003, equation 6).
+    """Perturbations v_k = rho g_k / ||g_k||, g_k the gradient of the step's k-th public batch (Park et al. 2024).
 
-    The views of a record are split among w + v_1 ... w + v_V and their mean gradient is clipped once (003, equation
-    5), so the sensitivity is that of plain DP-SGD. 003 perturbs every view on its own: V = K. Fewer cost less time.
-    Where 003 adds a small constant to the norm, a zero gradient here gives a zero perturbation.
+    The views of a record are split among w + v_1 ... w + v_V and their mean gradient is clipped once (Park et al. 2024,
+    equation 5), so the sensitivity is that of plain DP-SGD. Park et al. perturb every view on its own: V = K. Fewer
+    cost less time. Where Park et al. add a small constant to the norm, a zero gradient here gives a zero perturbation.
 
     Public batches are parts 1 to V of the step: part 0 is left to a method that is combined with this one.
 
     Args:
         source: of public gradients; its ``max_norm`` changes nothing here, since only directions count.
-        rho: length of each perturbation (003: 0.05 or 0.1, tables 10, 11 and 15).
+        rho: length of each perturbation (Park et al. 2024: 0.05 or 0.1, tables 10, 11 and 15).
         perturbations: V.
-        adaptive: scale directions by the weights' sizes as ASAM does (003, E.4: no gain on CIFAR-10).
+        adaptive: scale directions by the weights' sizes as ASAM does (Park et al. 2024, E.4: no gain on CIFAR-10).
         eta: of ASAM.
 
     Raises:

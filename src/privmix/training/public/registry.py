@@ -46,7 +46,7 @@ def parse_method(name: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class ExtendedConfig:
-    """Which extended method to use, and settings of all of them; defaults are those of 003, appendix C.
+    """Which extended method to use, and settings of all of them; defaults are those of Park et al. 2024, appendix C.
 
     Attributes:
         method: see :func:`parse_method`.

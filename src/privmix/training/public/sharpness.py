@@ -1,4 +1,4 @@
-"""How sharp a minimum is: the largest eigenvalue of the public loss's Hessian (003, table 4)."""
+"""How sharp a minimum is: the largest eigenvalue of the public loss's Hessian (Park et al. 2024, table 4)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The warm-up: ordinary training on public records, by SGD or towards flat minima (003, sections 3 and 5.1)."""
+"""The warm-up: ordinary training on public records, by SGD or towards flat minima (Park et al. 2024, section 5.1)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _OWN = ("augmentations", "mixing", "alpha")
 
 @dataclass(frozen=True)
 class WarmUpConfig:
-    """Settings of the warm-up; the defaults are those of 003, Table 12, for CIFAR-10.
+    """Settings of the warm-up; the defaults are those of Park et al. 2024, Table 12, for CIFAR-10.
 
     Attributes:
         epochs: passes over the public records; 0: no warm-up.
@@ -39,7 +39,7 @@ class WarmUpConfig:
         rho: radius of SAM and ASAM. 0.1 suits SAM; ASAM's authors use 0.5 to 1.
         eta: what ASAM adds to the weights' sizes.
         schedule: of the learning rate, step by step: ``cosine`` down to 0, or ``constant``.
-        augmentations: of public images in the warm-up; None: those of the private views. 003 does best with flips,
+        augmentations: of public images; None: those of the private views. Park et al. do best with flips,
             zero-padded crops and cutout here, and flips and crops in the private phase (its section 5.1, Table 3).
         mixing: ``mixup`` or ``cutmix`` of every public record with another one of its batch, or None.
         alpha: its weights are Beta(alpha, alpha); 1 is what the authors of both take for small images.
@@ -184,7 +184,7 @@ def step_gradient(
     """The loss at the weights w, and the gradient that the optimiser follows, (P,).
 
     SGD's is that at w; SAM's and ASAM's that at w + v, where v is the step of radius rho along which the loss of the
-    same batch rises most to first order (003, equation 4). The weights are the same bits afterwards.
+    same batch rises most to first order (Park et al. 2024, equation 4). The weights are the same bits afterwards.
     """
     loss, gradient = public_loss_and_gradient(model, flat, x, targets, seed=seed)
     if config.optimiser == "sgd":
