@@ -93,7 +93,7 @@ class MirrorDescent(WithGradients):
 
 
 class AdaDps(WithGradients):
-    """AdaDPS with RMSProp (Li et al. 2022): divide gradients by the public second moment before they are clipped.
+    """AdaDPS (Li, Zaheer, Reddi, Smith 2022), with RMSProp: gradients are divided by the public second moment first.
 
     A running average A of squared public gradients, free of the bias towards its start at zero, gives
     D = sqrt(A) + damping * rms(sqrt(A)); a record's gradient is multiplied by c / D and clipped, and nothing is
