@@ -316,6 +316,9 @@ def test_some_promise_one_point_and_not_a_curve(private_count: bool, tmp_path: P
     content = release_guarantee(make_release(tmp_path / "REL", **changes)).content
     epsilon, delta = content["epsilon"], content["delta"]
     assert delta == (1e-4 if private_count else 0)
+    if not private_count:
+        # DP-InstaHide's figure beside it: at delta 0 as well, and smaller.
+        assert content["published"]["epsilon"] < epsilon
     assert content["epsilon_delta"] is None
     assert content["power"]["right"] == pytest.approx((np.exp(epsilon) + delta) / (1 + np.exp(epsilon)))
     missed = max(0, 1 - delta - np.exp(epsilon) * 0.05, np.exp(-epsilon) * (1 - delta - 0.05))

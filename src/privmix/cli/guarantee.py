@@ -20,6 +20,7 @@ from privmix.accounting import (
     tradeoff_curve,
 )
 from privmix.designs import MomentsPlan, Plan
+from privmix.errors import InvalidInput
 from privmix.release.certificate import read_certificate
 from privmix.release.verify import check_certificate
 from privmix.reports.records import RunRecord
@@ -176,11 +177,10 @@ def _advantage(claim: _Claim) -> float:
 
 def _published(claim: _Claim) -> dict[str, Any] | None:
     """The papers' figure for the same event, where they have one: a comparison and no bound."""
-    if claim.delta <= 0:
-        return None
     try:
         cost = epsilon(claim.event, claim.delta, accountant="as_published", adjacency=claim.adjacency)
-    except UnsupportedEvent:
+    except (UnsupportedEvent, InvalidInput):
+        # No formula of the papers', or none at delta 0.
         return None
     return {"epsilon": _finite(cost.epsilon), "note": cost.note}
 

@@ -40,7 +40,7 @@ class WarmUpConfig:
         eta: what ASAM adds to the weights' sizes.
         schedule: of the learning rate, step by step: ``cosine`` down to 0, or ``constant``.
         augmentations: of public images; None: those of the private views. Park et al. do best with flips,
-            zero-padded crops and cutout here, and flips and crops in the private phase (its section 5.1, Table 3).
+            zero-padded crops and cutout here, and flips and crops in the private phase (section 5.1, Table 3).
         mixing: ``mixup`` or ``cutmix`` of every public record with another one of its batch, or None.
         alpha: its weights are Beta(alpha, alpha); 1 is what the authors of both take for small images.
 
