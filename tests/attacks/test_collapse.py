@@ -13,13 +13,14 @@ from privmix.attacks.collapse import measure_collapse
 from privmix.errors import InvalidInput
 from privmix.release import ReleaseConfig
 from privmix.release.diagnostics import neural_collapse
+from tests.release.helpers import own_options
 
 CLASSES = tuple("abcdefghij")
 
 
 def config(**changes: Any) -> ReleaseConfig:
     fields: dict[str, Any] = {"records": 50_000, "dim": 12, "classes": CLASSES, "mixup_degree": 64, "centre": "none"}
-    return ReleaseConfig(**{**fields, **changes})
+    return ReleaseConfig(**own_options({**fields, **changes}))
 
 
 def public(n: int = 400) -> tuple[np.ndarray, np.ndarray]:

@@ -42,7 +42,7 @@ DESIGNS: dict[str, tuple[dict[str, Any], int]] = {
     "hierarchical": ({"design": "hierarchical", "centre": "none", "expected_classes": 1.5}, 8000),
     "classwise": ({"design": "classwise", "centre": "none"}, 8000),
     "full-batch": ({"design": "classwise", "full_batch": True, "centre": "none", "rows": None}, 8000),
-    "random-weight": ({"design": "random-weight", "centre": "none", **ALONE}, 1000),
+    "random-weight": ({"design": "random-weight", "centre": "none", **ALONE}, 2000),
     "moments": ({"design": "moments", "centre": "none"}, 8000),
 }
 every_design = pytest.mark.parametrize("name", DESIGNS)

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from privmix.attacks.designs import worst_case_of
+from privmix.attacks.worst_case import attack
 from privmix.designs import Design, ReleasePlan, RowDesign, all_designs, design_named, plan_from_dict, register
 from privmix.errors import InvalidInput
 from privmix.learning import LEARNERS
@@ -154,3 +156,11 @@ def test_rows_hold_what_the_design_says(choices: dict[str, Any]) -> None:
     if plan.kind.averages:
         counts = plan.kind.label_counts(plan, np.bincount(labels), plan.rows, np.random.default_rng(0))
         assert counts.mean(axis=0) == pytest.approx(held.mean(axis=0), rel=0.2)
+
+
+@every_design
+def test_its_worst_case_is_known(choices: dict[str, Any]) -> None:
+    plan = config_of(choices).with_noise(2.0, 4.0)
+    case = worst_case_of(plan)
+    assert case.plan.design == plan.design
+    assert attack(case, 4, seed=0, workers=1).present.shape == (2,)

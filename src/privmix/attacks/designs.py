@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from scipy import stats
 from scipy.special import expit, logsumexp
 
+from privmix.attacks import replace_one  # noqa: F401  (it knows the designs of fixed size)
 from privmix.attacks.bounds import Scores
-from privmix.attacks.replace_one import ReplaceCase
-from privmix.attacks.worst_case import LONG, Mask, WorstCase, exact_pairs, log_mixture
-from privmix.designs import MomentsPlan, Plan, ReleasePlan
+from privmix.attacks.worst_case import LONG, Mask, WorstCase, exact_pairs, known_case, log_mixture, worst_case_for
+from privmix.designs import Classwise, Hierarchical, Moments, MomentsPlan, Plan, Poisson, ReleasePlan
 from privmix.errors import InvalidInput
 from privmix.release import PrivateRecords, RecordTransform
 from privmix.release.engine import Engine, RowBlock
@@ -52,25 +52,41 @@ def worst_case_of(plan: Plan) -> WorstCase:
     * centred plans keep their classes and have one canary a run: records share the released mean.
 
     Raises:
-        InvalidInput: the plan's clipping leaves no room for a canary (a residual bound above the norm bound).
+        InvalidInput: no worst case is known for the design, or the plan's clipping leaves no room for a canary (a
+            residual bound above the norm bound).
     """
-    if isinstance(plan, ReleasePlan) and plan.design in ("fixed", "random-weight"):
-        return ReplaceCase.of(plan)
+    return known_case(plan)
+
+
+def _check_room(plan: Plan) -> None:
     if plan.centred and plan.final_clip_norm > 0.9 * plan.clip_norm:
         raise InvalidInput("residual_clip_norm", plan.final_clip_norm, "at most 0.9 of clip_norm for an audit")
-    if isinstance(plan, MomentsPlan):
-        return _moments_case(plan)
-    width = 1 if plan.centred else max(2, min(_MOST_TRIALS, _CELLS // plan.rows))
-    if plan.design == "classwise":
-        reduced = replace(plan, dim=width)
-        usable = 1 if plan.centred else plan.rows % plan.num_classes or plan.num_classes
-        return ClasswiseCase(reduced, width * usable, usable)
-    if plan.design == "hierarchical":
-        level = _companion_level(plan, 1.0)
-        members = _members_for(plan, level)
-        width = max(1, min(width, _MOST_OTHERS // members))
-        return HierarchicalCase(_reduced(plan, width, max(2, width)), width, members, level)
+
+
+def _width(plan: ReleasePlan) -> int:
+    _check_room(plan)
+    return 1 if plan.centred else max(2, min(_MOST_TRIALS, _CELLS // plan.rows))
+
+
+@worst_case_for(Poisson)
+def _poisson_case(plan: ReleasePlan) -> WorstCase:
+    width = _width(plan)
     return PoissonCase(_reduced(plan, width, width + 1), width)
+
+
+@worst_case_for(Classwise)
+def _classwise_case(plan: ReleasePlan) -> WorstCase:
+    width = _width(plan)
+    usable = 1 if plan.centred else plan.rows % plan.num_classes or plan.num_classes
+    return ClasswiseCase(replace(plan, dim=width), width * usable, usable)
+
+
+@worst_case_for(Hierarchical)
+def _hierarchical_case(plan: ReleasePlan) -> WorstCase:
+    level = _companion_level(plan, 1.0)
+    members = _members_for(plan, level)
+    width = max(1, min(_width(plan), _MOST_OTHERS // members))
+    return HierarchicalCase(_reduced(plan, width, max(2, width)), width, members, level)
 
 
 def _reduced(plan: ReleasePlan, dim: int, classes: int) -> ReleasePlan:
@@ -80,7 +96,9 @@ def _reduced(plan: ReleasePlan, dim: int, classes: int) -> ReleasePlan:
     return reduced
 
 
+@worst_case_for(Moments)
 def _moments_case(plan: MomentsPlan) -> WorstCase:
+    _check_room(plan)
     width = 1 if plan.centred else _MOST_TRIALS
     names = plan.classes if plan.centred else tuple(str(number) for number in range(width + 1))
     reduced = replace(plan, dim=width, classes=names, rows=1)

@@ -15,8 +15,8 @@ import numpy as np
 from scipy.special import roots_jacobi
 
 from privmix.attacks.bounds import Scores
-from privmix.attacks.worst_case import LONG, Mask, WorstCase, exact_pairs, log_mixture
-from privmix.designs import ReleasePlan
+from privmix.attacks.worst_case import LONG, Mask, WorstCase, exact_pairs, log_mixture, worst_case_for
+from privmix.designs import Fixed, RandomWeight, ReleasePlan
 from privmix.release import PrivateRecords, RecordTransform
 from privmix.release.engine import Engine, RowBlock
 from privmix.release.moments_engine import MomentsEngine
@@ -33,7 +33,7 @@ class ReplaceCase(WorstCase):
     @classmethod
     def of(cls, plan: ReleasePlan) -> ReplaceCase:
         """The case of a plan of design fixed or random-weight."""
-        shared = math.gcd(plan.records, plan.mixup_degree) if plan.design == "fixed" else 1
+        shared = math.gcd(plan.records, plan.mixup_degree) if plan.kind.averages else 1
         degree, records = plan.mixup_degree // shared, plan.records // shared
         names = plan.classes if plan.centred else ("new", "old")
         reduced = replace(
@@ -56,7 +56,7 @@ class ReplaceCase(WorstCase):
 
     def of_repeats(self, x: Scores, transform: RecordTransform) -> Scores:
         plan = self.plan
-        if plan.design == "random-weight":
+        if not plan.kind.averages:
             # Weights differ from row to row: no difference is known beforehand.
             return np.zeros(1)
         others, new = self.contribution(transform, np.array([[self._feature_of_others], [plan.clip_norm]]))[:, 0]
@@ -79,7 +79,7 @@ class ReplaceCase(WorstCase):
         others, old, new = self.contribution(transform, ends)[:, 0]
         labels = np.eye(plan.num_classes)[[1, 1, 0]] - plan.label_offset
         # A row without the canary holds others only; weights of a row add up to 1, and to m without weights.
-        whole = 1.0 if plan.design == "random-weight" else float(plan.mixup_degree)
+        whole = float(plan.mixup_degree) if plan.kind.averages else 1.0
         feature = block.x[:, 0].astype(np.float64) * (plan.divisor / plan.final_clip_norm) - whole * others
         label = block.y.astype(np.float64) * plan.divisor - whole * labels[0]
         left = np.concatenate([feature[:, None], label], axis=1)
@@ -100,7 +100,7 @@ class ReplaceCase(WorstCase):
             scale = noise / math.sqrt(2)
             return log_mixture(rate, ((np.abs(left) - np.abs(left - shift)) / scale).sum(axis=1))
         towards, square = (left / noise**2) @ shift, float(((shift / noise) ** 2).sum())
-        if self.plan.design == "fixed":
+        if self.plan.kind.averages:
             return log_mixture(rate, towards - square / 2)
         nodes, weights = self._weight_law()
         inner = np.log(weights) + towards[:, None] * nodes - square * nodes**2 / 2
@@ -117,3 +117,8 @@ class ReplaceCase(WorstCase):
         x, found = roots_jacobi(_NODES, rest - 1, plan.dirichlet_alpha - 1)
         kept = found > 0
         return np.minimum((1 + x[kept]) / 2, plan.max_weight), found[kept] / found[kept].sum()
+
+
+@worst_case_for(Fixed, RandomWeight)
+def _replace_case(plan: ReleasePlan) -> WorstCase:
+    return ReplaceCase.of(plan)

@@ -17,14 +17,14 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privmix.attacks.bounds import Scores
-from privmix.designs import Plan
-from privmix.errors import check_integer
+from privmix.designs import Design, Plan
+from privmix.errors import InvalidInput, check_integer
 from privmix.mechanisms.membership import ROW_TILE
 from privmix.mechanisms.streams import SecretStreams
 from privmix.release import PrivateRecords, RecordTransform
@@ -105,6 +105,35 @@ class WorstCase(ABC):
         """What records of these features add to a sum, in units of their bound: clipped, centred, on the lattice."""
         lattice = self.plan.lattice
         return np.asarray(lattice.quantise(transform(features) / transform.final_clip_norm) * lattice.step)
+
+
+_CASES: dict[type[Design[Any]], Callable[[Any], WorstCase]] = {}
+Maker = TypeVar("Maker", bound=Callable[[Any], WorstCase])
+
+
+def worst_case_for(*designs: type[Design[Any]]) -> Callable[[Maker], Maker]:
+    """Say how the worst case of plans of some designs is made; a decorator of what makes it of a plan.
+
+    No design takes over that of another, not even of one that it derives from: an attack that is made for other rows
+    would find nothing, and look like a proof.
+    """
+
+    def known(make: Maker) -> Maker:
+        _CASES.update(dict.fromkeys(designs, make))
+        return make
+
+    return known
+
+
+def known_case(plan: Plan) -> WorstCase:
+    """The worst case that is known for the plan's design.
+
+    Raises:
+        InvalidInput: none is.
+    """
+    if plan.kind not in _CASES:
+        raise InvalidInput("design", plan.design, "one whose worst case is known")
+    return _CASES[plan.kind](plan)
 
 
 @dataclass(frozen=True)
