@@ -31,7 +31,6 @@ from privmix.training import (
     ExtendedConfig,
     ModelFacts,
     OptimiserConfig,
-    Pool,
     PublicData,
     TrainingConfig,
     TrainingJob,
@@ -137,7 +136,7 @@ def one_run(job: tuple[str, str, float, int]) -> dict[str, Any]:
     x, y = raw("train")
     held = features(task, 60_000 - PUBLIC, 60_000), y[60_000 - PUBLIC :]
     public = PublicData.of(held[0], torch.from_numpy(held[1].astype(np.int64)), classes=10)
-    pool = Pool(public.x, public.targets)
+    pool = public
     name = "scattering" if task == "linear" else "pixels"
     facts = ModelFacts(CLASSES, get_extractor(name).spec(), (28, 28), held[0].shape[1])
     start = time.perf_counter()

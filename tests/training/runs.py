@@ -12,9 +12,8 @@ from sklearn.datasets import load_digits
 
 from privmix.mechanisms.streams import SecretStreams
 from privmix.training.config import TrainingConfig
+from privmix.training.examples import PublicData
 from privmix.training.job import TrainingJob
-from privmix.training.pool import Pool
-from privmix.training.public import PublicData
 from privmix.training.records import TrainingRecords
 from privmix.training.run import TrainingRun
 from privmix.training.trained import ModelFacts, TrainedModel
@@ -37,9 +36,9 @@ def public(start: int = 1000, count: int = 40) -> PublicData:
     return PublicData.of(*digits(start, count), classes=CLASSES)
 
 
-def public_pool() -> Pool:
+def public_pool() -> PublicData:
     x, y = digits(1200, 30)
-    return Pool.of(x.reshape(-1, 8, 8), y, CLASSES)
+    return PublicData.of(x.reshape(-1, 8, 8), y, CLASSES)
 
 
 def config_of(model: str = "linear", **changes: Any) -> TrainingConfig:

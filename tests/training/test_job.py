@@ -18,12 +18,12 @@ from privmix.mechanisms.streams import SecretStreams
 from privmix.training.augment import Crop, Flip
 from privmix.training.config import TrainingConfig
 from privmix.training.dp_sgd import StepObserver
+from privmix.training.examples import PublicData
 from privmix.training.execution import ExecutionConfig
 from privmix.training.job import TrainingJob
 from privmix.training.models import Classifier
 from privmix.training.optimiser import OptimiserConfig
-from privmix.training.pool import Pool
-from privmix.training.public import ExtendedConfig, PublicData, WarmUpConfig
+from privmix.training.public import ExtendedConfig, WarmUpConfig
 from privmix.training.records import TrainingRecords
 from privmix.training.run import TrainingRun
 from privmix.training.trained import ModelFacts, load_trained
@@ -147,8 +147,8 @@ class Normalised(Classifier):
         return self.layer(self.norm(x).flatten(1))
 
 
-def pool_of(dim: int = 64, classes: int = CLASSES) -> Pool:
-    return Pool.of(np.zeros((5, dim)), np.zeros(5, int), classes)
+def pool_of(dim: int = 64, classes: int = CLASSES) -> PublicData:
+    return PublicData.of(np.zeros((5, dim)), np.zeros(5, int), classes)
 
 
 WRONG: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {

@@ -12,10 +12,11 @@ from privmix.errors import InvalidInput
 from privmix.mechanisms.streams import SecretStreams
 from privmix.training import public_phase
 from privmix.training.augment import Crop, Cutout, Flip
+from privmix.training.examples import PublicData
 from privmix.training.execution import ExecutionConfig
 from privmix.training.layout import ImageLayout
 from privmix.training.mixup import Mixing
-from privmix.training.public import ExtendedConfig, PublicData, WarmUpConfig
+from privmix.training.public import ExtendedConfig, WarmUpConfig
 from privmix.training.public_phase import PublicViews
 from privmix.training.views import ViewConfig
 from tests.training.runs import config_of, job_of, private, public, weights_of

@@ -14,9 +14,9 @@ from torch import Tensor
 
 from privmix.errors import InvalidInput
 from privmix.training.augment import Flip, Noise, parse_augmentations
+from privmix.training.examples import PublicData
 from privmix.training.layout import ImageLayout
 from privmix.training.mixup import Mixing
-from privmix.training.pool import Pool
 from privmix.training.record_random import RecordRandom
 from privmix.training.views import MicrobatchMixer, ViewConfig, ViewPipeline
 
@@ -33,9 +33,9 @@ def batch(count: int, *shape: int) -> tuple[Tensor, Tensor, Tensor]:
     return x, labels, torch.randint(2**62, (count,), generator=generator)
 
 
-def pool_of(examples: int, dim: int) -> Pool:
+def pool_of(examples: int, dim: int) -> PublicData:
     generator = np.random.default_rng(examples)
-    return Pool.of(generator.random((examples, dim)), generator.integers(0, CLASSES, examples), CLASSES)
+    return PublicData.of(generator.random((examples, dim)), generator.integers(0, CLASSES, examples), CLASSES)
 
 
 def images(config: ViewConfig) -> ViewPipeline:
@@ -136,7 +136,7 @@ def test_bank_views_are_drawn_without_replacement() -> None:
 
 
 def test_pool_examples_are_uniform_and_carry_their_labels() -> None:
-    pool = Pool.of(np.arange(5.0)[:, None], np.array([3, 1, 0, 2, 1]), CLASSES)
+    pool = PublicData.of(np.arange(5.0)[:, None], np.array([3, 1, 0, 2, 1]), CLASSES)
     x, labels, seeds = torch.full((6000, 1), 9.0), torch.zeros(6000, dtype=torch.int64), torch.arange(6000)
     views, targets = ViewPipeline(ViewConfig(1, 0, 2), classes=CLASSES, pool=pool)(x, labels, seeds)
     assert (views[:, 0] == 9).all()

@@ -12,7 +12,7 @@ from privmix.data.overlap import Contents, same_files, same_place
 from privmix.errors import WITHHELD, InvalidInput, PrivmixError
 from privmix.features import Extractor
 from privmix.training import ModelFacts
-from privmix.training.pool import open_source
+from privmix.training.examples import open_source
 
 _PRIVATE = "public records; this is the private dataset"
 

@@ -35,7 +35,6 @@ from privmix.cli.training_setup import (
     check_device,
     extended_of,
     optimiser_of,
-    pool_of,
     public_of,
     takes_images,
     views_of,
@@ -199,7 +198,7 @@ torchrun, every process takes its share of each batch.
             planned,
             public=public_of("--public", public, extractor, facts, columns),
             synthetic=public_of("--synthetic", synthetic, extractor, facts, columns),
-            pool=pool_of("--pool", pool, extractor, facts, columns),
+            pool=public_of("--pool", pool, extractor, facts, columns),
             records_declared=records is not None,
             device=device,
         )

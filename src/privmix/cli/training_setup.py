@@ -17,7 +17,6 @@ from privmix.training import (
     ExtendedConfig,
     ModelFacts,
     OptimiserConfig,
-    Pool,
     PublicData,
     ViewConfig,
     WarmUpConfig,
@@ -178,21 +177,15 @@ def _refuse(given: dict[str, Any], allowed: str) -> None:
             raise InvalidInput(flag, value, allowed)
 
 
-def pool_of(flag: str, place: str | None, extractor: Extractor, facts: ModelFacts, columns: Columns) -> Pool | None:
+def public_of(
+    flag: str, place: str | None, extractor: Extractor, facts: ModelFacts, columns: Columns
+) -> PublicData | None:
     """Public labelled examples, read as the private ones are."""
     if place is None:
         return None
     with named(flag):
         options = pool_options(extractor, columns)
-        return Pool.open(place, extractor, facts.classes, input_shape=facts.input_shape, **options)
-
-
-def public_of(
-    flag: str, place: str | None, extractor: Extractor, facts: ModelFacts, columns: Columns
-) -> PublicData | None:
-    """Public records to train on."""
-    found = pool_of(flag, place, extractor, facts, columns)
-    return None if found is None else PublicData(found.x, found.targets)
+        return PublicData.open(place, extractor, facts.classes, input_shape=facts.input_shape, **options)
 
 
 def check_device(name: str | None) -> None:

@@ -14,12 +14,12 @@ Example:
 from privmix.training.augment import parse_augmentations
 from privmix.training.classifier import DPClassifier
 from privmix.training.config import TrainingConfig
+from privmix.training.examples import PublicData
 from privmix.training.execution import ExecutionConfig
 from privmix.training.job import TrainingJob
 from privmix.training.optimiser import OptimiserConfig
 from privmix.training.plan import TrainingPlan, plan_training
-from privmix.training.pool import Pool
-from privmix.training.public import ExtendedConfig, PublicData, WarmUpConfig
+from privmix.training.public import ExtendedConfig, WarmUpConfig
 from privmix.training.records import TrainingRecords
 from privmix.training.run import TrainingRun, read_run
 from privmix.training.trained import ModelFacts, TrainedModel, is_trained_model, load_trained
@@ -32,7 +32,6 @@ __all__ = [
     "ExtendedConfig",
     "ModelFacts",
     "OptimiserConfig",
-    "Pool",
     "PublicData",
     "TrainedModel",
     "TrainingConfig",

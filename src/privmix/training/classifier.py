@@ -13,10 +13,9 @@ from sklearn.exceptions import NotFittedError
 from privmix.errors import WITHHELD, InvalidInput
 from privmix.mechanisms.streams import SecretStreams
 from privmix.training.config import TrainingConfig
+from privmix.training.examples import PublicData
 from privmix.training.job import TrainingJob
 from privmix.training.optimiser import OptimiserConfig
-from privmix.training.pool import Pool
-from privmix.training.public import PublicData
 from privmix.training.records import TrainingRecords
 from privmix.training.trained import ModelFacts, TrainedModel
 from privmix.training.views import ViewConfig
@@ -103,7 +102,7 @@ class DPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sci
         *,
         public: PublicData | None = None,
         synthetic: PublicData | None = None,
-        pool: Pool | None = None,
+        pool: PublicData | None = None,
         streams: SecretStreams | None = None,
         progress: Callable[[str, int, int], None] | None = None,
     ) -> Self:

@@ -22,6 +22,7 @@ from privmix.training.certificate import training_certificate
 from privmix.training.clipping import Clipping
 from privmix.training.config import TrainingConfig
 from privmix.training.dp_sgd import DpSgd, StepObserver
+from privmix.training.examples import PublicData
 from privmix.training.execution import (
     STRATEGIES,
     Chunks,
@@ -36,8 +37,6 @@ from privmix.training.models import Classifier, build_model
 from privmix.training.optimiser import Optimiser
 from privmix.training.parameters import FlatParameters
 from privmix.training.plan import TrainingPlan
-from privmix.training.pool import Pool
-from privmix.training.public import PublicData
 from privmix.training.public.base import ExtendedMethod
 from privmix.training.public.registry import parse_method
 from privmix.training.public_phase import PublicPhase
@@ -101,7 +100,7 @@ class TrainingJob:
         *,
         public: PublicData | None = None,
         synthetic: PublicData | None = None,
-        pool: Pool | None = None,
+        pool: PublicData | None = None,
         network: Classifier | None = None,
         records_declared: bool = False,
         device: str | torch.device | None = None,

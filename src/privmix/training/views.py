@@ -12,9 +12,9 @@ from torch.nn import functional
 
 from privmix.errors import WITHHELD, InvalidInput, check_integer
 from privmix.training.augment import SELF_AUGMENTATIONS, Augmentation, augment, check_augmentations
+from privmix.training.examples import PublicData
 from privmix.training.layout import ImageLayout
 from privmix.training.mixup import MicrobatchMixer, Mixing
-from privmix.training.pool import Pool
 from privmix.training.record_random import RecordRandom
 
 __all__ = ["MicrobatchMixer", "ViewConfig", "ViewPipeline"]
@@ -150,7 +150,7 @@ class ViewPipeline:
     """
 
     def __init__(
-        self, config: ViewConfig, layout: ImageLayout | None = None, *, classes: int, pool: Pool | None = None
+        self, config: ViewConfig, layout: ImageLayout | None = None, *, classes: int, pool: PublicData | None = None
     ) -> None:
         self.config, self.layout, self.pool = config, layout, pool
         self.classes = check_integer("classes", classes, low=1)
@@ -162,8 +162,8 @@ class ViewPipeline:
             raise InvalidInput("pool", "a pool" if pool is not None else None, allowed)
         if pool is not None:
             pool.check(classes=classes, layout=layout)
-            if len(pool) < config.k_diff:
-                raise InvalidInput("k_diff", config.k_diff, f"at most {len(pool)}, the number of the pool's examples")
+            if pool.size < config.k_diff:
+                raise InvalidInput("k_diff", config.k_diff, f"at most {pool.size}, the number of the pool's examples")
 
     @property
     def views(self) -> int:
@@ -193,7 +193,7 @@ class ViewPipeline:
         targets = functional.one_hot(labels, self.classes).to(x.dtype)
         targets = targets[:, None].expand(-1, config.k_base, -1)
         if self.pool is not None:
-            chosen = random.subset("pool", len(self.pool), config.k_diff)
+            chosen = random.subset("pool", self.pool.size, config.k_diff)
             examples, their_targets = self.pool.take(chosen)
             members = torch.cat([members, self._shaped(examples.to(x.dtype))], dim=1)
             targets = torch.cat([targets, their_targets.to(x.dtype)], dim=1)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from privmix.training.examples import PublicData
 from privmix.training.parameters import FlatParameters
-from privmix.training.public import PublicData, PublicGradients
+from privmix.training.public import PublicGradients
 
 CLASSES = 3
 

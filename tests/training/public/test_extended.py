@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from privmix.errors import InvalidInput
+from privmix.training.examples import PublicData
 from privmix.training.parameters import FlatParameters
 from privmix.training.public import (
     AdaDps,
@@ -17,7 +18,6 @@ from privmix.training.public import (
     ExtendedConfig,
     ExtendedMethod,
     MirrorDescent,
-    PublicData,
     WeightMultiplicity,
     build_method,
 )

@@ -5,24 +5,22 @@ on weights, which are released; so it adds nothing to the privacy cost of a run.
 """
 
 from privmix.training.public.base import ExtendedMethod
-from privmix.training.public.data import Augment, PublicData, PublicUse, Scenario, plan_public_use
 from privmix.training.public.extended import AdaDps, DopeSgd, MirrorDescent
 from privmix.training.public.gradients import PublicGradients, public_gradient
 from privmix.training.public.multiplicity import WeightMultiplicity
 from privmix.training.public.registry import METHODS, Combined, ExtendedConfig, build_method, parse_method
+from privmix.training.public.scenario import PublicUse, Scenario, plan_public_use
 from privmix.training.public.sharpness import sharpness
 from privmix.training.public.warmup import WarmUpConfig, warm_up
 
 __all__ = [
     "METHODS",
     "AdaDps",
-    "Augment",
     "Combined",
     "DopeSgd",
     "ExtendedConfig",
     "ExtendedMethod",
     "MirrorDescent",
-    "PublicData",
     "PublicGradients",
     "PublicUse",
     "Scenario",

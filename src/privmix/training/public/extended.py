@@ -35,7 +35,7 @@ class DopeSgd(WithGradients):
 
     Example:
         >>> from privmix.training.parameters import FlatParameters
-        >>> from privmix.training.public.data import PublicData
+        >>> from privmix.training.examples import PublicData
         >>> model = torch.nn.Linear(2, 2)
         >>> data = PublicData.of([[1.0, 0.0], [0.0, 1.0]], [0, 1], classes=2)
         >>> method = DopeSgd(PublicGradients(model, FlatParameters(model), data, batch_size=2, seed=0))

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from privmix.errors import check_integer, check_number
+from privmix.training.examples import Augment, PublicData, public_generator
 from privmix.training.parameters import FlatParameters
-from privmix.training.public.data import Augment, PublicData, public_generator
 
 
 def public_gradient(model: nn.Module, flat: FlatParameters, x: Tensor, targets: Tensor, *, seed: int = 0) -> Tensor:

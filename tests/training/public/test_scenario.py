@@ -1,0 +1,56 @@
+"""What scenarios use public records for."""
+
+from __future__ import annotations
+
+import pytest
+
+from privmix.errors import InvalidInput
+from privmix.training.public import Scenario, plan_public_use
+from tests.training.public.helpers import public_data
+
+REAL, MADE = public_data(3), public_data(5, seed=1)
+
+
+@pytest.mark.parametrize(
+    ("scenario", "real", "made", "method", "warm_up", "private_phase"),
+    [
+        ("cold", False, False, "none", None, None),
+        ("warm", True, False, "none", 3, None),
+        ("warm-synthetic", True, True, "none", 8, None),
+        ("warm-synthetic", False, True, "none", 5, None),
+        ("extended", True, False, "dope", 3, 3),
+        ("extended", True, True, "multiplicity", 8, 8),
+    ],
+)
+def test_scenarios_use_what_they_say(
+    scenario: str, real: bool, made: bool, method: str, warm_up: int | None, private_phase: int | None
+) -> None:
+    use = plan_public_use(scenario, REAL if real else None, MADE if made else None, method)
+    sizes = [None if data is None else data.size for data in (use.warm_up, use.private_phase)]
+    assert sizes == [warm_up, private_phase]
+
+
+@pytest.mark.parametrize(
+    ("scenario", "real", "made", "method", "named"),
+    [
+        ("tepid", True, False, "none", "scenario"),
+        ("cold", True, False, "none", "public data"),
+        ("cold", False, True, "none", "synthetic data"),
+        ("cold", False, False, "dope", "public method"),
+        ("warm", False, False, "none", "public data"),
+        ("warm", True, True, "none", "synthetic data"),
+        ("warm", True, False, "dope", "public method"),
+        ("warm-synthetic", True, False, "none", "synthetic data"),
+        ("extended", True, False, "none", "public method"),
+        ("extended", False, False, "dope", "public data"),
+    ],
+)
+def test_scenarios_refuse_what_they_lack_or_would_ignore(
+    scenario: str, real: bool, made: bool, method: str, named: str
+) -> None:
+    with pytest.raises(InvalidInput, match=named):
+        plan_public_use(scenario, REAL if real else None, MADE if made else None, method)
+
+
+def test_the_scenarios_are_those_of_the_paper() -> None:
+    assert [str(scenario) for scenario in Scenario] == ["cold", "warm", "warm-synthetic", "extended"]

@@ -1,0 +1,275 @@
+"""Public examples: classes by name, shapes, batches that depend on their name alone, and errors that help."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch import Tensor
+
+from privmix.errors import InvalidInput
+from privmix.features import Identity, Pixels
+from privmix.training.examples import PublicData
+from privmix.training.layout import ImageLayout
+from tests.training.public.helpers import public_data
+
+CLASSES = ("zebra", "ant", "cat")
+
+
+def write_images(folder: Path, values: dict[str, list[int]], size: tuple[int, int] = (4, 5), mode: str = "L") -> Path:
+    for name, greys in values.items():
+        (folder / name).mkdir(parents=True)
+        for number, grey in enumerate(greys):
+            Image.new(mode, (size[1], size[0]), (grey,) * 3 if mode == "RGB" else grey).save(
+                folder / name / f"{number}.png"
+            )
+    return folder
+
+
+def test_of_arrays() -> None:
+    x = np.arange(24, dtype=np.uint8).reshape(2, 2, 2, 3)
+    pool = PublicData.of(x, np.array([2, 0]), classes=3)
+    assert pool.input_shape == (2, 2, 3)
+    assert torch.equal(pool.x, torch.arange(24.0).view(2, 12) / 255)
+    assert pool.targets.tolist() == [[0, 0, 1], [1, 0, 0]]
+    assert (pool.size, pool.dim, pool.classes) == (2, 12, 3)
+    # Tensors, and vectors as they are.
+    vectors = PublicData.of(torch.tensor([[2.0, -1.0]]), torch.tensor([1]), classes=2)
+    assert vectors.x.tolist() == [[2.0, -1.0]]
+    assert vectors.input_shape is None
+
+
+def test_folder_is_matched_by_name(tmp_path: Path) -> None:
+    folder = write_images(tmp_path / "pool", {"ant": [10, 20], "zebra": [30]})
+    pool = PublicData.open(folder, Pixels(), CLASSES, input_shape=(4, 5))
+    grey = (pool.x[:, 0] * 255).round().int().tolist()
+    assert dict(zip(grey, pool.targets.argmax(dim=1).tolist(), strict=True)) == {10: 1, 20: 1, 30: 0}
+    assert pool.classes == 3
+    assert pool.input_shape == (4, 5)
+    pool.check(classes=3, layout=ImageLayout(1, 4, 5))
+
+
+def test_unknown_folders_are_refused(tmp_path: Path) -> None:
+    folder = write_images(tmp_path / "pool", {"ant": [1], "wolf": [2], "yak": [3]})
+    with pytest.raises(InvalidInput, match=r"public labels .*outside the class list.*zebra, ant, cat"):
+        PublicData.open(folder, Pixels(), CLASSES, input_shape=(4, 5))
+
+
+def test_unknown_classes_of_a_pool_with_a_list_are_named(tmp_path: Path) -> None:
+    file = tmp_path / "pool.npz"
+    np.savez(file, x=np.eye(3), y=np.arange(3), classes=np.array(["ant", "wolf", "yak"]))
+    with pytest.raises(InvalidInput, match=r"class list.*'wolf', 'yak'.*zebra, ant, cat"):
+        PublicData.open(file, Identity(), CLASSES)
+
+
+def test_classes_without_examples_do_not_matter(tmp_path: Path) -> None:
+    file = tmp_path / "pool.npz"
+    np.savez(file, x=np.eye(2), y=np.array([2, 1]), classes=np.array(["wolf", "cat", "ant"]))
+    assert PublicData.open(file, Identity(), CLASSES).targets.argmax(dim=1).tolist() == [1, 2]
+
+
+def test_formats_without_a_class_list_use_the_private_one(tmp_path: Path) -> None:
+    names, digits = tmp_path / "names.csv", tmp_path / "digits.npz"
+    names.write_text("a,b,label\n1,2,cat\n3,4,zebra\n")
+    assert PublicData.open(names, Identity(), CLASSES).targets.argmax(dim=1).tolist() == [2, 0]
+    np.savez(digits, x=np.eye(2), y=np.array([2, 0]))
+    assert PublicData.open(digits, Identity(), CLASSES).targets.argmax(dim=1).tolist() == [2, 0]
+    names.write_text("a,b,label\n1,2,cat\n3,4,wolf\n")
+    with pytest.raises(InvalidInput, match=r"public labels .*outside the class list.*zebra, ant, cat"):
+        PublicData.open(names, Identity(), CLASSES)
+
+
+def test_digits_are_places_in_the_class_list(tmp_path: Path) -> None:
+    folder = write_images(tmp_path, {"0": [1], "2": [3]})
+    pool = PublicData.open(folder, Pixels(), CLASSES, input_shape=(4, 5))
+    assert pool.targets.argmax(dim=1).tolist() == [0, 2]
+
+
+def test_options_reach_the_reader(tmp_path: Path) -> None:
+    file = tmp_path / "pool.csv"
+    file.write_text("a,kind\n1,cat\n")
+    assert PublicData.open(file, Identity(), CLASSES, label_column="kind").x.tolist() == [[1.0]]
+    folder = write_images(tmp_path / "images", {"ant": [10]}, size=(8, 10))
+    assert PublicData.open(folder, Pixels(), CLASSES, image_size=(4, 5), input_shape=(4, 5)).dim == 20
+
+
+def test_other_images_are_refused(tmp_path: Path) -> None:
+    np.savez(tmp_path / "pool.npz", x=np.ones((1, 5, 4), np.uint8), y=np.array([1]))
+    with pytest.raises(InvalidInput, match=r"\(5, 4\); allowed: \(4, 5\) as the private inputs"):
+        PublicData.open(tmp_path / "pool.npz", Pixels(), CLASSES, input_shape=(4, 5))
+    # Encoded images become such as the private ones are.
+    folder = write_images(tmp_path / "grey", {"ant": [1]}, size=(5, 4))
+    assert PublicData.open(folder, Pixels(), CLASSES, input_shape=(4, 5)).input_shape == (4, 5)
+    pool = PublicData.open(folder, Pixels(), CLASSES, input_shape=(5, 4))
+    # As many pixels, yet other images.
+    with pytest.raises(InvalidInput, match="5 x 4 pixels in 1 channels'; allowed: 4 x 5 pixels in 1 channels"):
+        pool.check(classes=3, layout=ImageLayout(1, 4, 5))
+    folder = write_images(tmp_path / "colour", {"ant": [1]}, mode="RGB")
+    colour = PublicData.open(folder, Pixels(), CLASSES, input_shape=(4, 5, 3))
+    with pytest.raises(InvalidInput, match="in 3 channels"):
+        colour.check(classes=3, layout=ImageLayout(1, 4, 5))
+    with pytest.raises(InvalidInput, match="classes of the pool: got 3; allowed: 2"):
+        colour.check(classes=2, layout=None)
+
+
+def test_values_beyond_the_unit_range_are_no_images() -> None:
+    layout = ImageLayout(1, 1, 2)
+    for values in ([[-0.1, 0.5]], [[0.5, 200.0]]):
+        with pytest.raises(InvalidInput, match=r"outside \[0, 1\]"):
+            PublicData.of(np.array(values), np.array([0]), classes=2).check(classes=2, layout=layout)
+    PublicData.of(np.array([[0.0, 1.0]]), np.array([0]), classes=2).check(classes=2, layout=layout)
+    with pytest.raises(InvalidInput, match="features of the pool: got '3 an example'"):
+        PublicData.of(np.zeros((1, 3)), np.array([0]), classes=2).check(classes=2, layout=layout)
+
+
+@pytest.mark.parametrize(
+    ("x", "labels", "words"),
+    [
+        (np.zeros((2, 3)), np.array([0, 5]), r"public labels outside the class list: got \[5\]"),
+        (np.zeros((2, 3)), np.array([0, -1]), r"public labels outside the class list: got \[-1\]"),
+        (np.zeros((2, 3)), np.array([0.0, 1.0]), "public labels"),
+        (np.zeros((2, 3)), np.array([0]), "public labels"),
+        (np.zeros(3), np.array([0, 1, 0]), "public data"),
+        (np.zeros((0, 3)), np.zeros(0, dtype=int), "at least one"),
+        (np.array([["a"]]), np.array([0]), "numbers"),
+        (np.array([[np.nan]]), np.array([0]), "finite"),
+    ],
+    ids=["beyond", "negative", "fractions", "too few", "one axis", "empty", "texts", "nan"],
+)
+def test_arrays_are_checked(x: np.ndarray, labels: np.ndarray, words: str) -> None:
+    with pytest.raises(InvalidInput, match=words):
+        PublicData.of(x, labels, classes=2)
+
+
+def test_targets_are_distributions() -> None:
+    soft = PublicData(torch.zeros(2, 3), torch.tensor([[0.5, 0.5], [0.1, 0.9]]))
+    assert soft.take(torch.tensor([[1], [0]]))[1][0, 0].tolist() == pytest.approx([0.1, 0.9])
+    for row in ([0.5, 0.6], [-0.5, 1.5], [float("nan"), 1.0]):
+        with pytest.raises(InvalidInput, match="public targets"):
+            PublicData(torch.zeros(1, 3), torch.tensor([row]))
+
+
+def test_fingerprint_is_of_the_content() -> None:
+    x, y = np.eye(3, dtype=np.float32), np.array([0, 1, 1])
+    base = PublicData.of(x, y, classes=2)
+    assert base.fingerprint() == PublicData.of(x.astype(np.float64), torch.from_numpy(y), classes=2).fingerprint()
+    assert len(base.fingerprint()) == 64
+    others = [
+        PublicData.of(x + 1e-6, y, classes=2),
+        PublicData.of(x, y, classes=3),
+        PublicData.of(x, y[::-1].copy(), classes=2),
+        PublicData.of(x[::-1].copy(), y, classes=2),
+        PublicData.of(x[:2], y[:2], classes=2),
+    ]
+    assert len({pool.fingerprint() for pool in [base, *others]}) == 6
+
+
+def test_of_makes_one_hot_targets_of_labels() -> None:
+    data = PublicData.of(np.zeros((3, 2, 2)), np.array([2, 0, 1]), 3)
+    assert data.x.shape == (3, 4)
+    assert data.input_shape == (2, 2)
+    assert data.x.dtype == data.targets.dtype == torch.float32
+    assert data.targets.argmax(dim=1).tolist() == [2, 0, 1]
+    assert data.targets.sum(dim=1).tolist() == [1.0, 1.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("x", "labels", "classes", "named"),
+    [
+        ([[0.0]], [3], 3, "public labels"),
+        ([[0.0]], [-1], 3, "public labels"),
+        ([[0.0]], [0.0], 3, "public labels"),
+        ([[0.0]], [[0]], 3, "public labels"),
+        ([[0.0]], [0, 1], 3, "public labels"),
+        ([0.0], [0], 3, "public data"),
+        (np.zeros((0, 2)), np.zeros(0, dtype=int), 3, "public data"),
+        ([[float("nan")]], [0], 3, "public inputs"),
+        ([[0.0]], [0], 1, "classes"),
+    ],
+    ids=["label high", "label low", "float label", "2-d labels", "lengths", "1-d inputs", "empty", "nan", "one class"],
+)
+def test_of_refuses_what_does_not_fit(x: object, labels: object, classes: int, named: str) -> None:
+    with pytest.raises(InvalidInput, match=named):
+        PublicData.of(x, labels, classes)  # type: ignore[arg-type]
+
+
+def test_join_puts_synthetic_records_after_the_real_ones() -> None:
+    first, second = public_data(3), public_data(5, seed=1)
+    both = first.join(second)
+    assert torch.equal(both.x, torch.cat([first.x, second.x]))
+    assert torch.equal(both.targets, torch.cat([first.targets, second.targets]))
+    with pytest.raises(InvalidInput, match="joined data"):
+        first.join(public_data(5, dim=6))
+
+
+def test_the_fingerprint_changes_with_any_value_and_with_the_shape() -> None:
+    data = public_data(4)
+    moved = data.x.clone()
+    moved[3, 1] += 1e-6
+    others = [
+        PublicData(moved, data.targets),
+        PublicData(data.x, data.targets.roll(1, dims=1)),
+        PublicData(data.x.reshape(4, 2, 2), data.targets),
+    ]
+    assert PublicData(data.x.clone(), data.targets.clone()).fingerprint() == data.fingerprint()
+    assert len({data.fingerprint(), *(other.fingerprint() for other in others)}) == 4
+
+
+def rows_of(data: PublicData, x: Tensor) -> list[int]:
+    return [int((data.x == row).all(dim=1).nonzero()) for row in x]
+
+
+def test_a_batch_depends_on_seed_step_and_part_alone() -> None:
+    data = public_data()
+    before = torch.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
+    names = [(step, seed, part) for step in range(3) for seed in range(3) for part in range(3)]
+    forward = [rows_of(data, data.batch(step, 6, seed, part)[0]) for step, seed, part in names]
+    backward = [rows_of(data, data.batch(step, 6, seed, part)[0]) for step, seed, part in reversed(names)]
+    assert forward == backward[::-1]
+    assert len({tuple(rows) for rows in forward}) == len(names)
+    assert torch.equal(torch.get_rng_state(), before[0])
+    assert (np.random.get_state()[1] == before[1]).all()  # noqa: NPY002
+
+
+def test_a_batch_has_different_records_with_their_own_targets() -> None:
+    data = public_data()
+    x, targets = data.batch(0, data.size, seed=0)
+    rows = rows_of(data, x)
+    assert sorted(rows) == list(range(data.size))
+    assert torch.equal(targets, data.targets[rows])
+    with pytest.raises(InvalidInput, match="public batch size"):
+        data.batch(0, data.size + 1, seed=0)
+
+
+def test_all_records_are_drawn_equally_often() -> None:
+    """Each of 10 counts is binomial(2000, 0.3); seven standard deviations: false alarm below 1e-10."""
+    data = public_data(10)
+    counts = np.zeros(10)
+    for step in range(2000):
+        counts[rows_of(data, data.batch(step, 3, seed=1)[0])] += 1
+    assert (abs(counts - 600) < 7 * np.sqrt(2000 * 0.3 * 0.7)).all()
+
+
+def test_the_augmentation_gets_seeds_that_name_the_batch() -> None:
+    data, seen = public_data(), []
+
+    def augment(x: Tensor, targets: Tensor, seeds: Tensor) -> tuple[Tensor, Tensor]:
+        seen.append(seeds)
+        return x + 1, targets
+
+    plain, _ = data.batch(2, 6, seed=0)
+    augmented, _ = data.batch(2, 6, seed=0, augment=augment)
+    assert torch.equal(augmented, plain + 1)
+    data.batch(2, 6, seed=0, augment=augment)
+    data.batch(3, 6, seed=0, augment=augment)
+    assert torch.equal(seen[0], seen[1])
+    assert seen[0].dtype == torch.int64
+    assert len(set(seen[0].tolist()) | set(seen[2].tolist())) == 12
+
+
+def test_an_augmentation_that_loses_targets_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="augmented batch"):
+        public_data().batch(0, 6, seed=0, augment=lambda x, targets, seeds: (x, targets[1:]))
