@@ -38,8 +38,8 @@ from privmix.training import (
     ViewConfig,
     WarmUpConfig,
 )
-from privmix.training.augment import Crop
-from privmix.training.bank import extract_bank
+from privmix.training.views.augment import Crop
+from privmix.training.views.bank import extract_bank
 
 RUNS = common.RESULTS / "training_ablation_runs.json"
 DELTA = 1e-5

@@ -35,11 +35,11 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 import common
-from privmix.training.clipping import Clipping
-from privmix.training.execution import AUTO, STRATEGIES, ExecutionConfig, choose_strategy, fitting_chunk
+from privmix.training.gradients.clipping import Clipping
+from privmix.training.gradients.execution import AUTO, STRATEGIES, ExecutionConfig, choose_strategy, fitting_chunk
+from privmix.training.gradients.parameters import FlatParameters
+from privmix.training.gradients.side_information import SideInformation
 from privmix.training.models import StandardisedConv2d, build_model
-from privmix.training.parameters import FlatParameters
-from privmix.training.side_information import SideInformation
 
 CLIP_NORM, CLASSES, TOLERANCE = 1.0, 10, 1e-4
 # Clipped sum (P,) of views (b, K, *input) and targets (b, K, classes).

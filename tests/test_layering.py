@@ -84,6 +84,57 @@ def test_imports_stay_on_allowed_floors(path: Path) -> None:
         assert target[0] in allowed or ".".join(target[:2]) in allowed, f"{floor} may not import {name}"
 
 
+def imported_files(path: Path) -> set[Path]:
+    """Files of the package that are read while ``path`` is: imports inside functions and for type checkers are not."""
+    found = set()
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        modules = []
+        if isinstance(node, ast.Import):
+            modules = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            modules = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+        for module in modules:
+            place = SOURCE.parent.joinpath(*module.split("."))
+            found |= {file for file in (place.with_suffix(".py"), place / "__init__.py") if file.exists()}
+    return found - {path}
+
+
+def circle(arrows: dict[Path, set[Path]]) -> list[Path]:
+    """Files that import one another in a circle, or none."""
+    left, before = dict(arrows), len(arrows) + 1
+    while len(left) < before:
+        before, reached = len(left), set().union(*left.values())
+        # Whoever imports nobody that is left is in no circle, nor is who is imported by none of them.
+        left = {file: ends for file, ends in left.items() if ends & set(left) and file in reached}
+    return sorted(left)
+
+
+def test_no_files_import_one_another_in_a_circle() -> None:
+    found = circle({path: imported_files(path) for path in FILES if path.name != "__init__.py"})
+    assert [str(path.relative_to(SOURCE)) for path in found] == []
+
+
+def test_a_circle_is_noticed() -> None:
+    first, second, third = (Path(name) for name in "abc")
+    assert circle({first: {second}, second: {third}, third: set()}) == []
+    assert circle({first: {second}, second: {first}, third: {first}}) == [first, second]
+
+
+def test_packages_of_training_are_floors_too() -> None:
+    """Views are made without gradients, models without either, and public methods know no views but augmentation."""
+    allowed = {
+        "models": {"models"},
+        "gradients": {"gradients", "models"},
+        "views": {"views"},
+        "public": {"public", "gradients", "views"},
+    }
+    for package, others in allowed.items():
+        for path in (SOURCE / "training" / package).glob("*.py"):
+            own = {file.relative_to(SOURCE).parts for file in imported_files(path)}
+            above = {parts[1] for parts in own if parts[0] == "training" and len(parts) > 2}
+            assert above <= others, f"{path} imports {above - others}"
+
+
 def test_a_forbidden_import_is_noticed(tmp_path: Path) -> None:
     """The reader of imports sees every form in which a floor could be reached."""
     file = tmp_path / "module.py"

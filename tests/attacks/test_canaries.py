@@ -34,7 +34,7 @@ from privmix.release import dataset as release_dataset
 from privmix.release import engine as release_engine
 from privmix.release.tiles import ArrayTiles, tiles_of
 from privmix.training import ModelFacts, TrainingConfig, TrainingRecords, ViewConfig, dp_sgd
-from privmix.training.clipping import Clipping
+from privmix.training.gradients.clipping import Clipping
 from privmix.training.plan import TrainingPlan
 
 DELTA = 1e-5

@@ -23,18 +23,18 @@ from privmix.errors import InvalidInput
 from privmix.mechanisms.streams import SecretStreams
 from privmix.release import PrivateRecords, ReleaseConfig, ReleaseEngine, ReleasePlan, engine, tiles
 from privmix.release.dataset import RecordTransform
-from privmix.training.clipping import Clipping
-from privmix.training.closed_form import ClosedFormGradients
 from privmix.training.dp_sgd import DpSgd, StepObserver
-from privmix.training.execution import Chunks
-from privmix.training.gradients import GhostGradients, GradientStrategy, LoopGradients, VmapGradients
+from privmix.training.gradients.clipping import Clipping
+from privmix.training.gradients.closed_form import ClosedFormGradients
+from privmix.training.gradients.execution import Chunks
+from privmix.training.gradients.parameters import FlatParameters
+from privmix.training.gradients.side_information import PublicMethod, SideInformation
+from privmix.training.gradients.strategies import GhostGradients, GradientStrategy, LoopGradients, VmapGradients
 from privmix.training.models import LinearHead
 from privmix.training.optimiser import Optimiser, OptimiserConfig
-from privmix.training.parameters import FlatParameters
 from privmix.training.plan import TrainingPlan
 from privmix.training.records import TrainingRecords
-from privmix.training.side_information import PublicMethod, SideInformation
-from privmix.training.views import ViewConfig, ViewPipeline
+from privmix.training.views.pipeline import ViewConfig, ViewPipeline
 from tests.release.helpers import own_options
 
 CLASSES = ("ant", "bee", "cat")
@@ -415,8 +415,8 @@ def test_a_record_of_a_microbatch_moves_it_by_up_to_twice_the_bound(monkeypatch:
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_gradients_that_are_not_clipped_are_caught(strategy: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Clipping, "factors", lambda self, norms: torch.ones_like(norms))
-    monkeypatch.setattr("privmix.training.closed_form.CANCELLING", math.inf)
-    monkeypatch.setattr("privmix.training.gradients.CANCELLING", math.inf)
+    monkeypatch.setattr("privmix.training.gradients.closed_form.CANCELLING", math.inf)
+    monkeypatch.setattr("privmix.training.gradients.strategies.CANCELLING", math.inf)
     assert worst_step(trainer_of(TRAINING, strategy)).exceeded
 
 

@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 from privmix.mechanisms.streams import SecretStreams
 from privmix.release import PrivateRecords, ReleaseConfig, release_to_folder
 from privmix.release.folder import load_release
-from privmix.training.augment import Flip
-from privmix.training.views import ViewConfig
+from privmix.training.views.augment import Flip
+from privmix.training.views.pipeline import ViewConfig
 from tests.cli.helpers import privmix
 from tests.training.runs import config_of, job_of, private, public, weights_of
 

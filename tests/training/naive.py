@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from privmix.training.clipping import AUTOMATIC, Clipping
-from privmix.training.parameters import FlatParameters
-from privmix.training.side_information import SideInformation
+from privmix.training.gradients.clipping import AUTOMATIC, Clipping
+from privmix.training.gradients.parameters import FlatParameters
+from privmix.training.gradients.side_information import SideInformation
 
 
 def naive_gradient(model: nn.Module, views: Tensor, targets: Tensor, side: SideInformation) -> Tensor:

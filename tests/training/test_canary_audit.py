@@ -17,7 +17,7 @@ from privmix.attacks.training_worst_case import attack_training, canary_readings
 from privmix.mechanisms.streams import SecretStreams
 from privmix.training import dp_sgd
 from privmix.training.batches import Batch, PoissonBatches
-from privmix.training.clipping import Clipping
+from privmix.training.gradients.clipping import Clipping
 from privmix.training.plan import TrainingPlan
 
 FALSE_ALARM = 1e-7

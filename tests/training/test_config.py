@@ -10,12 +10,12 @@ import pytest
 
 from privmix.accounting import Adjacency
 from privmix.errors import InvalidInput
-from privmix.training.augment import Flip
 from privmix.training.config import TrainingConfig
-from privmix.training.execution import ExecutionConfig
+from privmix.training.gradients.execution import ExecutionConfig
 from privmix.training.optimiser import OptimiserConfig
 from privmix.training.public import ExtendedConfig, WarmUpConfig
-from privmix.training.views import ViewConfig
+from privmix.training.views.augment import Flip
+from privmix.training.views.pipeline import ViewConfig
 from tests.training.runs import config_of
 
 

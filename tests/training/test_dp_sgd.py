@@ -16,23 +16,23 @@ from torch import Tensor, nn
 from privmix.errors import InvalidInput
 from privmix.mechanisms.streams import SecretStreams
 from privmix.training import dp_sgd
-from privmix.training.augment import SELF_AUGMENTATIONS
 from privmix.training.batches import Batch, PoissonBatches
-from privmix.training.clipping import Clipping
-from privmix.training.closed_form import ClosedFormGradients
 from privmix.training.dp_sgd import SAMPLING, DpSgd, StepObserver
-from privmix.training.execution import Chunks
-from privmix.training.gradients import GhostGradients, GradientStrategy, LoopGradients, VmapGradients
+from privmix.training.gradients.clipping import Clipping
+from privmix.training.gradients.closed_form import ClosedFormGradients
+from privmix.training.gradients.execution import Chunks
+from privmix.training.gradients.parameters import FlatParameters
+from privmix.training.gradients.side_information import PublicMethod, SideInformation
+from privmix.training.gradients.strategies import GhostGradients, GradientStrategy, LoopGradients, VmapGradients
 from privmix.training.layout import ImageLayout
-from privmix.training.mixup import MicrobatchMixer
 from privmix.training.models import LinearHead, ReluCNN
 from privmix.training.noise import noisy_mean
 from privmix.training.optimiser import Optimiser, OptimiserConfig
-from privmix.training.parameters import FlatParameters
 from privmix.training.plan import TrainingPlan
 from privmix.training.records import TrainingRecords
-from privmix.training.side_information import PublicMethod, SideInformation
-from privmix.training.views import ViewConfig, ViewPipeline
+from privmix.training.views.augment import SELF_AUGMENTATIONS
+from privmix.training.views.mixup import MicrobatchMixer
+from privmix.training.views.pipeline import ViewConfig, ViewPipeline
 from privmix.training.world import World
 
 from .naive import naive_clipped, naive_gradient, naive_sum

@@ -15,11 +15,10 @@ from torch import Tensor, nn
 
 from privmix.errors import InvalidInput
 from privmix.mechanisms.streams import SecretStreams
-from privmix.training.augment import Crop, Flip
 from privmix.training.config import TrainingConfig
 from privmix.training.dp_sgd import StepObserver
 from privmix.training.examples import PublicData
-from privmix.training.execution import ExecutionConfig
+from privmix.training.gradients.execution import ExecutionConfig
 from privmix.training.job import TrainingJob
 from privmix.training.models import Classifier
 from privmix.training.optimiser import OptimiserConfig
@@ -27,7 +26,8 @@ from privmix.training.public import ExtendedConfig, WarmUpConfig
 from privmix.training.records import TrainingRecords
 from privmix.training.run import TrainingRun
 from privmix.training.trained import ModelFacts, load_trained
-from privmix.training.views import ViewConfig
+from privmix.training.views.augment import Crop, Flip
+from privmix.training.views.pipeline import ViewConfig
 from tests.training.runs import (
     CLASSES,
     FACTS,

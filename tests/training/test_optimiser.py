@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from privmix.errors import InvalidInput
+from privmix.training.gradients.parameters import FlatParameters
 from privmix.training.optimiser import SCHEDULES, Optimiser, OptimiserConfig
-from privmix.training.parameters import FlatParameters
 
 STEPS = 12
 CONFIGS = {

@@ -11,14 +11,14 @@ from torch import Tensor
 from privmix.errors import InvalidInput
 from privmix.mechanisms.streams import SecretStreams
 from privmix.training import public_phase
-from privmix.training.augment import Crop, Cutout, Flip
 from privmix.training.examples import PublicData
-from privmix.training.execution import ExecutionConfig
+from privmix.training.gradients.execution import ExecutionConfig
 from privmix.training.layout import ImageLayout
-from privmix.training.mixup import Mixing
 from privmix.training.public import ExtendedConfig, WarmUpConfig
 from privmix.training.public_phase import PublicViews
-from privmix.training.views import ViewConfig
+from privmix.training.views.augment import Crop, Cutout, Flip
+from privmix.training.views.mixup import Mixing
+from privmix.training.views.pipeline import ViewConfig
 from tests.training.runs import config_of, job_of, private, public, weights_of
 
 LAYOUT = ImageLayout(1, 8, 8)

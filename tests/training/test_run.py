@@ -24,13 +24,13 @@ from privmix.mechanisms.streams import SecretStreams
 from privmix.training import dp_sgd
 from privmix.training import run as run_module
 from privmix.training.config import TrainingConfig
-from privmix.training.execution import ExecutionConfig
+from privmix.training.gradients.execution import ExecutionConfig
 from privmix.training.optimiser import OptimiserConfig
 from privmix.training.public import ExtendedConfig, WarmUpConfig
 from privmix.training.records import TrainingRecords
 from privmix.training.run import TrainingRun, pack_state, read_run, unpack_state
 from privmix.training.trained import load_trained
-from privmix.training.views import ViewConfig
+from privmix.training.views.pipeline import ViewConfig
 from tests.training.runs import RECORDS, config_of, digits, files, job_of, private, public, run_to, weights_of
 
 STEPS = 6

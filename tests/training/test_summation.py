@@ -10,22 +10,23 @@ import torch
 from numpy.typing import NDArray
 
 from privmix.mechanisms.streams import SecretStreams
-from privmix.training import closed_form, dp_sgd
+from privmix.training import dp_sgd
 from privmix.training.batches import Batch
-from privmix.training.clipping import Clipping
-from privmix.training.closed_form import ClosedFormGradients
 from privmix.training.dp_sgd import DpSgd
-from privmix.training.execution import Chunks
-from privmix.training.gradients import GhostGradients, GradientStrategy, LoopGradients, VmapGradients
+from privmix.training.gradients import closed_form
+from privmix.training.gradients.clipping import Clipping
+from privmix.training.gradients.closed_form import ClosedFormGradients
+from privmix.training.gradients.execution import Chunks
+from privmix.training.gradients.parameters import FlatParameters
+from privmix.training.gradients.side_information import SideInformation
+from privmix.training.gradients.strategies import GhostGradients, GradientStrategy, LoopGradients, VmapGradients
 from privmix.training.models import LinearHead
 from privmix.training.noise import noise_scale
 from privmix.training.optimiser import Optimiser, OptimiserConfig
-from privmix.training.parameters import FlatParameters
 from privmix.training.plan import TrainingPlan
 from privmix.training.records import TrainingRecords
-from privmix.training.side_information import SideInformation
 from privmix.training.summation import GroupedSum, deal, grid_of
-from privmix.training.views import ViewConfig, ViewPipeline
+from privmix.training.views.pipeline import ViewConfig, ViewPipeline
 
 DIM, CLASSES = 8, 2
 

@@ -26,8 +26,8 @@ from privmix.errors import InvalidInput
 from privmix.mechanisms.streams import SecretStreams
 from privmix.training import ModelFacts, TrainedModel, TrainingConfig, TrainingJob, TrainingRecords
 from privmix.training.batches import Batch
-from privmix.training.clipping import Clipping
 from privmix.training.dp_sgd import StepObserver
+from privmix.training.gradients.clipping import Clipping
 from privmix.training.job import Progress
 from privmix.training.plan import TrainingPlan
 

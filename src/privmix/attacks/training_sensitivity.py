@@ -45,13 +45,13 @@ def training_sensitivity(
         InvalidInput: records or replacement do not fit the plan.
 
     Example:
-        >>> from privmix.training.clipping import Clipping
-        >>> from privmix.training.closed_form import ClosedFormGradients
+        >>> from privmix.training.gradients.clipping import Clipping
+        >>> from privmix.training.gradients.closed_form import ClosedFormGradients
         >>> from privmix.training.models import LinearHead
         >>> from privmix.training.optimiser import Optimiser, OptimiserConfig
-        >>> from privmix.training.parameters import FlatParameters
+        >>> from privmix.training.gradients.parameters import FlatParameters
         >>> from privmix.training.plan import TrainingPlan
-        >>> from privmix.training.views import ViewConfig, ViewPipeline
+        >>> from privmix.training.views.pipeline import ViewConfig, ViewPipeline
         >>> plan = TrainingPlan(8, 8, 1, 1.0, clip_norm=0.5, delta=1e-3, records_declared=True)
         >>> def make(records, streams, observers):
         ...     model = LinearHead(dim=2, classes=2)

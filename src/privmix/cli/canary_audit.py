@@ -35,7 +35,7 @@ from privmix.training import (
     is_trained_model,
     load_trained,
 )
-from privmix.training.parameters import FlatParameters
+from privmix.training.gradients.parameters import FlatParameters
 from privmix.training.verify import plan_of, verify_trained
 
 _HIGHEST_SEED: Final = 2**64 - 1

@@ -20,7 +20,7 @@ from privmix.errors import InvalidInput, StorageError, check_integer
 from privmix.features import Extractor
 from privmix.mechanisms.streams import SecretStreams
 from privmix.training import TrainedModel, TrainingJob, TrainingRecords, TrainingRun, read_run
-from privmix.training.bank import extract_bank
+from privmix.training.views.bank import extract_bank
 from privmix.training.world import World
 
 _GO, _FAILED = b"go", b"failed"

@@ -22,10 +22,10 @@ from privmix.training import (
     WarmUpConfig,
     parse_augmentations,
 )
-from privmix.training.augment import Augmentation
 from privmix.training.config import LINEAR
 from privmix.training.layout import ImageLayout
-from privmix.training.mixup import MIXINGS
+from privmix.training.views.augment import Augmentation
+from privmix.training.views.mixup import MIXINGS
 
 _VIEWS: Final[dict[str, Callable[[], ViewConfig]]] = {
     "plain": ViewConfig.plain,

@@ -11,11 +11,10 @@ Example:
     True
 """
 
-from privmix.training.augment import parse_augmentations
 from privmix.training.classifier import DPClassifier
 from privmix.training.config import TrainingConfig
 from privmix.training.examples import PublicData
-from privmix.training.execution import ExecutionConfig
+from privmix.training.gradients.execution import ExecutionConfig
 from privmix.training.job import TrainingJob
 from privmix.training.optimiser import OptimiserConfig
 from privmix.training.plan import TrainingPlan, plan_training
@@ -23,7 +22,8 @@ from privmix.training.public import ExtendedConfig, WarmUpConfig
 from privmix.training.records import TrainingRecords
 from privmix.training.run import TrainingRun, read_run
 from privmix.training.trained import ModelFacts, TrainedModel, is_trained_model, load_trained
-from privmix.training.views import ViewConfig
+from privmix.training.views.augment import parse_augmentations
+from privmix.training.views.pipeline import ViewConfig
 from privmix.training.world import current_world
 
 __all__ = [

@@ -18,7 +18,7 @@ from privmix.training.job import TrainingJob
 from privmix.training.optimiser import OptimiserConfig
 from privmix.training.records import TrainingRecords
 from privmix.training.trained import ModelFacts, TrainedModel
-from privmix.training.views import ViewConfig
+from privmix.training.views.pipeline import ViewConfig
 
 # Specs of the two public extractors that arrays may be taken for: images in [0, 1], and vectors as they are.
 _PIXELS: dict[str, Any] = {"name": "pixels", "version": 1, "options": {}}

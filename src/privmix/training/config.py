@@ -7,13 +7,13 @@ from typing import Any, Final
 
 from privmix.accounting import Adjacency
 from privmix.errors import InvalidInput, check_choice, check_integer, check_number
-from privmix.training.augment import Augmentation, check_augmentations
-from privmix.training.clipping import FLAT, Clipping
-from privmix.training.execution import ExecutionConfig
+from privmix.training.gradients.clipping import FLAT, Clipping
+from privmix.training.gradients.execution import ExecutionConfig
 from privmix.training.optimiser import OptimiserConfig
 from privmix.training.plan import TrainingPlan, plan_training
 from privmix.training.public import ExtendedConfig, WarmUpConfig
-from privmix.training.views import ViewConfig
+from privmix.training.views.augment import Augmentation, check_augmentations
+from privmix.training.views.pipeline import ViewConfig
 
 LINEAR: Final = "linear"
 # Large batches keep the noise small beside the sum (De et al. 2022; Tramer and Boneh 2021): about a seventh of the
@@ -46,7 +46,7 @@ class TrainingConfig:
         optimiser: the update.
         views: what views of a record are made.
         bank_views: views of each image whose features are extracted beforehand, or 0; see
-            :func:`privmix.training.bank.extract_bank`.
+            :func:`privmix.training.views.bank.extract_bank`.
         bank_augmentations: what makes them.
         scenario: how public data is used: ``cold``, ``warm``, ``warm-synthetic`` or ``extended``.
         warm_up: of the warm scenarios.

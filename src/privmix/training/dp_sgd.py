@@ -19,15 +19,15 @@ from torch import Tensor
 from privmix.errors import InvalidInput
 from privmix.mechanisms.streams import SecretStreams
 from privmix.training.batches import Batch, PoissonBatches
-from privmix.training.execution import Chunks, whole
-from privmix.training.gradients import GradientStrategy
+from privmix.training.gradients.execution import Chunks, whole
+from privmix.training.gradients.side_information import PublicMethod, SideInformation
+from privmix.training.gradients.strategies import GradientStrategy
 from privmix.training.noise import noisy_mean
 from privmix.training.optimiser import Optimiser
 from privmix.training.plan import TrainingPlan
 from privmix.training.records import TrainingRecords
-from privmix.training.side_information import PublicMethod, SideInformation
 from privmix.training.summation import GroupedSum, deal
-from privmix.training.views import MicrobatchMixer, ViewPipeline
+from privmix.training.views.pipeline import MicrobatchMixer, ViewPipeline
 from privmix.training.world import World
 
 SAMPLING = "training sampling"

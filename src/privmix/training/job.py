@@ -19,11 +19,11 @@ from privmix.mechanisms.streams import SecretStreams
 from privmix.private_files import no_core_dumps
 from privmix.rounding import rounded_up
 from privmix.training.certificate import training_certificate
-from privmix.training.clipping import Clipping
 from privmix.training.config import TrainingConfig
 from privmix.training.dp_sgd import DpSgd, StepObserver
 from privmix.training.examples import PublicData
-from privmix.training.execution import (
+from privmix.training.gradients.clipping import Clipping
+from privmix.training.gradients.execution import (
     STRATEGIES,
     Chunks,
     ExecutionConfig,
@@ -31,11 +31,11 @@ from privmix.training.execution import (
     choose_strategy,
     fitting_chunk,
 )
-from privmix.training.gradients import GradientStrategy
-from privmix.training.layers_check import check_independence, check_model
+from privmix.training.gradients.parameters import FlatParameters
+from privmix.training.gradients.strategies import GradientStrategy
 from privmix.training.models import Classifier, build_model
+from privmix.training.models.layers_check import check_independence, check_model
 from privmix.training.optimiser import Optimiser
-from privmix.training.parameters import FlatParameters
 from privmix.training.plan import TrainingPlan
 from privmix.training.public.base import ExtendedMethod
 from privmix.training.public.registry import parse_method
@@ -43,7 +43,7 @@ from privmix.training.public_phase import PublicPhase
 from privmix.training.records import TrainingRecords
 from privmix.training.run import TrainingRun, pack_state, unpack_state
 from privmix.training.trained import ModelFacts, TrainedModel, shaped, weights_digest
-from privmix.training.views import MicrobatchMixer, ViewPipeline
+from privmix.training.views.pipeline import MicrobatchMixer, ViewPipeline
 from privmix.training.world import World
 
 Progress = Callable[[str, int, int], None]

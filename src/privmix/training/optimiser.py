@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from privmix.errors import check_choice, check_integer, check_number
-from privmix.training.parameters import FlatParameters
+from privmix.training.gradients.parameters import FlatParameters
 
 OPTIMISERS: Final = ("sgd", "adam")
 SCHEDULES: Final = ("constant", "cosine", "linear")

@@ -10,18 +10,18 @@ import torch
 from torch import Tensor
 
 from privmix.errors import InvalidInput
-from privmix.training.augment import Augmentation, augment
 from privmix.training.config import TrainingConfig
 from privmix.training.examples import PublicData
+from privmix.training.gradients.parameters import FlatParameters
 from privmix.training.layout import ImageLayout
-from privmix.training.mixup import Mixing
 from privmix.training.models import Classifier
-from privmix.training.parameters import FlatParameters
 from privmix.training.public import PublicGradients, build_method, plan_public_use, warm_up
 from privmix.training.public.base import ExtendedMethod
-from privmix.training.record_random import RecordRandom
 from privmix.training.trained import ModelFacts, shaped
-from privmix.training.views import ViewPipeline
+from privmix.training.views.augment import Augmentation, augment
+from privmix.training.views.mixup import Mixing
+from privmix.training.views.pipeline import ViewPipeline
+from privmix.training.views.record_random import RecordRandom
 
 
 @dataclass(frozen=True)

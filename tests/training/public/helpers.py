@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from privmix.training.examples import PublicData
-from privmix.training.parameters import FlatParameters
+from privmix.training.gradients.parameters import FlatParameters
 from privmix.training.public import PublicGradients
 
 CLASSES = 3

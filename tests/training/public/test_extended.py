@@ -11,7 +11,8 @@ from torch import Tensor, nn
 
 from privmix.errors import InvalidInput
 from privmix.training.examples import PublicData
-from privmix.training.parameters import FlatParameters
+from privmix.training.gradients.parameters import FlatParameters
+from privmix.training.gradients.side_information import SideInformation
 from privmix.training.public import (
     AdaDps,
     DopeSgd,
@@ -21,7 +22,6 @@ from privmix.training.public import (
     WeightMultiplicity,
     build_method,
 )
-from privmix.training.side_information import SideInformation
 from tests.training.public.helpers import Snapshot, mlp, naive_gradient, public_data, source
 
 ALL = ["multiplicity", "dope", "mirror", "adadps", "multiplicity+adadps"]

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from privmix.errors import InvalidInput
-from privmix.training.parameters import FlatParameters
+from privmix.training.gradients.parameters import FlatParameters
 from privmix.training.public import PublicGradients, public_gradient
 from privmix.training.public.gradients import adaptive_ascent, ascent
 from tests.training.public.helpers import CLASSES, Snapshot, mlp, naive_gradient, public_data, source

@@ -29,7 +29,7 @@ from privmix.training import (
     WarmUpConfig,
     parse_augmentations,
 )
-from privmix.training.augment import Augmentation
+from privmix.training.views.augment import Augmentation
 
 # Of a certificate's settings, what TrainingJob adds to those of its config.
 _NOT_CONFIG = frozenset(

@@ -32,7 +32,8 @@ class PretrainedClassifier(Classifier):
     views, and a run could not be repeated. Parameters on which the logits do not depend are frozen. Code that comes
     with a model is never run.
 
-    Batch normalisation stays where a model has it, and :func:`~privmix.training.layers_check.check_model` refuses it.
+    Batch normalisation stays where a model has it, and
+    :func:`~privmix.training.models.layers_check.check_model` refuses it.
 
     Args:
         config: the library's configuration of the model.

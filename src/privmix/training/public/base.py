@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from privmix.errors import InvalidInput
+from privmix.training.gradients.side_information import PublicMethod, SideInformation
 from privmix.training.public.gradients import PublicGradients
-from privmix.training.side_information import PublicMethod, SideInformation
 
 
 class ExtendedMethod(PublicMethod):

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from privmix.errors import check_integer, check_number
+from privmix.training.gradients.side_information import SideInformation
 from privmix.training.public.base import WithGradients, scaled_to_keep_norm
 from privmix.training.public.gradients import PublicGradients
-from privmix.training.side_information import SideInformation
 
 
 class DopeSgd(WithGradients):
@@ -34,7 +34,7 @@ class DopeSgd(WithGradients):
         source: of public gradients.
 
     Example:
-        >>> from privmix.training.parameters import FlatParameters
+        >>> from privmix.training.gradients.parameters import FlatParameters
         >>> from privmix.training.examples import PublicData
         >>> model = torch.nn.Linear(2, 2)
         >>> data = PublicData.of([[1.0, 0.0], [0.0, 1.0]], [0, 1], classes=2)

@@ -14,7 +14,7 @@ from torch.func import functional_call
 
 from privmix.errors import check_integer, check_number
 from privmix.training.examples import Augment, PublicData, public_generator
-from privmix.training.parameters import FlatParameters
+from privmix.training.gradients.parameters import FlatParameters
 
 
 def public_gradient(model: nn.Module, flat: FlatParameters, x: Tensor, targets: Tensor, *, seed: int = 0) -> Tensor:

@@ -7,9 +7,9 @@ from typing import Any, ClassVar
 import torch
 
 from privmix.errors import check_integer, check_number
+from privmix.training.gradients.side_information import SideInformation
 from privmix.training.public.base import ExtendedMethod
 from privmix.training.public.gradients import PublicGradients, adaptive_ascent, ascent
-from privmix.training.side_information import SideInformation
 
 
 class WeightMultiplicity(ExtendedMethod):
@@ -32,7 +32,7 @@ class WeightMultiplicity(ExtendedMethod):
         InvalidInput: a number is out of range.
 
     Example:
-        >>> from privmix.training.parameters import FlatParameters
+        >>> from privmix.training.gradients.parameters import FlatParameters
         >>> from privmix.training.examples import PublicData
         >>> model = torch.nn.Linear(2, 2)
         >>> data = PublicData.of([[1.0, 0.0], [0.0, 1.0]], [0, 1], classes=2)

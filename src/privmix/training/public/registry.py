@@ -9,11 +9,11 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from privmix.errors import InvalidInput, check_choice
+from privmix.training.gradients.side_information import SideInformation
 from privmix.training.public.base import ExtendedMethod
 from privmix.training.public.extended import AdaDps, DopeSgd, MirrorDescent
 from privmix.training.public.gradients import PublicGradients
 from privmix.training.public.multiplicity import WeightMultiplicity
-from privmix.training.side_information import SideInformation
 
 _DIRECTING = ("dope", "mirror", "adadps")
 METHODS = ("none", "multiplicity", *_DIRECTING)

@@ -11,11 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from privmix.errors import InvalidInput, check_choice, check_integer, check_number
-from privmix.training.augment import Augmentation, check_augmentations
 from privmix.training.examples import Augment, PublicData, public_generator
-from privmix.training.mixup import MIXINGS
-from privmix.training.parameters import FlatParameters
+from privmix.training.gradients.parameters import FlatParameters
 from privmix.training.public.gradients import adaptive_ascent, ascent, public_gradient, public_loss_and_gradient
+from privmix.training.views.augment import Augmentation, check_augmentations
+from privmix.training.views.mixup import MIXINGS
 
 # (epochs done, epochs, mean public loss of the last one)
 Progress = Callable[[int, int, float], None]

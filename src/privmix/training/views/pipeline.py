@@ -11,11 +11,11 @@ from torch import Tensor
 from torch.nn import functional
 
 from privmix.errors import WITHHELD, InvalidInput, check_integer
-from privmix.training.augment import SELF_AUGMENTATIONS, Augmentation, augment, check_augmentations
 from privmix.training.examples import PublicData
 from privmix.training.layout import ImageLayout
-from privmix.training.mixup import MicrobatchMixer, Mixing
-from privmix.training.record_random import RecordRandom
+from privmix.training.views.augment import SELF_AUGMENTATIONS, Augmentation, augment, check_augmentations
+from privmix.training.views.mixup import MicrobatchMixer, Mixing
+from privmix.training.views.record_random import RecordRandom
 
 __all__ = ["MicrobatchMixer", "ViewConfig", "ViewPipeline"]
 

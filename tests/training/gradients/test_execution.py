@@ -11,9 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from privmix.errors import InvalidInput
-from privmix.training import execution, job
-from privmix.training.clipping import Clipping
-from privmix.training.execution import (
+from privmix.training import job
+from privmix.training.gradients import execution
+from privmix.training.gradients.clipping import Clipping
+from privmix.training.gradients.execution import (
     STRATEGIES,
     Chunks,
     ExecutionConfig,
@@ -23,9 +24,9 @@ from privmix.training.execution import (
     fitting_chunk,
     whole,
 )
-from privmix.training.gradients import GradientStrategy, LoopGradients, VmapGradients
+from privmix.training.gradients.parameters import FlatParameters
+from privmix.training.gradients.strategies import GradientStrategy, LoopGradients, VmapGradients
 from privmix.training.models import build_model
-from privmix.training.parameters import FlatParameters
 from privmix.training.public import ExtendedConfig
 from tests.training.runs import config_of, files, job_of, public, run_to, weights_of
 from tests.training.test_run import Killed, killed_after, same_names  # noqa: F401

@@ -13,8 +13,8 @@ from scipy import ndimage, stats
 from torch import Tensor
 
 from privmix.errors import InvalidInput
-from privmix.training import image_transforms as transforms
-from privmix.training.augment import (
+from privmix.training.views import transforms
+from privmix.training.views.augment import (
     SELF_AUGMENTATIONS,
     Affine,
     Augmentation,
@@ -29,7 +29,7 @@ from privmix.training.augment import (
     augment,
     parse_augmentations,
 )
-from privmix.training.record_random import RecordRandom
+from privmix.training.views.record_random import RecordRandom
 
 # Fixed seeds; a statistical test would fail by chance with a probability below this.
 FALSE_ALARM = 1e-7

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from privmix.errors import InvalidInput
-from privmix.training.clipping import AUTOMATIC, CLIPPINGS, FLAT, Clipping, lengths
+from privmix.training.gradients.clipping import AUTOMATIC, CLIPPINGS, FLAT, Clipping, lengths
 
 both_kinds = pytest.mark.parametrize("kind", CLIPPINGS)
 
@@ -83,7 +83,7 @@ def test_lengths_are_exact_and_do_not_depend_on_blocks(monkeypatch: pytest.Monke
     vectors = torch.rand(7, 1000, generator=torch.Generator().manual_seed(0))
     found = lengths(vectors)
     assert torch.allclose(found, vectors.double().square().sum(1).sqrt(), rtol=1e-14)
-    monkeypatch.setattr("privmix.training.clipping._BLOCK", 2500)
+    monkeypatch.setattr("privmix.training.gradients.clipping._BLOCK", 2500)
     assert torch.equal(lengths(vectors), found)
     assert lengths(vectors[:0]).shape == (0,)
     assert float(lengths(torch.full((1, 4), 3e38))[0]) == pytest.approx(6e38)

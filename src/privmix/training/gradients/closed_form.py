@@ -18,12 +18,12 @@ import torch
 from torch import Tensor, nn
 
 from privmix.errors import InvalidInput
-from privmix.training.clipping import Clipping
-from privmix.training.ghost import full_precision
-from privmix.training.gradients import CANCELLING, GradientStrategy, shares
+from privmix.training.gradients.clipping import Clipping
+from privmix.training.gradients.ghost import full_precision
+from privmix.training.gradients.parameters import FlatParameters
+from privmix.training.gradients.side_information import SideInformation
+from privmix.training.gradients.strategies import CANCELLING, GradientStrategy, shares
 from privmix.training.models import LinearHead
-from privmix.training.parameters import FlatParameters
-from privmix.training.side_information import SideInformation
 
 # Numbers that the gradients of one slice of records may take where they are formed.
 _SLICE: Final = 2**24

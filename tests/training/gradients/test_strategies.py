@@ -10,9 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from privmix.errors import InvalidInput
-from privmix.training.clipping import AUTOMATIC, FLAT, Clipping
-from privmix.training.closed_form import ClosedFormGradients, fits_closed_form
-from privmix.training.gradients import (
+from privmix.training.gradients.clipping import AUTOMATIC, FLAT, Clipping
+from privmix.training.gradients.closed_form import ClosedFormGradients, fits_closed_form
+from privmix.training.gradients.parameters import FlatParameters
+from privmix.training.gradients.side_information import SideInformation
+from privmix.training.gradients.strategies import (
     GhostGradients,
     GradientStrategy,
     LoopGradients,
@@ -20,10 +22,7 @@ from privmix.training.gradients import (
     shares,
 )
 from privmix.training.models import LinearHead, PretrainedClassifier, ReluCNN, ResNet9, TanhCNN, WideResNet
-from privmix.training.parameters import FlatParameters
-from privmix.training.side_information import SideInformation
-
-from .naive import naive_clipped, naive_gradient, naive_sum
+from tests.training.naive import naive_clipped, naive_gradient, naive_sum
 
 # PyTorch has no batched attention for vmap on the CPU yet, and says so.
 pytestmark = pytest.mark.filterwarnings("ignore:There is a performance drop:UserWarning")

@@ -26,9 +26,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from privmix.errors import WITHHELD, InvalidInput, check_integer
-from privmix.training.ghost_norms import RULES, terms_bound
-from privmix.training.layers_check import check_model
-from privmix.training.parameters import FlatParameters
+from privmix.training.gradients.ghost_norms import RULES, terms_bound
+from privmix.training.gradients.parameters import FlatParameters
+from privmix.training.models.layers_check import check_model
 
 _TRIAL_RECORDS, _TRIAL_VIEWS = 3, 2
 # Share of the bound on what positions add that counts as reach: that bound is loose, and in no usual network is it a

@@ -5,9 +5,9 @@ perturbed weights (Park et al. 2024, equation 5), scaled and shifted by public v
 
     g_i = scale * (1/K) sum_k grad loss(w + v_k; x_k, t_k) - centre,        result = sum_i factor(|g_i|) g_i
 
-(Bao et al. 2023, equation 4). ``loop`` differentiates record by record: the K views are the batch, memory is one
-gradient, and layers run at the speed of plain training. ``vmap`` differentiates many records at once, which is faster
-where a record alone can't fill the machine. :mod:`privmix.training.closed_form` needs no gradients, for linear heads.
+(Bao et al. 2023, equation 4). ``loop`` differentiates record by record: the K views are the batch, memory is one gradient, and
+layers run at the speed of plain training. ``vmap`` differentiates many records at once, which is faster where a record
+alone can't fill the machine. :mod:`privmix.training.gradients.closed_form` needs no gradients, for linear heads.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from torch.func import functional_call, grad, vmap
 from torch.nn.functional import cross_entropy
 
 from privmix.errors import InvalidInput
-from privmix.training.clipping import Clipping, lengths
-from privmix.training.ghost import full_precision, ghost_clipped_sum
-from privmix.training.parameters import FlatParameters
-from privmix.training.side_information import SideInformation
+from privmix.training.gradients.clipping import Clipping, lengths
+from privmix.training.gradients.ghost import full_precision, ghost_clipped_sum
+from privmix.training.gradients.parameters import FlatParameters
+from privmix.training.gradients.side_information import SideInformation
 
 # Sums of views' clipped shares, in clipping bounds, up to which rounding is below what the clipping leaves room for.
 CANCELLING: Final = 16.0
@@ -194,7 +194,7 @@ class VmapGradients(GradientStrategy):
 
 
 class GhostGradients(GradientStrategy):
-    """Norms layer by layer without gradients, then one weighted backward pass; see :mod:`privmix.training.ghost`."""
+    """Norms layer by layer without gradients, then one weighted backward pass: see :mod:`.ghost`."""
 
     name: ClassVar[str] = "ghost"
 

@@ -13,12 +13,12 @@ from scipy import stats
 from torch import Tensor
 
 from privmix.errors import InvalidInput
-from privmix.training.augment import Flip, Noise, parse_augmentations
 from privmix.training.examples import PublicData
 from privmix.training.layout import ImageLayout
-from privmix.training.mixup import Mixing
-from privmix.training.record_random import RecordRandom
-from privmix.training.views import MicrobatchMixer, ViewConfig, ViewPipeline
+from privmix.training.views.augment import Flip, Noise, parse_augmentations
+from privmix.training.views.mixup import Mixing
+from privmix.training.views.pipeline import MicrobatchMixer, ViewConfig, ViewPipeline
+from privmix.training.views.record_random import RecordRandom
 
 # Fixed seeds; a statistical test would fail by chance with a probability below this.
 FALSE_ALARM = 1e-7

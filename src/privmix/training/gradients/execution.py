@@ -12,12 +12,12 @@ import torch
 from torch import Tensor, nn
 
 from privmix.errors import InvalidInput, PrivmixError, check_choice, check_integer
-from privmix.training.clipping import Clipping
-from privmix.training.closed_form import ClosedFormGradients, fits_closed_form
-from privmix.training.ghost import supports_ghost
-from privmix.training.gradients import GhostGradients, GradientStrategy, LoopGradients, VmapGradients
-from privmix.training.parameters import FlatParameters
-from privmix.training.side_information import SideInformation
+from privmix.training.gradients.clipping import Clipping
+from privmix.training.gradients.closed_form import ClosedFormGradients, fits_closed_form
+from privmix.training.gradients.ghost import supports_ghost
+from privmix.training.gradients.parameters import FlatParameters
+from privmix.training.gradients.side_information import SideInformation
+from privmix.training.gradients.strategies import GhostGradients, GradientStrategy, LoopGradients, VmapGradients
 
 AUTO: Final = "auto"
 STRATEGIES: Final[dict[str, type[GradientStrategy]]] = {

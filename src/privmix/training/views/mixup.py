@@ -10,9 +10,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from privmix.errors import WITHHELD, InvalidInput, check_choice, check_integer, check_number
-from privmix.training.image_transforms import box_mask
 from privmix.training.layout import ImageLayout
-from privmix.training.record_random import RecordRandom
+from privmix.training.views.record_random import RecordRandom
+from privmix.training.views.transforms import box_mask
 
 MIXINGS: Final = ("mixup", "cutmix")
 

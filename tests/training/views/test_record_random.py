@@ -9,7 +9,7 @@ from scipy import stats
 from torch import Tensor
 
 from privmix.errors import InvalidInput
-from privmix.training.record_random import RecordRandom
+from privmix.training.views.record_random import RecordRandom
 
 # Seeds are fixed, so a test that passes once always does; the level says how surprising a failure would be.
 FALSE_ALARM = 1e-7

@@ -1,7 +1,7 @@
 """Augmentations of one image: self-augmentation (De et al. 2022) and those that Bao et al. (2023) compare (Table 4).
 
 Each draws its parameters for every view from the view's own randomness and hands them to
-:mod:`privmix.training.image_transforms`. Where a paper gives no strength, the defaults are usual ones for small
+:mod:`privmix.training.views.transforms`. Where a paper gives no strength, the defaults are usual ones for small
 images.
 """
 
@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from privmix.errors import InvalidInput, check_choice, check_integer, check_number
-from privmix.training import image_transforms as transforms
-from privmix.training.record_random import RecordRandom
+from privmix.training.views import transforms
+from privmix.training.views.record_random import RecordRandom
 
 
 @dataclass(frozen=True, kw_only=True)

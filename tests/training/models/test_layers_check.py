@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from privmix.errors import InvalidInput
-from privmix.training.layers_check import check_independence, check_model
 from privmix.training.models import build_model
+from privmix.training.models.layers_check import check_independence, check_model
 
 BY_TYPE: dict[str, tuple[Callable[[], nn.Module], str]] = {
     "BatchNorm1d": (lambda: nn.BatchNorm1d(4), "GroupNorm"),

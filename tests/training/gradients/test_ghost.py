@@ -11,10 +11,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from privmix.errors import InvalidInput
-from privmix.training import ghost_norms
-from privmix.training.ghost import ghost_clipped_sum, supports_ghost
+from privmix.training.gradients import ghost_norms
+from privmix.training.gradients.ghost import ghost_clipped_sum, supports_ghost
+from privmix.training.gradients.parameters import FlatParameters
 from privmix.training.models import LinearHead, ResNet9, StandardisedConv2d, TanhCNN, WideResNet
-from privmix.training.parameters import FlatParameters
 
 CLASSES = 5
 

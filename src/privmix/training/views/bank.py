@@ -19,10 +19,10 @@ from privmix.features import Extractor
 from privmix.features.identity import unit_range
 from privmix.mechanisms.membership import RECORD_TILE
 from privmix.mechanisms.streams import SecretStreams
-from privmix.training.augment import Augmentation, augment
 from privmix.training.layout import ImageLayout
-from privmix.training.record_random import RecordRandom
 from privmix.training.records import TrainingRecords
+from privmix.training.views.augment import Augmentation, augment
+from privmix.training.views.record_random import RecordRandom
 
 _BATCH: Final = 256
 

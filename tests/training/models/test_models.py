@@ -12,8 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from privmix.errors import InvalidInput
-from privmix.training.ghost import supports_ghost
-from privmix.training.layers_check import check_independence, check_model
+from privmix.training.gradients.ghost import supports_ghost
 from privmix.training.layout import ImageLayout
 from privmix.training.models import (
     Classifier,
@@ -28,6 +27,7 @@ from privmix.training.models import (
     model_from_spec,
 )
 from privmix.training.models.base import group_norm
+from privmix.training.models.layers_check import check_independence, check_model
 from tests.features.models import save_vision
 
 NAMES = ["linear", "cnn", "cnn-relu", "resnet-9", "wrn-10-1"]

@@ -1,0 +1,1 @@
+"""Clipped sums of per-example gradients: strategies that compute them, what bounds them, and which is chosen when."""
