@@ -24,6 +24,7 @@ from privmix.training import (
 )
 from privmix.training.config import LINEAR
 from privmix.training.layout import ImageLayout
+from privmix.training.public.registry import settings_of
 from privmix.training.views.augment import Augmentation
 from privmix.training.views.mixup import MIXINGS
 
@@ -164,7 +165,7 @@ def extended_of(
     own = {"--rho": rho, "--perturbations": perturbations}
     if scenario != "extended":
         _refuse({"--public-batch": batch_size, **own}, "none without --scenario extended")
-    if "multiplicity" not in method:
+    if "perturbations" not in settings_of(method):
         _refuse(own, "none without --public-method multiplicity")
     fields = {"batch_size": batch_size, "rho": rho}
     changes: dict[str, Any] = {name: value for name, value in fields.items() if value is not None}

@@ -38,7 +38,7 @@ from privmix.training.models.layers_check import check_independence, check_model
 from privmix.training.optimiser import Optimiser
 from privmix.training.plan import TrainingPlan
 from privmix.training.public.base import ExtendedMethod
-from privmix.training.public.registry import parse_method
+from privmix.training.public.registry import settings_of
 from privmix.training.public_phase import PublicPhase
 from privmix.training.records import TrainingRecords
 from privmix.training.run import TrainingRun, pack_state, unpack_state
@@ -138,7 +138,7 @@ class TrainingJob:
             # A microbatch of one record that is to be mixed has a single view.
             least = 1 if self.config.microbatch_mixes else self.views.views
             wanted = self.config.extended.perturbations
-            if "multiplicity" in parse_method(self.config.extended.method) and wanted > least:
+            if "perturbations" in settings_of(self.config.extended.method) and wanted > least:
                 raise InvalidInput("weight perturbations", wanted, f"at most {least}, the views of a record")
         check_strategy(
             self.config.execution,

@@ -222,7 +222,7 @@ def test_adadps_scales_by_the_bias_corrected_second_moment() -> None:
 
 def test_adadps_keeps_the_length_of_what_is_typical_and_bounds_its_factors() -> None:
     model = mlp()
-    method = AdaDps(source(model), decay=0.0, damping=0.1)
+    method = AdaDps(source(model), moment_decay=0.0, damping=0.1)
     scale = method.prepare(0).scale
     assert scale is not None
     root = naive_gradient(model, *method.source.data.batch(0, 6, 7)).abs()
@@ -317,7 +317,7 @@ def test_the_public_loss_rises_along_a_perturbation() -> None:
         (lambda given: MirrorDescent(given, steps=0), "steps"),
         (lambda given: MirrorDescent(given, steps=1, decay_steps=0), "decay steps"),
         (lambda given: MirrorDescent(given, steps=1, floor=1.5), "private share"),
-        (lambda given: AdaDps(given, decay=1), "second moment"),
+        (lambda given: AdaDps(given, moment_decay=1), "second moment"),
         (lambda given: AdaDps(given, damping=0), "damping"),
     ],
     ids=["rho", "perturbations", "steps", "decay steps", "floor", "decay", "damping"],

@@ -19,6 +19,7 @@ from privmix.training.public import (
     build_method,
     parse_method,
 )
+from privmix.training.public.registry import settings_of
 from tests.training.public.helpers import mlp, source
 
 
@@ -110,3 +111,12 @@ def test_the_fingerprint_is_json_and_tells_settings_apart(name: str, change: dic
 @pytest.mark.parametrize("settings", [{"batch_size": 5}, {"max_norm": 1.0}], ids=["batch", "norm"])
 def test_the_fingerprint_covers_the_source(settings: dict[str, float]) -> None:
     assert DopeSgd(source(mlp())).fingerprint() != DopeSgd(source(mlp(), **settings)).fingerprint()
+
+
+def test_every_method_says_which_settings_it_is_made_with() -> None:
+    """A field of the config belongs to the methods that name it, or to the source of public gradients."""
+    fields = {field.name for field in dataclasses.fields(ExtendedConfig)}
+    used = {name: settings_of(name) for name in METHODS if name != "none"}
+    assert set().union(*used.values()) == fields - {"method", "batch_size", "max_norm"}
+    assert settings_of("none") == used["dope"] == frozenset()
+    assert settings_of("multiplicity+adadps") == used["multiplicity"] | used["adadps"]

@@ -35,6 +35,16 @@ class ClosedFormGradients(GradientStrategy):
     """For a :class:`LinearHead`, and nothing else."""
 
     name: ClassVar[str] = "closed-form"
+    preferred: ClassVar[bool] = True
+    # Blocks of a few MiB are used again by the allocator, while larger ones come fresh from the system each time, which
+    # may cost more than all arithmetic on them.
+    reused: ClassVar[int | None] = 2**25
+
+    @classmethod
+    def obstacle(
+        cls, model: nn.Module, input_shape: tuple[int, ...], *, with_side_information: bool, compiled: bool
+    ) -> str | None:
+        return None if fits_closed_form(model) else "the model is no linear head"
 
     def __init__(self, model: nn.Module, flat: FlatParameters, clipping: Clipping, *, amp: bool = False) -> None:
         super().__init__(model, flat, clipping, amp=amp)

@@ -13,8 +13,7 @@ from torch import Tensor, nn
 
 from privmix.errors import InvalidInput, PrivmixError, check_choice, check_integer
 from privmix.training.gradients.clipping import Clipping
-from privmix.training.gradients.closed_form import ClosedFormGradients, fits_closed_form
-from privmix.training.gradients.ghost import supports_ghost
+from privmix.training.gradients.closed_form import ClosedFormGradients
 from privmix.training.gradients.parameters import FlatParameters
 from privmix.training.gradients.side_information import SideInformation
 from privmix.training.gradients.strategies import GhostGradients, GradientStrategy, LoopGradients, VmapGradients
@@ -23,13 +22,11 @@ AUTO: Final = "auto"
 STRATEGIES: Final[dict[str, type[GradientStrategy]]] = {
     strategy.name: strategy for strategy in (LoopGradients, VmapGradients, GhostGradients, ClosedFormGradients)
 }
+"""Strategies by name: what one needs and can do is said by its class, and nothing else knows it by name."""
 # Share of free memory that one chunk may take, and the most records of it.
 _SHARE: Final = 0.25
 _MOST: Final = 4096
 _TRIAL_RECORDS: Final = 16
-# Bytes of a chunk of features on a CPU: blocks of a few MiB are used again by the allocator, while larger ones come
-# fresh from the system each time, which may cost more than all arithmetic on them.
-_REUSED: Final = 2**25
 
 
 class OutOfMemory(PrivmixError):
@@ -72,14 +69,7 @@ def check_strategy(
     if config.strategy == AUTO:
         return
     found = STRATEGIES[config.strategy](model, flat, clipping, amp=config.amp)
-    if found.name != GhostGradients.name:
-        return
-    if with_side_information:
-        reason: str | None = "public data change gradients or weights"
-    elif config.compile:
-        reason = "ghost clipping watches layers, which a compiled model no longer has"
-    else:
-        reason = supports_ghost(model, input_shape)
+    reason = found.obstacle(model, input_shape, with_side_information=with_side_information, compiled=config.compile)
     if reason is not None:
         raise InvalidInput("strategy", config.strategy, f"loop or vmap: {reason}")
 
@@ -109,11 +99,15 @@ def choose_strategy(
     """
     if config.strategy != AUTO:
         return STRATEGIES[config.strategy](model, flat, clipping, amp=config.amp)
-    if fits_closed_form(model):
-        return ClosedFormGradients(model, flat, clipping, amp=config.amp)
-    candidates: list[type[GradientStrategy]] = [LoopGradients, VmapGradients]
-    if not with_side_information and not config.compile and supports_ghost(model, input_shape) is None:
-        candidates.append(GhostGradients)
+    given: dict[str, Any] = {"with_side_information": with_side_information, "compiled": config.compile}
+    for kind in STRATEGIES.values():
+        if kind.preferred and kind.obstacle(model, input_shape, **given) is None:
+            return kind(model, flat, clipping, amp=config.amp)
+    candidates = [
+        kind
+        for kind in STRATEGIES.values()
+        if not kind.preferred and kind.obstacle(model, input_shape, **given) is None
+    ]
     generator = torch.Generator().manual_seed(0)
     x = torch.rand(_TRIAL_RECORDS, views, *input_shape, generator=generator).to(flat.device)
     targets = torch.full((_TRIAL_RECORDS, views, classes), 1 / classes, device=flat.device)
@@ -125,7 +119,7 @@ def choose_strategy(
 def _trial(strategy: GradientStrategy, x: Tensor, targets: Tensor) -> float:
     """Seconds a record; infinite where the strategy can't do this model."""
     try:
-        count = 2 if strategy.name == LoopGradients.name else len(x)
+        count = min(strategy.trial, len(x))
         strategy.clipped_sum(x[:1], targets[:1], SideInformation())
         _wait(x)
         start = time.perf_counter()
@@ -144,11 +138,10 @@ def _wait(tensor: Tensor) -> None:
 def fitting_chunk(strategy: GradientStrategy, input_shape: tuple[int, ...], views: int, classes: int) -> int:
     """Records a chunk that should fit in the memory that is free now, from the size of one record's work."""
     per_record = 4 * views * _activations(strategy, input_shape) * 3
-    if strategy.name == VmapGradients.name:
-        per_record += 3 * 4 * strategy.flat.size
+    per_record += strategy.held * 4 * strategy.flat.size
     budget = _SHARE * _free_memory(strategy.flat.device)
-    if strategy.name == ClosedFormGradients.name and strategy.flat.device.type == "cpu":
-        budget = min(budget, _REUSED)
+    if strategy.reused is not None and strategy.flat.device.type == "cpu":
+        budget = min(budget, strategy.reused)
     return int(max(1, min(_MOST, budget // max(1, per_record))))
 
 

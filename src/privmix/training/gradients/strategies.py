@@ -24,7 +24,7 @@ from torch.nn.functional import cross_entropy
 
 from privmix.errors import InvalidInput
 from privmix.training.gradients.clipping import Clipping, lengths
-from privmix.training.gradients.ghost import full_precision, ghost_clipped_sum
+from privmix.training.gradients.ghost import full_precision, ghost_clipped_sum, supports_ghost
 from privmix.training.gradients.parameters import FlatParameters
 from privmix.training.gradients.side_information import SideInformation
 
@@ -49,12 +49,30 @@ class GradientStrategy(ABC):
         flat: its trainable parameters.
         clipping: the bound.
         amp: run the forward pass in bfloat16 where PyTorch deems it safe; gradients and sums stay float32.
+
+    Attributes:
+        name: as ``--strategy`` says it.
+        preferred: taken without a trial where nothing is in its way.
+        trial: records that a trial of its speed takes; few where each takes as long as the last.
+        held: numbers for every weight that it holds for every record of a chunk.
+        reused: bytes of features in a chunk on a CPU above which it gets slower, or None.
     """
 
     name: ClassVar[str]
+    preferred: ClassVar[bool] = False
+    trial: ClassVar[int] = 16
+    held: ClassVar[int] = 0
+    reused: ClassVar[int | None] = None
 
     def __init__(self, model: nn.Module, flat: FlatParameters, clipping: Clipping, *, amp: bool = False) -> None:
         self.model, self.flat, self.clipping, self.amp = model, flat, clipping, amp
+
+    @classmethod
+    def obstacle(
+        cls, model: nn.Module, input_shape: tuple[int, ...], *, with_side_information: bool, compiled: bool
+    ) -> str | None:
+        """Why it can't train such a model, in words; None where nothing is in its way."""
+        return None
 
     @abstractmethod
     def clipped_sum(self, views: Tensor, targets: Tensor, side: SideInformation) -> Tensor:
@@ -125,6 +143,7 @@ class LoopGradients(GradientStrategy):
     """One backward pass a record, over the record's views as its batch."""
 
     name: ClassVar[str] = "loop"
+    trial: ClassVar[int] = 2
 
     def clipped_sum(self, views: Tensor, targets: Tensor, side: SideInformation) -> Tensor:
         total = torch.zeros(self.flat.size, dtype=torch.float64, device=self.flat.device)
@@ -175,6 +194,7 @@ class VmapGradients(GradientStrategy):
     """All records' gradients at once, by ``torch.func``: b x P numbers are held."""
 
     name: ClassVar[str] = "vmap"
+    held: ClassVar[int] = 3
 
     def clipped_sum(self, views: Tensor, targets: Tensor, side: SideInformation) -> Tensor:
         if len(views) == 0:
@@ -197,6 +217,16 @@ class GhostGradients(GradientStrategy):
     """Norms layer by layer without gradients, then one weighted backward pass: see :mod:`.ghost`."""
 
     name: ClassVar[str] = "ghost"
+
+    @classmethod
+    def obstacle(
+        cls, model: nn.Module, input_shape: tuple[int, ...], *, with_side_information: bool, compiled: bool
+    ) -> str | None:
+        if with_side_information:
+            return "public data change gradients or weights"
+        if compiled:
+            return "ghost clipping watches layers, which a compiled model no longer has"
+        return supports_ghost(model, input_shape)
 
     def clipped_sum(self, views: Tensor, targets: Tensor, side: SideInformation) -> Tensor:
         if not side.is_empty:

@@ -28,10 +28,12 @@ class ExtendedMethod(PublicMethod):
     Attributes:
         name: as :func:`privmix.training.public.registry.parse_method` knows it.
         directs: whether it sets a centre or a scale, or changes the direction; at most one method may.
+        settings: what it is made with: fields of :class:`~privmix.training.public.registry.ExtendedConfig`, or steps.
     """
 
     name: ClassVar[str]
     directs: ClassVar[bool] = True
+    settings: ClassVar[tuple[str, ...]] = ()
 
     def state_dict(self) -> dict[str, Tensor]:
         """What the next step needs beside weights and step; empty for most methods. Public; take it after a step."""

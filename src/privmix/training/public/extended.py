@@ -70,6 +70,7 @@ class MirrorDescent(WithGradients):
     """
 
     name: ClassVar[str] = "mirror"
+    settings: ClassVar[tuple[str, ...]] = ("steps", "decay_steps", "floor")
 
     def __init__(self, source: PublicGradients, steps: int, decay_steps: int | None = None, floor: float = 0.0) -> None:
         super().__init__(source)
@@ -114,10 +115,11 @@ class AdaDps(WithGradients):
     """
 
     name: ClassVar[str] = "adadps"
+    settings: ClassVar[tuple[str, ...]] = ("moment_decay", "damping")
 
-    def __init__(self, source: PublicGradients, decay: float = 0.9, damping: float = 0.1) -> None:
+    def __init__(self, source: PublicGradients, moment_decay: float = 0.9, damping: float = 0.1) -> None:
         super().__init__(source)
-        self.decay = check_number("decay of the second moment", decay, low=0, high=1, high_open=True)
+        self.decay = check_number("decay of the second moment", moment_decay, low=0, high=1, high_open=True)
         self.damping = check_number("damping", damping, low=0, low_open=True)
         self._moment = torch.zeros(source.flat.size, device=source.flat.device)
         self._steps = 0

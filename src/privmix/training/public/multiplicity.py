@@ -44,6 +44,7 @@ class WeightMultiplicity(ExtendedMethod):
 
     name: ClassVar[str] = "multiplicity"
     directs: ClassVar[bool] = False
+    settings: ClassVar[tuple[str, ...]] = ("rho", "perturbations", "adaptive")
 
     def __init__(
         self,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -15,8 +15,10 @@ from privmix.training.public.extended import AdaDps, DopeSgd, MirrorDescent
 from privmix.training.public.gradients import PublicGradients
 from privmix.training.public.multiplicity import WeightMultiplicity
 
-_DIRECTING = ("dope", "mirror", "adadps")
-METHODS = ("none", "multiplicity", *_DIRECTING)
+_KINDS: dict[str, type[ExtendedMethod]] = {
+    kind.name: kind for kind in (WeightMultiplicity, DopeSgd, MirrorDescent, AdaDps)
+}
+METHODS = ("none", *_KINDS)
 
 
 def parse_method(name: str) -> tuple[str, ...]:
@@ -39,9 +41,20 @@ def parse_method(name: str) -> tuple[str, ...]:
         check_choice("public method", part, METHODS)
     if names == ("none",):
         return ()
-    if "none" in names or len(set(names)) < len(names) or sum(part in _DIRECTING for part in names) > 1:
-        raise InvalidInput("public method", name, "one method, or multiplicity and one of " + ", ".join(_DIRECTING))
+    if "none" in names or len(set(names)) < len(names) or sum(_KINDS[part].directs for part in names) > 1:
+        free, directing = (", ".join(kind for kind in _KINDS if _KINDS[kind].directs is way) for way in (False, True))
+        raise InvalidInput("public method", name, f"one method, or {free} and one of {directing}")
     return names
+
+
+def settings_of(name: str) -> frozenset[str]:
+    """Fields of :class:`ExtendedConfig` that the methods of this name are made with.
+
+    Example:
+        >>> sorted(settings_of("multiplicity+dope"))
+        ['adaptive', 'perturbations', 'rho']
+    """
+    return frozenset(field for part in parse_method(name) for field in _KINDS[part].settings) - {"steps"}
 
 
 @dataclass(frozen=True)
@@ -101,14 +114,9 @@ def build_method(config: ExtendedConfig, source: PublicGradients, steps: int) ->
 
 
 def _build(name: str, config: ExtendedConfig, source: PublicGradients, steps: int) -> ExtendedMethod:
-    if name == "multiplicity":
-        return WeightMultiplicity(source, config.rho, config.perturbations, adaptive=config.adaptive)
-    if name == "dope":
-        return DopeSgd(source)
-    if name == "mirror":
-        return MirrorDescent(source, steps, config.decay_steps, config.floor)
-    assert name == "adadps"
-    return AdaDps(source, config.moment_decay, config.damping)
+    given: dict[str, Any] = {**vars(config), "steps": steps}
+    make: Callable[..., ExtendedMethod] = _KINDS[name]
+    return make(source, **{field: given[field] for field in _KINDS[name].settings})
 
 
 class Combined(ExtendedMethod):
