@@ -32,7 +32,7 @@ _TARGET_SLACK: Final = 1e-3
 class PublicData:
     """Records that nobody protects: shared by their owners, or made by a model that saw public records only.
 
-    They are what a warm-up and public methods learn from, and the set D of examples that 000, Algorithm 1 mixes with.
+    They are what a warm-up and public methods learn from, and the set D that Bao et al. 2023, Algorithm 1 mixes with.
     That they are public is the caller's word: nothing here can check it. Private records in here have no protection
     at all, and a choice of public ones by how well they fit the private ones costs privacy that nobody counts. Errors
     name their classes and shapes. The tensors are not copied and must not be written to.

@@ -11,7 +11,7 @@ from privmix.training.examples import PublicData
 
 
 class Scenario(StrEnum):
-    """When public data is used (003, section 3).
+    """When public data is used (Park et al. 2024, section 3).
 
     * ``cold``: never; training starts from the model as given.
     * ``warm``: public records warm the model up before the private phase.
