@@ -5,9 +5,10 @@ perturbed weights (Park et al. 2024, equation 5), scaled and shifted by public v
 
     g_i = scale * (1/K) sum_k grad loss(w + v_k; x_k, t_k) - centre,        result = sum_i factor(|g_i|) g_i
 
-(Bao et al. 2023, equation 4). ``loop`` differentiates record by record: the K views are the batch, memory is one gradient, and
-layers run at the speed of plain training. ``vmap`` differentiates many records at once, which is faster where a record
-alone can't fill the machine. :mod:`privmix.training.gradients.closed_form` needs no gradients, for linear heads.
+(Bao et al. 2023, equation 4). ``loop`` differentiates record by record: the K views are the batch, memory is one
+gradient, and layers run at the speed of plain training. ``vmap`` differentiates many records at once, which is faster
+where a record alone can't fill the machine. :mod:`privmix.training.gradients.closed_form` needs no gradients, for
+linear heads.
 """
 
 from __future__ import annotations
