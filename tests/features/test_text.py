@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from privmix.data import Schema
 from privmix.errors import InvalidInput, MissingExtra, StorageError
@@ -52,8 +53,8 @@ def test_the_library_agrees(folder: Path, encoder: TextEncoder) -> None:
     assert np.allclose(encoder.transform(TEXTS), expected, atol=1e-6)
 
 
-@pytest.mark.parametrize("batch_size", [1, 4])
-def test_per_record_to_the_bit(folder: Path, batch_size: int) -> None:
+@pytest.mark.parametrize("batch_size", [None, 1, 4])
+def test_per_record_to_the_bit(folder: Path, batch_size: int | None) -> None:
     """Whatever texts stand beside it, in whatever number and order, a text gets the same bits."""
     encoder = TextEncoder(str(folder), batch_size=batch_size)
     whole = encoder.transform(TEXTS)
@@ -61,7 +62,49 @@ def test_per_record_to_the_bit(folder: Path, batch_size: int) -> None:
     for _ in range(20):
         rows = rng.choice(len(TEXTS), rng.integers(1, 2 * len(TEXTS)))
         assert np.array_equal(encoder.transform(TEXTS[rows]), whole[rows])
+    for row, text in enumerate(TEXTS):
+        assert np.array_equal(encoder.transform(text[None])[0], whole[row])
     assert np.array_equal(encoder.extract(TEXTS, batch_size=5), whole)
+
+
+@pytest.mark.parametrize("batch_size", [None, 4])
+def test_calls_have_fixed_shapes(folder: Path, monkeypatch: pytest.MonkeyPatch, batch_size: int | None) -> None:
+    """A text's own length decides how many texts its call has, how wide it is, and whether texts are padded in it."""
+    encoder = TextEncoder(str(folder), batch_size=batch_size)
+    calls: list[tuple[list[int], int]] = []
+    forward = encoder._forward
+
+    def watched(tokens: list[list[int]], width: int) -> Any:
+        calls.append(([len(row) for row in tokens], width))
+        return forward(tokens, width)
+
+    monkeypatch.setattr(encoder, "_forward", watched)
+    shapes: dict[int, tuple[int, int]] = {}
+    texts = column(*("a" * length for length in range(70)))
+    for chosen in (texts, texts[::-3], texts[25:26], np.repeat(texts[:40], 5, axis=0)):
+        calls.clear()
+        encoder.transform(chosen)
+        for lengths, width in calls:
+            assert len({length == width for length in lengths}) == 1, "some padded, some full"
+            assert max(lengths) <= width <= 64, "of a model that takes 64 tokens"
+            for length in lengths:
+                assert shapes.setdefault(length, (len(lengths), width)) == (len(lengths), width)
+
+
+def test_where_the_place_in_a_call_matters(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a machine whose kernels sum in another order at some places, texts are encoded one by one."""
+    encoder = TextEncoder(str(folder))
+    forward = encoder._forward
+
+    def uneven(tokens: list[list[int]], width: int) -> Any:
+        found = forward(tokens, width).clone()
+        found[3:] *= 1 + 2.0**-20
+        return found
+
+    monkeypatch.setattr(encoder, "_forward", uneven)
+    whole = encoder.transform(TEXTS)
+    assert np.array_equal(encoder.transform(TEXTS[::-1]), whole[::-1])
+    assert all(np.array_equal(encoder.transform(text[None])[0], whole[row]) for row, text in enumerate(TEXTS))
 
 
 def test_batch_size_changes_rounding_only(folder: Path, encoder: TextEncoder) -> None:
@@ -205,15 +248,31 @@ def test_minilm(minilm: MiniLm) -> None:
     assert rebuilt.fingerprint() == minilm.fingerprint()
 
 
-def test_minilm_in_fixed_batches(minilm: MiniLm) -> None:
-    """Batches of more than one text at the real size, where kernels have more ways to sum."""
-    encoder = get_extractor("minilm", batch_size=8)
-    texts = column(*(f"transfer {n} of my money to account {n * 7919} please" + " now" * (n % 3) for n in range(24)))
-    whole = encoder.transform(texts)
-    order = np.random.default_rng(0).permutation(len(texts))
-    assert np.array_equal(encoder.transform(texts[order]), whole[order])
-    assert np.array_equal(encoder.transform(texts[5:8]), whole[5:8])
-    assert np.allclose(minilm.transform(texts[:3]), whole[:3], atol=1e-5)
+@pytest.mark.parametrize("threads", [1, 2])
+def test_minilm_beside_other_texts(minilm: MiniLm, threads: int) -> None:
+    """At the real size, where kernels have more ways to sum: alone, first, last, in another order, in other chunks."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        texts = column(
+            *(f"send {n} to {n + 10}" + " now or later this or that week please" * (n % 2) for n in range(26))
+        )
+        whole = minilm.transform(texts)
+        assert np.array_equal(minilm.transform(texts[::-1]), whole[::-1])
+        assert np.array_equal(minilm.extract(texts, batch_size=9), whole)
+        assert np.array_equal(minilm.transform(texts[[3]])[0], whole[3])
+        others = column(*("other words" for _ in range(12)), "so much more money to another account of mine, now", "a")
+        assert np.array_equal(minilm.transform(np.concatenate([texts[[3, 20]], others]))[:2], whole[[3, 20]])
+        assert np.array_equal(minilm.transform(np.concatenate([others, texts[[20, 3]]]))[-2:], whole[[20, 3]])
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_minilm_in_batches_and_one_by_one(minilm: MiniLm) -> None:
+    texts = column(
+        "Where is my card?", "I would like to send some of my money to another account of mine, please: how?"
+    )
+    assert np.allclose(get_extractor("minilm", batch_size=1).transform(texts), minilm.transform(texts), atol=1e-5)
 
 
 def test_a_missing_library(monkeypatch: pytest.MonkeyPatch) -> None:

