@@ -2,44 +2,53 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-STAMP := $(VENV)/.installed
+# What is installed: privmix alone, which is all that the demo needs, or what developers need as well.
+DEMO := $(VENV)/.demo
+DEV := $(VENV)/.dev
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 JOBS ?= 2
 
 .PHONY: demo test lint format fuzz bench setup clean
 
-setup: $(STAMP)
+setup: $(DEV)
 
-$(STAMP): pyproject.toml constraints.txt
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(DEMO): pyproject.toml constraints.txt | $(BIN)/python
+	$(INSTALL) -e .
 	@touch $@
 
-demo: $(STAMP)
+$(DEV): pyproject.toml constraints.txt | $(BIN)/python
+	$(INSTALL) -e '.[dev]'
+	@touch $(DEMO) $@
+
+demo: $(DEMO)
 	$(BIN)/privmix demo --out demo-output --overwrite
 
 # One thread a worker: threads of several workers on few cores spend their time waiting for each other.
-test: $(STAMP)
+test: $(DEV)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist loadfile
 
 # Mutated data, releases, models and records, for SECONDS; what is not handled is kept in fuzz-failures. One SEED, one
 # sequence of inputs.
 SECONDS ?= 600
 SEED ?= $(shell date +%s%N)
-fuzz: $(STAMP)
+fuzz: $(DEV)
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz --seconds $(SECONDS) --seed $(SEED)
 
-lint: $(STAMP)
+lint: $(DEV)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-format: $(STAMP)
+format: $(DEV)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 # Every table and figure under benchmarks/results; hours on two cores. One script at a time: see benchmarks/README.md.
-bench: $(STAMP)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'
+bench: $(DEV)
+	$(INSTALL) -e '.[bench]'
 	for script in benchmarks/bench_*.py; do $(BIN)/python $$script || exit 1; done
 
 clean:
