@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import gc
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
+import torch
 import typer
 from rich.panel import Panel
+from threadpoolctl import threadpool_limits
 
 from privmix.attacks.audit import Audit
 from privmix.attacks.membership import MembershipResult
@@ -37,13 +42,27 @@ def demo(
         if not (out_folder / "release" / "certificate.json").is_file():
             raise InvalidInput("--out", str(out_folder), "a folder that an earlier demo made, to overwrite it")
         shutil.rmtree(out_folder)
-    with progress_bars() as progress:
+    # What is imported stays: the collector of garbage need not look through it again and again.
+    gc.freeze()
+    with _one_thread(), progress_bars() as progress:
         digits = Digits.read(progress)
         result = run_demo(digits, out_folder, progress)
         attacks = attack_demo(digits, result, out_folder, progress)
     page = out_folder / "report.html"
     write_page(build_report([out_folder], PUBLIC), page, private=False)
     _show(result, *attacks, out_folder, page)
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """One thread for each sum: digits are so small that several would spend their time waiting for each other."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with threadpool_limits(1):
+            yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _show(result: DemoResult, audit: Audit, membership: MembershipResult, out_folder: Path, page: Path) -> None:

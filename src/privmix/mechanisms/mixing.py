@@ -193,9 +193,9 @@ def add_rows(sums: NDArray[Any], records: LatticeRecords, membership: Membership
     dtype, offsets, row_of_bag = _bags(records.largest, membership)
     picked, bags, out = torch.from_numpy(indices), torch.from_numpy(offsets), torch.from_numpy(sums)
     weights = None if membership.weights is None else torch.from_numpy(membership.weights)
-    block = torch.empty((records.count, _COLUMNS), dtype=dtype)
+    block = torch.empty((records.count, min(records.dim, _COLUMNS)), dtype=dtype)
     for number, start in enumerate(range(0, records.dim, _COLUMNS)):
-        block.copy_(torch.from_numpy(records.blocks[number]))
+        block.copy_(torch.from_numpy(records.blocks[number])[:, : block.shape[1]])
         summed = functional.embedding_bag(
             picked, block, bags, mode="sum", include_last_offset=True, per_sample_weights=weights
         )[:, : records.dim - start].to(out.dtype)

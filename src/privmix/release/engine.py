@@ -9,7 +9,6 @@ import math
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,7 @@ from privmix.mechanisms.row_sums import RowSums
 from privmix.mechanisms.streams import SecretStreams
 from privmix.private_files import no_core_dumps
 from privmix.release.dataset import RecordTransform
-from privmix.release.tiles import PrivateRecords, RecordSource, TileSummer, record_tiles, tiles_of
+from privmix.release.tiles import PrivateRecords, RecordSource, TileSummer, mapping, record_tiles, tiles_of
 
 __all__ = ["Engine", "PrivateRecords", "Progress", "ReleaseEngine", "RowBlock"]
 
@@ -140,11 +139,11 @@ class Engine(ABC):
         total = -(-plan.rows // ROW_TILE)
         if first >= total:
             return
-        with ThreadPoolExecutor(self._workers) as pool:
+        with mapping(self._workers) as each:
             for tiles, sums in self._row_sums(self._transform, first, progress):
                 for start in range(tiles.start, tiles.stop, _BLOCK_TILES):
                     part = range(start, min(start + _BLOCK_TILES, tiles.stop))
-                    block = self._finish(pool, part, tiles.start, sums)
+                    block = self._finish(each, part, tiles.start, sums)
                     if progress:
                         progress("rows", part.stop, total)
                     # Whoever keeps the last block while the next sums are made should not keep all these sums.
@@ -153,7 +152,7 @@ class Engine(ABC):
                     del block
                 del sums
 
-    def _finish(self, pool: ThreadPoolExecutor, tiles: range, origin: int, sums: RowSums) -> RowBlock:
+    def _finish(self, each: Callable[..., Iterator[None]], tiles: range, origin: int, sums: RowSums) -> RowBlock:
         """Add the noise of ``tiles``, in place where the types allow; ``sums`` begin at tile ``origin``."""
         rows = slice((tiles.start - origin) * ROW_TILE, (tiles.stop - origin) * ROW_TILE)
         x, counts, totals = sums.x[rows], sums.counts[rows], sums.totals[rows]
@@ -165,7 +164,7 @@ class Engine(ABC):
             own = slice((tile - tiles.start) * ROW_TILE, (tile - tiles.start + 1) * ROW_TILE)
             self._add_noise(tile, x[own], counts[own], totals[own], released_x[own], released_y[own])
 
-        for _ in pool.map(finish, tiles):
+        for _ in each(finish, tiles):
             pass
         return RowBlock(tiles.start * ROW_TILE, released_x, released_y)
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 
-from privmix.accounting import Gaussian, PrivacyCost, epsilon, epsilon_delta_curve
+from privmix.accounting import Adjacency, Event, Gaussian, PrivacyCost, epsilon, epsilon_delta_curve
 from privmix.designs import Plan
 from privmix.errors import InvalidInput
 from privmix.release.count import COUNT_SHARE
@@ -61,6 +62,11 @@ def plan_curve(plan: Plan, epsilons: Sequence[float], guarantee: tuple[float, fl
     at, delta = guarantee
     if plan.records_noise_multiplier is not None:
         return [delta if value >= at else 1.0 for value in epsilons]
-    accountant = "pure" if delta == 0 else "pld"
-    found = epsilon_delta_curve(plan.event, epsilons, accountant=accountant, adjacency=plan.adjacency)
-    return [float(value) for value in found]
+    return list(_deltas(plan.event, tuple(epsilons), "pure" if delta == 0 else "pld", plan.adjacency))
+
+
+@lru_cache(maxsize=16)
+def _deltas(event: Event, epsilons: tuple[float, ...], accountant: str, adjacency: Adjacency) -> tuple[float, ...]:
+    # Many releases of one plan, as an attack's reference models need them, have one curve.
+    found = epsilon_delta_curve(event, epsilons, accountant=accountant, adjacency=adjacency)
+    return tuple(float(value) for value in found)

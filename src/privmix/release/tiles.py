@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -124,6 +125,16 @@ def record_tiles(records: RecordTiles) -> int:
     return -(-records.count // RECORD_TILE)
 
 
+@contextmanager
+def mapping(workers: int) -> Iterator[Callable[..., Iterator[Any]]]:
+    """``map`` on so many threads, results in order; one thread is this one, since starting another takes a while."""
+    if workers == 1:
+        yield map
+        return
+    with ThreadPoolExecutor(workers) as pool:
+        yield pool.map
+
+
 def content_fingerprint(records: RecordTiles, key: bytes, workers: int) -> str:
     """Hash of every feature and label, keyed: without the key it confirms no guess at the data."""
 
@@ -136,8 +147,8 @@ def content_fingerprint(records: RecordTiles, key: bytes, workers: int) -> str:
         return hasher.digest()
 
     whole = hashlib.blake2b(key=key, digest_size=32)
-    with ThreadPoolExecutor(workers) as pool:
-        for part in pool.map(digest, range(record_tiles(records))):
+    with mapping(workers) as each:
+        for part in each(digest, range(record_tiles(records))):
             whole.update(part)
     return whole.hexdigest()
 
@@ -206,8 +217,8 @@ class TileReader:
             return work(start, np.asarray(features[start : start + _RECORD_BLOCK]))
 
         starts = range(0, len(features), _RECORD_BLOCK)
-        with ThreadPoolExecutor(self.workers) as pool:
-            for start, result in zip(starts, pool.map(one, starts), strict=True):
+        with mapping(self.workers) as each:
+            for start, result in zip(starts, each(one, starts), strict=True):
                 yield result
                 done(min(start + _RECORD_BLOCK, len(features)))
 
