@@ -42,9 +42,7 @@ def demo(
         if not (out_folder / "release" / "certificate.json").is_file():
             raise InvalidInput("--out", str(out_folder), "a folder that an earlier demo made, to overwrite it")
         shutil.rmtree(out_folder)
-    # What is imported stays: the collector of garbage need not look through it again and again.
-    gc.freeze()
-    with _one_thread(), progress_bars() as progress:
+    with _light(), progress_bars() as progress:
         digits = Digits.read(progress)
         result = run_demo(digits, out_folder, progress)
         attacks = attack_demo(digits, result, out_folder, progress)
@@ -54,14 +52,19 @@ def demo(
 
 
 @contextmanager
-def _one_thread() -> Iterator[None]:
-    """One thread for each sum: digits are so small that several would spend their time waiting for each other."""
+def _light() -> Iterator[None]:
+    """One thread for each sum: digits are so small that several would spend their time waiting for each other.
+
+    What is imported stays, and the collector of garbage need not look through it again and again.
+    """
     before = torch.get_num_threads()
     torch.set_num_threads(1)
+    gc.freeze()
     try:
         with threadpool_limits(1):
             yield
     finally:
+        gc.unfreeze()
         torch.set_num_threads(before)
 
 
