@@ -31,7 +31,7 @@ from privmix.accounting import (
 )
 from privmix.errors import InvalidInput, StorageError
 from privmix.ledger import BudgetExceeded, Contents, Ledger, verify_ledger
-from privmix.ledger.schema import metadata
+from privmix.ledger.schema import canonical, chained, metadata
 
 DELTA = 1e-5
 FILES = Contents(("a" * 64,))
@@ -223,6 +223,26 @@ def test_an_edited_history_is_noticed(tmp_path: Path, edit: str) -> None:
     verify_ledger(ledger)
     _edit(url, edit)
     with pytest.raises(InvalidInput):
+        verify_ledger(ledger)
+
+
+def test_a_statement_below_the_price_is_noticed(tmp_path: Path) -> None:
+    """What is shown without pricing it is what verification holds to the price."""
+    url = f"sqlite:///{tmp_path / 'ledger.db'}"
+    ledger = new_ledger(url)
+    reserve(ledger)
+    assert ledger.stated_budget("patients") == ledger.budget("patients")
+    entry = {key: value for key, value in ledger.history("patients")[1].items() if key not in ("number", "hash")}
+    entry["spent"] *= 0.999
+    text = canonical(entry)
+    head = chained(ledger.history("patients")[0]["hash"], text)
+    _edit(
+        url,
+        f"UPDATE entries SET content = '{text}', hash = '{head}' WHERE number = 2",
+        f"UPDATE datasets SET head = '{head}'",
+    )
+    assert ledger.stated_budget("patients").spent < ledger.budget("patients").spent
+    with pytest.raises(InvalidInput, match="newest entry, as recomputed"):
         verify_ledger(ledger)
 
 

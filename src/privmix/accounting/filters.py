@@ -10,6 +10,8 @@ What each filter adds, and why that is enough:
 * ``gdp``: squared Gaussian-DP parameters, and a probability of revealing everything (:class:`GaussianFilter`);
 * ``rdp``: Renyi divergences at one order, fixed when the budget is made (:class:`RenyiFilter`);
 * ``pure``: pure epsilons (:class:`PureFilter`); adding them is valid for adaptive choices as it is.
+
+SciPy and the accountants are imported where a cost is worked out: to read and show a budget takes neither.
 """
 
 from __future__ import annotations
@@ -21,13 +23,10 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
 from privmix.accounting.base import UnsupportedEvent, flatten
 from privmix.accounting.events import Adjacency, Bounded, Composed, Event, Gaussian, Repeated
-from privmix.accounting.gdp_cover import covering_share, profile
 from privmix.accounting.pure import PureAccountant
-from privmix.accounting.rdp import RdpAccountant
 from privmix.errors import InvalidInput, check_choice, check_integer, check_number
 
 Array = NDArray[np.float64]
@@ -134,6 +133,8 @@ class GaussianFilter:
     @staticmethod
     def of(epsilon: float, delta: float) -> GaussianFilter:
         """The largest filter that is (``epsilon``, ``delta``)-DP with a quarter of delta for the tails."""
+        from privmix.accounting.gdp_cover import profile
+
         slack = -math.log1p(-_SLACK_SHARE * delta)
         low, high = 0.0, 1.0
         while profile(high, slack, epsilon) <= delta:
@@ -150,6 +151,10 @@ class GaussianFilter:
 
     def cost(self, event: Event, adjacency: Adjacency) -> Cost:
         """Gaussian queries and bounded mechanisms by formula, everything else by its privacy profile."""
+        from scipy.special import ndtri
+
+        from privmix.accounting.gdp_cover import covering_share
+
         match adjacency:
             case Adjacency.ADD_REMOVE:
                 shift = 1.0
@@ -173,6 +178,8 @@ class GaussianFilter:
 
     def epsilon(self, spent: Cost, delta: float) -> float:
         """By the profile of what was spent."""
+        from privmix.accounting.gdp_cover import profile
+
         if spent.amount == spent.slack == 0:
             return 0.0
         if not -math.expm1(-spent.slack) < delta or math.isinf(spent.amount):
@@ -232,6 +239,8 @@ class RenyiFilter:
 
     def cost(self, event: Event, adjacency: Adjacency) -> Cost:
         """Its Renyi divergence at the filter's order."""
+        from privmix.accounting.rdp import RdpAccountant
+
         amount, rest = 0.0, []
         for leaf, count in flatten(event).items():
             match leaf:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 import typer
 from rich.table import Table
 
-from privmix.accounting import Adjacency
+from privmix.accounting.events import Adjacency
 from privmix.accounting.filters import FILTERS
 from privmix.cli.app import app, out, plain, print_json
 from privmix.errors import InvalidInput, check_choice
@@ -107,7 +107,7 @@ def show(
     Keep the newest entry's hash elsewhere (--json shows it whole): `ledger verify --head` then notices lost entries.
     """
     opened = Ledger.open(url)
-    budgets = [opened.budget(name) for name in (opened.names() if dataset is None else [dataset])]
+    budgets = [opened.stated_budget(name) for name in (opened.names() if dataset is None else [dataset])]
     if json_output:
         print_json([{**vars(budget), "adjacency": budget.adjacency.value} for budget in budgets])
         return
@@ -122,7 +122,11 @@ def show(
         reserved = f"{b.reservations} ({b.uncommitted} not committed)" if b.uncommitted else str(b.reservations)
         table.add_row(plain(b.dataset), *figures, b.adjacency.value, reserved, _mode(b))
     out.print(table)
-    out.print("spent is composed, not added: a new charge usually costs less than its own epsilon", soft_wrap=True)
+    out.print(
+        "spent is composed, not added: a new charge usually costs less than its own epsilon; it is as the newest "
+        "charge was priced (`privmix ledger verify` prices everything anew)",
+        soft_wrap=True,
+    )
     if any(b.mode == "planned" for b in budgets):
         out.print(_PLANNED, soft_wrap=True)
     if any(b.mode == "adaptive" for b in budgets):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -12,12 +13,22 @@ from typing import Any
 import sqlalchemy
 from sqlalchemy import Connection, Engine, Row, insert, select, update
 
-from privmix.accounting import Adjacency, Event, event_to_dict
+from privmix.accounting.events import Adjacency, Event, event_to_dict
 from privmix.accounting.filters import Filter, filter_to_dict, make_filter
 from privmix.errors import InvalidInput, check_choice, check_number
 from privmix.ledger.contents import Contents, bind, keeps_listings
 from privmix.ledger.database import open_engine, shown_url, snapshot, storage_errors, writing
-from privmix.ledger.pricing import ADAPTIVE, PLANNED, Spending, check_dataset, filter_of, spent_of, with_event
+from privmix.ledger.pricing import (
+    ADAPTIVE,
+    PLANNED,
+    Spending,
+    check_dataset,
+    check_row,
+    filter_of,
+    spent_of,
+    stated_of,
+    with_event,
+)
 from privmix.ledger.schema import FIRST_HASH, canonical, chained, datasets, entries, fingerprints
 
 _LONGEST = 200
@@ -266,12 +277,22 @@ class Ledger:
             return [row.name for row in connection.execute(select(datasets.c.name).order_by(datasets.c.name))]
 
     def budget(self, name: str) -> Budget:
-        """What dataset ``name`` may cost and has cost."""
+        """What dataset ``name`` may cost and has cost, priced anew."""
+        return self._budget(name, check_dataset, spent_of)
+
+    def stated_budget(self, name: str) -> Budget:
+        """What dataset ``name`` may cost and has cost, as its newest charge was priced: at once, with many too.
+
+        :func:`verify_ledger` prices everything anew, and refuses a statement that is too small.
+        """
+        return self._budget(name, check_row, stated_of)
+
+    def _budget(self, name: str, check: Callable[[Row[Any]], None], spending_of: Callable[..., Spending]) -> Budget:
         with storage_errors(self._shown), snapshot(self._engine) as connection:
-            dataset = self._dataset(connection, name)
+            dataset = self._dataset(connection, name, check=check)
             reserves = _contents(connection, dataset.id, "reserve")
             commits = _contents(connection, dataset.id, "commit")
-        spending, kept = spent_of(dataset, reserves), filter_of(dataset)
+        spending, kept = spending_of(dataset, reserves), filter_of(dataset)
         return Budget(
             name,
             dataset.epsilon,
@@ -308,13 +329,20 @@ class Ledger:
         check_choice("adjacency", adjacency.value, [dataset.adjacency])
         return with_event(dataset, _contents(connection, dataset.id, "reserve"), event)
 
-    def _dataset(self, connection: Connection, name: str, *, lock: bool = False) -> Row[Any]:
+    def _dataset(
+        self,
+        connection: Connection,
+        name: str,
+        *,
+        lock: bool = False,
+        check: Callable[[Row[Any]], None] = check_dataset,
+    ) -> Row[Any]:
         query = select(datasets).where(datasets.c.name == name)
         # SQLite has no row locks: its writers hold the whole file from the start.
         found = connection.execute(query.with_for_update() if lock else query).first()
         if found is None:
             raise InvalidInput("--dataset", name, "a dataset with a budget (privmix ledger init)")
-        check_dataset(found)
+        check(found)
         return found
 
 

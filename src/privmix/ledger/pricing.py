@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from sqlalchemy import Row
 
-from privmix.accounting import Adjacency, Composed, Event, epsilon, event_from_dict
+from privmix.accounting.events import Adjacency, Composed, Event, event_from_dict
 from privmix.accounting.filters import Cost, Filter, filter_from_dict
 from privmix.errors import InvalidInput, PrivmixError, check_choice, check_number
 from privmix.rounding import exact, rounded_down, rounded_up
@@ -77,7 +77,21 @@ class Spending:
 
 
 def check_dataset(row: Row[Any]) -> None:
-    """Raise :class:`InvalidInput` unless the row is one that privmix may have written."""
+    """Raise :class:`InvalidInput` unless the row is one that privmix may have written, and its filter keeps to it."""
+    check_row(row)
+    kept = filter_of(row)
+    if kept is None:
+        return
+    try:
+        promised = kept.epsilon(kept.capacity, row.delta)
+    except ArithmeticError:
+        raise InvalidInput("ledger filter", row.filter, "a filter that privmix made") from None
+    if not promised <= row.epsilon:
+        raise InvalidInput("ledger filter", row.filter, f"one of epsilon {exact(row.epsilon)} at the budget's delta")
+
+
+def check_row(row: Row[Any]) -> None:
+    """Raise :class:`InvalidInput` unless the row can be read; what its filter promises is left open."""
     check_choice("ledger adjacency", row.adjacency, [relation.value for relation in Adjacency])
     check_number("ledger epsilon", row.epsilon, low=0, low_open=True)
     check_number("ledger delta", row.delta, low=0, high=1, high_open=True)
@@ -88,24 +102,23 @@ def filter_of(row: Row[Any]) -> Filter | None:
     """The filter of an adaptive budget; None for a planned one.
 
     Raises:
-        InvalidInput: it is none, or promises another total than the budget's.
+        InvalidInput: it is none.
     """
     if row.filter is None:
         return None
     try:
-        found = filter_from_dict(json.loads(row.filter))
-        promised = found.epsilon(found.capacity, row.delta)
+        return filter_from_dict(json.loads(row.filter))
     except (ValueError, TypeError, RecursionError, ArithmeticError):
         raise InvalidInput("ledger filter", row.filter, "a filter that privmix made") from None
-    if not promised <= row.epsilon:
-        raise InvalidInput("ledger filter", row.filter, f"one of epsilon {exact(row.epsilon)} at the budget's delta")
-    return found
 
 
 def price(events: Sequence[Event], delta: float, adjacency: Adjacency) -> float:
     """Epsilon of all ``events`` together, an upper bound if they were fixed before the first of them ran."""
     if not events:
         return 0.0
+    # To read a history takes no accountant.
+    from privmix.accounting.api import epsilon
+
     accountant = "pld" if delta > 0 else "pure"
     cost = epsilon(Composed(tuple(events)), delta, accountant=accountant, adjacency=adjacency).epsilon
     return math.inf if math.isnan(cost) else cost
@@ -117,6 +130,12 @@ def spent_of(dataset: Row[Any], reserves: Sequence[Mapping[str, Any]]) -> Spendi
     if kept is None:
         return Spending(price([entry_event(entry) for entry in reserves], dataset.delta, Adjacency(dataset.adjacency)))
     return _filtered(kept, _total(reserves), dataset.delta)
+
+
+def stated_of(dataset: Row[Any], reserves: Sequence[Mapping[str, Any]]) -> Spending:
+    """The same as the newest reservation's entry states it, without pricing anything; :func:`check_spending` does."""
+    kept, stated = filter_of(dataset), _stated(reserves)
+    return Spending(stated) if kept is None else Spending(stated, _total(reserves).share(kept.capacity))
 
 
 def with_event(dataset: Row[Any], reserves: Sequence[Mapping[str, Any]], event: Event) -> Spending:
@@ -163,13 +182,15 @@ def check_spending(dataset: Row[Any], reserves: Sequence[Mapping[str, Any]]) -> 
     """Price every reservation anew.
 
     Raises:
-        InvalidInput: they cost more than the budget, or one costs an adaptive budget more than its entry says.
+        InvalidInput: they cost more than the budget, or than the newest entry says, or one costs an adaptive budget
+            more than its entry says.
     """
     kept, where = filter_of(dataset), f"spending of {dataset.name}"
     if kept is None:
         spent = spent_of(dataset, reserves).epsilon
         if not spent <= dataset.epsilon:
             raise InvalidInput(where, spent, f"epsilon of at most {exact(dataset.epsilon)}")
+        _check_stated(where, spent, reserves)
         return
     for entry in reserves:
         cost, stated = kept.cost(entry_event(entry), Adjacency(dataset.adjacency)), entry_cost(entry)
@@ -178,6 +199,13 @@ def check_spending(dataset: Row[Any], reserves: Sequence[Mapping[str, Any]]) -> 
     share = _total(reserves).share(kept.capacity)
     if not share <= 1:
         raise InvalidInput(where, share, f"a share of at most 1 of the {kept.name} filter")
+    _check_stated(where, spent_of(dataset, reserves).epsilon, reserves)
+
+
+def _check_stated(where: str, spent: float, reserves: Sequence[Mapping[str, Any]]) -> None:
+    stated = _stated(reserves)
+    if not spent <= stated * (1 + _SAME):
+        raise InvalidInput(where, stated, f"at least {rounded_up(spent, 6)} in its newest entry, as recomputed")
 
 
 def entry_event(content: Mapping[str, Any]) -> Event:
@@ -191,6 +219,11 @@ def entry_cost(content: Mapping[str, Any]) -> Cost:
     if not isinstance(stated, dict) or set(stated) != {"amount", "slack"}:
         raise InvalidInput("ledger entry's cost", stated, "an amount and a slack")
     return Cost(*(check_number(f"ledger entry's {name}", stated[name], low=0) for name in ("amount", "slack")))
+
+
+def _stated(reserves: Sequence[Mapping[str, Any]]) -> float:
+    """Epsilon of all of them as the newest says it; it was priced with them, under the lock of its dataset."""
+    return check_number("ledger entry's spent", reserves[-1]["spent"], low=0) if reserves else 0.0
 
 
 def _total(reserves: Sequence[Mapping[str, Any]]) -> Cost:
