@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from privmix.errors import InvalidInput
 from privmix.mechanisms.membership import Membership, offsets_of
-from privmix.mechanisms.mixing import LatticeRecords, dirichlet_weights, sum_rows
+from privmix.mechanisms.mixing import LatticeRecords, sum_rows
 from privmix.mechanisms.streams import SecretStreams
+from privmix.mechanisms.weights import dirichlet_weights
 
 from .naive import naive_sum_rows
 from .statistics import Z_LIMIT
