@@ -41,7 +41,7 @@ ALLOWED: dict[str, set[str]] = {
 BANNED_PACKAGES: dict[str, set[str]] = {"accounting": {"torch", "sklearn", "pandas"}, "ledger": {"torch"}}
 
 # Modules beside the floors.
-BESIDE = ("errors", "folders", "private_files", "rounding", "untrusted")
+BESIDE = ("_lazy", "errors", "folders", "private_files", "rounding", "untrusted")
 
 FILES = sorted(SOURCE.rglob("*.py"))
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from privmix.cli import app, canary_audit
+from privmix.cli import canary_audit, progress
 from tests.cli.helpers import privmix
 
 COUNT = 8731
@@ -18,7 +18,7 @@ COUNT = 8731
 @pytest.fixture
 def terminal(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
     shown = io.StringIO()
-    monkeypatch.setattr(app, "err", Console(file=shown, force_terminal=True, width=200, highlight=False))
+    monkeypatch.setattr(progress, "err", Console(file=shown, force_terminal=True, width=200, highlight=False))
     return shown
 
 
@@ -42,7 +42,7 @@ def test_canary_audits_show_it_only_where_it_is_public(
     )  # fmt: skip
     assert made.code == 0
     terminal.truncate(0)
-    monkeypatch.setattr(canary_audit, "err", app.err)
+    monkeypatch.setattr(canary_audit, "err", progress.err)
     assert privmix("audit", str(out), *given, "--canaries=10").code == 0
     assert "features (identity)" in terminal.getvalue()
     assert (str(COUNT) in terminal.getvalue()) is (records is None)

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from privmix.data import ArraySource, content_hashes, fingerprint, open_dataset
+from privmix.data import ArraySource, content_hashes, open_dataset
+from privmix.data.fingerprint import fingerprint
 from privmix.errors import StorageError
 
 

@@ -18,7 +18,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from privmix.data import fingerprint, open_dataset
+from privmix.data import open_dataset
+from privmix.data.fingerprint import fingerprint
 from privmix.data.remote import RemoteSource, public_name
 from privmix.errors import InvalidInput, MissingExtra, StorageError
 from tests.data.helpers import png, write_mnist

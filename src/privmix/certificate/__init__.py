@@ -1,14 +1,23 @@
 """What stands beside a release or model so that others can believe it: signatures, an assessment, dataset metadata."""
 
-from privmix.certificate.keys import PrivateKey, PublicKey, new_key_files
-from privmix.certificate.signing import (
-    ATTESTATION_FILE,
-    Signature,
-    Subject,
-    claimed_key,
-    sign_folder,
-    verify_signature,
-)
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from privmix._lazy import lazily
+
+if TYPE_CHECKING:
+    from privmix.certificate.keys import PrivateKey, PublicKey, new_key_files
+    from privmix.certificate.signing import (
+        ATTESTATION_FILE,
+        Signature,
+        Subject,
+        claimed_key,
+        sign_folder,
+        verify_signature,
+    )
+else:
+    __getattr__, __dir__ = lazily(__name__)
 
 __all__ = [
     "ATTESTATION_FILE",

@@ -18,12 +18,12 @@ from privmix.accounting import (
     get_accountant,
     poisoning_success_bound,
 )
-from privmix.cli.app import app, out, print_json, progress_bars
+from privmix.cli.app import app, out, print_json
 from privmix.cli.compare import comparison
-from privmix.cli.options import design_help, design_list, design_options
+from privmix.cli.design_options import design_help, design_list, design_options
+from privmix.cli.progress import progress_bars
 from privmix.errors import InvalidInput, check_choice, check_number
 from privmix.release import ReleaseConfig
-from privmix.reports.curves import draw_noise_comparison
 from privmix.rounding import exact, rounded_up
 
 account = typer.Typer(no_args_is_help=False)
@@ -145,6 +145,9 @@ def compare(
 
     Curves that are no bounds are drawn dashed and say so in the legend.
     """
+    # Drawing takes longer to import than pricing does to run.
+    from privmix.reports.curves import draw_noise_comparison
+
     if figure.suffix not in (".svg", ".png", ".pdf"):
         raise InvalidInput("--out", str(figure), "a file ending in .svg, .png or .pdf")
     with progress_bars() as progress:

@@ -3,27 +3,65 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    ProgressColumn,
-    Task,
-    TaskID,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
-from rich.text import Text
 
-app = typer.Typer(
+from privmix.cli.lazy_verbs import Verb, lazy_app
+
+# Verb -> where it is, and its line in `privmix --help`.
+VERBS: Final = {
+    "audit": Verb(
+        "privmix.cli.audit",
+        "Attack the worst pair of neighbouring datasets with the real engine: a proven lower bound beside the claim.",
+    ),
+    "evaluate": Verb("privmix.cli.evaluate", "Measure a model on your own labelled data: raw inputs in, accuracy out."),
+    "report": Verb(
+        "privmix.cli.report",
+        "Write one self-contained HTML page: what was guaranteed, what it is good for, and what attacks could do.",
+    ),
+    "demo": Verb(
+        "privmix.cli.demo",
+        "Release scikit-learn's digits at epsilon 8, fit a classifier, attack both, and write a report.",
+    ),
+    "fit": Verb(
+        "privmix.cli.fit",
+        "Train a classifier on a release. No private data is read and no privacy is spent, however often you do it.",
+    ),
+    "plan": Verb(
+        "privmix.cli.planning",
+        "Predict every design's accuracy at a budget, and name the best. Reads no private data.",
+    ),
+    "release": Verb("privmix.cli.release", "Turn a private dataset into a differentially private release."),
+    "inspect": Verb(
+        "privmix.cli.inspect", "Show what a release or a model is and what it guarantees, in words and numbers."
+    ),
+    "keygen": Verb(
+        "privmix.cli.sign", "Make a key to sign with: NAME.pem for you alone, NAME.pub.pem for those who check."
+    ),
+    "sign": Verb(
+        "privmix.cli.sign",
+        "Sign every file of a release or model, once it verifies: others then see that it is yours and unchanged.",
+    ),
+    "split": Verb(
+        "privmix.cli.split",
+        "Part a random share of a private dataset off as PUBLIC records, for --public and --pool of privmix train.",
+    ),
+    "train": Verb("privmix.cli.train", "Train a private model with DP-SGD: mixup, augmentation, public data."),
+    "verify": Verb(
+        "privmix.cli.verify",
+        "Recompute epsilon, check every byte of every file, and test the released numbers for their noise.",
+    ),
+    "version": Verb("privmix.cli.main", "Print the version."),
+    "account": Verb("privmix.cli.account", "Price a design, or find the noise that meets a target."),
+    "attack": Verb("privmix.cli.attack", "Attack a release or a model, to see what it gives away."),
+    "ledger": Verb("privmix.cli.ledger", "Give private datasets a total privacy budget, and keep to it."),
+}
+
+app = lazy_app(
+    VERBS,
     name="privmix",
     help="Publish private datasets as differentially private mixup releases, and learn from them.",
     no_args_is_help=True,
@@ -45,42 +83,3 @@ def plain(text: object) -> str:
 def print_json(content: Any) -> None:
     """Write ``content`` as JSON to standard output."""
     typer.echo(json.dumps(content, indent=2))
-
-
-class _Rate(ProgressColumn):
-    """Steps a second."""
-
-    def render(self, task: Task) -> Text:
-        speed = task.finished_speed or task.speed
-        return Text("" if speed is None else f"{speed:,.0f}/s" if speed >= 10 else f"{speed:.1f}/s")
-
-
-@contextmanager
-def progress_bars(*, quiet: bool = False, percent: bool = False) -> Iterator[Callable[[str, int, int], None]]:
-    """Yield a callback (stage, done, total) that draws one bar a stage on standard error.
-
-    Args:
-        quiet: draw nothing.
-        percent: show hundredths in place of counts, where the real number of records is not to be seen.
-    """
-    columns = (
-        TextColumn("{task.description:<22}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        _Rate(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=err, disable=quiet or not err.is_terminal) as bars:
-        tasks: dict[str, TaskID] = {}
-
-        def update(stage: str, done: int, total: int) -> None:
-            # What follows in brackets changes while a stage lasts.
-            name = stage.partition(" (")[0]
-            if percent:
-                done, total = 100 * done // max(total, 1), 100
-            if name not in tasks:
-                tasks[name] = bars.add_task(stage, total=total)
-            bars.update(tasks[name], description=stage, completed=done, total=total)
-
-        yield update

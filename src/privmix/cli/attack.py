@@ -2,9 +2,26 @@
 
 from __future__ import annotations
 
-import typer
+from typing import Final
 
 from privmix.cli.app import app
+from privmix.cli.lazy_verbs import Verb, lazy_app
 
-attack = typer.Typer(no_args_is_help=True, help="Attack a release or a model, to see what it gives away.")
+# Verb -> where it is, and its line in `privmix attack --help`.
+ATTACKS: Final = {
+    "collapse": Verb(
+        "privmix.cli.collapse",
+        "Measure on public data how well classes survive mixing (002, Figures 2 and 14). Reads no private data.",
+    ),
+    "membership": Verb(
+        "privmix.cli.membership",
+        "Ask of each record whether the model was made of it, and measure how often that is right.",
+    ),
+    "inversion": Verb(
+        "privmix.cli.inversion",
+        "Recover images from mixed features, with and without noise, and show them beside the originals.",
+    ),
+}
+
+attack = lazy_app(ATTACKS, no_args_is_help=True, help="Attack a release or a model, to see what it gives away.")
 app.add_typer(attack, name="attack")

@@ -13,9 +13,11 @@ from privmix.accounting import UnsupportedEvent, calibrate
 from privmix.attacks.audit import DEFAULT_CONFIDENCE, DEFAULT_RUNS, Audit, audit_plan, check_audit
 from privmix.attacks.training_worst_case import audit_training
 from privmix.cli import canary_audit
-from privmix.cli.app import app, err, out, print_json, progress_bars
+from privmix.cli.app import app, err, out, print_json
+from privmix.cli.design_options import design_help, design_list, design_options
 from privmix.cli.noise_audit import audit_the_noise
-from privmix.cli.options import Columns, design_help, design_list, design_options
+from privmix.cli.options import Columns
+from privmix.cli.progress import progress_bars
 from privmix.cli.recording import Record, keep_record
 from privmix.designs import Plan
 from privmix.errors import InvalidInput

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from privmix.attacks.collapse import CollapseReport, measure_collapse
 from privmix.attacks.known_rows import check_sums
-from privmix.cli.app import out, plain, print_json, progress_bars
+from privmix.cli.app import out, plain, print_json
 from privmix.cli.attack import attack
 from privmix.cli.options import (
     Classes,
@@ -30,6 +30,7 @@ from privmix.cli.options import (
     open_for,
 )
 from privmix.cli.pipeline import class_list, features_in_memory
+from privmix.cli.progress import progress_bars
 from privmix.cli.recording import Record, keep_record
 from privmix.data import Schema
 from privmix.designs import Plan

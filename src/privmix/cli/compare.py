@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from privmix.accounting import Adjacency, calibrate, get_accountant
 from privmix.errors import InvalidInput, check_integer
 from privmix.release import ReleaseConfig
-from privmix.release.engine import Progress
+
+if TYPE_CHECKING:
+    from privmix.release.engine import Progress
 
 # (label, design, accountant). Fixed-size draws are the papers' "uniform" sampling.
 _CURVES = (

@@ -16,9 +16,10 @@ from threadpoolctl import threadpool_limits
 
 from privmix.attacks.audit import Audit
 from privmix.attacks.membership import MembershipResult
-from privmix.cli.app import app, out, plain, progress_bars
+from privmix.cli.app import app, out, plain
 from privmix.cli.demo_attacks import attack_demo
 from privmix.cli.demo_steps import DemoResult, Digits, run_demo
+from privmix.cli.progress import progress_bars
 from privmix.cli.report import build_report
 from privmix.errors import InvalidInput
 from privmix.reports.context import PUBLIC

@@ -10,7 +10,7 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
-from privmix.cli.app import app, out, plain, print_json, progress_bars
+from privmix.cli.app import app, out, plain, print_json
 from privmix.cli.options import (
     Classes,
     Colour,
@@ -28,6 +28,7 @@ from privmix.cli.options import (
     open_for,
 )
 from privmix.cli.pipeline import class_list, features_in_memory
+from privmix.cli.progress import progress_bars
 from privmix.cli.recording import Record, keep_record, place
 from privmix.data import Source
 from privmix.errors import InvalidInput

@@ -8,7 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from privmix.cli.app import app, out, plain, progress_bars
+from privmix.cli.app import app, out, plain
+from privmix.cli.progress import progress_bars
 from privmix.designs import design_named
 from privmix.errors import InvalidInput, check_choice, check_number
 from privmix.learning import GeneralizedKLClassifier, NoiseAwareRidgeClassifier, SecondMomentsClassifier, save_model

@@ -15,7 +15,7 @@ from rich.table import Table
 from privmix.attacks.inversion import InversionConfig
 from privmix.attacks.inversion_study import STATEMENTS, InversionCase, InversionStudy, case_name, study_inversion
 from privmix.attacks.known_rows import check_sums
-from privmix.cli.app import out, plain, print_json, progress_bars
+from privmix.cli.app import out, plain, print_json
 from privmix.cli.attack import attack
 from privmix.cli.options import (
     Classes,
@@ -30,6 +30,7 @@ from privmix.cli.options import (
     open_for,
 )
 from privmix.cli.pipeline import class_list
+from privmix.cli.progress import progress_bars
 from privmix.cli.recording import Record, keep_record
 from privmix.data import Schema
 from privmix.errors import InvalidInput, check_integer, check_number

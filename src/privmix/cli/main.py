@@ -1,4 +1,4 @@
-"""Entry point: gathers the verbs and turns errors into one line and an exit code."""
+"""Entry point: runs a verb and turns errors into one line and an exit code."""
 
 from __future__ import annotations
 
@@ -10,26 +10,6 @@ import typer
 from rich.markup import escape
 
 from privmix import __version__
-from privmix.cli import (  # noqa: F401  (they register verbs)
-    account,
-    attack,
-    audit,
-    collapse,
-    demo,
-    evaluate,
-    fit,
-    inspect,
-    inversion,
-    ledger,
-    membership,
-    planning,
-    release,
-    report,
-    sign,
-    split,
-    train,
-    verify,
-)
 from privmix.cli.app import app, err, out
 from privmix.errors import PrivmixError
 from privmix.private_files import clear_scratch, no_core_dumps

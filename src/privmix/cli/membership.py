@@ -21,7 +21,7 @@ from privmix.attacks.membership import (
     ReleaseTrainer,
     infer_membership,
 )
-from privmix.cli.app import err, out, plain, print_json, progress_bars
+from privmix.cli.app import err, out, plain, print_json
 from privmix.cli.attack import attack
 from privmix.cli.evaluate import source_for_model
 from privmix.cli.options import (
@@ -40,6 +40,7 @@ from privmix.cli.options import (
     check_writable,
 )
 from privmix.cli.pipeline import features_of_all
+from privmix.cli.progress import progress_bars
 from privmix.cli.recording import Record, keep_record
 from privmix.errors import WITHHELD, InvalidInput
 from privmix.features import from_spec

@@ -10,7 +10,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from privmix.attacks.noise_scale import AS_CERTIFIED, FALSE_ALARM, NoiseAudit, audit_noise
-from privmix.cli.app import err, out, print_json, progress_bars
+from privmix.cli.app import err, out, print_json
+from privmix.cli.progress import progress_bars
 from privmix.cli.recording import keep_record
 from privmix.designs import Plan
 from privmix.training.plan import TrainingPlan

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from privmix.accounting import Adjacency, Event
-from privmix.data import FeatureStore, Source, content_hashes, fingerprint
-from privmix.data.fingerprint import files_of, listing_hash
+from privmix.data import FeatureStore, Source, content_hashes
+from privmix.data.fingerprint import files_of, fingerprint, listing_hash
 from privmix.data.remote import is_remote, local_path, public_name
 from privmix.errors import InvalidInput, StorageError
 from privmix.features import Extractor, write_features

@@ -11,7 +11,7 @@ import typer
 from numpy.typing import NDArray
 from rich.table import Table
 
-from privmix.cli.app import app, out, plain, print_json, progress_bars
+from privmix.cli.app import app, out, plain, print_json
 from privmix.cli.options import (
     Colour,
     Columns,
@@ -27,6 +27,7 @@ from privmix.cli.options import (
     open_for,
 )
 from privmix.cli.pipeline import class_list, features_in_memory
+from privmix.cli.progress import progress_bars
 from privmix.data.overlap import Contents
 from privmix.data.source import resolve_classes
 from privmix.errors import InvalidInput

@@ -11,7 +11,8 @@ import typer
 from rich.table import Table
 
 from privmix.accounting import Adjacency, Bounded, Event, Gaussian
-from privmix.cli.app import app, err, out, plain, print_json, progress_bars
+from privmix.cli.app import app, err, out, plain, print_json
+from privmix.cli.design_options import design_help, design_options
 from privmix.cli.options import (
     AUTO,
     Classes,
@@ -28,14 +29,14 @@ from privmix.cli.options import (
     TextColumn,
     check_engine,
     check_writable,
-    design_help,
-    design_options,
     open_for,
 )
 from privmix.cli.pipeline import Charge, charge, class_list, features_in_memory, features_on_disk
 from privmix.cli.planning import BetweenShare, Proxy, ProxyClasses, SpectrumDecay, data_model, picture_of
+from privmix.cli.progress import progress_bars
 from privmix.cli.public_data import refuse_overlap, refuse_private
-from privmix.data import FeatureStore, Source, fingerprint
+from privmix.data import FeatureStore, Source
+from privmix.data.fingerprint import fingerprint
 from privmix.data.overlap import Contents
 from privmix.designs import MomentsPlan, Plan, all_designs
 from privmix.errors import WITHHELD, InvalidInput, StorageError, check_number

@@ -10,9 +10,10 @@ from typing import Any, Final
 
 import typer
 
-from privmix.cli.app import err, plain, progress_bars
+from privmix.cli.app import err, plain
 from privmix.cli.options import check_writable
 from privmix.cli.pipeline import Charge, charge, features_in_memory, features_on_disk
+from privmix.cli.progress import progress_bars
 from privmix.cli.public_data import refuse_overlap
 from privmix.data import Source
 from privmix.data.overlap import Contents

@@ -1,9 +1,18 @@
 """Readers of labelled datasets, and the feature store."""
 
-from privmix.data.dataset import ArraySource, LabelledArray, Schema, Source, open_dataset
-from privmix.data.embedded import embedded_digits
-from privmix.data.fingerprint import content_hashes, fingerprint
-from privmix.data.store import FeatureStore, FeatureStoreWriter
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from privmix._lazy import lazily
+
+if TYPE_CHECKING:
+    from privmix.data.dataset import ArraySource, LabelledArray, Schema, Source, open_dataset
+    from privmix.data.embedded import embedded_digits
+    from privmix.data.fingerprint import content_hashes
+    from privmix.data.store import FeatureStore, FeatureStoreWriter
+else:
+    __getattr__, __dir__ = lazily(__name__)
 
 __all__ = [
     "ArraySource",
@@ -14,6 +23,5 @@ __all__ = [
     "Source",
     "content_hashes",
     "embedded_digits",
-    "fingerprint",
     "open_dataset",
 ]

@@ -1,13 +1,22 @@
 """Public, per-record feature extractors."""
 
-from privmix.features.base import Extractor, extractor_names, from_spec, get_extractor, parse_features, wanted_model
-from privmix.features.cache import kept_features, write_features
-from privmix.features.identity import Identity, Pixels
-from privmix.features.module import ModuleEncoder
-from privmix.features.scattering import Scattering
-from privmix.features.tabular import Tabular
-from privmix.features.text import MiniLm, TextEncoder
-from privmix.features.vision import VisionEncoder
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from privmix._lazy import lazily
+
+if TYPE_CHECKING:
+    from privmix.features.base import Extractor, extractor_names, from_spec, get_extractor, parse_features, wanted_model
+    from privmix.features.cache import kept_features, write_features
+    from privmix.features.identity import Identity, Pixels
+    from privmix.features.module import ModuleEncoder
+    from privmix.features.scattering import Scattering
+    from privmix.features.tabular import Tabular
+    from privmix.features.text import MiniLm, TextEncoder
+    from privmix.features.vision import VisionEncoder
+else:
+    __getattr__, __dir__ = lazily(__name__)
 
 __all__ = [
     "Extractor",

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import importlib
 import inspect
 import json
+import pkgutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -141,7 +143,15 @@ class Extractor(ABC):
 
 def extractor_names() -> list[str]:
     """Names that :func:`get_extractor` knows."""
-    return sorted(_REGISTRY)
+    return sorted(_kinds())
+
+
+def _kinds() -> dict[str, type[Extractor]]:
+    """Every extractor by its name: each registers itself when its file is imported, so all files here are."""
+    package = __name__.rpartition(".")[0]
+    for part in pkgutil.iter_modules([str(Path(__file__).parent)]):
+        importlib.import_module(f"{package}.{part.name}")
+    return _REGISTRY
 
 
 def get_extractor(name: str, **options: Any) -> Extractor:
@@ -156,7 +166,7 @@ def get_extractor(name: str, **options: Any) -> Extractor:
     """
     if not options:
         return parse_features(name)
-    extractor = _REGISTRY[check_choice("features", name, extractor_names())]
+    extractor = _kinds()[check_choice("features", name, extractor_names())]
     _check_options(extractor, options)
     return extractor(**options)
 
@@ -181,7 +191,7 @@ def parse_features(text: str) -> Extractor:
         privmix.errors.InvalidInput: features: got 'vision'; allowed: vision:MODEL
     """
     name, colon, argument = text.partition(":") if isinstance(text, str) else (text, "", "")
-    extractor = _REGISTRY[check_choice("features", name, extractor_names())]
+    extractor = _kinds()[check_choice("features", name, extractor_names())]
     if colon and not extractor.argument:
         return extractor.from_argument(argument)
     if extractor.argument and not argument:
@@ -262,7 +272,7 @@ def check_spec(spec: Mapping[str, Any]) -> None:
         ...
         privmix.errors.InvalidInput: features options: got ['records']; allowed: options of pixels: none
     """
-    if spec.get("name") in _REGISTRY or spec.get("options"):
+    if spec.get("name") in _kinds() or spec.get("options"):
         _read(spec)
 
 
@@ -275,7 +285,7 @@ def _read(spec: Mapping[str, Any]) -> tuple[type[Extractor], Mapping[str, Any]]:
         or not all(isinstance(key, str) for key in options)
     ):
         raise InvalidInput("extractor spec", dict(spec), "a mapping with name, version and options")
-    kind = _REGISTRY[check_choice("features", name, extractor_names())]
+    kind = _kinds()[check_choice("features", name, extractor_names())]
     _check_options(kind, options)
     if not _LOCAL.isdisjoint(options):
         # A spec comes from someone else: it must not point to files or devices of this machine.

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from privmix.learning.base import Progress, ReleaseFacts, ReleaseLearner
-from privmix.learning.kl import GeneralizedKLClassifier
-from privmix.learning.model_io import LEARNERS, describe_model, is_fitted_model, load_model, save_model
-from privmix.learning.moments import SecondMomentsClassifier
-from privmix.learning.ridge import NoiseAwareRidgeClassifier
+from typing import TYPE_CHECKING
+
+from privmix._lazy import lazily
+
+if TYPE_CHECKING:
+    from privmix.learning.base import Progress, ReleaseFacts, ReleaseLearner
+    from privmix.learning.kl import GeneralizedKLClassifier
+    from privmix.learning.model_io import LEARNERS, describe_model, is_fitted_model, load_model, save_model
+    from privmix.learning.moments import SecondMomentsClassifier
+    from privmix.learning.ridge import NoiseAwareRidgeClassifier
+else:
+    __getattr__, __dir__ = lazily(__name__)
 
 __all__ = [
     "LEARNERS",

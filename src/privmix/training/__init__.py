@@ -2,6 +2,7 @@
 
 Example:
     >>> import numpy as np
+    >>> from privmix.training import ModelFacts, TrainingConfig, TrainingJob, TrainingRecords
     >>> rng = np.random.default_rng(0)
     >>> x, y = rng.normal(size=(600, 8)), rng.integers(0, 2, 600)
     >>> facts = ModelFacts(("no", "yes"), {"name": "identity"}, (8,), dim=8)
@@ -11,20 +12,29 @@ Example:
     True
 """
 
-from privmix.training.classifier import DPClassifier
-from privmix.training.config import TrainingConfig
-from privmix.training.examples import PublicData
-from privmix.training.gradients.execution import ExecutionConfig
-from privmix.training.job import TrainingJob
-from privmix.training.optimiser import OptimiserConfig
-from privmix.training.plan import TrainingPlan, plan_training
-from privmix.training.public import ExtendedConfig, WarmUpConfig
-from privmix.training.records import TrainingRecords
-from privmix.training.run import TrainingRun, read_run
-from privmix.training.trained import ModelFacts, TrainedModel, is_trained_model, load_trained
-from privmix.training.views.augment import parse_augmentations
-from privmix.training.views.pipeline import ViewConfig
-from privmix.training.world import current_world
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from privmix._lazy import lazily
+
+if TYPE_CHECKING:
+    from privmix.training.classifier import DPClassifier
+    from privmix.training.config import TrainingConfig
+    from privmix.training.examples import PublicData
+    from privmix.training.gradients.execution import ExecutionConfig
+    from privmix.training.job import TrainingJob
+    from privmix.training.optimiser import OptimiserConfig
+    from privmix.training.plan import TrainingPlan, plan_training
+    from privmix.training.public import ExtendedConfig, WarmUpConfig
+    from privmix.training.records import TrainingRecords
+    from privmix.training.run import TrainingRun, read_run
+    from privmix.training.trained import ModelFacts, TrainedModel, is_trained_model, load_trained
+    from privmix.training.views.augment import parse_augmentations
+    from privmix.training.views.pipeline import ViewConfig
+    from privmix.training.world import current_world
+else:
+    __getattr__, __dir__ = lazily(__name__)
 
 __all__ = [
     "DPClassifier",

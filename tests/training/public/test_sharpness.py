@@ -10,7 +10,7 @@ from torch.func import functional_call
 from privmix.errors import InvalidInput
 from privmix.training.examples import PublicData
 from privmix.training.gradients.parameters import FlatParameters
-from privmix.training.public import sharpness
+from privmix.training.public.sharpness import sharpness
 from tests.training.public.helpers import Snapshot, mlp, public_data
 
 

@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from privmix.errors import InvalidInput
 from privmix.training.examples import PublicData
 from privmix.training.gradients.parameters import FlatParameters
-from privmix.training.public import WarmUpConfig, sharpness, warm_up
+from privmix.training.public import WarmUpConfig, warm_up
+from privmix.training.public.sharpness import sharpness
 from privmix.training.public.warmup import step_gradient
 from tests.training.public.helpers import Snapshot, mlp, naive_gradient, public_data
 

@@ -5,19 +5,28 @@ among those that the model was made of. What is measured is one attacker's succe
 away, beside the upper bound that a guarantee sets.
 """
 
-from privmix.attacks.membership.attack import (
-    ATTACKS,
-    AttackResult,
-    MembershipConfig,
-    MembershipResult,
-    infer_membership,
-)
-from privmix.attacks.membership.bound import tpr_bound
-from privmix.attacks.membership.references import train_references
-from privmix.attacks.membership.roc import Roc, TprAt, auc_interval, roc_with_band, tpr_at
-from privmix.attacks.membership.scores import ReferenceModels, lira_scores, rmia_scores
-from privmix.attacks.membership.signals import fit_temperature, true_class_logits
-from privmix.attacks.membership.trainers import DpSgdTrainer, EstimatorTrainer, ReferenceTrainer, ReleaseTrainer
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from privmix._lazy import lazily
+
+if TYPE_CHECKING:
+    from privmix.attacks.membership.attack import (
+        ATTACKS,
+        AttackResult,
+        MembershipConfig,
+        MembershipResult,
+        infer_membership,
+    )
+    from privmix.attacks.membership.bound import tpr_bound
+    from privmix.attacks.membership.references import train_references
+    from privmix.attacks.membership.roc import Roc, TprAt, auc_interval, roc_with_band, tpr_at
+    from privmix.attacks.membership.scores import ReferenceModels, lira_scores, rmia_scores
+    from privmix.attacks.membership.signals import fit_temperature, true_class_logits
+    from privmix.attacks.membership.trainers import DpSgdTrainer, EstimatorTrainer, ReferenceTrainer, ReleaseTrainer
+else:
+    __getattr__, __dir__ = lazily(__name__)
 
 __all__ = [
     "ATTACKS",

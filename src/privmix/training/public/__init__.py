@@ -4,14 +4,22 @@ Nothing in this package reads private records. What it computes depends on publi
 on weights, which are released; so it adds nothing to the privacy cost of a run.
 """
 
-from privmix.training.public.base import ExtendedMethod
-from privmix.training.public.extended import AdaDps, DopeSgd, MirrorDescent
-from privmix.training.public.gradients import PublicGradients, public_gradient
-from privmix.training.public.multiplicity import WeightMultiplicity
-from privmix.training.public.registry import METHODS, Combined, ExtendedConfig, build_method, parse_method
-from privmix.training.public.scenario import PublicUse, Scenario, plan_public_use
-from privmix.training.public.sharpness import sharpness
-from privmix.training.public.warmup import WarmUpConfig, warm_up
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from privmix._lazy import lazily
+
+if TYPE_CHECKING:
+    from privmix.training.public.base import ExtendedMethod
+    from privmix.training.public.extended import AdaDps, DopeSgd, MirrorDescent
+    from privmix.training.public.gradients import PublicGradients, public_gradient
+    from privmix.training.public.multiplicity import WeightMultiplicity
+    from privmix.training.public.registry import METHODS, Combined, ExtendedConfig, build_method, parse_method
+    from privmix.training.public.scenario import PublicUse, Scenario, plan_public_use
+    from privmix.training.public.warmup import WarmUpConfig, warm_up
+else:
+    __getattr__, __dir__ = lazily(__name__)
 
 __all__ = [
     "METHODS",
@@ -30,6 +38,5 @@ __all__ = [
     "parse_method",
     "plan_public_use",
     "public_gradient",
-    "sharpness",
     "warm_up",
 ]

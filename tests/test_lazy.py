@@ -1,0 +1,112 @@
+"""Who asks for little waits little: what is imported, and that lazy names are the names that are meant."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.main import get_group
+
+from privmix.accounting import Adjacency, Gaussian
+from privmix.cli.app import VERBS, app
+from privmix.cli.attack import ATTACKS, attack
+from privmix.cli.lazy_verbs import Verb
+from privmix.ledger import Ledger
+
+SOURCE = Path(__file__).parents[1] / "src" / "privmix"
+LAZY = sorted(path for path in SOURCE.rglob("__init__.py") if "lazily(__name__)" in path.read_text(encoding="utf-8"))
+HEAVY = {"torch", "scipy", "sklearn", "matplotlib", "transformers", "pyarrow", "pandas", "dp_accounting"}
+
+_RUN = """
+import contextlib, io, json, os, sys
+from privmix.cli import main
+said = io.StringIO()
+lines, sys.argv = json.loads(sys.argv[1]), ["privmix"]
+with contextlib.redirect_stdout(said):
+    for line in lines:
+        os.environ.update(line.get("environment", {}))
+        with contextlib.suppress(SystemExit):
+            assert main.run(line["arguments"]) == 0, line
+print(json.dumps({"said": said.getvalue(), "imported": sorted(sys.modules)}))
+"""
+
+
+def run_fresh(*lines: dict[str, object]) -> tuple[str, set[str]]:
+    """Run command lines in a new process; what they print, and the packages that were imported for them."""
+    command = [sys.executable, "-c", _RUN, json.dumps(lines)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    return found["said"], {name.split(".")[0] for name in found["imported"]}
+
+
+def completed(*words: str) -> dict[str, object]:
+    """What a shell asks for at the end of ``words``."""
+    asked = {"_PRIVMIX_COMPLETE": "complete_bash", "COMP_WORDS": " ".join(words), "COMP_CWORD": str(len(words) - 1)}
+    return {"arguments": [], "environment": asked}
+
+
+def test_what_needs_no_arithmetic_imports_none(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'ledger.db'}"
+    ledger = Ledger.create(url)
+    for name, filter_name in (("fixed-plans", None), ("any-plans", "gdp"), ("renyi", "rdp")):
+        ledger.add_dataset(name, epsilon=4.0, delta=1e-5, adaptive=filter_name)
+        ledger.reserve(name, Gaussian(3.0), adjacency=Adjacency.ADD_REMOVE, purpose="test")
+    lines = [["--help"], ["version"], ["attack", "--help"], ["ledger", "show", "--ledger", url]]
+    said, imported = run_fresh(*({"arguments": line} for line in lines), completed("privmix", "re"))
+    assert "Turn a private dataset" in said
+    assert "any-plans" in said
+    assert said.split()[-2:] == ["report", "release"]
+    assert not imported & HEAVY
+    for budget in ("fixed-plans", "any-plans", "renyi"):
+        assert ledger.stated_budget(budget) == ledger.budget(budget)
+
+
+def test_a_price_needs_no_learning() -> None:
+    line = ["account", "--records", "5000", "--noise-multiplier", "2", "--json"]
+    said, imported = run_fresh({"arguments": line})
+    assert json.loads(said)["is_upper_bound"]
+    assert not imported & (HEAVY - {"scipy", "dp_accounting"})
+
+
+@pytest.mark.parametrize("path", LAZY, ids=lambda path: str(path.parent.relative_to(SOURCE)))
+def test_lazy_names_are_what_they_say(path: Path) -> None:
+    package = importlib.import_module(".".join(["privmix", *path.parent.relative_to(SOURCE).parts]))
+    block = next(node for node in ast.parse(path.read_text(encoding="utf-8")).body if isinstance(node, ast.If))
+    written = {
+        alias.name: line.module for line in block.body if isinstance(line, ast.ImportFrom) for alias in line.names
+    }
+    assert sorted(written) == sorted(package.__all__)
+    # The import of a part of the package would take its name.
+    assert not set(written) & {part.stem for part in path.parent.iterdir()}
+    for name, module in written.items():
+        assert module is not None
+        assert getattr(package, name) is getattr(importlib.import_module(module), name)
+    assert set(written) <= set(dir(package))
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        package.nonsense  # noqa: B018
+
+
+@pytest.mark.parametrize(("group", "verbs"), [(app, VERBS), (attack, ATTACKS)], ids=["privmix", "attack"])
+def test_help_says_of_a_verb_what_the_verb_says(group: object, verbs: dict[str, Verb]) -> None:
+    for verb in verbs.values():
+        importlib.import_module(verb.module)
+    found = get_group(group).commands  # type: ignore[arg-type]
+    assert list(found) == list(verbs)
+    for name, verb in verbs.items():
+        first = (found[name].help or "").split("\n\n")[0]
+        assert " ".join(first.split()) == verb.help, name
+
+
+def test_a_wrong_verb_is_named_with_a_better_one() -> None:
+    environment = {**os.environ, "COLUMNS": "200"}
+    command = [sys.executable, "-c", "from privmix.cli.main import main; main()", "relaese"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 2
+    assert "'release'" in done.stderr
