@@ -1,0 +1,95 @@
+"""How long the command line takes to say something: CPU time of a new process, beside that of its two libraries.
+
+Usage: ``bench_startup.py [CHECKOUT [ROUNDS]]``, with another version's working tree, such as
+``git worktree add ../before COMMIT``, to measure that too. Every command runs in turn with
+``python -c "import typer, rich"``, which is what any such command line has to import; the first round warms caches up
+and does not count. CPU time, children's included, does not depend on who else uses the machine.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import common
+
+HERE = Path(__file__).parents[1]
+TARGET = 3.0
+URL = "sqlite:///ledger.db"
+PRICE = ["account", "--records", 60_000, "--mixup-degree", 64, "--epsilon", 1, "--delta", 1e-5]
+COMMANDS = {
+    "privmix --help": ["--help"],
+    "privmix version": ["version"],
+    "privmix account": PRICE,
+    "privmix ledger show": ["ledger", "show", "--ledger", URL],
+}
+BASE = "import typer, rich"
+# One reservation a dataset, so that there is something to show.
+LEDGER = f"""
+from privmix.accounting import Gaussian
+from privmix.ledger import Ledger
+ledger = Ledger.create("{URL}")
+ledger.add_dataset("patients", epsilon=4.0, delta=1e-5)
+ledger.reserve("patients", Gaussian(3.0), purpose="benchmark")
+"""
+
+
+def cpu(checkout: Path, code: str, arguments: list[object], folder: Path) -> float:
+    """CPU seconds of a new interpreter that runs ``code``."""
+    environment = {**os.environ, "PYTHONPATH": str(checkout / "src")}
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    words = [sys.executable, "-c", code, *map(str, arguments)]
+    subprocess.run(words, check=True, capture_output=True, env=environment, cwd=folder)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def measure(checkouts: dict[str, Path], rounds: int) -> tuple[list[float], dict[str, dict[str, list[float]]]]:
+    """CPU seconds of the libraries alone, and of every command of every version, round by round."""
+    base: list[float] = []
+    found: dict[str, dict[str, list[float]]] = {name: {line: [] for line in COMMANDS} for name in checkouts}
+    with tempfile.TemporaryDirectory() as place:
+        for name, checkout in checkouts.items():
+            (Path(place) / name).mkdir()
+            cpu(checkout, LEDGER, [], Path(place) / name)
+        for round_ in range(rounds + 1):
+            for line, words in COMMANDS.items():
+                for name, checkout in checkouts.items():
+                    folder = Path(place) / name
+                    alone = cpu(checkout, BASE, [], folder)
+                    spent = cpu(checkout, "from privmix.cli.main import main; main()", words, folder)
+                    if round_:
+                        base.append(alone)
+                        found[name][line].append(spent)
+    return base, found
+
+
+def main() -> None:
+    checkouts = {"after": HERE}
+    if sys.argv[1:]:
+        checkouts = {"before": Path(sys.argv[1]).resolve(), **checkouts}
+    rounds = int(sys.argv[2]) if sys.argv[2:] else 9
+    base, found = measure(checkouts, rounds)
+    alone = common.median(base)
+    times = {name: {line: common.median(values) for line, values in lines.items()} for name, lines in found.items()}
+    rows = [
+        [
+            f"`{line}`",
+            *(cell for name in checkouts for cell in (f"{times[name][line]:.2f}", f"{times[name][line] / alone:.1f}")),
+        ]
+        for line in COMMANDS
+    ]
+    heads = [head for name in checkouts for head in (f"{name}, CPU s", f"{name}, times the libraries")]
+    ratio = times["after"]["privmix --help"] / alone
+    said = f'`python -c "{BASE}"` takes {alone:.3f} s. `privmix --help` takes {ratio:.2f} times as long; the most that it may take is {TARGET:.0f} times.'  # noqa: E501
+    results = {"libraries": alone, "medians": times, "help_ratio": ratio, "target": TARGET, "runs": found}
+    settings = {"rounds": rounds, "versions": ", ".join(checkouts), "times": "CPU seconds, medians"}
+    common.save("startup", "Time to the first word", settings, results, [common.table(["command", *heads], rows), said])
+
+
+if __name__ == "__main__":
+    main()
