@@ -85,7 +85,10 @@ def main() -> None:
     ]
     heads = [head for name in checkouts for head in (f"{name}, CPU s", f"{name}, times the libraries")]
     ratio = times["after"]["privmix --help"] / alone
-    said = f'`python -c "{BASE}"` takes {alone:.3f} s. `privmix --help` takes {ratio:.2f} times as long; the most that it may take is {TARGET:.0f} times.'  # noqa: E501
+    said = (
+        f"`python -c '{BASE}'` takes {alone:.3f} s of CPU time. `privmix --help` takes {ratio:.2f} times as long; it "
+        f"may take {TARGET:.0f} times."
+    )
     results = {"libraries": alone, "medians": times, "help_ratio": ratio, "target": TARGET, "runs": found}
     settings = {"rounds": rounds, "versions": ", ".join(checkouts), "times": "CPU seconds, medians"}
     common.save("startup", "Time to the first word", settings, results, [common.table(["command", *heads], rows), said])
