@@ -75,6 +75,30 @@ def test_a_price_needs_no_learning() -> None:
     assert not imported & (HEAVY - {"scipy", "dp_accounting"})
 
 
+def test_the_front_door_is_open_at_once() -> None:
+    """Nothing heavy is imported for what does not need it; a price takes SciPy and no torch."""
+    program = """
+import sys
+import privmix as pm
+assert {"load", "fit", "verify", "epsilon", "Ledger", "DPClassifier"} <= set(dir(pm))
+event = pm.Repeated(pm.PoissonSampled(0.01, pm.Gaussian(2.0)), 100)
+first = set(sys.modules)
+assert pm.epsilon(event, 1e-5).epsilon < 1
+print(*sorted({name.split(".")[0] for name in first}))
+print(*sorted({name.split(".")[0] for name in sys.modules}))
+from privmix.features.base import extractor_names
+print(*extractor_names())
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+    first, priced, extractors = (set(line.split()) for line in done.stdout.splitlines())
+    assert not first & (HEAVY | {"numpy"})
+    assert "scipy" in priced
+    # What registers itself when it is imported is there for whoever asks.
+    assert extractors == {"identity", "minilm", "module", "pixels", "scattering", "tabular", "text", "vision"}
+    assert not priced & (HEAVY - {"scipy", "dp_accounting"})
+
+
 @pytest.mark.parametrize("path", LAZY, ids=lambda path: str(path.parent.relative_to(SOURCE)))
 def test_lazy_names_are_what_they_say(path: Path) -> None:
     package = importlib.import_module(".".join(["privmix", *path.parent.relative_to(SOURCE).parts]))
@@ -84,7 +108,8 @@ def test_lazy_names_are_what_they_say(path: Path) -> None:
     }
     assert sorted(written) == sorted(package.__all__)
     # The import of a part of the package would take its name.
-    assert not set(written) & {part.stem for part in path.parent.iterdir()}
+    own = {name for name, module in written.items() if module != package.__name__}
+    assert not own & {part.stem for part in path.parent.iterdir()}
     for name, module in written.items():
         assert module is not None
         assert getattr(package, name) is getattr(importlib.import_module(module), name)

@@ -1,3 +1,84 @@
-"""privmix: publish private datasets as differentially private mixup releases, with accounting that holds."""
+"""privmix: publish private datasets as differentially private mixup releases, with accounting that holds.
+
+``import privmix as pm`` takes no time: each name below is imported when it is first used.
+
+Example:
+    >>> import privmix as pm
+    >>> event = pm.Repeated(pm.PoissonSampled(64 / 50_000, pm.Gaussian(0.531)), 50_000)
+    >>> round(pm.epsilon(event, 1e-5).epsilon, 2)
+    9.2
+    >>> pm.calibrate(pm.Gaussian, 1.0, 1e-5).epsilon <= 1
+    True
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from privmix._lazy import lazily
+
+if TYPE_CHECKING:
+    from privmix import designs
+    from privmix.accounting.api import calibrate, delta, epsilon
+    from privmix.accounting.base import PrivacyCost, UnsupportedEvent
+    from privmix.accounting.calibration import Calibration
+    from privmix.accounting.events import (
+        Adjacency,
+        Bounded,
+        ClusterSampled,
+        Composed,
+        Event,
+        FixedSizeSampled,
+        Gaussian,
+        Laplace,
+        PoissonSampled,
+        Repeated,
+    )
+    from privmix.errors import InvalidInput, MissingExtra, PrivmixError, StorageError
+    from privmix.jobs.checking import verify
+    from privmix.jobs.fitting import fit
+    from privmix.jobs.models import Model, load
+    from privmix.learning.kl import GeneralizedKLClassifier
+    from privmix.learning.moments import SecondMomentsClassifier
+    from privmix.learning.ridge import NoiseAwareRidgeClassifier
+    from privmix.ledger.ledger import Ledger
+    from privmix.ledger.pricing import BudgetExceeded
+    from privmix.training.classifier import DPClassifier
+else:
+    __getattr__, __dir__ = lazily(__name__)
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "Adjacency",
+    "Bounded",
+    "BudgetExceeded",
+    "Calibration",
+    "ClusterSampled",
+    "Composed",
+    "DPClassifier",
+    "Event",
+    "FixedSizeSampled",
+    "Gaussian",
+    "GeneralizedKLClassifier",
+    "InvalidInput",
+    "Laplace",
+    "Ledger",
+    "MissingExtra",
+    "Model",
+    "NoiseAwareRidgeClassifier",
+    "PoissonSampled",
+    "PrivacyCost",
+    "PrivmixError",
+    "Repeated",
+    "SecondMomentsClassifier",
+    "StorageError",
+    "UnsupportedEvent",
+    "calibrate",
+    "delta",
+    "designs",
+    "epsilon",
+    "fit",
+    "load",
+    "verify",
+]

@@ -45,6 +45,9 @@ def lazily(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]
         if place is None:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         module, original = place
+        if module == package:
+            # A part of the package itself; importing it makes it an attribute, too.
+            return importlib.import_module(f"{package}.{original}")
         value = getattr(importlib.import_module(module), original)
         # The next one to ask finds it without asking here.
         setattr(sys.modules[package], name, value)

@@ -10,13 +10,10 @@ import typer
 
 from privmix.cli.app import app, out, plain
 from privmix.cli.progress import progress_bars
-from privmix.designs import design_named
 from privmix.errors import InvalidInput, check_choice, check_number
-from privmix.learning import GeneralizedKLClassifier, NoiseAwareRidgeClassifier, SecondMomentsClassifier, save_model
+from privmix.jobs.fitting import AUTO, LEARNERS, learner_for
+from privmix.jobs.fitting import fit as fit_model
 from privmix.release import load_release
-
-AUTO = "auto"
-LEARNERS = (AUTO, "noise-aware-ridge", "second-moments", "generalized-kl")
 
 
 @app.command()
@@ -46,26 +43,28 @@ def fit(
     if out_folder.exists() and not overwrite:
         raise InvalidInput("--out", str(out_folder), "a folder that does not exist yet (or --overwrite)")
     dataset = load_release(release)
-    classifier: Any
-    if learner == AUTO:
-        learner = design_named(dataset.design).learner
-    if learner != "generalized-kl":
-        strength: str | float = regularisation
-        if regularisation != "auto":
-            try:
-                strength = check_number("--regularisation", float(regularisation), low=0, low_open=True)
-            except ValueError:
-                raise InvalidInput("--regularisation", regularisation, "auto, or a number > 0") from None
-        if learner == "second-moments":
-            classifier = SecondMomentsClassifier(regularisation=strength).fit(dataset)
-        else:
-            classifier = NoiseAwareRidgeClassifier(regularisation=strength).fit(dataset)
-        summary = f"regularisation {getattr(classifier, 'regularisation_', strength)}"
-    else:
-        with progress_bars() as progress:
-            classifier = GeneralizedKLClassifier(model=model, epochs=epochs, seed=seed)
-            classifier.fit(dataset, progress=lambda done, total: progress("epochs", done, total))
-        summary = f"{epochs} epochs"
-    save_model(classifier, out_folder, overwrite=overwrite)
+    strength: str | float = regularisation
+    learner = learner_for(dataset, learner)
+    papers = learner == "generalized-kl"
+    if regularisation != AUTO and not papers:
+        try:
+            strength = check_number("--regularisation", float(regularisation), low=0, low_open=True)
+        except ValueError:
+            raise InvalidInput("--regularisation", regularisation, "auto, or a number > 0") from None
+    with progress_bars() as progress:
+        fitted = fit_model(
+            dataset,
+            learner,
+            regularisation=strength,
+            model=model,
+            epochs=epochs,
+            seed=seed,
+            # The others are done before a bar would be seen.
+            progress=(lambda done, total: progress("epochs", done, total)) if papers else None,
+        )
+    classifier: Any = fitted.classifier
+    found = getattr(classifier, "regularisation_", strength)
+    summary = f"{epochs} epochs" if papers else f"regularisation {found}"
+    fitted.save(out_folder, overwrite=overwrite)
     out.print(f"fitted: {learner} ({summary}) on {dataset.rows} rows; saved to {plain(out_folder)}", soft_wrap=True)
     out.print(f"next: privmix evaluate {plain(shlex.quote(str(out_folder)))} --data DIR --split test", soft_wrap=True)

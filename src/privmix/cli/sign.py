@@ -12,8 +12,8 @@ import typer
 from privmix.certificate import ATTESTATION_FILE, PrivateKey, new_key_files, sign_folder
 from privmix.certificate.keys import is_locked
 from privmix.cli.app import app, err, out, plain
-from privmix.cli.checking import remembered
 from privmix.errors import InvalidInput
+from privmix.jobs.checking import remembered
 from privmix.untrusted import open_plain
 
 _VARIABLE: Final = "PRIVMIX_KEY_PASSPHRASE"

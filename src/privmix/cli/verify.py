@@ -8,9 +8,9 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from privmix.certificate import PublicKey, claimed_key, verify_signature
 from privmix.cli.app import app, err, out, plain, print_json
-from privmix.cli.checking import Checked, check_folder, remembered
+from privmix.jobs.checking import Checked
+from privmix.jobs.checking import verify as verify_folder
 from privmix.release import Verification
 from privmix.rounding import exact, rounded_up
 
@@ -32,27 +32,19 @@ def verify(
 
     Example: privmix verify REL --key ana.pub.pem
     """
-    if key is None:
-        checked = check_folder(folder)
-        claimed = claimed_key(folder)
-        signature: dict[str, Any] | None = None if claimed is None else {"key_id": claimed, "checked": False}
-    else:
-        # Who made it comes before what it says.
-        found: list[Checked] = []
-        signed = verify_signature(folder, PublicKey.read(key), remembered(found))
-        checked, signature = found[-1], {"key_id": signed.key_id, "checked": True}
+    checked = verify_folder(folder, key=key)
     if json_output:
         print_json(
             {
                 **checked.found,
                 "warnings": list(checked.warnings),
                 "features_model": checked.wanted,
-                "signature": signature,
+                "signature": checked.signature,
             }
         )
         return
     out.print(_held(checked), soft_wrap=True)
-    out.print(_signed(signature), soft_wrap=True)
+    out.print(_signed(checked.signature), soft_wrap=True)
     if checked.released is not None:
         _show_tests(checked.released)
     out.print("not checked:")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from privmix.certificate.signing import Subject
+from privmix.certificate import PublicKey, Subject, claimed_key, verify_signature
 from privmix.features import wanted_model
 from privmix.learning import load_model
 from privmix.release import Verification, verify_release
@@ -34,6 +34,7 @@ class Checked:
         wanted: a model that its features need, from elsewhere.
         warnings: of the certificate.
         released: what was found of a release; None for models.
+        signature: whose it says it is, and whether that was checked; None where there is none, or nobody looked.
     """
 
     subject: Subject
@@ -43,6 +44,31 @@ class Checked:
     wanted: str | None
     warnings: tuple[str, ...] = ()
     released: Verification | None = None
+    signature: dict[str, Any] | None = None
+
+
+def verify(folder: str | Path, *, key: str | Path | None = None) -> Checked:
+    """Recompute epsilon, check every byte of every file, and test the released numbers for their noise.
+
+    Args:
+        folder: a release, a trained model, or a model fitted on a release.
+        key: public key (PEM) of whoever must have signed it. Without it a signature is named and not checked.
+
+    Returns:
+        what was found, and what can't be checked.
+
+    Raises:
+        InvalidInput: something does not hold.
+        StorageError: a file is missing or can't be read.
+    """
+    path = Path(folder)
+    if key is None:
+        checked, claimed = check_folder(path), claimed_key(path)
+        return checked if claimed is None else replace(checked, signature={"key_id": claimed, "checked": False})
+    # Who made it comes before what it says.
+    found: list[Checked] = []
+    signed = verify_signature(path, PublicKey.read(Path(key)), remembered(found))
+    return replace(found[-1], signature={"key_id": signed.key_id, "checked": True})
 
 
 def check_folder(folder: Path) -> Checked:

@@ -1,0 +1,129 @@
+"""Models that take raw inputs, and whatever a folder holds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privmix.data.source import as_inputs, as_table, encode_labels
+from privmix.errors import InvalidInput
+from privmix.features import Extractor, Tabular, TextEncoder, from_spec
+from privmix.learning.base import ReleaseFacts, ReleaseLearner
+from privmix.learning.model_io import is_fitted_model, load_model, save_model
+from privmix.release.dataset import ReleasedDataset
+from privmix.release.folder import load_release
+from privmix.training.trained import ModelFacts, TrainedModel, is_trained_model, load_trained
+
+_CERTIFICATE = "certificate.json"
+
+
+@dataclass(eq=False)
+class Model:
+    """A classifier together with its feature extractor: raw inputs in, classes out.
+
+    Attributes:
+        classifier: what classifies the extractor's output.
+        features_model: the user's own copy of the extractor's model, where it has one that no package brings.
+        trust_features_model: that file may be a program, and may run.
+    """
+
+    classifier: ReleaseLearner | TrainedModel
+    features_model: str | Path | None = None
+    trust_features_model: bool = False
+
+    @property
+    def facts(self) -> ReleaseFacts | ModelFacts:
+        """Classes, extractor and shape of an input; public."""
+        return self.classifier.facts_
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """K class names; a prediction k means ``classes[k]``."""
+        return tuple(self.facts.classes)
+
+    @cached_property
+    def extractor(self) -> Extractor:
+        """The public extractor that its features come from; nothing that the model's folder names is opened or run.
+
+        Raises:
+            InvalidInput: its model must be named in ``features_model``, or is another one.
+        """
+        return from_spec(self.facts.extractor, self.features_model, trust_model=self.trust_features_model)
+
+    def features(self, x: Any) -> NDArray[np.float32]:
+        """(n, d) features of n raw inputs: arrays (n, *input_shape), n texts, or n rows of a table's columns.
+
+        Raises:
+            InvalidInput: inputs of another shape, or values that the extractor does not take.
+        """
+        extractor = self.extractor
+        if isinstance(extractor, Tabular):
+            raw = as_table(np.asarray(x, dtype=object), tuple(extractor.columns))
+        elif isinstance(extractor, TextEncoder):
+            raw = as_table(np.asarray(list(x), dtype=object).reshape(-1, 1), ("text",))
+        else:
+            raw = as_inputs(np.asarray(x), tuple(self.facts.input_shape))
+        if len(raw) == 0:
+            raise InvalidInput("inputs", 0, "at least one")
+        step = extractor.step
+        return np.concatenate([extractor.transform(raw[start : start + step]) for start in range(0, len(raw), step)])
+
+    def predict(self, x: Any) -> NDArray[np.int64]:
+        """(n,) class indices of n raw inputs; errors as :meth:`features`."""
+        return self.classifier.predict(self.features(x))
+
+    def score(self, x: Any, y: Any) -> float:
+        """Accuracy on n raw inputs and their labels: class indices or names. It is about these records alone.
+
+        Raises:
+            InvalidInput: as :meth:`features`, or a label is none of ``classes``, or there are more or fewer.
+        """
+        labels, predicted = encode_labels(np.asarray(y).reshape(-1), self.classes), self.predict(x)
+        if len(labels) != len(predicted):
+            raise InvalidInput("labels", len(labels), f"{len(predicted)}, one an input")
+        return float((predicted == labels).mean())
+
+    def save(self, folder: str | Path, *, overwrite: bool = False) -> Path:
+        """Write a model fitted on a release to a new folder; :func:`load` reads it.
+
+        Raises:
+            InvalidInput: the folder exists, or the model is a trained one, which its run has written.
+            StorageError: writing failed; nothing is left behind.
+        """
+        if isinstance(self.classifier, TrainedModel):
+            raise InvalidInput("model", "a trained model", "one fitted on a release; a trained one has its folder")
+        return save_model(self.classifier, folder, overwrite=overwrite)
+
+
+def load(
+    folder: str | Path, *, features_model: str | Path | None = None, trust_features_model: bool = False
+) -> ReleasedDataset | Model:
+    """Read a release, a model fitted on one, or a trained model, by what the folder is.
+
+    The folder is data: nothing of it is run, and no path or address that it names is opened.
+
+    Args:
+        folder: what ``privmix release``, ``privmix fit`` or ``privmix train`` wrote.
+        features_model, trust_features_model: for models; see :class:`Model`.
+
+    Raises:
+        InvalidInput: a file is damaged, edited or not one that belongs there.
+        StorageError: a file is missing or can't be read.
+
+    Example:
+        >>> load("no-such-folder")
+        Traceback (most recent call last):
+        ...
+        privmix.errors.StorageError: certificate: can't read no-such-folder/certificate.json: No such file or directory
+    """
+    path = Path(folder)
+    if is_trained_model(path):
+        return Model(load_trained(path), features_model, trust_features_model)
+    if is_fitted_model(path) and not (path / _CERTIFICATE).exists():
+        return Model(load_model(path), features_model, trust_features_model)
+    return load_release(path)

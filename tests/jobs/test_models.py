@@ -1,0 +1,113 @@
+"""Models that take raw inputs, whatever folder they are from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from sklearn.datasets import load_digits
+
+import privmix as pm
+from privmix.features import get_extractor
+from privmix.release import PrivateRecords, ReleaseConfig, ReleasedDataset, SecretStreams, release_to_folder
+from privmix.training import ModelFacts, TrainingConfig, TrainingJob, TrainingRecords
+
+TARGET = (8.0, 1e-4)
+Digits = tuple[NDArray[np.uint8], NDArray[np.int64]]
+
+
+@pytest.fixture(scope="module")
+def digits() -> Digits:
+    x, y = load_digits(return_X_y=True)
+    return (x.reshape(-1, 8, 8) * 15).astype(np.uint8), y
+
+
+@pytest.fixture(scope="module")
+def release(digits: Digits, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    x, y = digits
+    extractor = get_extractor("pixels")
+    config = ReleaseConfig(records=len(x), dim=64, classes=tuple("0123456789"), design="moments", rows=200)
+    folder = tmp_path_factory.mktemp("own") / "REL"
+    release_to_folder(
+        config.calibrate(*TARGET),
+        PrivateRecords(extractor.transform(x), y),
+        SecretStreams.from_seed(0),
+        folder,
+        target=TARGET,
+        extractor=extractor.spec(),
+        input_shape=(8, 8),
+    )
+    return folder
+
+
+def test_a_model_takes_raw_inputs_before_and_after_saving(digits: Digits, release: Path, tmp_path: Path) -> None:
+    x, y = digits
+    model = pm.fit(release)
+    assert model.classifier.name == "second-moments"
+    assert model.score(x, y) > 0.7
+    assert model.score(x[:50], [model.classes[label] for label in y[:50]]) == model.score(x[:50], y[:50])
+    model.save(tmp_path / "MODEL")
+    again = pm.load(tmp_path / "MODEL")
+    assert isinstance(again, pm.Model)
+    assert (again.predict(x) == model.predict(x)).all()
+    # What the extractor makes of them is what the classifier is asked.
+    assert (model.predict(x[:9]) == model.classifier.predict(get_extractor("pixels").transform(x[:9]))).all()
+
+
+def test_a_folder_is_what_it_is(release: Path, tmp_path: Path) -> None:
+    found = pm.load(release)
+    assert isinstance(found, ReleasedDataset)
+    assert pm.fit(found, "noise-aware-ridge", regularisation=0.1).classifier.name == "noise-aware-ridge"
+    own = pm.SecondMomentsClassifier(regularisation=0.5)
+    assert pm.fit(found, own).classifier is own
+    checked = pm.verify(release)
+    assert checked.found["epsilon"] <= TARGET[0]
+    assert checked.signature is None
+    damaged = next((release / "data").iterdir())
+    content = damaged.read_bytes()
+    try:
+        damaged.write_bytes(content[:-1])
+        with pytest.raises(pm.PrivmixError):
+            pm.verify(release)
+    finally:
+        damaged.write_bytes(content)
+
+
+def test_a_trained_model_takes_raw_inputs_too(digits: Digits, tmp_path: Path) -> None:
+    x, y = digits
+    facts = ModelFacts(tuple("0123456789"), get_extractor("pixels").spec(), (8, 8), 64)
+    config = TrainingConfig.for_model("linear", records=len(x), epsilon=8.0, delta=1e-4, epochs=1)
+    features = get_extractor("pixels").transform(x)
+    trained = TrainingJob(config, facts, records=len(x)).run(TrainingRecords.of(features, y, classes=10))
+    (tmp_path / "MODEL").mkdir()
+    trained.write(tmp_path / "MODEL")
+    model = pm.load(tmp_path / "MODEL")
+    assert isinstance(model, pm.Model)
+    assert (model.predict(x) == trained.predict(features)).all()
+    with pytest.raises(pm.InvalidInput, match="a trained one has its folder"):
+        model.save(tmp_path / "COPY")
+
+
+@pytest.mark.parametrize(
+    ("x", "words"),
+    [
+        (np.zeros((3, 64)), "shape of a record"),
+        (np.full((3, 8, 8), np.nan), "finite"),
+        (np.zeros((0, 8, 8)), "at least one"),
+        (np.full((3, 8, 8), "a"), "numbers"),
+    ],
+)
+def test_inputs_that_do_not_fit(release: Path, x: NDArray[np.float64], words: str) -> None:
+    with pytest.raises(pm.InvalidInput, match=words):
+        pm.fit(release).predict(x)
+
+
+def test_labels_that_do_not_fit(release: Path) -> None:
+    model, x = pm.fit(release), np.zeros((3, 8, 8), np.uint8)
+    for labels in ([0, 1], [0, 1, 10], ["0", "1", "cat"]):
+        with pytest.raises(pm.InvalidInput, match="label"):
+            model.score(x, labels)
+    with pytest.raises(pm.InvalidInput, match="learner"):
+        pm.fit(release, "magic")
