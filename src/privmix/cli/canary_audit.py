@@ -16,12 +16,13 @@ from privmix.attacks.canaries import CanaryAudit, CanaryConfig, audit_release, c
 from privmix.attacks.training_canaries import audit_training_canaries, check_auditable_training, check_room
 from privmix.cli.app import err, out, plain, print_json
 from privmix.cli.options import Columns, check_writable, open_for
-from privmix.cli.pipeline import Charge, charge, features_in_memory, features_on_disk
 from privmix.cli.progress import progress_bars
 from privmix.cli.recording import keep_record
 from privmix.data import FeatureStore, Source
 from privmix.errors import WITHHELD, InvalidInput, StorageError, check_integer
 from privmix.features import Extractor, from_spec
+from privmix.jobs.budget import Charge, charge
+from privmix.jobs.features import features_in_memory, features_on_disk
 from privmix.mechanisms.streams import SecretStreams
 from privmix.release import PrivateRecords, plan_from_dict, verify_release
 from privmix.release.certificate import read_certificate

@@ -27,15 +27,16 @@ from privmix.cli.options import (
     TextColumn,
     TrustFeaturesModel,
     check_figure,
+    class_list,
     open_for,
 )
-from privmix.cli.pipeline import class_list, features_in_memory
 from privmix.cli.progress import progress_bars
 from privmix.cli.recording import Record, keep_record
 from privmix.data import Schema
 from privmix.designs import Plan
 from privmix.errors import InvalidInput, check_integer
 from privmix.features import from_spec, parse_features
+from privmix.jobs.features import features_in_memory
 from privmix.release import ReleaseConfig, plan_from_dict
 from privmix.release.certificate import read_certificate
 from privmix.reports.collapse import draw_collapse

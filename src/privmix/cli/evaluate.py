@@ -25,14 +25,15 @@ from privmix.cli.options import (
     TextColumn,
     TrustFeaturesModel,
     check_figure,
+    class_list,
     open_for,
 )
-from privmix.cli.pipeline import class_list, features_in_memory
 from privmix.cli.progress import progress_bars
 from privmix.cli.recording import Record, keep_record, place
 from privmix.data import Source
 from privmix.errors import InvalidInput
 from privmix.features import Extractor, from_spec
+from privmix.jobs.features import features_in_memory
 from privmix.learning import load_model
 from privmix.learning.base import ReleaseFacts
 from privmix.private_files import file_mode

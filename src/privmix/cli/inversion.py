@@ -27,9 +27,9 @@ from privmix.cli.options import (
     LabelColumn,
     TrustFeaturesModel,
     check_figure,
+    class_list,
     open_for,
 )
-from privmix.cli.pipeline import class_list
 from privmix.cli.progress import progress_bars
 from privmix.cli.recording import Record, keep_record
 from privmix.data import Schema

@@ -39,11 +39,11 @@ from privmix.cli.options import (
     TrustFeaturesModel,
     check_writable,
 )
-from privmix.cli.pipeline import features_of_all
 from privmix.cli.progress import progress_bars
 from privmix.cli.recording import Record, keep_record
 from privmix.errors import WITHHELD, InvalidInput
 from privmix.features import from_spec
+from privmix.jobs.features import features_of_all
 from privmix.learning import load_model
 from privmix.learning.base import ReleaseLearner
 from privmix.release.certificate import read_certificate

@@ -75,6 +75,26 @@ _PUBLISHED: Final = ("certificate.json", "model.json")
 _PICTURES: Final = (".svg", ".png", ".pdf")
 
 
+def class_list(text: str | None) -> int | list[str] | None:
+    """``"10"`` means ten classes "0".."9"; ``"cat,dog"`` names them; ``"@FILE"`` names a file with one a line."""
+    if text is None:
+        return None
+    if text.startswith("@"):
+        try:
+            names = Path(text[1:]).read_text(encoding="utf-8").splitlines()
+        except (OSError, UnicodeDecodeError):
+            raise StorageError(f"--classes: can't read {text[1:]} as text") from None
+        names = [name.strip() for name in names if name.strip()]
+    else:
+        try:
+            return int(text)
+        except ValueError:
+            names = [name.strip() for name in text.split(",")]
+    if len(names) < 2 or not all(names):
+        raise InvalidInput("--classes", text, "a number of classes, or at least two names separated by commas")
+    return names
+
+
 @dataclass(frozen=True)
 class Columns:
     """Which columns and images of a dataset are meant, and what is declared of them."""

@@ -24,14 +24,15 @@ from privmix.cli.options import (
     NumberColumns,
     TextColumn,
     check_figure,
+    class_list,
     open_for,
 )
-from privmix.cli.pipeline import class_list, features_in_memory
 from privmix.cli.progress import progress_bars
 from privmix.data.overlap import Contents
 from privmix.data.source import resolve_classes
 from privmix.errors import InvalidInput
 from privmix.features import Extractor, parse_features
+from privmix.jobs.features import features_in_memory
 from privmix.private_files import ScratchFolder
 from privmix.release import Choice, DataModel, RecordTransform, ReleaseConfig, choose_design
 from privmix.release.diagnostics import minimum_euclidean_distance, neural_collapse

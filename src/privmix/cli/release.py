@@ -29,9 +29,9 @@ from privmix.cli.options import (
     TextColumn,
     check_engine,
     check_writable,
+    class_list,
     open_for,
 )
-from privmix.cli.pipeline import Charge, charge, class_list, features_in_memory, features_on_disk
 from privmix.cli.planning import BetweenShare, Proxy, ProxyClasses, SpectrumDecay, data_model, picture_of
 from privmix.cli.progress import progress_bars
 from privmix.cli.public_data import refuse_overlap, refuse_private
@@ -41,6 +41,8 @@ from privmix.data.overlap import Contents
 from privmix.designs import MomentsPlan, Plan, all_designs
 from privmix.errors import WITHHELD, InvalidInput, StorageError, check_number
 from privmix.features import Extractor, parse_features
+from privmix.jobs.budget import Charge, charge
+from privmix.jobs.features import features_in_memory, features_on_disk
 from privmix.release import (
     Choice,
     PrivateRecords,

@@ -19,8 +19,8 @@ from privmix.cli.options import (
     LabelColumn,
     NumberColumns,
     check_unpublished,
+    class_list,
 )
-from privmix.cli.pipeline import class_list
 from privmix.data import open_dataset
 from privmix.data.public_share import PublicShare, split_off
 from privmix.errors import InvalidInput, check_choice

@@ -25,9 +25,9 @@ from privmix.cli.options import (
     LabelColumn,
     NumberColumns,
     TextColumn,
+    class_list,
     open_for,
 )
-from privmix.cli.pipeline import class_list
 from privmix.cli.public_data import contents_of, refuse_private
 from privmix.cli.training_run import Order, run_job
 from privmix.cli.training_setup import (

@@ -1,81 +1,16 @@
-"""Steps that several verbs share: class lists from flags, features from raw inputs, charges to a ledger."""
+"""What a job is charged to a ledger: before it uses a record, and no second time when it is finished later."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from privmix.accounting import Adjacency, Event
-from privmix.data import FeatureStore, Source, content_hashes
-from privmix.data.fingerprint import files_of, fingerprint, listing_hash
-from privmix.data.remote import is_remote, local_path, public_name
-from privmix.errors import InvalidInput, StorageError
-from privmix.features import Extractor, write_features
+from privmix.data import Source, content_hashes
+from privmix.data.fingerprint import fingerprint, listing_hash
+from privmix.errors import InvalidInput
 from privmix.ledger import Contents, Ledger, Reservation
-from privmix.release import PrivateRecords
-from privmix.release.engine import Progress
-
-
-def class_list(text: str | None) -> int | list[str] | None:
-    """``"10"`` means ten classes "0".."9"; ``"cat,dog"`` names them; ``"@FILE"`` names a file with one a line."""
-    if text is None:
-        return None
-    if text.startswith("@"):
-        try:
-            names = Path(text[1:]).read_text(encoding="utf-8").splitlines()
-        except (OSError, UnicodeDecodeError):
-            raise StorageError(f"--classes: can't read {text[1:]} as text") from None
-        names = [name.strip() for name in names if name.strip()]
-    else:
-        try:
-            return int(text)
-        except ValueError:
-            names = [name.strip() for name in text.split(",")]
-    if len(names) < 2 or not all(names):
-        raise InvalidInput("--classes", text, "a number of classes, or at least two names separated by commas")
-    return names
-
-
-def features_in_memory(source: Source, extractor: Extractor, progress: Progress) -> PrivateRecords:
-    """Read raw records and return their features (n, d) and labels (n,)."""
-    return features_of_all([source], extractor, progress)
-
-
-def features_of_all(sources: Sequence[Source], extractor: Extractor, progress: Progress) -> PrivateRecords:
-    """Features and labels of several sources of one input shape, one after the other in one array."""
-    for source in sources:
-        extractor.check_schema(source.schema)
-    total = sum(source.schema.records for source in sources)
-    features = np.empty((total, extractor.output_dim(sources[0].schema.input_shape)), np.float32)
-    labels = np.empty(total, np.int64)
-    done = 0
-    for source in sources:
-        for batch in source.batches(extractor.step):
-            end = done + len(batch.y)
-            features[done:end], labels[done:end] = extractor.transform(batch.x), batch.y
-            done = end
-            progress(f"features ({extractor.name})", done, total)
-    return PrivateRecords(features, labels)
-
-
-def features_on_disk(
-    source: Source, extractor: Extractor, store: Path, progress: Progress, data: str, split: str
-) -> FeatureStore:
-    """Features in a store, made, continued or reused; only for the very files, split, classes and extractor."""
-    return write_features(source, extractor, store, {"split": split, "files": _identity(data)}, progress)
-
-
-def _identity(data: str) -> list[list[Any]]:
-    """Path, size and time of change of every file of a dataset; private, and kept in the private store only."""
-    if is_remote(data):
-        # Nothing cheap tells changed remote content: hash it.
-        return [[public_name(data), fingerprint(data)]]
-    files = files_of(local_path(data))
-    return [[str(path.resolve()), path.stat().st_size, path.stat().st_mtime_ns] for path in files]
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,54 @@
+"""Features of a dataset's records: in memory, or in a store on disk."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from privmix.data import FeatureStore, Source
+from privmix.data.fingerprint import files_of, fingerprint
+from privmix.data.remote import is_remote, local_path, public_name
+from privmix.features import Extractor, write_features
+from privmix.release import PrivateRecords
+from privmix.release.engine import Progress
+
+
+def features_in_memory(source: Source, extractor: Extractor, progress: Progress) -> PrivateRecords:
+    """Read raw records and return their features (n, d) and labels (n,)."""
+    return features_of_all([source], extractor, progress)
+
+
+def features_of_all(sources: Sequence[Source], extractor: Extractor, progress: Progress) -> PrivateRecords:
+    """Features and labels of several sources of one input shape, one after the other in one array."""
+    for source in sources:
+        extractor.check_schema(source.schema)
+    total = sum(source.schema.records for source in sources)
+    features = np.empty((total, extractor.output_dim(sources[0].schema.input_shape)), np.float32)
+    labels = np.empty(total, np.int64)
+    done = 0
+    for source in sources:
+        for batch in source.batches(extractor.step):
+            end = done + len(batch.y)
+            features[done:end], labels[done:end] = extractor.transform(batch.x), batch.y
+            done = end
+            progress(f"features ({extractor.name})", done, total)
+    return PrivateRecords(features, labels)
+
+
+def features_on_disk(
+    source: Source, extractor: Extractor, store: Path, progress: Progress, data: str, split: str
+) -> FeatureStore:
+    """Features in a store, made, continued or reused; only for the very files, split, classes and extractor."""
+    return write_features(source, extractor, store, {"split": split, "files": _identity(data)}, progress)
+
+
+def _identity(data: str) -> list[list[Any]]:
+    """Path, size and time of change of every file of a dataset; private, and kept in the private store only."""
+    if is_remote(data):
+        # Nothing cheap tells changed remote content: hash it.
+        return [[public_name(data), fingerprint(data)]]
+    files = files_of(local_path(data))
+    return [[str(path.resolve()), path.stat().st_size, path.stat().st_mtime_ns] for path in files]
