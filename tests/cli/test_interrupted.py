@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from privmix.cli import release as release_verb
+from privmix.jobs import release as release_job
 from privmix.release import folder as release_folder
 from tests.cli.helpers import Outcome, privmix
 
@@ -317,7 +317,7 @@ def test_ctrl_c_keeps_the_run_and_its_charge(left: str, monkeypatch: pytest.Monk
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(release_verb, "features_in_memory", stop)
+        patch.setattr(release_job, "features_in_memory", stop)
         outcome = run(left, "--resume")
     assert (outcome.code, outcome.err.strip()) == (130, "stopped")
     assert run(left, "--resume").code == 0

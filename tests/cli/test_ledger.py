@@ -10,9 +10,9 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from privmix.cli import release as release_verb
 from privmix.data import content_hashes, open_dataset
 from privmix.jobs import budget as budget_job
+from privmix.jobs import release as release_job
 from privmix.ledger import Ledger
 from tests.cli.helpers import privmix
 from tests.cli.test_path import digits, release_line, write_idx
@@ -92,7 +92,7 @@ def test_the_charge_is_on_disk_before_a_row_is_read(
     assert spent_at["content_hashes"] == 0
     assert Ledger.open(url).budget("NAME").reservations == 0
     monkeypatch.undo()
-    crash_in(release_verb, "features_in_memory")
+    crash_in(release_job, "features_in_memory")
     assert privmix(*charged(url, digits, tmp_path / "REL")).code == 1
     assert 2.9 < spent_at["features_in_memory"] <= 3
     monkeypatch.undo()

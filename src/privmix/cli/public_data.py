@@ -7,9 +7,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from privmix.cli.options import Columns
-from privmix.data import Source
 from privmix.data.overlap import Contents, same_files, same_place
-from privmix.errors import WITHHELD, InvalidInput, PrivmixError
+from privmix.errors import InvalidInput, PrivmixError
 from privmix.features import Extractor
 from privmix.training import ModelFacts
 from privmix.training.examples import open_source
@@ -21,7 +20,7 @@ def refuse_private(given: Mapping[str, str | None], data: str, split: str) -> No
     """Raise :class:`InvalidInput` where what is called public is the private data itself, by its place or files.
 
     What is called public is read as a training split. Another split of the same place may be private, so that the
-    comparison there is left to :func:`refuse_overlap`.
+    comparison there is left to :func:`privmix.jobs.overlap.refuse_overlap`.
     """
     for flag, place in given.items():
         if place is not None and split == "train":
@@ -29,20 +28,6 @@ def refuse_private(given: Mapping[str, str | None], data: str, split: str) -> No
                 same = same_place(place, data) or same_files(place, data)
             if same:
                 raise InvalidInput(flag, place, _PRIVATE)
-
-
-def refuse_overlap(given: Mapping[str, Contents], source: Source) -> None:
-    """Raise :class:`InvalidInput` where public records are in large part private ones, in whatever format.
-
-    It reads the private records, so budget is charged before it is called, and its answer is for the owner: nothing
-    is published after it is no.
-    """
-    if not given:
-        return
-    private = Contents.of(source)
-    for flag, contents in given.items():
-        if contents.overlaps(private):
-            raise InvalidInput(flag, WITHHELD, "public records; many of these are records of the private dataset")
 
 
 def contents_of(

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.table import Table
 
-from privmix.accounting import Adjacency, Bounded, Event, Gaussian
 from privmix.cli.app import app, err, out, plain, print_json
 from privmix.cli.design_options import design_help, design_options
 from privmix.cli.options import (
@@ -34,44 +33,22 @@ from privmix.cli.options import (
 )
 from privmix.cli.planning import BetweenShare, Proxy, ProxyClasses, SpectrumDecay, data_model, picture_of
 from privmix.cli.progress import progress_bars
-from privmix.cli.public_data import refuse_overlap, refuse_private
-from privmix.data import FeatureStore, Source
-from privmix.data.fingerprint import fingerprint
-from privmix.data.overlap import Contents
+from privmix.cli.public_data import refuse_private
 from privmix.designs import MomentsPlan, Plan, all_designs
-from privmix.errors import WITHHELD, InvalidInput, StorageError, check_number
-from privmix.features import Extractor, parse_features
-from privmix.jobs.budget import Charge, charge
-from privmix.jobs.features import features_in_memory, features_on_disk
+from privmix.errors import InvalidInput, check_number
+from privmix.features import parse_features
+from privmix.jobs.release import Chosen, ReleaseJob, interrupted
 from privmix.release import (
     Choice,
-    PrivateRecords,
     ReleaseConfig,
-    Run,
-    RunState,
-    SecretStreams,
     choose_design,
-    open_run,
-    read_run,
 )
-from privmix.release.count import count_noise, private_record_count
-from privmix.release.engine import Progress, default_memory
+from privmix.release.count import count_noise
 from privmix.release.folder import RELEASE_FOLDER
-from privmix.release.pricing import budget_after_count
 from privmix.rounding import exact, rounded_up
 
 # More records than any setting asks for.
 _STAND_IN = 2**40
-
-
-@dataclass(frozen=True)
-class _Budget:
-    """The target, and the ledger that pays."""
-
-    epsilon: float
-    delta: float
-    ledger: str | None
-    dataset: str | None
 
 
 @app.command()
@@ -169,13 +146,12 @@ def release(
     refuse_private({"--proxy": proxy}, data, split)
     check_number("epsilon", epsilon, low=0, low_open=True)
     check_number("delta", delta, low=0, high=1, high_open=True)
-    budget = _Budget(epsilon, delta, ledger, dataset)
     extractor = parse_features(features)
     columns = Columns(
         label_column, image_column, feature_column, text_column, image_size, colour, number_columns, feature_length
     )
     source = open_for(extractor, data, split, class_list(classes), columns)
-    state = None if dry_run else _interrupted(out_folder, resume, overwrite)
+    state = None if dry_run else interrupted(out_folder, resume=resume, overwrite=overwrite)
     config = ReleaseConfig(
         # A private count is a query that costs: whatever else is wrong shows before it, with a stand-in.
         records=_STAND_IN if private_count else source.schema.records if records is None else records,
@@ -190,22 +166,8 @@ def release(
     )
     if config.design.fixed_size and config.records != source.schema.records:
         raise InvalidInput("--records", records, f"the real record count (leave it out) for design {design}")
-    identity = None
-    if state is not None and state.extra:
-        # What was paid for is a release of the data that the run began with: before the ledger notes any other.
-        identity = _identity(data, split, columns)
-        if state.extra.get("data") != identity:
-            raise InvalidInput("--resume", WITHHELD, "the records of the interrupted run: its data, split, columns")
-    streams = None if resume else _streams(seed)
-    counted = Charge()
-    if private_count:
-        # A plan with some noise shows what no plan would be made of, before the count is paid for.
-        config.with_noise(1.0)
-        count, counted = _count(source, config, budget, streams, state, data)
-        config = replace(config, records=count)
-    choice = None
-    public: dict[str, Contents] = {}
-    if design == AUTO:
+
+    def choose(config: ReleaseConfig) -> Chosen:
         with progress_bars() as progress:
             model, words, public = data_model(
                 config,
@@ -218,46 +180,48 @@ def release(
                 progress,
                 tuple(source.schema.input_shape),
             )
-            choice = choose_design(config, epsilon, delta, model, model_words=words, progress=progress)
-        config = choice.best.config if rows is None else replace(choice.best.config, rows=rows)
-        # Moments need no cluster, and whoever lets the planner choose does not choose against it.
-        engine = engine if engine in config.design.engines else "local"
-    plan = config.calibrate(epsilon, delta)
-    _warn(plan, delta, seed)
+            found = choose_design(config, epsilon, delta, model, model_words=words, progress=progress)
+        return Chosen(found, picture_of(found), public)
+
+    job = ReleaseJob(
+        data=data,
+        source=source,
+        split=split,
+        columns=asdict(columns),
+        extractor=extractor,
+        config=config,
+        epsilon=epsilon,
+        delta=delta,
+        out=out_folder,
+        ledger=ledger,
+        dataset=dataset,
+        declared=records is not None,
+        private_count=private_count,
+        choose=choose if design == AUTO else None,
+        rows=rows,
+        store=store,
+        engine=engine,
+        memory_gb=memory_gb,
+        workers=workers,
+        address=ray_address,
+        seed=seed,
+        overwrite=overwrite,
+        resume=resume,
+    )
+    planned = job.plan(state)
+    choice = None if planned.chosen is None else planned.chosen.choice
+    _warn(planned.plan, delta, seed)
     if dry_run:
-        _show_plan(plan, budget, choice, json_output)
+        _show_plan(planned.plan, epsilon, delta, choice, json_output)
         return
-    # Before the first private row is read: a crash from here on leaves the budget spent.
-    if resume:
-        charged = _charged_before(budget, state, "reservation", data, source)
-    else:
-        charged = charge(ledger, dataset, _rest(plan, epsilon, delta), plan.adjacency, "release", data, source)
-    refuse_overlap(public, source)
-    identity = identity or _identity(data, split, columns)
-    with (
-        progress_bars(percent=records is not None or private_count) as progress,
-        open_run(
-            out_folder,
-            plan,
-            target=(epsilon, delta),
-            extractor=extractor.spec(),
-            input_shape=source.schema.input_shape,
-            records_declared=records is not None,
-            in_ledger=charged.mode,
-            choice=None if choice is None else choice.to_dict(),
-            picture=None if choice is None else picture_of(choice),
-            streams=streams,
-            extra={"reservation": charged.note(), "count": counted.note(), "data": identity},
-            overwrite=overwrite,
-            resume=resume,
-        ) as run,
-    ):
-        found = None if run.complete else _records(run, source, extractor, store, progress, data, split)
-        certificate = run.release(
-            found, engine=engine, memory_gb=memory_gb, workers=workers, address=ray_address, progress=progress
+    with progress_bars(percent=records is not None or private_count) as progress:
+        done = job.release(planned, progress)
+    for error in done.not_noted:
+        err.print(
+            f"[yellow]warning:[/] the release is written and charged, but not noted as done: {plain(error)}",
+            soft_wrap=True,
         )
-    _note_done((counted, charged), f"release {certificate['release_id']}")
-    _show_result(plan, certificate, out_folder, choice, json_output)
+    _show_result(planned.plan, done.certificate, out_folder, choice, json_output)
 
 
 def _chosen(design: str, options: dict[str, Any]) -> dict[str, Any]:
@@ -268,91 +232,6 @@ def _chosen(design: str, options: dict[str, Any]) -> dict[str, Any]:
         if name != "label_noise_ratio":
             raise InvalidInput(f"--{name.replace('_', '-')}", value, "no value with --design auto, which chooses it")
     return {"design": "poisson", "mixup_degree": 1, **options}
-
-
-def _identity(data: str, split: str, columns: Columns) -> dict[str, Any]:
-    """What an interrupted run is bound to; private, and kept in its folder only."""
-    return {"fingerprint": fingerprint(data), "split": split, "columns": asdict(columns)}
-
-
-def _rest(plan: Plan, epsilon: float, delta: float) -> Event:
-    """What to charge for the release itself: its event, or the budget that it was planned for with a private count."""
-    if plan.records_noise_multiplier is None:
-        return plan.event
-    return Bounded(*budget_after_count(plan.records_noise_multiplier, epsilon, delta), plan.adjacency.value)
-
-
-def _streams(seed: int | None) -> SecretStreams:
-    return SecretStreams.from_entropy() if seed is None else SecretStreams.from_seed(seed)
-
-
-def _interrupted(out_folder: Path, resume: bool, overwrite: bool) -> RunState | None:
-    """The run to resume; None where a new one is to begin."""
-    state = None if overwrite and not resume else read_run(out_folder)
-    if state is not None and not resume:
-        allowed = f"--resume or --overwrite: an interrupted run was making {out_folder}"
-        raise InvalidInput("--resume", False, allowed)
-    if state is None and resume:
-        raise InvalidInput("--resume", True, "the --out of an interrupted run; there is none")
-    return state
-
-
-def _count(
-    source: Source,
-    config: ReleaseConfig,
-    budget: _Budget,
-    streams: SecretStreams | None,
-    state: RunState | None,
-    data: str,
-) -> tuple[int, Charge]:
-    """An estimate of the private record count to plan with, and what that was charged."""
-    if state is not None:
-        # A second estimate would be a second query.
-        return state.records, _charged_before(budget, state, "count", data, source)
-    assert streams is not None
-    assert config.records_noise_multiplier is not None
-    noise = config.records_noise_multiplier
-    purpose = "private record count"
-    charged = charge(budget.ledger, budget.dataset, Gaussian(noise), Adjacency.ADD_REMOVE, purpose, data, source)
-    return private_record_count(source.schema.records, noise, streams), charged
-
-
-def _charged_before(budget: _Budget, state: RunState | None, what: str, data: str, source: Source) -> Charge:
-    """What an interrupted run was charged."""
-    assert state is not None
-    if state.complete and not state.extra:
-        # The kill came after its notes were removed; all that is left is to rename a folder.
-        return Charge.noted(budget.ledger, budget.dataset)
-    return Charge.again(budget.ledger, budget.dataset, state.extra.get(what), data, source)
-
-
-def _records(
-    run: Run,
-    source: Source,
-    extractor: Extractor,
-    store: Path | None,
-    progress: Progress,
-    data: str,
-    split: str,
-) -> PrivateRecords | FeatureStore:
-    """Features, on disk where asked for or where they would fill the memory."""
-    schema = source.schema
-    large = 4 * schema.records * extractor.output_dim(schema.input_shape) > default_memory() / 2
-    if store is None and not large:
-        return features_in_memory(source, extractor, progress)
-    return features_on_disk(source, extractor, store or run.features_folder, progress, data, split)
-
-
-def _note_done(charges: tuple[Charge, ...], result: str) -> None:
-    for one in charges:
-        try:
-            one.done(result)
-        except StorageError as error:
-            # The budget was charged before; what is missing is the note that the run succeeded.
-            err.print(
-                f"[yellow]warning:[/] the release is written and charged, but not noted as done: {plain(error)}",
-                soft_wrap=True,
-            )
 
 
 def _warn(plan: Plan, delta: float, seed: int | None) -> None:
@@ -382,12 +261,12 @@ def _show_result(
     )
 
 
-def _show_plan(plan: Plan, budget: _Budget, choice: Choice | None, json_output: bool) -> None:
+def _show_plan(plan: Plan, epsilon: float, delta: float, choice: Choice | None, json_output: bool) -> None:
     if json_output:
         content = {
             "plan": plan.to_dict(),
-            "epsilon": budget.epsilon,
-            "delta": budget.delta,
+            "epsilon": epsilon,
+            "delta": delta,
             "adjacency": plan.adjacency.value,
             "choice": None if choice is None else choice.to_dict(),
         }
@@ -397,7 +276,7 @@ def _show_plan(plan: Plan, budget: _Budget, choice: Choice | None, json_output: 
     facts: dict[str, Any] = {
         "design": plan.design,
         "records, features, classes": f"{plan.records}, {plan.dim}, {plan.num_classes}",
-        "target": f"epsilon {exact(budget.epsilon)}, delta {exact(budget.delta)}, adjacency {plan.adjacency.value}",
+        "target": f"epsilon {exact(epsilon)}, delta {exact(delta)}, adjacency {plan.adjacency.value}",
         **design_facts(plan),
     }
     for name, value in facts.items():

@@ -13,13 +13,13 @@ import typer
 from privmix.cli.app import err, plain
 from privmix.cli.options import check_writable
 from privmix.cli.progress import progress_bars
-from privmix.cli.public_data import refuse_overlap
 from privmix.data import Source
 from privmix.data.overlap import Contents
 from privmix.errors import InvalidInput, StorageError, check_integer
 from privmix.features import Extractor
 from privmix.jobs.budget import Charge, charge
 from privmix.jobs.features import features_in_memory, features_on_disk
+from privmix.jobs.overlap import refuse_overlap
 from privmix.mechanisms.streams import SecretStreams
 from privmix.training import TrainedModel, TrainingJob, TrainingRecords, TrainingRun, read_run
 from privmix.training.views.bank import extract_bank

@@ -1,0 +1,23 @@
+"""What is called public must not be the private data: compared by records, once these are paid for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from privmix.data import Source
+from privmix.data.overlap import Contents
+from privmix.errors import WITHHELD, InvalidInput
+
+
+def refuse_overlap(given: Mapping[str, Contents], source: Source) -> None:
+    """Raise :class:`InvalidInput` where public records are in large part private ones, in whatever format.
+
+    It reads the private records, so budget is charged before it is called, and its answer is for the owner: nothing
+    is published after it is no.
+    """
+    if not given:
+        return
+    private = Contents.of(source)
+    for flag, contents in given.items():
+        if contents.overlaps(private):
+            raise InvalidInput(flag, WITHHELD, "public records; many of these are records of the private dataset")
