@@ -11,7 +11,8 @@ from privmix.cli.lazy_verbs import Verb, lazy_app
 ATTACKS: Final = {
     "collapse": Verb(
         "privmix.cli.collapse",
-        "Measure on public data how well classes survive mixing (002, Figures 2 and 14). Reads no private data.",
+        "Measure on public data how well classes survive mixing (Li et al. 2024, Figures 2 and 14). Reads no private "
+        "data.",
     ),
     "membership": Verb(
         "privmix.cli.membership",
