@@ -15,6 +15,7 @@ import unicodedata
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import Field, asdict, dataclass, fields
+from importlib.metadata import entry_points
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from privmix.accounting import Adjacency, Composed, Event, Gaussian
@@ -289,6 +290,8 @@ def check_options(design: type[Design[Any]], names: Mapping[str, Any]) -> None:
 
 
 _DESIGNS: dict[str, type[Design[Any]]] = {}
+# Groups of entry points that were not yet looked at.
+_UNSEEN = ["privmix.designs"]
 AnyDesign = TypeVar("AnyDesign", bound="type[Design[Any]]")
 
 
@@ -304,8 +307,19 @@ def register(design: AnyDesign) -> AnyDesign:
     return design
 
 
+def _find_installed() -> None:
+    """Import the designs of other installed packages: modules in their entry points' group ``privmix.designs``.
+
+    When one is first asked for, and not before: such modules import what is built upon designs, too.
+    """
+    while _UNSEEN:
+        for found in entry_points(group=_UNSEEN.pop()):
+            found.load()
+
+
 def all_designs() -> tuple[type[Design[Any]], ...]:
     """Every design that is known."""
+    _find_installed()
     return tuple(_DESIGNS.values())
 
 
@@ -319,6 +333,7 @@ def design_named(name: str) -> type[Design[Any]]:
         >>> design_named("moments").learner
         'second-moments'
     """
+    _find_installed()
     if not isinstance(name, str) or name not in _DESIGNS:
         raise InvalidInput("design", name, "one of " + ", ".join(_DESIGNS))
     return _DESIGNS[name]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,7 +38,7 @@ class Classwise(RowDesign):
     name = "classwise"
     words = "each row holds records of one class only, so its label is public"
     draws = "each row takes records of one class"
-    labels = {  # noqa: RUF012
+    labels: ClassVar = {
         _FULL: "class sums (class-wise, full batch)",
         "classwise": "class-wise Poisson mixup",
     }

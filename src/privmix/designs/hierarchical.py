@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +33,7 @@ class Hierarchical(NoisyLabels):
     name = "hierarchical"
     words = "each row draws a few classes first, then records of those classes"
     draws = "each row draws classes, then records of those classes"
-    labels = {"hierarchical": "hierarchical mixup, honestly priced"}  # noqa: RUF012
+    labels: ClassVar = {"hierarchical": "hierarchical mixup, honestly priced"}
     mixes_all_classes = False
     parts = frozenset({"class_rate"})
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from privmix.accounting import Adjacency, Event, Gaussian
 from privmix.designs.base import BasePlan, Design, register
@@ -132,7 +132,7 @@ class Moments(Design[MomentsPlan]):
     name = "moments"
     words = "samples of a Gaussian mixture that has the released moments"
     draws = "second moments, cross moments and label sums of all records"
-    labels = {"moments": "second moments"}  # noqa: RUF012
+    labels: ClassVar = {"moments": "second moments"}
     learner = "second-moments"
     plan_type = MomentsPlan
     # A sampled row is of one class.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,7 +37,7 @@ class Poisson(NoisyLabels):
     name = "poisson"
     words = "each record joins each row independently"
     draws = "each record joins each row independently with probability m/n"
-    labels = {"poisson": "Poisson mixup"}  # noqa: RUF012
+    labels: ClassVar = {"poisson": "Poisson mixup"}
 
     @classmethod
     def trials(cls, setting: Setting) -> Sequence[tuple[str, Poisson]]:

@@ -1,0 +1,109 @@
+"""A design from a file outside the package: everything that is done with a design is done with it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from importlib import util
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from privmix.attacks import worst_case
+from privmix.attacks.audit import audit_plan
+from privmix.designs import base, design_named
+from privmix.errors import InvalidInput
+from privmix.release import ReleaseConfig, engine
+from privmix.release.planner import choose_design
+from tests.cli.helpers import privmix
+from tests.designs import test_contract as contract
+from tests.release.helpers import CLASSES, make_records
+
+DOCS = Path(__file__).parents[2] / "docs"
+FILE = DOCS / "two_class.py"
+CHOICES: dict[str, Any] = {"design": "two-class"}
+RARELY = {"rows": 60, "centre": "none", "mixup_degree": 20}
+
+
+@pytest.fixture
+def two_class(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Found as the designs of installed packages are: where one is first asked for."""
+
+    def load() -> None:
+        spec = util.spec_from_file_location("two_class", FILE)
+        assert spec is not None
+        assert spec.loader is not None
+        module = util.module_from_spec(spec)
+        monkeypatch.setitem(sys.modules, "two_class", module)
+        spec.loader.exec_module(module)
+
+    monkeypatch.setattr(base, "_DESIGNS", dict(base._DESIGNS))
+    monkeypatch.setattr(base, "_UNSEEN", ["privmix.designs"])
+    monkeypatch.setattr(base, "entry_points", lambda group: [SimpleNamespace(load=load)])
+    monkeypatch.setattr(worst_case, "_CASES", dict(worst_case._CASES))
+
+
+def test_it_keeps_the_contract(two_class: None, tmp_path: Path) -> None:
+    contract.test_it_says_what_it_is(design_named("two-class"))
+    contract.test_options_of_other_designs_are_refused(design_named("two-class"))
+    contract.test_it_plans_and_prices(CHOICES)
+    contract.test_it_releases_resumes_verifies_and_fits(CHOICES, tmp_path)
+    contract.test_the_planner_can_judge_it(CHOICES)
+    contract.test_rows_hold_what_the_design_says(CHOICES)
+    contract.test_its_worst_case_is_known(CHOICES)
+
+
+def test_the_planner_tries_it(two_class: None) -> None:
+    config = ReleaseConfig(records=2000, dim=8, classes=CLASSES)
+    assert "two-class" in {item.name for item in choose_design(config, 1.0, 1e-4, curve=False).candidates}
+
+
+def test_too_little_noise_is_caught(two_class: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = ReleaseConfig(100, 5, CLASSES, "two-class", **RARELY)
+    plan, settings = config.calibrate(2.0, 1e-2), {"runs": 1000, "confidence": 1 - 5e-7, "seed": 0, "workers": 1}
+    assert not audit_plan(plan, 2.0, 1e-2, **settings).violated
+    honest = engine.gaussian_on_lattice
+    weak = lambda generator, shape, scale: honest(generator, shape, 0.4 * scale)  # noqa: E731
+    monkeypatch.setattr(engine, "gaussian_on_lattice", weak)
+    assert audit_plan(plan, 2.0, 1e-2, **settings).violated
+
+
+def test_a_design_without_a_worst_case_is_not_audited_as_another(two_class: None) -> None:
+    plan = ReleaseConfig(100, 5, CLASSES, "two-class", **RARELY).with_noise(1.0)
+    worst_case._CASES.pop(design_named("two-class"))
+    with pytest.raises(InvalidInput, match="worst case is known"):
+        audit_plan(plan, 8.0, 1e-2, runs=100)
+
+
+def test_the_command_line_knows_it(two_class: None, tmp_path: Path) -> None:
+    records, folder = make_records(300, 5), str(tmp_path / "REL")
+    np.savez(tmp_path / "train.npz", x=records.features, y=records.labels)
+    np.savez(tmp_path / "test.npz", x=records.features, y=records.labels)
+    data = ["--data", str(tmp_path), "--classes", ",".join(CLASSES)]
+    options = ["--design", "two-class", "--mixup-degree", "16"]
+    budget = ["--epsilon", "8", "--delta", "1e-3"]
+    lines = [
+        ["account", *options, "--records", "300", "--classes", "3", *budget],
+        ["release", *data, "--features", "identity", *options, *budget, "--out", folder],
+        ["verify", folder],
+        ["inspect", folder],
+        ["fit", folder, "--out", str(tmp_path / "MODEL")],
+        ["evaluate", str(tmp_path / "MODEL"), *data[:2], "--split", "test"],
+        ["audit", folder, "--runs", "200", "--seed", "0"],
+    ]
+    for line in lines:
+        outcome = privmix(*line)
+        assert outcome.code == 0, (line, outcome.err)
+    certificate = json.loads((tmp_path / "REL" / "certificate.json").read_text())
+    assert certificate["plan"]["design"] == "two-class"
+    assert "each row holds records of two classes" in (tmp_path / "REL" / "README.md").read_text()
+    refused = privmix("release", *data, "--features", "identity", *options, "--max-weight", ".5", *budget, "--out", "X")
+    assert refused.code == 2
+    assert "max_weight" in refused.err
+
+
+def test_the_docs_show_this_very_file() -> None:
+    assert f"```py\n{FILE.read_text()}```" in (DOCS / "extending.md").read_text()
