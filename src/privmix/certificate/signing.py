@@ -150,7 +150,8 @@ def verify_signature(folder: str | os.PathLike[str], key: PublicKey, check: Chec
     """Check that the owner of ``key`` signed exactly what is in the folder.
 
     Formal guarantees:
-        * the signature over payload and payload type is ``key``'s; the key id in the envelope decides nothing;
+        * the signature over payload and payload type is ``key``'s, and so is the key id in the envelope, which nobody
+          signed: no other is shown;
         * the folder holds the signed files with the signed bytes, and no others;
         * what was signed about them (kind, id, guarantee) is what ``check`` finds now, so a signature of another
           release or model is refused.
@@ -171,6 +172,8 @@ def verify_signature(folder: str | os.PathLike[str], key: PublicKey, check: Chec
         if envelope.key_id != key.key_id:
             raise InvalidInput("--key", f"key {key.key_id}", f"the key that signed, said to be {envelope.key_id}")
         raise InvalidInput(ATTESTATION_FILE, "a signature that is wrong", "the signature of its own payload by --key")
+    if envelope.key_id != key.key_id:
+        raise InvalidInput(f"{ATTESTATION_FILE} keyid", envelope.key_id, f"{key.key_id}, the key that signed")
     found = parse_json(envelope.payload, f"{ATTESTATION_FILE} payload")
     signed, tool = _digests_of(found), _tool_of(found)
     # Names first: what nobody signed is not even read.
