@@ -23,6 +23,7 @@ from privmix.errors import InvalidInput, MissingExtra
 from privmix.features import ModuleEncoder, Pixels, Scattering, Tabular
 from privmix.mechanisms.streams import SecretStreams
 from privmix.release import PrivateRecords, RecordTransform, ReleaseConfig, ReleaseEngine
+from tests.release.helpers import own_options
 
 CLASSES = tuple("0123456789")
 
@@ -36,7 +37,7 @@ def digits() -> tuple[np.ndarray, np.ndarray]:
 
 def config(degree: int = 1, **changes: Any) -> ReleaseConfig:
     fields: dict[str, Any] = {"records": 60_000, "dim": 1296, "classes": CLASSES, "mixup_degree": degree}
-    return ReleaseConfig(**{**fields, "centre": "none", **changes})
+    return ReleaseConfig(**own_options({**fields, "centre": "none", **changes}))
 
 
 # What is measured
