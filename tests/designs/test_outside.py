@@ -78,7 +78,9 @@ def test_a_design_without_a_worst_case_is_not_audited_as_another(two_class: None
         audit_plan(plan, 8.0, 1e-2, runs=100)
 
 
-def test_the_command_line_knows_it(two_class: None, tmp_path: Path) -> None:
+def test_the_command_line_knows_it(two_class: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Pictures of an evaluation are drawn where one is.
+    monkeypatch.chdir(tmp_path)
     records, folder = make_records(300, 5), str(tmp_path / "REL")
     np.savez(tmp_path / "train.npz", x=records.features, y=records.labels)
     np.savez(tmp_path / "test.npz", x=records.features, y=records.labels)
