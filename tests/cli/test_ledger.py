@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from privmix.data import content_hashes, open_dataset
-from privmix.jobs import budget as budget_job
+from privmix.jobs import dataset as dataset_job
 from privmix.jobs import release as release_job
 from privmix.ledger import Ledger
 from tests.cli.helpers import privmix
@@ -87,7 +87,7 @@ def test_the_charge_is_on_disk_before_a_row_is_read(
         monkeypatch.setattr(module, name, crash)
 
     # Both functions that read private bytes. Hashes tell nothing to anyone if nothing is charged.
-    crash_in(budget_job, "content_hashes")
+    crash_in(dataset_job, "content_hashes")
     assert privmix(*charged(url, digits, tmp_path / "REL")).code == 1
     assert spent_at["content_hashes"] == 0
     assert Ledger.open(url).budget("NAME").reservations == 0

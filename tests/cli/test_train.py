@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from privmix.cli import train as train_verb
-from privmix.cli.options import open_for
 from privmix.data import Source
+from privmix.jobs.dataset import open_for
 from tests.cli.helpers import Outcome, privmix
 from tests.cli.training import (
     HELD_OUT,

@@ -16,11 +16,11 @@ from privmix.cli import canary_audit
 from privmix.cli.app import app, err, out, print_json
 from privmix.cli.design_options import design_help, design_list, design_options
 from privmix.cli.noise_audit import audit_the_noise
-from privmix.cli.options import Columns
 from privmix.cli.progress import progress_bars
 from privmix.cli.recording import Record, keep_record
 from privmix.designs import Plan
 from privmix.errors import InvalidInput
+from privmix.jobs.dataset import Columns
 from privmix.release import ReleaseConfig, plan_from_dict, verify_release
 from privmix.release.certificate import read_certificate
 from privmix.release.engine import Progress

@@ -15,13 +15,14 @@ from privmix.accounting import Adjacency, Event
 from privmix.attacks.canaries import CanaryAudit, CanaryConfig, audit_release, check_auditable
 from privmix.attacks.training_canaries import audit_training_canaries, check_auditable_training, check_room
 from privmix.cli.app import err, out, plain, print_json
-from privmix.cli.options import Columns, check_writable, open_for
+from privmix.cli.options import check_writable
 from privmix.cli.progress import progress_bars
 from privmix.cli.recording import keep_record
 from privmix.data import FeatureStore, Source
 from privmix.errors import WITHHELD, InvalidInput, StorageError, check_integer
 from privmix.features import Extractor, from_spec
 from privmix.jobs.budget import Charge, charge
+from privmix.jobs.dataset import Columns, Dataset, open_for
 from privmix.jobs.features import features_in_memory, features_on_disk
 from privmix.mechanisms.streams import SecretStreams
 from privmix.release import PrivateRecords, plan_from_dict, verify_release
@@ -283,8 +284,12 @@ def _check_count(source: Source, records: int, declared: bool) -> None:
 
 
 def _charge(order: CanaryOrder, source: Source, event: Event, adjacency: Adjacency) -> Charge:
+    return charge(order.ledger, order.dataset, event, adjacency, "canary audit", _opened(order, source))
+
+
+def _opened(order: CanaryOrder, source: Source) -> Dataset:
     assert order.data is not None
-    return charge(order.ledger, order.dataset, event, adjacency, "canary audit", order.data, source)
+    return Dataset(source, order.data, order.split, order.columns)
 
 
 def _note_done(charged: Charge) -> None:
@@ -300,8 +305,7 @@ def _features(
 ) -> PrivateRecords | FeatureStore:
     if order.store is None:
         return features_in_memory(source, extractor, progress)
-    assert order.data is not None
-    return features_on_disk(source, extractor, order.store, progress, order.data, order.split)
+    return features_on_disk(_opened(order, source), extractor, order.store, progress)
 
 
 def _training_records(found: PrivateRecords | FeatureStore, classes: int) -> TrainingRecords:

@@ -16,7 +16,6 @@ from privmix.cli.attack import attack
 from privmix.cli.options import (
     Classes,
     Colour,
-    Columns,
     FeatureColumn,
     FeatureLength,
     FeaturesModel,
@@ -27,8 +26,6 @@ from privmix.cli.options import (
     TextColumn,
     TrustFeaturesModel,
     check_figure,
-    class_list,
-    open_for,
 )
 from privmix.cli.progress import progress_bars
 from privmix.cli.recording import Record, keep_record
@@ -36,6 +33,7 @@ from privmix.data import Schema
 from privmix.designs import Plan
 from privmix.errors import InvalidInput, check_integer
 from privmix.features import from_spec, parse_features
+from privmix.jobs.dataset import Columns, class_list, open_for
 from privmix.jobs.features import features_in_memory
 from privmix.release import ReleaseConfig, plan_from_dict
 from privmix.release.certificate import read_certificate

@@ -14,7 +14,6 @@ from privmix.cli.app import app, out, plain, print_json
 from privmix.cli.options import (
     Classes,
     Colour,
-    Columns,
     FeatureColumn,
     FeatureLength,
     FeaturesModel,
@@ -25,14 +24,13 @@ from privmix.cli.options import (
     TextColumn,
     TrustFeaturesModel,
     check_figure,
-    class_list,
-    open_for,
 )
 from privmix.cli.progress import progress_bars
 from privmix.cli.recording import Record, keep_record, place
 from privmix.data import Source
 from privmix.errors import InvalidInput
 from privmix.features import Extractor, from_spec
+from privmix.jobs.dataset import Columns, class_list, open_for
 from privmix.jobs.features import features_in_memory
 from privmix.learning import load_model
 from privmix.learning.base import ReleaseFacts

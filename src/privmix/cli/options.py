@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
-from privmix.data import Source, open_dataset
 from privmix.designs import design_named
 from privmix.errors import InvalidInput, MissingExtra, StorageError, check_choice, check_integer, check_number
-from privmix.features import Extractor, Tabular, TextEncoder
 
 Data = Annotated[
     str,
@@ -75,49 +72,6 @@ _PUBLISHED: Final = ("certificate.json", "model.json")
 _PICTURES: Final = (".svg", ".png", ".pdf")
 
 
-def class_list(text: str | None) -> int | list[str] | None:
-    """``"10"`` means ten classes "0".."9"; ``"cat,dog"`` names them; ``"@FILE"`` names a file with one a line."""
-    if text is None:
-        return None
-    if text.startswith("@"):
-        try:
-            names = Path(text[1:]).read_text(encoding="utf-8").splitlines()
-        except (OSError, UnicodeDecodeError):
-            raise StorageError(f"--classes: can't read {text[1:]} as text") from None
-        names = [name.strip() for name in names if name.strip()]
-    else:
-        try:
-            return int(text)
-        except ValueError:
-            names = [name.strip() for name in text.split(",")]
-    if len(names) < 2 or not all(names):
-        raise InvalidInput("--classes", text, "a number of classes, or at least two names separated by commas")
-    return names
-
-
-@dataclass(frozen=True)
-class Columns:
-    """Which columns and images of a dataset are meant, and what is declared of them."""
-
-    label: str
-    image: str
-    feature: str | None
-    text: str | None
-    image_size: int | None
-    colour: str | None = None
-    numbers: str | None = None
-    feature_length: int | None = None
-
-    @property
-    def number_names(self) -> list[str] | None:
-        """Names of the columns of numbers, where they are declared."""
-        return None if self.numbers is None else [name.strip() for name in self.numbers.split(",")]
-
-    def elsewhere(self) -> Columns:
-        """For another dataset of the same inputs, whose format may differ: its shape is declared by the first's."""
-        return replace(self, image_size=None, colour=None, feature_length=None)
-
-
 def check_engine(
     engine: str, design: str, memory_gb: float | None, workers: int | None, ray_address: str | None
 ) -> None:
@@ -164,52 +118,3 @@ def check_unpublished(field: str, path: Path) -> None:
     place = path.resolve()
     if any((above / mark).is_file() for above in (place, *place.parents) for mark in _PUBLISHED):
         raise InvalidInput(field, str(path), "a place outside of releases and models, which are handed to others")
-
-
-def open_for(
-    extractor: Extractor,
-    data: str,
-    split: str,
-    classes: int | list[str] | None,
-    columns: Columns,
-    input_shape: tuple[int, ...] | None = None,
-) -> Source:
-    """Open a dataset as the extractor takes it: tables with its columns, texts, or arrays.
-
-    Args:
-        extractor: decides between texts, tables and arrays.
-        data: file, folder, pattern or address.
-        split: which part of it.
-        classes: number or names of the classes, where they are declared.
-        columns: what is declared of columns and images.
-        input_shape: a model's or another dataset's, where shapes are not declared.
-
-    Raises:
-        InvalidInput: the dataset, its columns and the extractor do not fit.
-        StorageError: it cannot be read.
-    """
-    text = columns.text
-    if isinstance(extractor, TextEncoder):
-        text = text or "text"
-    elif text is not None:
-        raise InvalidInput("--text-column", text, "an extractor of texts: minilm or text:MODEL")
-    table = extractor.columns if isinstance(extractor, Tabular) else None
-    if columns.numbers is not None and (text is not None or table is not None):
-        raise InvalidInput("--columns", columns.numbers, "none with an extractor of texts or tables")
-    source = open_dataset(
-        data,
-        split=split,
-        classes=classes,
-        label_column=columns.label,
-        image_column=columns.image,
-        feature_column=columns.feature,
-        text_column=text,
-        columns=table,
-        number_columns=columns.number_names,
-        feature_length=columns.feature_length,
-        image_size=columns.image_size,
-        colour=columns.colour,
-        input_shape=input_shape,
-    )
-    extractor.check_schema(source.schema)
-    return source

@@ -14,7 +14,6 @@ from rich.table import Table
 from privmix.cli.app import app, out, plain, print_json
 from privmix.cli.options import (
     Colour,
-    Columns,
     FeatureColumn,
     FeatureLength,
     Features,
@@ -24,14 +23,13 @@ from privmix.cli.options import (
     NumberColumns,
     TextColumn,
     check_figure,
-    class_list,
-    open_for,
 )
 from privmix.cli.progress import progress_bars
 from privmix.data.overlap import Contents
 from privmix.data.source import resolve_classes
 from privmix.errors import InvalidInput
 from privmix.features import Extractor, parse_features
+from privmix.jobs.dataset import Columns, class_list, open_for
 from privmix.jobs.features import features_in_memory
 from privmix.private_files import ScratchFolder
 from privmix.release import Choice, DataModel, RecordTransform, ReleaseConfig, choose_design

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,7 +15,6 @@ from privmix.cli.options import (
     AUTO,
     Classes,
     Colour,
-    Columns,
     Data,
     FeatureColumn,
     FeatureLength,
@@ -28,15 +26,14 @@ from privmix.cli.options import (
     TextColumn,
     check_engine,
     check_writable,
-    class_list,
-    open_for,
 )
 from privmix.cli.planning import BetweenShare, Proxy, ProxyClasses, SpectrumDecay, data_model, picture_of
 from privmix.cli.progress import progress_bars
-from privmix.cli.public_data import refuse_private
 from privmix.designs import MomentsPlan, Plan, all_designs
 from privmix.errors import InvalidInput, check_number
 from privmix.features import parse_features
+from privmix.jobs.dataset import Columns, class_list, open_dataset
+from privmix.jobs.public_data import refuse_private
 from privmix.jobs.release import Chosen, ReleaseJob, interrupted
 from privmix.release import (
     Choice,
@@ -150,13 +147,13 @@ def release(
     columns = Columns(
         label_column, image_column, feature_column, text_column, image_size, colour, number_columns, feature_length
     )
-    source = open_for(extractor, data, split, class_list(classes), columns)
+    opened = open_dataset(data, extractor, split=split, classes=class_list(classes), columns=columns)
     state = None if dry_run else interrupted(out_folder, resume=resume, overwrite=overwrite)
     config = ReleaseConfig(
         # A private count is a query that costs: whatever else is wrong shows before it, with a stand-in.
-        records=_STAND_IN if private_count else source.schema.records if records is None else records,
-        dim=extractor.output_dim(source.schema.input_shape),
-        classes=tuple(source.schema.classes),
+        records=_STAND_IN if private_count else opened.schema.records if records is None else records,
+        dim=extractor.output_dim(opened.schema.input_shape),
+        classes=tuple(opened.schema.classes),
         **chosen,
         rows=rows,
         clip_norm=clip_norm,
@@ -164,7 +161,7 @@ def release(
         residual_clip_norm=residual_clip_norm,
         records_noise_multiplier=count_noise(epsilon, delta) if private_count else None,
     )
-    if config.design.fixed_size and config.records != source.schema.records:
+    if config.design.fixed_size and config.records != opened.schema.records:
         raise InvalidInput("--records", records, f"the real record count (leave it out) for design {design}")
 
     def choose(config: ReleaseConfig) -> Chosen:
@@ -178,16 +175,13 @@ def release(
                 spectrum_decay,
                 between_share,
                 progress,
-                tuple(source.schema.input_shape),
+                tuple(opened.schema.input_shape),
             )
             found = choose_design(config, epsilon, delta, model, model_words=words, progress=progress)
         return Chosen(found, picture_of(found), public)
 
     job = ReleaseJob(
-        data=data,
-        source=source,
-        split=split,
-        columns=asdict(columns),
+        data=opened,
         extractor=extractor,
         config=config,
         epsilon=epsilon,

@@ -15,7 +15,6 @@ from privmix.cli.app import app, err, out, plain, print_json
 from privmix.cli.options import (
     Classes,
     Colour,
-    Columns,
     Data,
     FeatureColumn,
     FeatureLength,
@@ -25,10 +24,7 @@ from privmix.cli.options import (
     LabelColumn,
     NumberColumns,
     TextColumn,
-    class_list,
-    open_for,
 )
-from privmix.cli.public_data import contents_of, refuse_private
 from privmix.cli.training_run import Order, run_job
 from privmix.cli.training_setup import (
     check_bank,
@@ -42,6 +38,8 @@ from privmix.cli.training_setup import (
 )
 from privmix.errors import check_choice
 from privmix.features import parse_features
+from privmix.jobs.dataset import Columns, class_list, open_for
+from privmix.jobs.public_data import contents_of, refuse_private
 from privmix.rounding import exact, rounded_up
 from privmix.training import (
     ExecutionConfig,

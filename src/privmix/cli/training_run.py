@@ -18,6 +18,7 @@ from privmix.data.overlap import Contents
 from privmix.errors import InvalidInput, StorageError, check_integer
 from privmix.features import Extractor
 from privmix.jobs.budget import Charge, charge
+from privmix.jobs.dataset import Columns, Dataset
 from privmix.jobs.features import features_in_memory, features_on_disk
 from privmix.jobs.overlap import refuse_overlap
 from privmix.mechanisms.streams import SecretStreams
@@ -44,6 +45,10 @@ class Order:
     overwrite: bool
     bank: int
     dry_run: bool
+
+    def opened(self, source: Source) -> Dataset:
+        """The private dataset."""
+        return Dataset(source, self.data, self.split, Columns())
 
     def check(self) -> None:
         """Raise where options don't go together or places can't be written; reads no data.
@@ -122,7 +127,7 @@ def _prepared(job: TrainingJob, order: Order, source: Source) -> tuple[Charge, S
             raise InvalidInput("--resume", True, "the --out of an interrupted run; there is none")
         # Before the first private row is read: a crash from here on leaves the budget spent.
         event, relation = job.plan.event(), job.plan.adjacency
-        charged = charge(order.ledger, order.dataset, event, relation, "training", order.data, source)
+        charged = charge(order.ledger, order.dataset, event, relation, "training", order.opened(source))
         return charged, None if order.seed is None else SecretStreams.from_seed(order.seed)
     if not order.resume:
         allowed = f"--resume or --overwrite: an interrupted run was making {order.out}"
@@ -130,7 +135,7 @@ def _prepared(job: TrainingJob, order: Order, source: Source) -> tuple[Charge, S
     TrainingRun.check_settings(interrupted, job.settings())
     _check_seed(interrupted, order)
     note = interrupted["extra"].get("reservation")
-    return Charge.again(order.ledger, order.dataset, note, order.data, source), None
+    return Charge.again(order.ledger, order.dataset, note, order.opened(source)), None
 
 
 def _check_seed(interrupted: dict[str, Any], order: Order) -> None:
@@ -161,10 +166,10 @@ def _records(
     if world.is_head:
         # One process writes the store, the others find it finished.
         with _others_wait(world):
-            kept = features_on_disk(source, extractor, order.store, progress, order.data, order.split)
+            kept = features_on_disk(order.opened(source), extractor, order.store, progress)
     else:
         _wait(world)
-        kept = features_on_disk(source, extractor, order.store, progress, order.data, order.split)
+        kept = features_on_disk(order.opened(source), extractor, order.store, progress)
     return TrainingRecords.of(kept.features, kept.labels, classes=classes)
 
 

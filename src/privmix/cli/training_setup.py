@@ -8,11 +8,11 @@ from typing import Any, Final
 
 import torch
 
-from privmix.cli.options import Columns
-from privmix.cli.public_data import named, pool_options
 from privmix.data import Source
 from privmix.errors import InvalidInput, check_choice, check_number
 from privmix.features import Extractor
+from privmix.jobs.dataset import Columns
+from privmix.jobs.public_data import named, pool_options
 from privmix.training import (
     ExtendedConfig,
     ModelFacts,

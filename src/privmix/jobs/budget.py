@@ -7,9 +7,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from privmix.accounting import Adjacency, Event
-from privmix.data import Source, content_hashes
-from privmix.data.fingerprint import fingerprint, listing_hash
 from privmix.errors import InvalidInput
+from privmix.jobs.dataset import Dataset
 from privmix.ledger import Contents, Ledger, Reservation
 
 
@@ -36,9 +35,7 @@ class Charge:
         return None if self.reservation is None else asdict(self.reservation)
 
     @classmethod
-    def again(
-        cls, url: str | None, dataset: str | None, note: Mapping[str, Any] | None, data: str, source: Source
-    ) -> Charge:
+    def again(cls, url: str | None, dataset: str | None, note: Mapping[str, Any] | None, data: Dataset) -> Charge:
         """The charge of an interrupted run: it was made before and is not made twice.
 
         Raises:
@@ -55,12 +52,12 @@ class Charge:
         book = Ledger.open(url)
         book.require(reservation)
         # The data may be other data by now, if the run was interrupted before it noted its records.
-        book.bind(reservation, _contents(book, data, source))
+        book.bind(reservation, _contents(book, data))
         return cls(url, reservation, book.mode(reservation.dataset))
 
 
 def charge(
-    ledger: str | None, dataset: str | None, event: Event, adjacency: Adjacency, purpose: str, data: str, source: Source
+    ledger: str | None, dataset: str | None, event: Event, adjacency: Adjacency, purpose: str, data: Dataset
 ) -> Charge:
     """Take the cost of ``event`` from the dataset's budget, durably. Without a ledger it does nothing.
 
@@ -72,14 +69,11 @@ def charge(
     book = Ledger.open(ledger)
     # What the budget does not hold is refused before a large dataset is hashed.
     book.check(dataset, event, adjacency=adjacency)
-    contents = _contents(book, data, source)
+    contents = _contents(book, data)
     reservation = book.reserve(dataset, event, adjacency=adjacency, purpose=purpose, contents=contents)
     return Charge(ledger, reservation, book.mode(dataset))
 
 
-def _contents(book: Ledger, data: str, source: Source) -> Contents:
+def _contents(book: Ledger, data: Dataset) -> Contents:
     """What the ledger knows the data by; also as earlier versions did, where it holds what they wrote."""
-    hashes = content_hashes(source)
-    if not book.keeps_listings():
-        return Contents(hashes)
-    return Contents(hashes, (fingerprint(data), *(listing_hash([one]) for one in hashes)))
+    return Contents(data.contents(), data.listings() if book.keeps_listings() else ())

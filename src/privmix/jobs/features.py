@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from privmix.data import FeatureStore, Source
-from privmix.data.fingerprint import files_of, fingerprint
-from privmix.data.remote import is_remote, local_path, public_name
 from privmix.features import Extractor, write_features
+from privmix.jobs.dataset import Dataset
 from privmix.release import PrivateRecords
 from privmix.release.engine import Progress
 
@@ -38,17 +36,6 @@ def features_of_all(sources: Sequence[Source], extractor: Extractor, progress: P
     return PrivateRecords(features, labels)
 
 
-def features_on_disk(
-    source: Source, extractor: Extractor, store: Path, progress: Progress, data: str, split: str
-) -> FeatureStore:
+def features_on_disk(dataset: Dataset, extractor: Extractor, store: Path, progress: Progress) -> FeatureStore:
     """Features in a store, made, continued or reused; only for the very files, split, classes and extractor."""
-    return write_features(source, extractor, store, {"split": split, "files": _identity(data)}, progress)
-
-
-def _identity(data: str) -> list[list[Any]]:
-    """Path, size and time of change of every file of a dataset; private, and kept in the private store only."""
-    if is_remote(data):
-        # Nothing cheap tells changed remote content: hash it.
-        return [[public_name(data), fingerprint(data)]]
-    files = files_of(local_path(data))
-    return [[str(path.resolve()), path.stat().st_size, path.stat().st_mtime_ns] for path in files]
+    return write_features(dataset.source, extractor, store, dataset.origin(), progress)

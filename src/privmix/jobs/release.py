@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from privmix.accounting import Adjacency, Bounded, Event, Gaussian
-from privmix.data import FeatureStore, Source
-from privmix.data.fingerprint import fingerprint
+from privmix.data import FeatureStore
 from privmix.data.overlap import Contents
 from privmix.designs import Plan
 from privmix.errors import WITHHELD, InvalidInput, StorageError
 from privmix.features import Extractor
 from privmix.jobs.budget import Charge, charge
+from privmix.jobs.dataset import Dataset
 from privmix.jobs.features import features_in_memory, features_on_disk
 from privmix.jobs.overlap import refuse_overlap
 from privmix.release import (
@@ -91,10 +91,7 @@ class ReleaseJob:
         * one plan: what is charged, released and certified is the same plan.
 
     Attributes:
-        data: file, folder, pattern or address.
-        source: ``data``, opened.
-        split: which part of it.
-        columns: what is declared of its columns and images; JSON values.
+        data: the private dataset, opened for the extractor.
         extractor: public.
         config: what the release is to be; its record count is a stand-in where the count is private.
         epsilon, delta: the target.
@@ -110,10 +107,7 @@ class ReleaseJob:
         overwrite, resume: of :func:`privmix.release.open_run`.
     """
 
-    data: str
-    source: Source
-    split: str
-    columns: Mapping[str, Any]
+    data: Dataset
     extractor: Extractor
     config: ReleaseConfig
     epsilon: float
@@ -139,7 +133,7 @@ class ReleaseJob:
         identity = None
         if state is not None and state.extra:
             # What was paid for is a release of the data that the run began with: before the ledger notes any other.
-            identity = self._identity()
+            identity = self.data.identity()
             if state.extra.get("data") != identity:
                 raise InvalidInput("--resume", WITHHELD, "the records of the interrupted run: its data, split, columns")
         streams = None if self.resume else _streams(self.seed)
@@ -165,14 +159,14 @@ class ReleaseJob:
             charged = self._charged_before(state, "reservation")
         else:
             charged = self._charge(self._rest(plan), plan.adjacency, "release")
-        refuse_overlap({} if chosen is None else chosen.public, self.source)
-        identity = planned._identity or self._identity()
+        refuse_overlap({} if chosen is None else chosen.public, self.data.source)
+        identity = planned._identity or self.data.identity()
         with open_run(
             self.out,
             plan,
             target=(self.epsilon, self.delta),
             extractor=self.extractor.spec(),
-            input_shape=self.source.schema.input_shape,
+            input_shape=self.data.schema.input_shape,
             records_declared=self.declared,
             in_ledger=charged.mode,
             choice=None if chosen is None else chosen.choice.to_dict(),
@@ -193,10 +187,6 @@ class ReleaseJob:
             )
         return Released(certificate, _note_done((planned._counted, charged), f"release {certificate['release_id']}"))
 
-    def _identity(self) -> dict[str, Any]:
-        """What an interrupted run is bound to; private, and kept in its folder only."""
-        return {"fingerprint": fingerprint(self.data), "split": self.split, "columns": dict(self.columns)}
-
     def _rest(self, plan: Plan) -> Event:
         """What to charge for the release: its event, or the budget that it was planned for with a private count."""
         if plan.records_noise_multiplier is None:
@@ -205,7 +195,7 @@ class ReleaseJob:
         return Bounded(*rest, plan.adjacency.value)
 
     def _charge(self, event: Event, adjacency: Adjacency, purpose: str) -> Charge:
-        return charge(self.ledger, self.dataset, event, adjacency, purpose, self.data, self.source)
+        return charge(self.ledger, self.dataset, event, adjacency, purpose, self.data)
 
     def _count(self, streams: SecretStreams | None, state: RunState | None) -> tuple[int, Charge]:
         """An estimate of the private record count to plan with, and what that was charged."""
@@ -216,7 +206,7 @@ class ReleaseJob:
         assert self.config.records_noise_multiplier is not None
         noise = self.config.records_noise_multiplier
         charged = self._charge(Gaussian(noise), Adjacency.ADD_REMOVE, "private record count")
-        return private_record_count(self.source.schema.records, noise, streams), charged
+        return private_record_count(self.data.schema.records, noise, streams), charged
 
     def _charged_before(self, state: RunState | None, what: str) -> Charge:
         """What an interrupted run was charged."""
@@ -224,16 +214,16 @@ class ReleaseJob:
         if state.complete and not state.extra:
             # The kill came after its notes were removed; all that is left is to rename a folder.
             return Charge.noted(self.ledger, self.dataset)
-        return Charge.again(self.ledger, self.dataset, state.extra.get(what), self.data, self.source)
+        return Charge.again(self.ledger, self.dataset, state.extra.get(what), self.data)
 
     def _records(self, run: Run, progress: Progress) -> PrivateRecords | FeatureStore:
         """Features, on disk where asked for or where they would fill the memory."""
-        schema = self.source.schema
+        schema = self.data.schema
         large = 4 * schema.records * self.extractor.output_dim(schema.input_shape) > default_memory() / 2
         if self.store is None and not large:
-            return features_in_memory(self.source, self.extractor, progress)
+            return features_in_memory(self.data.source, self.extractor, progress)
         place = self.store or run.features_folder
-        return features_on_disk(self.source, self.extractor, place, progress, self.data, self.split)
+        return features_on_disk(self.data, self.extractor, place, progress)
 
 
 def interrupted(out: Path, *, resume: bool, overwrite: bool) -> RunState | None:

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from privmix.cli.options import Columns
 from privmix.data.overlap import Contents, same_files, same_place
 from privmix.errors import InvalidInput, PrivmixError
 from privmix.features import Extractor
+from privmix.jobs.dataset import Columns
 from privmix.training import ModelFacts
 from privmix.training.examples import open_source
 
