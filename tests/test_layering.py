@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -157,3 +158,22 @@ def test_a_forbidden_import_is_noticed(tmp_path: Path) -> None:
     file = tmp_path / "module.py"
     file.write_text("import privmix.data\nfrom privmix import learning\nfrom privmix.release.engine import x\n")
     assert imports_of(file) == ["privmix.data", "privmix.learning", "privmix.release.engine"]
+
+
+def flags_in(path: Path) -> list[str]:
+    """Flags in the texts of a file, but for those of commands that are spelled out: ``privmix fit REL --out M``."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    whole = [node for node in ast.walk(tree) if isinstance(node, ast.JoinedStr)]
+    within = {id(part) for node in whole for part in ast.walk(node)}
+    whole += [node for node in ast.walk(tree) if isinstance(node, ast.Constant) and id(node) not in within]
+    texts = ["".join(str(part.value) for part in ast.walk(node) if isinstance(part, ast.Constant)) for node in whole]
+    lines = [line for text in texts for line in text.splitlines()]
+    return [line for line in lines if re.search(r"(?<![\w(-])--[a-z]", line.split("privmix ")[0])]
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in FILES if floor_of(path) != "cli"], ids=lambda path: str(path.relative_to(SOURCE))
+)
+def test_the_library_names_fields_and_no_flags(path: Path) -> None:
+    """privmix.cli.flags makes flags of them: who writes Python has none to mend."""
+    assert flags_in(path) == []

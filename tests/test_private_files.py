@@ -74,7 +74,7 @@ class TestOpenPrivate:
         with pytest.raises(InvalidInput, match="this user's alone"):
             open_private(tmp_path / "key", "key")
         with pytest.raises(InvalidInput, match="this user's alone"):
-            PrivateFolder(tmp_path, "--out")
+            PrivateFolder(tmp_path, "out")
 
     def test_shred_touches_nothing_but_a_file_of_that_size(self, tmp_path: Path, precious: Path) -> None:
         content = (precious / "precious").read_bytes()
@@ -95,16 +95,16 @@ class TestPrivateFolder:
         place = tmp_path / "run"
         {"link": link_to(precious), "open": open_to_others, "file": Path.touch}[kind](place)
         with pytest.raises(InvalidInput, match="this user's alone"):
-            PrivateFolder(place, "--out")
+            PrivateFolder(place, "out")
         with pytest.raises(InvalidInput, match="this user's alone"):
-            private_folder(place, "--out")
+            private_folder(place, "out")
         assert (precious / "precious").exists()
 
     def test_bytes_go_to_the_folder_that_was_opened(self, tmp_path: Path) -> None:
         """Somebody renames it and puts theirs in its place: they get nothing, and lose nothing."""
         (tmp_path / "theirs").mkdir()
         (tmp_path / "theirs" / "notes").write_bytes(b"theirs")
-        with PrivateFolder(tmp_path / "run", "--out", create=True) as run:
+        with PrivateFolder(tmp_path / "run", "out", create=True) as run:
             run.write("key", b"secret")
             (tmp_path / "run").rename(tmp_path / "moved")
             (tmp_path / "run").symlink_to(tmp_path / "theirs")
@@ -116,7 +116,7 @@ class TestPrivateFolder:
         assert os.listdir(tmp_path / "moved") == []
 
     def test_links_inside_are_neither_followed_nor_emptied(self, tmp_path: Path, precious: Path) -> None:
-        with PrivateFolder(tmp_path / "run", "--out", create=True) as run:
+        with PrivateFolder(tmp_path / "run", "out", create=True) as run:
             for name in ("notes", ".notes.draft", "key"):
                 (run.path / name).symlink_to(precious / "precious")
             (run.path / "folder").symlink_to(precious)
@@ -141,7 +141,7 @@ class TestPrivateFolder:
     def test_files_are_closed_under_any_mask(self, tmp_path: Path) -> None:
         old = os.umask(0)
         try:
-            with PrivateFolder(tmp_path / "run", "--out", create=True) as run:
+            with PrivateFolder(tmp_path / "run", "out", create=True) as run:
                 run.write("notes", b"")
                 assert (run.path / "notes").stat().st_mode & 0o777 == 0o600
                 assert run.path.stat().st_mode & 0o777 == 0o700

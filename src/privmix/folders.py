@@ -20,7 +20,7 @@ class FolderKind:
     """A kind of folder that privmix writes.
 
     Attributes:
-        field: what the folder is called in messages, such as ``"--out"``.
+        field: what the folder is called in messages, such as ``"out"``.
         holds: what it holds, such as ``"a release"``.
         marks: names of files that every folder of this kind has; a folder without them is never replaced.
     """
@@ -37,7 +37,7 @@ class FolderKind:
         if not path.exists() and not path.is_symlink():
             return
         if not overwrite:
-            raise InvalidInput(self.field, str(path), "a folder that does not exist yet (or --overwrite)")
+            raise InvalidInput(self.field, str(path), "a folder that does not exist yet (or `overwrite`)")
         if path.is_symlink() or not all((path / mark).is_file() for mark in self.marks):
             raise InvalidInput(self.field, str(path), f"a folder that holds {self.holds}, to overwrite it")
 

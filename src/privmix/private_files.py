@@ -172,7 +172,7 @@ class PrivateFolder:
 
     Args:
         path: the folder.
-        name: what messages call it, such as ``"--out"``.
+        name: what messages call it, such as ``"out"``.
         create: make it; its parent exists.
 
     Raises:

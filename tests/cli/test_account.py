@@ -137,7 +137,7 @@ def test_compare_draws(tmp_path: Path) -> None:
         ("account --records 100 --epsilon nan", ["epsilon"]),
         ("account --records 100 --epsilon 1 --delta 0", ["delta"]),
         ("account --records 100 --epsilon 1 --delta 2", ["delta"]),
-        ("account --records 10 --mixup-degree 11 --epsilon 1", ["mixup_degree", "11", "10"]),
+        ("account --records 10 --mixup-degree 11 --epsilon 1", ["--mixup-degree", "11", "10"]),
         ("account --records 100 --rows 0 --epsilon 1", ["rows", ">= 1"]),
         ("account --design hierarchical --records 100 --expected-classes 0.5 --epsilon 1", ["mixup_degree", "rate"]),
         ("account --design magic --records 100 --epsilon 1", ["design", "poisson"]),

@@ -151,7 +151,7 @@ def test_a_plan_is_better_with_more_budget(small: dict[str, Any]) -> None:
         ({"dim": None}, ["--dim, --proxy"]),
         ({"spectrum-decay": "-1"}, ["spectrum"]),
         ({"between-share": "2"}, ["between"]),
-        ({"clip-norm": "0"}, ["clip_norm"]),
+        ({"clip-norm": "0"}, ["--clip-norm"]),
         ({"features": "nonsense"}, ["features", "identity"]),
         ({"proxy-classes": "2"}, ["--proxy-classes"]),
     ],

@@ -80,7 +80,7 @@ def test_classes_are_declared_and_may_be_wider_but_not_narrower(tmp_path: Path) 
     [({}, "size and colour"), ({"colour": "grey"}, "size"), ({"image_size": 4}, "colour"), ({"input_shape": (4,)}, "")],
 )
 def test_size_and_colour_are_declared(tmp_path: Path, declared: dict[str, Any], missing: str) -> None:
-    with pytest.raises(InvalidInput, match=rf"images: got 'no declared {missing}.*--image-size.*--colour"):
+    with pytest.raises(InvalidInput, match=rf"images: got 'no declared {missing}.*`image_size`.*`colour`"):
         open_dataset(fill(tmp_path), classes=["cat", "dog"], **declared)
 
 

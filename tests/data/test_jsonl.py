@@ -58,8 +58,8 @@ def test_numeric_keys_and_lists(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({}, "--columns NAMES for numbers"),
-        ({"feature_column": "x"}, "--feature-length N"),
+        ({}, "`number_columns` NAMES for numbers"),
+        ({"feature_column": "x"}, "`feature_length` N"),
         ({"feature_column": "label", "feature_length": 2}, "feature column: got 'label'"),
         ({"number_columns": ["a", "a"]}, "columns: got"),
         ({"number_columns": ["label"]}, "columns: got"),

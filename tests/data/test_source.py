@@ -47,7 +47,7 @@ def test_labels_outside_the_declared_classes_are_refused_silently(labels: list[A
         source.read()
     assert str(caught.value) == (
         "label: got a value that is private and not shown; allowed: one of the 3 declared classes; declare all with "
-        "--classes, or the argument classes"
+        "`classes`"
     )
     assert caught.value.__cause__ is None
     assert caught.value.__suppress_context__ or caught.value.__context__ is None

@@ -170,7 +170,7 @@ def test_an_undeclared_class_says_how_to_declare_it(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="label") as unknown:
         open_dataset(path, text_column="job", label_column="income", classes=["<=50K"]).read()
     for caught in (missing, unknown):
-        assert "--classes" in str(caught.value)
+        assert "`classes`" in str(caught.value)
         assert ">50K" not in str(caught.value)
 
 

@@ -129,12 +129,12 @@ def test_programs_of_a_spec_run_only_when_trusted(tmp_path: Path, suffix: str) -
     path = tmp_path / f"net{suffix}"
     path.write_bytes(b"a program")
     spec = ModuleEncoder(str(path)).spec()
-    with pytest.raises(InvalidInput, match="--trust-features-model too"):
+    with pytest.raises(InvalidInput, match="`trust_features_model` too"):
         from_spec(spec, model_path=path)
     assert from_spec(spec, model_path=path, trust_model=True).spec() == spec
     with pytest.raises(InvalidInput, match="only beside the path of the model"):
         from_spec(spec, trust_model=True)
-    assert "--trust-features-model" in str(wanted_model(spec))
+    assert "`trust_features_model`" in str(wanted_model(spec))
 
 
 @pytest.mark.parametrize("there", [True, False])

@@ -296,7 +296,7 @@ def test_the_file_is_the_owners(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["", "  ", "a\nb", "x" * 201])
 def test_bad_names(tmp_path: Path, name: str) -> None:
-    with pytest.raises(InvalidInput, match="--dataset"):
+    with pytest.raises(InvalidInput, match="dataset"):
         Ledger.create(f"sqlite:///{tmp_path / 'l.db'}").add_dataset(name, epsilon=1, delta=DELTA)
 
 
@@ -321,7 +321,7 @@ def test_bad_budgets(tmp_path: Path, budget: float, delta: float) -> None:
     ],
 )
 def test_bad_urls(bad: str) -> None:
-    with pytest.raises(InvalidInput, match="--ledger") as caught:
+    with pytest.raises(InvalidInput, match="ledger") as caught:
         Ledger.create(bad)
     assert "secret" not in str(caught.value)
 

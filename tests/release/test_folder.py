@@ -281,7 +281,7 @@ def test_a_full_disk_is_one_line_and_leaves_a_run_to_resume(tmp_path: Path) -> N
     process = run_script(tmp_path / "rel", "full")
     output, _ = process.communicate(timeout=120)
     assert process.returncode == StorageError.exit_code
-    assert output.startswith("--out: can't write")
+    assert output.startswith("out: can't write")
     assert output.count("\n") == 1
     # It may have been paid for, and a disk can be made room on.
     assert [path.name for path in tmp_path.iterdir()] == [".rel.run"]
@@ -296,7 +296,7 @@ def test_a_killed_run_leaves_no_release_and_the_next_one_does_not_take_its_place
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
     assert not (tmp_path / "rel").exists()
-    with pytest.raises(InvalidInput, match="--resume"):
+    with pytest.raises(InvalidInput, match="resume"):
         write(tmp_path / "rel")
     plan, streams = make_plan(), SecretStreams.from_seed(1)
     release_to_folder(

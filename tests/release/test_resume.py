@@ -237,7 +237,7 @@ def test_the_run_folder_is_private_and_the_key_ends_with_the_run(tmp_path: Path,
 
 def test_an_unfinished_run_is_not_discarded_unasked(tmp_path: Path, plan: ReleasePlan) -> None:
     interrupted(tmp_path / "rel", plan)
-    with pytest.raises(InvalidInput, match="--resume"):
+    with pytest.raises(InvalidInput, match="resume"):
         release_to_folder(plan, make_records(), SecretStreams.from_seed(2), tmp_path / "rel", **FACTS)
     os.link(tmp_path / ".rel.run" / "run.key", tmp_path / "same file")
     release_to_folder(plan, make_records(), SecretStreams.from_seed(2), tmp_path / "rel", overwrite=True, **FACTS)
@@ -340,7 +340,7 @@ def test_notes_are_those_that_the_key_sealed(tmp_path: Path, plan: ReleasePlan) 
             lambda: read_run(tmp_path / "rel"),
             lambda: open_run(tmp_path / "rel", plan, resume=True, **FACTS),
         ):
-            with pytest.raises(InvalidInput, match=r"wrote it, unchanged \(--overwrite"):
+            with pytest.raises(InvalidInput, match=r"wrote it, unchanged \(`overwrite`"):
                 work()
     file.write_text(json.dumps(notes, indent=3))
     shown = tmp_path / ".rel.run" / "predictions.svg"

@@ -110,7 +110,7 @@ def test_only_the_owners_page_says_that_it_is_private() -> None:
 def test_nothing_to_show_is_an_error() -> None:
     with pytest.raises(InvalidInput, match="public"):
         render_page([samples.membership(private=True)], "public")
-    with pytest.raises(InvalidInput, match="--for"):
+    with pytest.raises(InvalidInput, match="audience"):
         render_page([samples.guarantee()], "everyone")
 
 

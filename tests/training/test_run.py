@@ -157,7 +157,7 @@ def test_same_bits_after_a_kill_between_files(place: str, tmp_path: Path, monkey
     if out.exists():
         # All that is left to do is to end the key.
         assert files(out) == files(tmp_path / "whole")
-        with pytest.raises(InvalidInput, match="--out"):
+        with pytest.raises(InvalidInput, match="out"):
             run_to(out, job_of())
     else:
         run_to(out, job_of(), resume=True)
@@ -250,7 +250,7 @@ for at in range(1, steps + 1, stride):
         try:
             run_to(out, job)
         except InvalidInput as error:
-            assert error.field == "--out", error
+            assert error.field == "out", error
     else:
         again = read_run(out) is not None
         resumed += again
@@ -321,7 +321,7 @@ def test_one_key_one_setting(changes: dict[str, Any], named: str, tmp_path: Path
     with pytest.raises(Killed):
         run_to(tmp_path / "out", job_of(), progress=killed_after(2))
     before = files(tmp_path / ".out.run")
-    with pytest.raises(InvalidInput, match=f"--resume with {named}: got .* as in the interrupted run"):
+    with pytest.raises(InvalidInput, match=f"`resume` with {named}: got .* as in the interrupted run"):
         run_to(tmp_path / "out", job_of(config_of(**changes)), resume=True)
     assert files(tmp_path / ".out.run") == before
     run_to(tmp_path / "out", job_of(), resume=True)
@@ -345,7 +345,7 @@ def test_a_plan_that_is_calibrated_otherwise_is_another_setting(
     other = replace(planned, noise_multiplier=planned.noise_multiplier * 1.01)
     with monkeypatch.context() as patched:
         patched.setattr(TrainingConfig, "plan", lambda self, records, **options: other)
-        with pytest.raises(InvalidInput, match=r"--resume with plan\.noise_multiplier"):
+        with pytest.raises(InvalidInput, match=r"`resume` with plan\.noise_multiplier"):
             run_to(tmp_path / "out", job_of(), resume=True)
     run_to(tmp_path / "out", job_of(), resume=True)
 
@@ -391,7 +391,7 @@ def test_the_note_of_the_records_confirms_no_guess(tmp_path: Path) -> None:
 
 
 def test_nothing_to_resume(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInput, match=r"--resume.*there is none"):
+    with pytest.raises(InvalidInput, match=r"resume.*there is none"):
         begin(tmp_path / "out", resume=True)
     assert list(tmp_path.iterdir()) == []
 
@@ -399,7 +399,7 @@ def test_nothing_to_resume(tmp_path: Path) -> None:
 def test_an_interrupted_run_is_not_discarded_unasked(tmp_path: Path) -> None:
     folder = left_by_a_kill(tmp_path / "out")
     before = files(folder)
-    with pytest.raises(InvalidInput, match="--resume to go on"):
+    with pytest.raises(InvalidInput, match="`resume` to go on"):
         begin(tmp_path / "out")
     assert files(folder) == before
     os.link(folder / "run.key", tmp_path / "same file")
@@ -423,13 +423,13 @@ def test_what_is_at_out_is_not_replaced_unasked(tmp_path: Path) -> None:
     out.mkdir()
     (out / "thesis.txt").write_text("mine")
     for overwrite in (False, True):
-        with pytest.raises(InvalidInput, match="--out"):
+        with pytest.raises(InvalidInput, match="out"):
             begin(out, overwrite=overwrite)
     assert files(out) == {"thesis.txt": b"mine"}
     assert [path.name for path in tmp_path.iterdir()] == ["out"], "no key was made"
     (out / "thesis.txt").unlink()
     write_model(out)
-    with pytest.raises(InvalidInput, match="--overwrite"):
+    with pytest.raises(InvalidInput, match="`overwrite`"):
         begin(out)
     with begin(out, overwrite=True) as run:
         run.publish(lambda draft: (write_model(draft), (draft / "new").touch())[0])
@@ -466,7 +466,7 @@ def test_damaged_notes_say_so_and_can_be_overwritten(content: bytes, tmp_path: P
     folder = left_by_a_kill(tmp_path / "out")
     (folder / "run.json").write_bytes(content)
     for given in ({}, {"resume": True}, {"resume": True, "overwrite": True}):
-        with pytest.raises(StorageError, match=r"run\.json: damaged.*; start again with --overwrite"):
+        with pytest.raises(StorageError, match=r"run\.json: damaged.*; start again with `overwrite`"):
             begin(tmp_path / "out", **given)
     with begin(tmp_path / "out", overwrite=True) as run:
         assert run.load() == (0, {})
@@ -481,7 +481,7 @@ def test_a_damaged_checkpoint_says_so(damage: str, tmp_path: Path) -> None:
     state.write_bytes({"cut": content[:-3], "empty": b"", "flipped": bytes(flipped), "other file": b"{}" * 40}[damage])
     with (
         begin(tmp_path / "out", resume=True) as run,
-        pytest.raises(StorageError, match=r"run\.state: damaged.*--overwrite"),
+        pytest.raises(StorageError, match=r"run\.state: damaged.*`overwrite`"),
     ):
         run.load()
 
@@ -552,7 +552,7 @@ def test_a_lost_key_says_so(tmp_path: Path) -> None:
     folder = left_by_a_kill(tmp_path / "out")
     for content in (bytes(33), None):
         (folder / "run.key").unlink() if content is None else (folder / "run.key").write_bytes(content)
-        with pytest.raises(StorageError, match=r"the key is gone.*--overwrite"):
+        with pytest.raises(StorageError, match=r"the key is gone.*`overwrite`"):
             begin(tmp_path / "out", resume=True)
     with begin(tmp_path / "out", overwrite=True):
         pass
@@ -675,7 +675,7 @@ def begin_again(out: Path) -> TrainingRun:
 def test_an_unwritable_place_says_so(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     try:
-        with pytest.raises(StorageError, match="--out"):
+        with pytest.raises(StorageError, match="out"):
             begin(tmp_path / "out")
     finally:
         tmp_path.chmod(0o700)
@@ -683,5 +683,5 @@ def test_an_unwritable_place_says_so(tmp_path: Path) -> None:
 
 def test_a_place_below_a_file_says_so(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(StorageError, match="--out: can't write"):
+    with pytest.raises(StorageError, match="out: can't write"):
         begin(tmp_path / "file" / "out")

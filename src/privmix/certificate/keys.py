@@ -63,15 +63,15 @@ class PublicKey:
             StorageError: it is missing or can't be read.
             InvalidInput: it holds no public Ed25519 key.
         """
-        content = read_plain(path, "--key", _MOST_BYTES)
+        content = read_plain(path, "key", _MOST_BYTES)
         if any(mark in content for mark in _PRIVATE_MARKS):
-            raise InvalidInput("--key", path.name, f"{_PUBLIC_WORDS}; this is a private one: keep it to yourself")
+            raise InvalidInput("key", path.name, f"{_PUBLIC_WORDS}; this is a private one: keep it to yourself")
         try:
             key = load_pem_public_key(content) if content.lstrip().startswith(_PUBLIC_MARK) else None
         except (ValueError, TypeError, UnsupportedAlgorithm):
             key = None
         if not isinstance(key, Ed25519PublicKey):
-            raise InvalidInput("--key", path.name, _PUBLIC_WORDS)
+            raise InvalidInput("key", path.name, _PUBLIC_WORDS)
         return cls(key)
 
 
@@ -125,12 +125,12 @@ class PrivateKey:
             StorageError: it is missing or can't be read.
             InvalidInput: it is no private Ed25519 key, others may read it, or the passphrase is missing or another.
         """
-        with open_plain(path, "--key") as stream:
+        with open_plain(path, "key") as stream:
             if stat.S_IMODE(os.fstat(stream.fileno()).st_mode) & 0o077:
-                raise InvalidInput("--key", path.name, "a file that its owner alone may read: chmod 600 it")
+                raise InvalidInput("key", path.name, "a file that its owner alone may read: chmod 600 it")
             content = stream.read(_MOST_BYTES)
         if not content.lstrip().startswith(_PRIVATE_MARKS):
-            raise InvalidInput("--key", path.name, _PRIVATE_WORDS)
+            raise InvalidInput("key", path.name, _PRIVATE_WORDS)
         if is_locked(content) != bool(passphrase):
             allowed = "a passphrase, since the key has one" if is_locked(content) else "none: this key has none"
             raise InvalidInput("passphrase", "one" if passphrase else "none", allowed)
@@ -138,9 +138,9 @@ class PrivateKey:
             key = load_pem_private_key(content, passphrase or None)
         except (ValueError, TypeError, UnsupportedAlgorithm):
             words = "the key's passphrase, and an undamaged file" if passphrase else _PRIVATE_WORDS
-            raise InvalidInput("--key", path.name, words) from None
+            raise InvalidInput("key", path.name, words) from None
         if not isinstance(key, Ed25519PrivateKey):
-            raise InvalidInput("--key", path.name, _PRIVATE_WORDS)
+            raise InvalidInput("key", path.name, _PRIVATE_WORDS)
         return cls(key)
 
 
@@ -157,10 +157,10 @@ def new_key_files(private: Path, public: Path, passphrase: bytes | None = None) 
         StorageError: they can't be written.
     """
     if private.resolve() == public.resolve():
-        raise InvalidInput("--out", str(public), "two files, one for each half")
+        raise InvalidInput("public", str(public), "two files, one for each half")
     for path in (private, public):
         if path.exists() or path.is_symlink():
-            raise InvalidInput("--out", str(path), "a file that does not exist yet")
+            raise InvalidInput("key file", str(path), "a file that does not exist yet")
     key = PrivateKey.new()
     key.write(private, passphrase)
     try:
@@ -176,9 +176,9 @@ def _write_new(path: Path, content: bytes, mode: int) -> None:
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
     except FileExistsError:
-        raise InvalidInput("--out", str(path), "a file that does not exist yet") from None
+        raise InvalidInput("key file", str(path), "a file that does not exist yet") from None
     except OSError as error:
-        raise StorageError(f"--out: can't write {path}: {error.strerror}") from None
+        raise StorageError(f"key file: can't write {path}: {error.strerror}") from None
     try:
         with os.fdopen(descriptor, "wb") as stream:
             stream.write(content)
@@ -186,4 +186,4 @@ def _write_new(path: Path, content: bytes, mode: int) -> None:
             os.fsync(stream.fileno())
     except OSError as error:
         path.unlink(missing_ok=True)
-        raise StorageError(f"--out: can't write {path}: {error.strerror}") from None
+        raise StorageError(f"key file: can't write {path}: {error.strerror}") from None

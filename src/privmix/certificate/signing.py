@@ -124,7 +124,7 @@ def sign_folder(folder: str | os.PathLike[str], key: PrivateKey, check: Check, *
     """
     root = Path(folder)
     if not overwrite and os.path.lexists(root / ATTESTATION_FILE):
-        raise InvalidInput(str(root), "a folder that is signed already", "one without signature (or --overwrite)")
+        raise InvalidInput(str(root), "a folder that is signed already", "one without signature (or `overwrite`)")
     files = _files(root)
     digests = _digests(files)
     for name, path in files.items():
@@ -170,8 +170,8 @@ def verify_signature(folder: str | os.PathLike[str], key: PublicKey, check: Chec
         raise InvalidInput(str(root), "a folder without signature", f"one with {ATTESTATION_FILE}, from privmix sign")
     if not key.verifies(envelope.signature, envelope.signed_bytes):
         if envelope.key_id != key.key_id:
-            raise InvalidInput("--key", f"key {key.key_id}", f"the key that signed, said to be {envelope.key_id}")
-        raise InvalidInput(ATTESTATION_FILE, "a signature that is wrong", "the signature of its own payload by --key")
+            raise InvalidInput("key", f"key {key.key_id}", f"the key that signed, said to be {envelope.key_id}")
+        raise InvalidInput(ATTESTATION_FILE, "a signature that is wrong", "the signature of its own payload by `key`")
     if envelope.key_id != key.key_id:
         raise InvalidInput(f"{ATTESTATION_FILE} keyid", envelope.key_id, f"{key.key_id}, the key that signed")
     found = parse_json(envelope.payload, f"{ATTESTATION_FILE} payload")

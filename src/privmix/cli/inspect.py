@@ -12,6 +12,7 @@ from rich.table import Table
 from privmix.accounting import Adjacency, Event, tradeoff_curve
 from privmix.certificate.assessment import COLUMNS, as_rows
 from privmix.cli.app import app, out, plain, print_json
+from privmix.cli.flags import with_flags
 from privmix.cli.release import design_facts
 from privmix.designs import Plan, plan_from_dict
 from privmix.features import wanted_model
@@ -160,7 +161,7 @@ def _show_power(event: Event, adjacency: Adjacency) -> None:
 def _wanted(extractor: Mapping[str, Any]) -> dict[str, str]:
     """What the folder does not hold and does not open by itself."""
     wanted = wanted_model(extractor)
-    return {} if wanted is None else {"to use it": f"you need {wanted}"}
+    return {} if wanted is None else {"to use it": f"you need {with_flags(wanted)}"}
 
 
 def _constants(plan: Plan, extractor: Mapping[str, Any]) -> None:

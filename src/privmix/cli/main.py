@@ -8,9 +8,11 @@ from typing import Final
 
 import typer
 from rich.markup import escape
+from typer.main import get_command
 
 from privmix import __version__
 from privmix.cli.app import app, err, out
+from privmix.cli.flags import message
 from privmix.errors import PrivmixError
 from privmix.private_files import clear_scratch, no_core_dumps
 
@@ -39,7 +41,7 @@ def run(arguments: list[str]) -> int:
     try:
         result = app(arguments, standalone_mode=False)
     except PrivmixError as error:
-        err.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
+        err.print(f"[bold red]error:[/] {escape(message(error, get_command(app), arguments))}", soft_wrap=True)
         return error.exit_code
     except typer.Exit as stop:
         return stop.exit_code

@@ -9,6 +9,7 @@ import typer
 from rich.table import Table
 
 from privmix.cli.app import app, err, out, plain, print_json
+from privmix.cli.flags import with_flags
 from privmix.jobs.checking import Checked
 from privmix.jobs.checking import verify as verify_folder
 from privmix.release import Verification
@@ -33,12 +34,13 @@ def verify(
     Example: privmix verify REL --key ana.pub.pem
     """
     checked = verify_folder(folder, key=key)
+    wanted = None if checked.wanted is None else with_flags(checked.wanted)
     if json_output:
         print_json(
             {
                 **checked.found,
                 "warnings": list(checked.warnings),
-                "features_model": checked.wanted,
+                "features_model": wanted,
                 "signature": checked.signature,
             }
         )
@@ -50,8 +52,8 @@ def verify(
     out.print("not checked:")
     for text in checked.unchecked:
         out.print(f"- {text}", soft_wrap=True)
-    if checked.wanted is not None:
-        out.print(f"to use it you need: {plain(checked.wanted)}", soft_wrap=True)
+    if wanted is not None:
+        out.print(f"to use it you need: {plain(wanted)}", soft_wrap=True)
     for warning in checked.warnings:
         err.print(f"[yellow]warning:[/] {plain(warning)}", soft_wrap=True)
 

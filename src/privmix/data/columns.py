@@ -63,7 +63,7 @@ class Selection:
         known = self.shape[0] if self.shape is not None and len(self.shape) == 1 else None
         if (length := known if self.length is None else self.length) is None:
             allowed = (
-                "--feature-length N (argument feature_length), the numbers in every list: the format does not fix it, "
+                "`feature_length` N, the numbers in every list: the format does not fix it, "
                 "and what is published is declared, never taken from a record"
             )
             raise InvalidInput("lists", "no declared length", allowed)

@@ -122,7 +122,7 @@ def image_shape(
     if size is None or colour is None:
         missing = " and ".join(name for name, value in (("size", size), ("colour", colour)) if value is None)
         allowed = (
-            "--image-size SIDE and --colour grey or rgb (arguments image_size, colour), to which every image is "
+            "`image_size` SIDE and `colour` grey or rgb, to which every image is "
             "scaled and converted: what is published is declared, never taken from a record"
         )
         raise InvalidInput("images", f"no declared {missing}", allowed)

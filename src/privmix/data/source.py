@@ -17,7 +17,7 @@ from privmix.errors import WITHHELD, InvalidInput, PrivmixError, check_integer
 # A record larger than this is a broken header, not data: refuse it before memory is asked for.
 MAX_RECORD_VALUES: Final = 2**26
 _NUMERIC: Final = "biuf"
-_DECLARE: Final = "--classes, or the argument classes"
+_DECLARE: Final = "`classes`"
 
 
 @dataclass(frozen=True)

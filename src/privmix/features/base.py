@@ -249,7 +249,7 @@ def wanted_model(spec: Mapping[str, Any]) -> str | None:
 
     Example:
         >>> wanted_model({"name": "module", "version": 1, "options": {"model": "net.safetensors"}})
-        "a copy of the file 'net.safetensors', named by --features-model"
+        "a copy of the file 'net.safetensors', named by `features_model`"
         >>> wanted_model({"name": "pixels", "version": 1, "options": {}}) is None
         True
     """

@@ -81,7 +81,7 @@ def cached(model: str, revision: str, extra: str) -> Located:
     except Exception:
         raise StorageError(
             f"model {model} at {revision}: not in the local cache, and what was handed over fetches nothing; fetch it "
-            "yourself, or name a folder with --features-model"
+            "yourself, or name a folder with `features_model`"
         ) from None
     return Located(Path(folder), revision)
 

@@ -91,7 +91,7 @@ class ModuleEncoder(TorchEncoder):
         if own is None:
             raise InvalidInput("model path", None, cls.wants(options) or "")
         if _is_program(own.path.name) and not own.trusted:
-            allowed = "a .safetensors file; or, as TorchScript and .pt2 run what they say, --trust-features-model too"
+            allowed = "a .safetensors file; or, as TorchScript and .pt2 run what they say, `trust_features_model` too"
             raise InvalidInput("model path", own.path.name, allowed)
         return cls(**{**options, "model": name}, path=own.path)
 
@@ -99,8 +99,8 @@ class ModuleEncoder(TorchEncoder):
     def wants(cls, options: Mapping[str, Any]) -> str | None:
         """The file, and trust in it where it is a program."""
         name = str(options.get("model"))
-        trust = " and, as it is a program that runs, --trust-features-model"
-        return f"a copy of the file {name!r:.80}, named by --features-model{trust if _is_program(name) else ''}"
+        trust = " and, as it is a program that runs, `trust_features_model`"
+        return f"a copy of the file {name!r:.80}, named by `features_model`{trust if _is_program(name) else ''}"
 
     def options(self) -> dict[str, Any]:
         """Name of the file, precision."""

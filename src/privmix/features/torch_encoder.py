@@ -160,8 +160,8 @@ class PretrainedEncoder(TorchEncoder):
         """The folder, or the model in the hub's cache."""
         model = str(options.get("model"))
         if is_hub_name(model) and is_commit(options.get("revision")):
-            return f"the model {model} in the local cache of the Hugging Face hub, or a copy named by --features-model"
-        return f"the folder that holds a copy of the model {model!r:.80}, named by --features-model"
+            return f"the model {model} in the local cache of the Hugging Face hub, or a copy named by `features_model`"
+        return f"the folder that holds a copy of the model {model!r:.80}, named by `features_model`"
 
     @cached_property
     def _located(self) -> Located:

@@ -43,12 +43,12 @@ class Charge:
                 under another name.
         """
         if (url is None) != (note is None):
-            raise InvalidInput("--ledger", url, "as in the interrupted run: given there, or not")
+            raise InvalidInput("ledger", url, "as in the interrupted run: given there, or not")
         if url is None or note is None:
             return cls()
         reservation = Reservation(**note)
         if reservation.dataset != dataset:
-            raise InvalidInput("--dataset", dataset, "the dataset that the interrupted run was charged to")
+            raise InvalidInput("dataset", dataset, "the dataset that the interrupted run was charged to")
         book = Ledger.open(url)
         book.require(reservation)
         # The data may be other data by now, if the run was interrupted before it noted its records.

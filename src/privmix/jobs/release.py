@@ -135,7 +135,7 @@ class ReleaseJob:
             # What was paid for is a release of the data that the run began with: before the ledger notes any other.
             identity = self.data.identity()
             if state.extra.get("data") != identity:
-                raise InvalidInput("--resume", WITHHELD, "the records of the interrupted run: its data, split, columns")
+                raise InvalidInput("resume", WITHHELD, "the records of the interrupted run: its data, split, columns")
         streams = None if self.resume else _streams(self.seed)
         config, counted, chosen, engine = self.config, Charge(), None, self.engine
         if self.private_count:
@@ -230,9 +230,9 @@ def interrupted(out: Path, *, resume: bool, overwrite: bool) -> RunState | None:
     """The run to resume; None where a new one is to begin."""
     state = None if overwrite and not resume else read_run(out)
     if state is not None and not resume:
-        raise InvalidInput("--resume", False, f"--resume or --overwrite: an interrupted run was making {out}")
+        raise InvalidInput("resume", False, f"`resume` or `overwrite`: an interrupted run was making {out}")
     if state is None and resume:
-        raise InvalidInput("--resume", True, "the --out of an interrupted run; there is none")
+        raise InvalidInput("resume", True, "the `out` of an interrupted run; there is none")
     return state
 
 

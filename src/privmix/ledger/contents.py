@@ -45,7 +45,7 @@ def bind(connection: Connection, dataset: Row[Any], contents: Contents) -> list[
     for owner in owners.values():
         if owner != dataset.id:
             name = connection.execute(select(datasets.c.name).where(datasets.c.id == owner)).scalar_one()
-            raise InvalidInput("--dataset", dataset.name, f"{name}, under which this data has its budget")
+            raise InvalidInput("dataset", dataset.name, f"{name}, under which this data has its budget")
     new = sorted(set(contents.files) - set(owners))
     try:
         for start in range(0, len(new), _AT_ONCE):
@@ -54,7 +54,7 @@ def bind(connection: Connection, dataset: Row[Any], contents: Contents) -> list[
             connection.execute(insert(fingerprints), rows)
     except sqlalchemy.exc.IntegrityError:
         # Someone bound it under another name since we looked.
-        raise InvalidInput("--dataset", dataset.name, "the name under which this data has its budget") from None
+        raise InvalidInput("dataset", dataset.name, "the name under which this data has its budget") from None
     return new
 
 

@@ -35,7 +35,7 @@ def open_engine(url: str, *, create: bool, patience: float, upgrade: bool = Fals
         parsed = sqlalchemy.make_url(url)
     except (sqlalchemy.exc.ArgumentError, ValueError):
         # It may hold a password, in a place where nothing can hide it.
-        raise InvalidInput("--ledger", WITHHELD, _ALLOWED) from None
+        raise InvalidInput("ledger", WITHHELD, _ALLOWED) from None
     shown = shown_url(parsed)
     match parsed.drivername:
         case "sqlite" if parsed.database and parsed.database != ":memory:" and not parsed.query:
@@ -43,7 +43,7 @@ def open_engine(url: str, *, create: bool, patience: float, upgrade: bool = Fals
         case "postgresql" | "postgresql+psycopg":
             engine = _postgresql(parsed, patience)
         case _:
-            raise InvalidInput("--ledger", shown, _ALLOWED)
+            raise InvalidInput("ledger", shown, _ALLOWED)
     with storage_errors(shown):
         _migrate(engine, shown, create, upgrade)
     return engine
@@ -85,7 +85,7 @@ def snapshot(engine: Engine) -> Iterator[Connection]:
 def _sqlite(url: sqlalchemy.URL, path: Path, create: bool, patience: float) -> Engine:
     if not path.exists():
         if not create:
-            raise InvalidInput("--ledger", str(path), "a ledger that exists (privmix ledger init makes one)")
+            raise InvalidInput("ledger", str(path), "a ledger that exists (privmix ledger init makes one)")
         try:
             # The history tells what was done with private data: it is the owner's only.
             os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
@@ -136,7 +136,7 @@ def _migrate(engine: Engine, shown: str, create: bool, upgrade: bool) -> None:
         advice = "privmix ledger upgrade" if found in known else "privmix ledger init"
         if found not in (None, *known):
             advice = "of another privmix"
-        raise InvalidInput("--ledger", shown, f"a ledger of version {newest}, not {held} ({advice})")
+        raise InvalidInput("ledger", shown, f"a ledger of version {newest}, not {held} ({advice})")
     with writing(engine) as connection:
         if engine.dialect.name == "postgresql":
             # Two that create at once would both find nothing.

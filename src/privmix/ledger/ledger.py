@@ -166,18 +166,18 @@ class Ledger:
         check_number("epsilon", epsilon, low=0, low_open=True)
         check_number("delta", delta, low=0, high=1, high_open=True)
         if not name.strip() or len(name) > _LONGEST or not name.isprintable():
-            raise InvalidInput("--dataset", name, f"a printable name of at most {_LONGEST} characters")
+            raise InvalidInput("dataset", name, f"a printable name of at most {_LONGEST} characters")
         made = None if adaptive is None else make_filter(adaptive, epsilon, delta)
         row = {"name": name, "epsilon": epsilon, "delta": delta, "adjacency": adjacency.value}
         if made is not None:
             row["filter"] = canonical(filter_to_dict(made))
         with storage_errors(self._shown), writing(self._engine) as connection:
             if connection.execute(select(datasets.c.id).where(datasets.c.name == name)).first():
-                raise InvalidInput("--dataset", name, "a dataset without a budget; budgets are set once")
+                raise InvalidInput("dataset", name, "a dataset without a budget; budgets are set once")
             try:
                 connection.execute(insert(datasets).values(**row, entries=0, head=FIRST_HASH))
             except sqlalchemy.exc.IntegrityError:
-                raise InvalidInput("--dataset", name, "a dataset without a budget; budgets are set once") from None
+                raise InvalidInput("dataset", name, "a dataset without a budget; budgets are set once") from None
             _append(connection, self._dataset(connection, name), {"kind": "init", **row})
         return made
 
@@ -341,7 +341,7 @@ class Ledger:
         # SQLite has no row locks: its writers hold the whole file from the start.
         found = connection.execute(query.with_for_update() if lock else query).first()
         if found is None:
-            raise InvalidInput("--dataset", name, "a dataset with a budget (privmix ledger init)")
+            raise InvalidInput("dataset", name, "a dataset with a budget (privmix ledger init)")
         check(found)
         return found
 

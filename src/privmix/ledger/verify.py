@@ -50,7 +50,7 @@ def verify_ledger(ledger: Ledger, *, head: str | None = None) -> dict[str, int]:
     if bound != {(row.fingerprint, row.kind): row.dataset_id for row in fingerprints}:
         raise InvalidInput("ledger fingerprints", len(fingerprints), f"the {len(bound)} that the histories bind")
     if head is not None and head not in {entry.hash for entry in entries}:
-        raise InvalidInput("--head", head, "the hash of an entry of this ledger: entries were taken away or rewritten")
+        raise InvalidInput("head", head, "the hash of an entry of this ledger: entries were taken away or rewritten")
     return {dataset.name: len(histories[dataset.id]) for dataset in datasets}
 
 

@@ -27,7 +27,7 @@ class RunFolder(PrivateFolder):
 
     Args:
         out: the place of what the run makes; the folder is ``.NAME.run`` beside it.
-        field: what messages call it, such as ``"--out"``.
+        field: what messages call it, such as ``"out"``.
         create: make it.
 
     Raises:
@@ -36,7 +36,7 @@ class RunFolder(PrivateFolder):
     Example:
         >>> import tempfile
         >>> streams = SecretStreams.from_seed(0)
-        >>> with tempfile.TemporaryDirectory() as above, RunFolder(Path(above, "rel"), "--out", create=True) as run:
+        >>> with tempfile.TemporaryDirectory() as above, RunFolder(Path(above, "rel"), "out", create=True) as run:
         ...     run.save_key(streams)
         ...     run.write_notes(streams, {"rows": 3})
         ...     run.read_notes(run.load_key())

@@ -40,7 +40,7 @@ SHARD_ROWS = 8192
 _PAGES_AHEAD: Final = 4
 
 
-RELEASE_FOLDER = FolderKind("--out", "a release", frozenset({CERTIFICATE_FILE}))
+RELEASE_FOLDER = FolderKind("out", "a release", frozenset({CERTIFICATE_FILE}))
 
 
 @dataclass(frozen=True)

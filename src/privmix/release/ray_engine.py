@@ -392,7 +392,7 @@ def _check_token_asked() -> None:
         raise ClusterLost(f"ray: {type(error).__name__}; the cluster could not finish the work") from None
     if asked != "token":
         raise InvalidInput(
-            "--ray-address", "a cluster that asks for no token", "one that was started with RAY_AUTH_MODE=token"
+            "ray_address", "a cluster that asks for no token", "one that was started with RAY_AUTH_MODE=token"
         )
 
 

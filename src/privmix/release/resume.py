@@ -187,14 +187,14 @@ def open_run(
             state = read_run(path) if not overwrite or resume else None
             if state is None:
                 if resume:
-                    raise InvalidInput("--resume", str(path), "the --out of an interrupted run; there is none")
+                    raise InvalidInput("resume", str(path), "the `out` of an interrupted run; there is none")
                 _discard(path)
                 return _begin(path, lock, plan, facts, streams or SecretStreams.from_entropy(), extra or {}, picture)
             if not resume:
                 raise InvalidInput(
                     RELEASE_FOLDER.field,
                     str(path),
-                    "a folder that no interrupted run was making (--resume goes on with it, --overwrite discards it)",
+                    "a folder that no interrupted run was making (`resume` goes on with it, `overwrite` discards it)",
                 )
             if streams is not None:
                 streams.destroy()
@@ -392,12 +392,12 @@ def _begin(
 def _go_on(out: Path, lock: PathLock, plan: Plan, facts: dict[str, Any], state: RunState) -> Run:
     held = RunFolder(out, RELEASE_FOLDER.field)
     draft = held.path
-    damaged = InvalidInput("--resume", str(out), "an undamaged run (--overwrite discards this one)")
+    damaged = InvalidInput("resume", str(out), "an undamaged run (`overwrite` discards this one)")
     if state.complete:
         # The key is not read: all rows are there.
         certificate = read_certificate(draft)
         if certificate["plan"] != json.loads(json.dumps(facts["plan"])):
-            raise InvalidInput("--resume", str(out), "the plan of the interrupted run")
+            raise InvalidInput("resume", str(out), "the plan of the interrupted run")
         for item in certificate["files"]:
             if not (draft / item["file"]).is_file() or file_hash(draft / item["file"]) != item["sha256"]:
                 raise damaged
@@ -408,7 +408,7 @@ def _go_on(out: Path, lock: PathLock, plan: Plan, facts: dict[str, Any], state: 
         kept, streams = found
         given = json.loads(json.dumps(facts))
         if other := sorted(name for name in given if kept.get(name) != given[name]):
-            raise InvalidInput("--resume", ", ".join(other), "the plan, options and versions of the interrupted run")
+            raise InvalidInput("resume", ", ".join(other), "the plan, options and versions of the interrupted run")
         if kept["picture"] is not None and file_hash(draft / PICTURE_FILE) != kept["picture"]:
             raise damaged
         run = Run(out, held, lock, plan, kept, streams)
@@ -420,7 +420,7 @@ def _sealed_notes(folder: RunFolder, complete: bool) -> tuple[dict[str, Any], Se
     """The run's notes, once its key has shown that they are unchanged, and the key; None if there are none."""
     if not folder.has(NOTES_FILE):
         return None
-    discards, field = "(--overwrite discards it)", "interrupted run"
+    discards, field = "(`overwrite` discards it)", "interrupted run"
     try:
         streams = folder.load_key()
     except (FileNotFoundError, InvalidInput):

@@ -45,10 +45,12 @@ def render_page(records: Iterable[RunRecord], audience: str) -> str:
         >>> "90.0%" in render_page([record], "public")
         True
     """
-    check_choice("--for", audience, AUDIENCES)
+    check_choice("audience", audience, AUDIENCES)
     context = Context.of(records, audience)
     if not context.shown:
-        raise InvalidInput("records", "none to show", "at least one record, or one that is public with --for public")
+        raise InvalidInput(
+            "records", "none to show", "at least one record, or one that is public with `audience` public"
+        )
     first = glance(context)
     sections = [
         section
@@ -83,7 +85,7 @@ def write_page(page: str, path: Path, *, private: bool, overwrite: bool = False)
             path.parent.mkdir(parents=True, exist_ok=True)
             write_durably(path, page.encode())
     except OSError as error:
-        raise StorageError(f"--out: can't write {path}: {error.strerror or type(error).__name__}") from None
+        raise StorageError(f"out: can't write {path}: {error.strerror or type(error).__name__}") from None
     finally:
         draft.unlink(missing_ok=True)
 
@@ -93,14 +95,14 @@ def check_target(path: Path, *, overwrite: bool) -> None:
     if not path.exists() and not path.is_symlink():
         return
     if not overwrite:
-        raise InvalidInput("--out", str(path), "a file that does not exist yet (or --overwrite)")
+        raise InvalidInput("out", str(path), "a file that does not exist yet (or `overwrite`)")
     try:
         with path.open("rb") as stream:
             is_page = stream.read(len(_MARK)) == _MARK.encode()
     except OSError:
         is_page = False
     if path.is_symlink() or not is_page:
-        raise InvalidInput("--out", str(path), "a page that privmix report made, to overwrite it")
+        raise InvalidInput("out", str(path), "a page that privmix report made, to overwrite it")
 
 
 def _title(context: Context) -> str:

@@ -263,7 +263,7 @@ class TrainingJob:
         # Not the features: machines may differ in their last digits.
         own = hashlib.blake2b(repr(records.x.shape).encode() + records.labels.tobytes(), key=key).digest()
         if not hmac.compare_digest(own, world.share(own)):
-            raise InvalidInput("--data", WITHHELD, "the same records in the same order for every process")
+            raise InvalidInput("data", WITHHELD, "the same records in the same order for every process")
 
     def _train(
         self,

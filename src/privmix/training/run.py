@@ -41,7 +41,7 @@ from privmix.mechanisms.streams import SecretStreams
 from privmix.training.records import TrainingRecords
 from privmix.untrusted import read_json
 
-MODEL_FOLDER: Final = FolderKind("--out", "a trained model", frozenset({"model.json", "certificate.json"}))
+MODEL_FOLDER: Final = FolderKind("out", "a trained model", frozenset({"model.json", "certificate.json"}))
 _DATA, _EXECUTION, _STATE = "run.data", "run.execution", "run.state"
 _LEFT: Final = frozenset({KEY_FILE, NOTES_FILE, _DATA, _EXECUTION, _STATE, "state.safetensors"})
 _SEAL_BYTES: Final = 64
@@ -108,12 +108,12 @@ class TrainingRun:
             self.out.parent.mkdir(parents=True, exist_ok=True)
             self._lock = PathLock(run_folder_of(self.out), _busy(out))
         except OSError as error:
-            raise StorageError(f"--out: can't write {out}: {error.strerror}") from None
+            raise StorageError(f"out: can't write {out}: {error.strerror}") from None
         try:
             self._open(json.loads(json.dumps(dict(settings))), streams, dict(extra or {}), overwrite, resume)
         except OSError as error:
             self._lock.release()
-            raise StorageError(f"--out: can't write {out}: {error.strerror}") from None
+            raise StorageError(f"out: can't write {out}: {error.strerror}") from None
         except BaseException:
             self._lock.release()
             raise
@@ -127,7 +127,7 @@ class TrainingRun:
         overwrite: bool,
         resume: bool,
     ) -> None:
-        left = RunFolder.find(self.out, "--out")
+        left = RunFolder.find(self.out, "out")
         if left is not None:
             with left:
                 if not left.has(NOTES_FILE):
@@ -135,16 +135,16 @@ class TrainingRun:
                     left.end(_LEFT)
         fresh = overwrite and not resume
         if _end_if_published(self.out, damaged_too=fresh) and resume:
-            raise InvalidInput("--resume", str(self.out), "an interrupted run; this one was done")
+            raise InvalidInput("resume", str(self.out), "an interrupted run; this one was done")
         MODEL_FOLDER.check_target(self.out, overwrite=overwrite)
-        self._held = RunFolder.find(self.out, "--out")
+        self._held = RunFolder.find(self.out, "out")
         if self._held is not None and not resume and not overwrite:
             # Say so now if it can't go on at all.
             _notes(self._held)[1].destroy()
-            raise InvalidInput("--out", str(self.out), "--resume to go on with the interrupted run, or --overwrite")
+            raise InvalidInput("out", str(self.out), "`resume` to go on with the interrupted run, or `overwrite`")
         if resume:
             if self._held is None:
-                raise InvalidInput("--resume", str(self.out), "the --out of an interrupted run; there is none here")
+                raise InvalidInput("resume", str(self.out), "the `out` of an interrupted run; there is none here")
             found, self.streams = _notes(self._held)
             self.check_settings(found, settings)
             self.id, self.extra = str(found["id"]), dict(found["extra"])
@@ -152,7 +152,7 @@ class TrainingRun:
                 streams.destroy()
             return
         self.discard()
-        self._held = RunFolder(self.out, "--out", create=True)
+        self._held = RunFolder(self.out, "out", create=True)
         self.id, self.extra = uuid.uuid4().hex, extra
         self.streams = SecretStreams.from_entropy() if streams is None else streams
         self._held.save_key(self.streams)
@@ -166,7 +166,7 @@ class TrainingRun:
 
         A run that was killed after its model was in place and before its key was gone is ended here.
         """
-        folder = RunFolder.find(Path(out), "--out")
+        folder = RunFolder.find(Path(out), "out")
         if folder is not None:
             folder.close()
             PathLock(folder.path, _busy(out)).release()
@@ -188,7 +188,7 @@ class TrainingRun:
         digest = records.digest(self.streams.derive("record digest").share())
         if self._folder.has(_DATA):
             if not hmac.compare_digest(self._folder.read(_DATA, _MOST_NOTES), digest.encode()):
-                raise InvalidInput("--data", WITHHELD, "the records that the interrupted run began with, unchanged")
+                raise InvalidInput("data", WITHHELD, "the records that the interrupted run began with, unchanged")
             return
         self._write(_DATA, digest.encode())
 
@@ -281,7 +281,7 @@ def read_run(out: str | Path) -> dict[str, Any] | None:
         StorageError: its notes are damaged, or were changed since the key sealed them, or the key is gone.
     """
     try:
-        folder = RunFolder.find(Path(out), "--out")
+        folder = RunFolder.find(Path(out), "out")
         if folder is None:
             return None
         with folder:
@@ -301,7 +301,7 @@ def _notes(folder: RunFolder) -> tuple[dict[str, Any], SecretStreams]:
     except (FileNotFoundError, InvalidInput):
         # Killed while it was being discarded: the key is the first thing to go.
         gone = "the key is gone or not the owner's alone"
-        raise StorageError(f"{folder.path.name}: {gone}; start again with --overwrite") from None
+        raise StorageError(f"{folder.path.name}: {gone}; start again with `overwrite`") from None
     try:
         found = folder.read_notes(streams)
     except InvalidInput:
@@ -313,16 +313,16 @@ def _notes(folder: RunFolder) -> tuple[dict[str, Any], SecretStreams]:
 
 
 def _damaged(folder: RunFolder, name: str) -> StorageError:
-    return StorageError(f"{folder.path / name}: damaged, changed or of another version; start again with --overwrite")
+    return StorageError(f"{folder.path / name}: damaged, changed or of another version; start again with `overwrite`")
 
 
 def _busy(out: str | Path) -> InvalidInput:
-    return InvalidInput("--out", str(out), "a folder that no other run is making")
+    return InvalidInput("out", str(out), "a folder that no other run is making")
 
 
 def _end_if_published(out: Path, *, damaged_too: bool) -> bool:
     """End a run that was killed after its model was in place and before its key was gone; say whether it was."""
-    folder = RunFolder.find(out, "--out")
+    folder = RunFolder.find(out, "out")
     if folder is None:
         return False
     with folder:
@@ -352,7 +352,7 @@ def _check_same(kept: Mapping[str, Any], given: Mapping[str, Any]) -> None:
         name = differing[0]
         allowed = f"{before.get(name)!r}, as in the interrupted run"
         more = "" if len(differing) == 1 else f"; also different: {', '.join(differing[1:])}"
-        raise InvalidInput(f"--resume with {name}", now.get(name), allowed + more)
+        raise InvalidInput(f"`resume` with {name}", now.get(name), allowed + more)
 
 
 def _leaves(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

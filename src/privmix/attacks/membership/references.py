@@ -132,7 +132,7 @@ class _Kept:
 
     def __init__(self, folder: Path, identity: dict[str, Any]) -> None:
         try:
-            self._folder = PrivateFolder(private_folder(folder, "--work"), "--work")
+            self._folder = PrivateFolder(private_folder(folder, "work"), "work")
             text = json.dumps(identity, indent=1, sort_keys=True).encode()
             if self._folder.has(_SETTINGS):
                 same = self._folder.read(_SETTINGS, _MOST_SETTINGS) == text
@@ -141,9 +141,9 @@ class _Kept:
                 if same:
                     self._folder.write(_SETTINGS, text)
         except OSError as error:
-            raise StorageError(f"--work: {folder}: {error.strerror or type(error).__name__}") from None
+            raise StorageError(f"work: {folder}: {error.strerror or type(error).__name__}") from None
         if not same:
-            raise InvalidInput("--work", str(folder), "the folder of the same attack, or an empty one")
+            raise InvalidInput("work", str(folder), "the folder of the same attack, or an empty one")
 
     def marks(self, fresh: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Which records each model has: as noted, or noted now."""
@@ -168,9 +168,9 @@ class _Kept:
             with self._folder.open(name) as stream, np.load(stream, allow_pickle=False) as content:
                 found = np.asarray(content["values"])
         except (OSError, ValueError, KeyError, zipfile.BadZipFile):
-            raise StorageError(f"--work: {self._folder.path / name}: not readable") from None
+            raise StorageError(f"work: {self._folder.path / name}: not readable") from None
         if found.shape != shape:
-            raise StorageError(f"--work: {self._folder.path / name}: not what this attack wrote")
+            raise StorageError(f"work: {self._folder.path / name}: not what this attack wrote")
         return found
 
     def _write(self, name: str, values: NDArray[Any]) -> None:
@@ -179,7 +179,7 @@ class _Kept:
         try:
             self._folder.write(name, content.getvalue())
         except OSError as error:
-            raise StorageError(f"--work: {self._folder.path}: {error.strerror or type(error).__name__}") from None
+            raise StorageError(f"work: {self._folder.path}: {error.strerror or type(error).__name__}") from None
 
 
 def _identity(

@@ -52,7 +52,7 @@ class GradientStrategy(ABC):
         amp: run the forward pass in bfloat16 where PyTorch deems it safe; gradients and sums stay float32.
 
     Attributes:
-        name: as ``--strategy`` says it.
+        name: as the option ``strategy`` says it.
         preferred: taken without a trial where nothing is in its way.
         trial: records that a trial of its speed takes; few where each takes as long as the last.
         held: numbers for every weight that it holds for every record of a chunk.
