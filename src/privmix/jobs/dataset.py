@@ -68,7 +68,7 @@ def class_list(text: str | None) -> int | list[str] | None:
         try:
             names = Path(text[1:]).read_text(encoding="utf-8").splitlines()
         except (OSError, UnicodeDecodeError):
-            raise StorageError(f"--classes: can't read {text[1:]} as text") from None
+            raise StorageError(f"classes: can't read {text[1:]} as text") from None
         names = [name.strip() for name in names if name.strip()]
     else:
         try:
@@ -76,7 +76,7 @@ def class_list(text: str | None) -> int | list[str] | None:
         except ValueError:
             names = [name.strip() for name in text.split(",")]
     if len(names) < 2 or not all(names):
-        raise InvalidInput("--classes", text, "a number of classes, or at least two names separated by commas")
+        raise InvalidInput("classes", text, "a number of classes, or at least two names separated by commas")
     return names
 
 
@@ -106,10 +106,10 @@ def open_for(
     if isinstance(extractor, TextEncoder):
         text = text or "text"
     elif text is not None:
-        raise InvalidInput("--text-column", text, "an extractor of texts: minilm or text:MODEL")
+        raise InvalidInput("text_column", text, "an extractor of texts: minilm or text:MODEL")
     table = extractor.columns if isinstance(extractor, Tabular) else None
     if columns.numbers is not None and (text is not None or table is not None):
-        raise InvalidInput("--columns", columns.numbers, "none with an extractor of texts or tables")
+        raise InvalidInput("number_columns", columns.numbers, "none with an extractor of texts or tables")
     source = readers.open_dataset(
         data,
         split=split,
