@@ -1,4 +1,4 @@
-"""One record decides nothing that others see: every reader, on neighbouring datasets.
+"""One record decides nothing that others see: every reader, and data in memory, on neighbouring datasets.
 
 Neighbours differ by a record at the first, a middle or the last place, which may be whatever its format lets a record
 be: of another mode, size or length, with other keys or types, of another class, or damaged.
@@ -15,7 +15,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import datasets
 import numpy as np
+import pandas
+import polars
 import pyarrow as pa
 import pyarrow.ipc as pa_ipc
 import pyarrow.parquet as pq
@@ -40,7 +43,7 @@ Record = Any
 class Reader:
     """A format: how records are written, what a caller declares, three plain records, and any record at all."""
 
-    write: Callable[[Path, list[Record]], Path]
+    write: Callable[[Path, list[Record]], Any]
     plain: list[Record]
     any_record: st.SearchStrategy[Record]
     options: dict[str, Any] = field(default_factory=dict)
@@ -154,6 +157,38 @@ def a_line(**content: Any) -> str:
     return json.dumps(content)
 
 
+def pandas_frame(_: Path, records: list[Record]) -> Any:
+    """As pandas infers it: one value decides the type of its column."""
+    return pandas.DataFrame([dict(zip(("a", "b", "label"), record, strict=True)) for record in records])
+
+
+def pandas_categories(_: Path, records: list[Record]) -> Any:
+    return pandas_frame(_, records).astype("category")
+
+
+def polars_frame(_: Path, records: list[Record]) -> Any:
+    return polars.DataFrame(records, schema=["a", "b", "label"], orient="row", strict=False, infer_schema_length=None)
+
+
+def hugging_face(_: Path, records: list[Record]) -> Any:
+    return datasets.Dataset.from_list([dict(zip(("a", "b", "label"), record, strict=True)) for record in records])
+
+
+def two_lists(_: Path, records: list[Record]) -> Any:
+    return [record[:-1] for record in records], [record[-1] for record in records]
+
+
+def one_array(_: Path, records: list[Record]) -> Any:
+    """As NumPy infers it: one value decides the type of all."""
+    x, y = two_lists(_, records)
+    return np.array(x), np.array(y)
+
+
+def one_frame_and_labels(_: Path, records: list[Record]) -> Any:
+    frame = pandas_frame(_, records)
+    return frame[["a", "b"]], frame["label"]
+
+
 IMAGE = {"image_size": 4, "colour": "grey"}
 COLOUR = {"image_size": 4, "colour": "rgb"}
 PHOTOS = [(picture("RGB", 4, 1), "cat"), (picture("RGB", 4, 2), "dog"), (picture("RGB", 4, 3), "cat")]
@@ -164,6 +199,21 @@ ANY_PHOTO = st.tuples(PICTURES, LABELS)
 ANY_CELL = st.tuples(st.one_of(st.none(), PICTURES), st.one_of(st.none(), LABELS))
 ANY_LIST = st.tuples(st.one_of(st.none(), st.lists(st.one_of(st.none(), FLOATS), max_size=4)), LABELS)
 ANY_NUMBERS = st.tuples(st.lists(FLOATS, min_size=3, max_size=3), st.integers(-1, 3))
+# What pandas and NumPy make other types of; and a number that float64 rounds.
+INTEGERS = [(1, 2, 0), (3, 2**53 + 1, 1), (5, 6, 0)]
+TEXTS = [("x", "", "cat"), ("y", "7", "dog"), ("", "z", "cat")]
+ANY_VALUE = st.one_of(CELLS, st.sampled_from([SECRET, "", "3", 2.5, True, None, 10**400, np.datetime64("2020-01-01")]))
+ANY_LABEL = st.sampled_from([0, 1, 2, 0.5, 1.0, -1, "cat", "0", SECRET, "", None, True, float("nan")])
+ANY_THREE = st.tuples(ANY_VALUE, ANY_VALUE, ANY_LABEL)
+ANY_AS_TYPED = st.tuples(
+    st.one_of(st.none(), st.booleans(), st.integers(-(2**63), 2**63 - 1), st.floats()),
+    st.one_of(st.none(), st.integers(-9, 9)),
+    st.one_of(st.none(), st.integers(-1, 3), st.sampled_from([0.5, 1.0])),
+)
+ANY_NUMBER = st.tuples(
+    *[st.one_of(st.none(), st.integers(-9, 9), st.floats())] * 2, st.sampled_from([None, 0, 1, 2, 0.5])
+)
+ANY_LENGTH = st.lists(st.one_of(ANY_VALUE, st.lists(st.integers(), max_size=2)), min_size=1, max_size=4).map(tuple)
 ANY_ROW = st.lists(
     st.sampled_from(["1", "", "nan", "1e999", SECRET, "a\nb", 'say "a"', "dog", "0"]), min_size=1, max_size=4
 )
@@ -196,6 +246,34 @@ READERS = {
     "csv, texts": Reader(
         rows, [["1", "2", "cat"], ["x\ny", "4", "dog"], ["", "6", "0"]], ANY_ROW, {"columns": ["a", "b"]}
     ),
+    "pandas, numbers": Reader(pandas_frame, INTEGERS, ANY_THREE),
+    "pandas, chosen": Reader(
+        pandas_frame, [("u", 2, 1), (None, 4, 0), (1, 6, 0)], ANY_THREE, {"number_columns": ["b"]}
+    ),
+    "pandas, texts": Reader(pandas_frame, TEXTS, ANY_THREE, {"columns": ["a", "b"]}),
+    "pandas, numbers in a table": Reader(pandas_frame, INTEGERS, ANY_THREE, {"columns": ["a", "b"]}),
+    "pandas, a text column": Reader(pandas_frame, TEXTS, ANY_THREE, {"text_column": "b"}),
+    "pandas, integers are classes": Reader(
+        pandas_frame, [(1, 2, 7), (3, 4, 9), (5, 6, 7)], ANY_THREE, {"classes": [7, 9, 2]}
+    ),
+    "pandas, names are numbers": Reader(
+        pandas_frame, [(1, 2, "7"), (3, 4, "9"), (5, 6, "7")], ANY_THREE, {"classes": ["7", "9"]}
+    ),
+    "pandas, classes undeclared": Reader(pandas_frame, INTEGERS, ANY_THREE, {"classes": None}),
+    "pandas, categories": Reader(pandas_categories, INTEGERS, ANY_AS_TYPED),
+    "pandas, categories in a table": Reader(pandas_categories, TEXTS, ANY_AS_TYPED, {"columns": ["a", "b"]}),
+    "pandas, labels apart": Reader(one_frame_and_labels, INTEGERS, ANY_THREE),
+    "polars, numbers": Reader(polars_frame, INTEGERS, ANY_AS_TYPED),
+    "polars, table": Reader(polars_frame, INTEGERS, ANY_AS_TYPED, {"columns": ["b", "a"]}),
+    "hugging face, numbers": Reader(hugging_face, [(1, 2, 0), (3, 4, 1), (5, 6, 0)], ANY_NUMBER),
+    "hugging face, classes undeclared": Reader(
+        hugging_face, [(1, 2, 0), (3, 4, 1), (5, 6, 0)], ANY_NUMBER, {"classes": "ClassLabel"}
+    ),
+    "lists, numbers": Reader(two_lists, INTEGERS, ANY_LENGTH, {"feature_length": 2}),
+    "lists, undeclared": Reader(two_lists, INTEGERS, ANY_LENGTH),
+    "lists, texts": Reader(two_lists, [("x", "cat"), ("y", "dog"), ("", "cat")], ANY_LENGTH, {"text_column": "t"}),
+    "lists, rows": Reader(two_lists, TEXTS, ANY_LENGTH, {"columns": ["a", "b"]}),
+    "array, inferred": Reader(one_array, INTEGERS, ANY_THREE),
     **{kind: Reader(arrays(kind), NUMBERS, ANY_NUMBERS) for kind in ("npz", "npy", "safetensors", "idx")},
 }
 

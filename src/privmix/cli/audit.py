@@ -20,7 +20,7 @@ from privmix.cli.progress import progress_bars
 from privmix.cli.recording import Record, keep_record
 from privmix.designs import Plan
 from privmix.errors import InvalidInput
-from privmix.jobs.dataset import Columns
+from privmix.jobs.columns import Columns
 from privmix.release import ReleaseConfig, plan_from_dict, verify_release
 from privmix.release.certificate import read_certificate
 from privmix.release.engine import Progress

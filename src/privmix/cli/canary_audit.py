@@ -22,7 +22,8 @@ from privmix.data import FeatureStore, Source
 from privmix.errors import WITHHELD, InvalidInput, StorageError, check_integer
 from privmix.features import Extractor, from_spec
 from privmix.jobs.budget import Charge, charge
-from privmix.jobs.dataset import Columns, Dataset, open_for
+from privmix.jobs.columns import Columns
+from privmix.jobs.dataset import Dataset, open_for
 from privmix.jobs.features import features_in_memory, features_on_disk
 from privmix.mechanisms.streams import SecretStreams
 from privmix.release import PrivateRecords, plan_from_dict, verify_release

@@ -33,7 +33,8 @@ from privmix.data import Schema
 from privmix.designs import Plan
 from privmix.errors import InvalidInput, check_integer
 from privmix.features import from_spec, parse_features
-from privmix.jobs.dataset import Columns, class_list, open_for
+from privmix.jobs.columns import Columns, class_list
+from privmix.jobs.dataset import open_for
 from privmix.jobs.features import features_in_memory
 from privmix.release import ReleaseConfig, plan_from_dict
 from privmix.release.certificate import read_certificate

@@ -30,7 +30,8 @@ from privmix.cli.recording import Record, keep_record, place
 from privmix.data import Source
 from privmix.errors import InvalidInput
 from privmix.features import Extractor, from_spec
-from privmix.jobs.dataset import Columns, class_list, open_for
+from privmix.jobs.columns import Columns, class_list
+from privmix.jobs.dataset import open_for
 from privmix.jobs.features import features_in_memory
 from privmix.learning import load_model
 from privmix.learning.base import ReleaseFacts

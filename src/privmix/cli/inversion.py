@@ -32,7 +32,8 @@ from privmix.cli.recording import Record, keep_record
 from privmix.data import Schema
 from privmix.errors import InvalidInput, check_integer, check_number
 from privmix.features import Extractor, from_spec, parse_features
-from privmix.jobs.dataset import Columns, class_list, open_for
+from privmix.jobs.columns import Columns, class_list
+from privmix.jobs.dataset import open_for
 from privmix.private_files import file_mode
 from privmix.release import ReleaseConfig, plan_from_dict
 from privmix.release.certificate import read_certificate

@@ -42,7 +42,7 @@ from privmix.cli.progress import progress_bars
 from privmix.cli.recording import Record, keep_record
 from privmix.errors import WITHHELD, InvalidInput
 from privmix.features import from_spec
-from privmix.jobs.dataset import Columns
+from privmix.jobs.columns import Columns
 from privmix.jobs.features import features_of_all
 from privmix.learning import load_model
 from privmix.learning.base import ReleaseLearner

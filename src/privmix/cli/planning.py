@@ -29,7 +29,8 @@ from privmix.data.overlap import Contents
 from privmix.data.source import resolve_classes
 from privmix.errors import InvalidInput
 from privmix.features import Extractor, parse_features
-from privmix.jobs.dataset import Columns, class_list, open_for
+from privmix.jobs.columns import Columns, class_list
+from privmix.jobs.dataset import open_for
 from privmix.jobs.features import features_in_memory
 from privmix.private_files import ScratchFolder
 from privmix.release import Choice, DataModel, RecordTransform, ReleaseConfig, choose_design

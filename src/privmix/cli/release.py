@@ -32,7 +32,8 @@ from privmix.cli.progress import progress_bars
 from privmix.designs import MomentsPlan, Plan, all_designs
 from privmix.errors import InvalidInput, check_number
 from privmix.features import parse_features
-from privmix.jobs.dataset import Columns, class_list, open_dataset
+from privmix.jobs.columns import Columns, class_list
+from privmix.jobs.dataset import open_dataset
 from privmix.jobs.public_data import refuse_private
 from privmix.jobs.release import Chosen, ReleaseJob, interrupted
 from privmix.release import (

@@ -23,7 +23,7 @@ from privmix.cli.options import (
 from privmix.data import open_dataset
 from privmix.data.public_share import PublicShare, split_off
 from privmix.errors import InvalidInput, check_choice
-from privmix.jobs.dataset import class_list
+from privmix.jobs.columns import class_list
 
 _HOW = ("per-class", "uniform")
 

@@ -38,7 +38,8 @@ from privmix.cli.training_setup import (
 )
 from privmix.errors import check_choice
 from privmix.features import parse_features
-from privmix.jobs.dataset import Columns, class_list, open_for
+from privmix.jobs.columns import Columns, class_list
+from privmix.jobs.dataset import open_for
 from privmix.jobs.public_data import contents_of, refuse_private
 from privmix.rounding import exact, rounded_up
 from privmix.training import (

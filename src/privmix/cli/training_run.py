@@ -18,7 +18,8 @@ from privmix.data.overlap import Contents
 from privmix.errors import InvalidInput, StorageError, check_integer
 from privmix.features import Extractor
 from privmix.jobs.budget import Charge, charge
-from privmix.jobs.dataset import Columns, Dataset
+from privmix.jobs.columns import Columns
+from privmix.jobs.dataset import Dataset
 from privmix.jobs.features import features_in_memory, features_on_disk
 from privmix.jobs.overlap import refuse_overlap
 from privmix.mechanisms.streams import SecretStreams

@@ -11,7 +11,7 @@ import torch
 from privmix.data import Source
 from privmix.errors import InvalidInput, check_choice, check_number
 from privmix.features import Extractor
-from privmix.jobs.dataset import Columns
+from privmix.jobs.columns import Columns
 from privmix.jobs.public_data import named, pool_options
 from privmix.training import (
     ExtendedConfig,

@@ -1,16 +1,28 @@
-"""Finding out what a path holds: one function that opens every supported format."""
+"""One function that opens every supported kind of data: what a path holds, and what is in memory."""
 
 from __future__ import annotations
 
 import glob
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, Final
 
 from privmix.data.columns import Selection, check_columns, check_names
 from privmix.data.files import reading
+from privmix.data.frames import library_of, open_frame, open_hugging_face
 from privmix.data.images import check_colour, check_image_size, class_folders
 from privmix.data.ipc import DESCRIPTIONS, is_saved_dataset, saved_splits
-from privmix.data.openers import FORMATS, Request, format_of, holds_split, open_files, open_images, open_saved
+from privmix.data.memory import open_arrays
+from privmix.data.openers import (
+    FORMATS,
+    Request,
+    format_of,
+    holds_split,
+    open_files,
+    open_images,
+    open_saved,
+    refuse_images,
+)
 from privmix.data.remote import RemoteSource, is_remote, local_path
 from privmix.data.source import MAX_RECORD_VALUES, ArraySource, LabelledArray, Schema, Source
 from privmix.data.splits import SPLITS, folder_split, split_of
@@ -18,12 +30,16 @@ from privmix.errors import InvalidInput, StorageError, check_choice, check_integ
 
 __all__ = ["ArraySource", "LabelledArray", "Schema", "Source", "open_dataset"]
 
+MEMORY: Final = (
+    "a path or address, (x, y) of arrays, tensors or lists, a pandas or polars data frame, or a Hugging Face Dataset"
+)
+
 
 def open_dataset(
-    path: str | Path,
+    data: Any,
     *,
     split: str = "train",
-    classes: int | Sequence[str] | None = None,
+    classes: int | Sequence[str] | Sequence[int] | None = None,
     label_column: str = "label",
     image_column: str = "image",
     feature_column: str | None = None,
@@ -48,17 +64,23 @@ def open_dataset(
     Formats: idx, .npz, .npy, .safetensors (tensors x and y), .parquet, .arrow, .feather, .csv and .jsonl (these two
     plain or gzipped), folders that Hugging Face's ``save_to_disk`` wrote, folders with a sub-folder of images a class.
 
+    In memory: ``(x, y)`` of arrays, tensors or lists (:func:`privmix.data.memory.open_arrays`), pandas and polars
+    frames (:func:`privmix.data.frames.open_frame`), Hugging Face's ``Dataset`` and ``DatasetDict``
+    (:func:`privmix.data.frames.open_hugging_face`), and sources that are open already.
+
     Args:
-        path: a file, which is its own split (but for an .npz or .safetensors with ``x_train``, ``x_test``); a folder
-            with files or sub-folders named for their splits (``train``; ``test`` or ``t10k``; ``val``), where files
-            that carry no split's name are the training split; a pattern with ``*``, ``?`` or ``[``; or an address
-            that fsspec opens (``s3://``, ``gs://``, ``https://``, ...), whose files are copied to a private folder
-            of this machine, see :class:`privmix.data.remote.RemoteSource`. Several files of a split are its shards:
-            they are read one after the other, sorted by name (not idx and .npy: one pair a split).
+        data: data in memory; or a file, which is its own split (but for an .npz or .safetensors with ``x_train``,
+            ``x_test``); a folder with files or sub-folders named for their splits (``train``; ``test`` or ``t10k``;
+            ``val``), where files that carry no split's name are the training split; a pattern with ``*``, ``?`` or
+            ``[``; or an address that fsspec opens (``s3://``, ``gs://``, ``https://``, ...), whose files are copied to
+            a private folder of this machine, see :class:`privmix.data.remote.RemoteSource`. Several files of a split
+            are its shards: they are read one after the other, sorted by name (not idx and .npy: one pair a split).
         split: ``"train"``, ``"test"`` or ``"val"``.
         classes: number or names of the classes. Not needed for the MNIST layout (ten), an .npz with an array
             ``classes``, metadata ``classes`` of Parquet, Arrow and safetensors files, and ClassLabel features of
-            Hugging Face's library. Never inferred from labels, nor from folders of images, which are there for them.
+            Hugging Face's library in files. Never inferred from labels, nor from folders of images, which are there for
+            them. In memory also integers, which are then meant by their value, and ``"ClassLabel"``; see
+            :func:`privmix.data.memory.declared_classes`.
         label_column: formats with columns: the labels' column.
         image_column: Parquet, Arrow: the column of encoded images.
         feature_column: Parquet, Arrow, JSON lines: the column of lists of numbers; needed for JSON lines, and where
@@ -107,9 +129,32 @@ def open_dataset(
         None if input_shape is None else tuple(input_shape),
     )
     request = Request(check_choice("split", split, SPLITS), classes, selection)
-    if is_remote(path):
-        return RemoteSource(str(path), split, lambda copy: _open_local(copy, request))
-    return _open_local(local_path(path), request)
+    if not isinstance(data, str | Path):
+        return _open_memory(data, request)
+    if is_remote(data):
+        return RemoteSource(str(data), split, lambda copy: _open_local(copy, request))
+    return _open_local(local_path(data), request)
+
+
+def _open_memory(data: Any, request: Request) -> Source:
+    selection, split = request.selection, request.split
+    library = library_of(data)
+    if library == "datasets":
+        return open_hugging_face(data, split, request.classes, selection)
+    if split != "train":
+        raise InvalidInput("split", split, "train: data in memory are one split")
+    if isinstance(data, Source):
+        if request.classes is not None:
+            raise InvalidInput("classes", request.classes, "none: an open source has its own")
+        return data
+    refuse_images(request)
+    if library:
+        return open_frame(data, request.classes, selection)
+    if not isinstance(data, tuple) or len(data) != 2:
+        raise InvalidInput("data", type(data).__name__, MEMORY)
+    if library_of(data[0]) in ("pandas", "polars"):
+        return open_frame(data[0], request.classes, selection, data[1])
+    return open_arrays(*data, request.classes, selection)
 
 
 def _open_local(path: Path, request: Request) -> Source:

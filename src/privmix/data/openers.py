@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from privmix.data.arrow_source import ArrowFormat, ArrowSource
 from privmix.data.columns import Selection
@@ -45,7 +45,7 @@ class Request:
     """What the caller wants of the data; see :func:`privmix.data.open_dataset`."""
 
     split: str
-    classes: int | Sequence[str] | None
+    classes: Any
     selection: Selection
 
 
@@ -106,7 +106,7 @@ def companions(file: Path) -> list[Path]:
 
 def _open_idx(files: list[Path], request: Request) -> Source:
     _refuse_columns(request, "idx")
-    _refuse_images(request)
+    refuse_images(request)
     inputs = [file for file in files if "images" in file.name] or files
     if len(inputs) > 1:
         raise InvalidInput("data", str(inputs[0].parent), "one idx file of images a split, with images in its name")
@@ -120,7 +120,7 @@ def _open_idx(files: list[Path], request: Request) -> Source:
 
 def _open_npy(files: list[Path], request: Request) -> Source:
     _refuse_columns(request, ".npy")
-    _refuse_images(request)
+    refuse_images(request)
     if len(files) == 1:
         files = [files[0], *companions(files[0])]
     inputs, labels = ([file for file in files if file.name.startswith(letter)] for letter in "xy")
@@ -131,14 +131,14 @@ def _open_npy(files: list[Path], request: Request) -> Source:
 
 def _open_npz(files: list[Path], request: Request) -> Source:
     _refuse_columns(request, ".npz")
-    _refuse_images(request)
+    refuse_images(request)
     classes = resolve_classes(request.classes, npz_classes(files[0]) if request.classes is None else None)
     return _joined([NpzSource(file, request.split, classes) for file in files])
 
 
 def _open_safetensors(files: list[Path], request: Request) -> Source:
     _refuse_columns(request, ".safetensors")
-    _refuse_images(request)
+    refuse_images(request)
     classes = resolve_classes(request.classes, safetensors_classes(files[0]) if request.classes is None else None)
     return _joined([SafetensorsSource(file, request.split, classes) for file in files])
 
@@ -162,7 +162,7 @@ def _open_arrow_like(
 
 
 def _open_csv(files: list[Path], request: Request) -> Source:
-    _refuse_images(request)
+    refuse_images(request)
     asked = request.selection
     if asked.length is not None:
         raise InvalidInput("feature length", asked.length, "none: CSV holds no lists")
@@ -172,7 +172,7 @@ def _open_csv(files: list[Path], request: Request) -> Source:
 
 
 def _open_jsonl(files: list[Path], request: Request) -> Source:
-    _refuse_images(request)
+    refuse_images(request)
     asked = request.selection
     selection = replace(asked, image=None)
     return JsonlSource(files, selection, resolve_classes(request.classes))
@@ -202,7 +202,8 @@ def _refuse_columns(request: Request, format_: str) -> None:
         raise InvalidInput("feature length", request.selection.length, f"none: {format_} has no columns of lists")
 
 
-def _refuse_images(request: Request) -> None:
+def refuse_images(request: Request) -> None:
+    """Raise :class:`InvalidInput` where something is declared of encoded images that the data do not hold."""
     for field, value in (("image size", request.selection.image_size), ("colour", request.selection.colour)):
         if value is not None:
             raise InvalidInput(field, value, "none: the inputs are not encoded images")

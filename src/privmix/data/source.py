@@ -16,7 +16,8 @@ from privmix.errors import WITHHELD, InvalidInput, PrivmixError, check_integer
 
 # A record larger than this is a broken header, not data: refuse it before memory is asked for.
 MAX_RECORD_VALUES: Final = 2**26
-_NUMERIC: Final = "biuf"
+# Kinds of NumPy types that are numbers.
+NUMERIC: Final = "biuf"
 _DECLARE: Final = "`classes`"
 
 
@@ -175,7 +176,7 @@ def array_schema(
     x_shape: tuple[int, ...], x_type: np.dtype[Any], y_shape: tuple[int, ...], classes: tuple[str, ...]
 ) -> Schema:
     """Schema of an array of inputs and one of labels, from their headers alone."""
-    if x_type.kind not in _NUMERIC:
+    if x_type.kind not in NUMERIC:
         raise InvalidInput("type of x", str(x_type), "numbers")
     if len(x_shape) < 2:
         raise InvalidInput("shape of x", x_shape, "(records, ...) with at least two axes")
@@ -216,10 +217,13 @@ def as_inputs(raw: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
     """Check raw inputs: (n, *shape) finite numbers, kept if uint8 and made float32 otherwise."""
     if raw.shape[1:] != shape:
         raise InvalidInput("shape of a record", WITHHELD, f"{shape}, like every other record")
-    if raw.dtype.kind not in _NUMERIC:
+    if raw.dtype.kind not in NUMERIC:
         raise InvalidInput("inputs", WITHHELD, "numbers")
     if raw.dtype == np.uint8:
         return raw
+    if raw.dtype.kind in "iu":
+        # One fraction elsewhere makes a column of integers one of float64: the same record stays the same number.
+        raw = raw.astype(np.float64)
     with np.errstate(over="ignore", invalid="ignore"):
         x = raw.astype(np.float32)
     if not np.isfinite(x).all():
@@ -278,15 +282,15 @@ def encode_labels(raw: NDArray[Any], classes: tuple[str, ...]) -> NDArray[np.int
         try:
             return np.array([_index(label, indices, len(classes)) for label in raw.tolist()], dtype=np.int64)
         except (KeyError, ValueError, OverflowError):
-            raise _outside(classes) from None
-    if raw.dtype.kind not in _NUMERIC:
-        raise _outside(classes)
+            raise outside_classes(classes) from None
+    if raw.dtype.kind not in NUMERIC:
+        raise outside_classes(classes)
     # Comparing before the cast keeps NaN, fractions and integers beyond int64 out.
     if not np.logical_and(raw >= 0, raw < len(classes)).all():
-        raise _outside(classes)
+        raise outside_classes(classes)
     y = raw.astype(np.int64)
     if not (y == raw).all():
-        raise _outside(classes)
+        raise outside_classes(classes)
     return y
 
 
@@ -300,5 +304,6 @@ def _index(label: object, indices: dict[str, int], size: int) -> int:
     return int(label)
 
 
-def _outside(classes: tuple[str, ...]) -> InvalidInput:
+def outside_classes(classes: tuple[str, ...]) -> InvalidInput:
+    """The error for a label that is none of the classes."""
     return InvalidInput("label", WITHHELD, f"one of the {len(classes)} declared classes; declare all with {_DECLARE}")

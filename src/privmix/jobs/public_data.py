@@ -9,7 +9,7 @@ from typing import Any
 from privmix.data.overlap import Contents, same_files, same_place
 from privmix.errors import InvalidInput, PrivmixError
 from privmix.features import Extractor
-from privmix.jobs.dataset import Columns
+from privmix.jobs.columns import Columns
 from privmix.training import ModelFacts
 from privmix.training.examples import open_source
 
@@ -46,11 +46,11 @@ def contents_of(
 
 def pool_options(extractor: Extractor, columns: Columns) -> dict[str, Any]:
     """How a public dataset beside the private one is opened; its shapes are the private one's."""
-    text = columns.text or ("text" if extractor.name in ("minilm", "text") else None)
+    text = columns.text_column or ("text" if extractor.name in ("minilm", "text") else None)
     return {
-        "label_column": columns.label,
-        "image_column": columns.image,
-        "feature_column": columns.feature,
+        "label_column": columns.label_column,
+        "image_column": columns.image_column,
+        "feature_column": columns.feature_column,
         "text_column": text,
         "columns": getattr(extractor, "columns", None),
         "number_columns": columns.number_names,

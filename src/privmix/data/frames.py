@@ -1,0 +1,177 @@
+"""Frames of pandas and polars, and datasets of Hugging Face's library, in memory; none of these is imported here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privmix.data.arrow_source import ArrowFormat, ArrowSource
+from privmix.data.columns import Selection
+from privmix.data.memory import (
+    MemorySource,
+    Part,
+    Translate,
+    as_numbers,
+    column_part,
+    declared_classes,
+    objects,
+    plain,
+)
+from privmix.data.source import Schema, Source, resolve_classes
+from privmix.data.splits import folder_split
+from privmix.errors import InvalidInput
+
+CLASS_LABEL: Final = "ClassLabel"
+"""In place of classes: the names that a Hugging Face dataset declares for its labels are public."""
+
+
+def library_of(data: Any) -> str:
+    """``"pandas"``, ``"polars"`` or ``"datasets"`` where ``data`` is that library's kind of table; else empty.
+
+    Example:
+        >>> import pandas
+        >>> library_of(pandas.DataFrame({"a": [1]})), library_of([1])
+        ('pandas', '')
+    """
+    kinds = {"DataFrame": ("pandas", "polars"), "Dataset": ("datasets",), "DatasetDict": ("datasets",)}
+    for kind in type(data).__mro__:
+        library = kind.__module__.partition(".")[0]
+        if library in kinds.get(kind.__name__, ()):
+            return library
+    return ""
+
+
+def open_frame(frame: Any, classes: Any, selection: Selection, labels: Any = None) -> Source:
+    """A pandas or polars frame as a source; its names of columns are taken, and its types decide nothing.
+
+    Args:
+        frame: one record a row. pandas' NaN, NaT and NA, and null in polars, are missing values.
+        classes: K or the classes; see :func:`privmix.data.memory.declared_classes`.
+        selection: the label's column; the columns of a table or of numbers. Default: numbers in all others.
+        labels: n labels that are not in the frame.
+
+    Raises:
+        InvalidInput: there is no such column, names are not each there once, or classes are not declared.
+
+    Example:
+        >>> import polars
+        >>> frame = polars.DataFrame({"size": [3.0, 4.5], "label": ["cat", "dog"]})
+        >>> open_frame(frame, ["cat", "dog"], Selection()).read().x.tolist()
+        [[3.0], [4.5]]
+    """
+    columns = [str(name) for name in frame.columns]
+    if len(set(columns)) != len(columns):
+        raise InvalidInput("columns of the frame", f"{len(columns)} names", "names that differ")
+    if selection.length is not None:
+        raise InvalidInput("feature_length", selection.length, "none: a frame's columns hold no lists")
+    names, translate = declared_classes(classes)
+    if labels is None:
+        if selection.label not in columns:
+            raise InvalidInput("label column", selection.label, "a column of the frame")
+        label_part = _part(frame, columns.index(selection.label))
+    else:
+        label_part = column_part(plain(labels, "y"), "y")
+        if len(labels) != len(frame):
+            raise InvalidInput("y", "another number of labels", "one label a record of x")
+    others = [name for name in columns if labels is not None or name != selection.label]
+    wanted = selection.table or selection.numbers or others
+    for name in wanted:
+        if name not in others:
+            raise InvalidInput("columns", name, "columns of the frame")
+    parts = [_part(frame, columns.index(name)) for name in wanted]
+    inputs = _cells_of(parts) if selection.table is not None else _numbers_of(parts)
+    return MemorySource(Schema(len(frame), (len(wanted),), names, selection.table), inputs, label_part, translate)
+
+
+def _part(frame: Any, place: int) -> Part:
+    """Parts of a column: numbers as they are, or cells, None where a value is missing."""
+    polars = library_of(frame) == "polars"
+    column = frame.to_series(place) if polars else frame.iloc[:, place]
+
+    def part(start: int, stop: int) -> NDArray[Any]:
+        some = column[start:stop] if polars else column.iloc[start:stop]
+        # Looking at one cell at a time is slow, and whole parts of numbers are the rule.
+        if some.dtype.is_numeric() and not some.null_count() if polars else isinstance(some.dtype, np.dtype):
+            numbers = np.asarray(some.to_numpy())
+            if numbers.dtype.kind in "iub" or (numbers.dtype.kind == "f" and not np.isnan(numbers).any()):
+                return numbers
+        return _cells(some.to_list(), nan_is_missing=not polars)
+
+    return part
+
+
+def _cells(values: list[Any], nan_is_missing: bool) -> NDArray[np.object_]:
+    def cell(value: Any) -> Any:
+        absent = nan_is_missing and isinstance(value, float | np.floating) and value != value
+        # pandas' NA is neither equal to anything nor different from it.
+        return None if absent or type(value).__name__ in ("NAType", "NaTType") else value
+
+    return objects([cell(value) for value in values])
+
+
+def _cells_of(parts: list[Part]) -> Part:
+    def table(start: int, stop: int) -> NDArray[np.object_]:
+        made = np.empty((stop - start, len(parts)), dtype=object)
+        for place, part in enumerate(parts):
+            made[:, place] = part(start, stop)
+        return made
+
+    return table
+
+
+def _numbers_of(parts: list[Part]) -> Part:
+    return lambda start, stop: np.stack([as_numbers(part(start, stop)) for part in parts], axis=1)
+
+
+def open_hugging_face(data: Any, split: str, classes: Any, selection: Selection) -> Source:
+    """A ``Dataset``, or one split of a ``DatasetDict``; features are what a Parquet file's schema is.
+
+    Args:
+        data: of the library ``datasets``.
+        split: of a ``DatasetDict``.
+        classes: K, the classes, or ``"ClassLabel"``: names that the features give the label. They are not taken unless
+            asked for, since some ways of making them look into the records.
+        selection: names of columns, as for Parquet.
+
+    Raises:
+        InvalidInput: there is no such split or column, or classes are not declared.
+    """
+    if isinstance(data, dict):
+        found = [name for name in data if name == split or folder_split(name) == split]
+        if not found:
+            raise InvalidInput("split", split, "a split of the data: " + ", ".join(sorted(data)))
+        data = data[found[0]]
+    declared = getattr(data.features.get(selection.label), "names", None)
+    translate: Translate | None = None
+    if classes == CLASS_LABEL:
+        if declared is None:
+            raise InvalidInput("classes", classes, f"declared classes: column {selection.label} has no ClassLabel")
+        names = resolve_classes(list(declared))
+    else:
+        names, translate = declared_classes(classes)
+    # Numbers of a ClassLabel are places in its list, whatever its names are.
+    return HuggingFaceSource(data, selection, names, translate if declared is None else None)
+
+
+class HuggingFaceSource(ArrowSource):
+    """A ``Dataset`` of the library ``datasets``, in its own order; see :func:`open_hugging_face`."""
+
+    def __init__(self, data: Any, selection: Selection, classes: tuple[str, ...], translate: Translate | None) -> None:
+        content, self._translate = data.with_format("arrow"), translate
+
+        def blocks(_: Path, columns: list[str], size: int) -> Iterator[Any]:
+            for table in content.select_columns(columns).iter(size):
+                yield from table.combine_chunks().to_batches()
+
+        def describe(_: Path) -> tuple[Any, int]:
+            return content.features.arrow_schema, len(content)
+
+        super().__init__([Path("data")], ArrowFormat("records of its features", describe, blocks), selection, classes)
+
+    def _chunks(self, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+        for inputs, labels in super()._chunks(size):
+            yield inputs, labels if self._translate is None else self._translate(labels)

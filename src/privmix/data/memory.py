@@ -1,0 +1,254 @@
+"""Datasets that people hold in their hands: ``(x, y)`` of arrays, tensors and lists."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privmix.data.columns import Selection
+from privmix.data.source import NUMERIC, Schema, Source, outside_classes, resolve_classes
+from privmix.errors import WITHHELD, InvalidInput
+
+# (start, stop) -> those records' inputs or labels.
+Part = Callable[[int, int], NDArray[Any]]
+Translate = Callable[[NDArray[Any]], NDArray[Any]]
+_X: Final = "an array (n, ...) of numbers, n texts, n rows of a table, or a data frame"
+
+
+class MemorySource(Source):
+    """Records in memory, of which a part is looked at when it is asked for.
+
+    Formal guarantees:
+        - Declared: shape, columns and classes come from the caller, from an array's own shape and from a frame's
+          column names; types of columns and arrays decide nothing, since one record may have decided them. Only uint8
+          arrays mean pixels: nothing infers that type.
+        - Unread: making one looks into no record.
+        - Per record: what becomes of a record depends on that record and on what is declared.
+
+    Args:
+        schema: public facts.
+        inputs, labels: the raw records from a first to before a last.
+        translate: how raw labels become what :func:`privmix.data.source.encode_labels` takes.
+    """
+
+    def __init__(self, schema: Schema, inputs: Part, labels: Part, translate: Translate | None = None) -> None:
+        self._schema, self._inputs, self._labels, self._translate = schema, inputs, labels, translate
+
+    @property
+    def schema(self) -> Schema:
+        """As declared."""
+        return self._schema
+
+    def _chunks(self, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+        records = self._schema.records
+        for start in range(0, records, size):
+            stop = min(start + size, records)
+            labels = self._labels(start, stop)
+            yield self._inputs(start, stop), labels if self._translate is None else self._translate(labels)
+
+
+def open_arrays(x: Any, y: Any, classes: Any, selection: Selection) -> Source:
+    """``(x, y)`` as a source.
+
+    Args:
+        x: (n, *input_shape) numbers (uint8 is pixels), or a list of n records, whose length or shape is then declared;
+            n texts or n rows where the selection is of a table's columns.
+        y: n labels: texts, or numbers; see :func:`declared_classes`.
+        classes: K or the classes, which are never taken from ``y``.
+        selection: which columns; its lengths and shapes where ``x`` has none of its own.
+
+    Raises:
+        InvalidInput: ``x`` is something else, there are more or fewer labels, or classes are not declared.
+
+    Example:
+        >>> open_arrays(np.eye(3), ["dog", "cat", "dog"], ["cat", "dog"], Selection()).read().y.tolist()
+        [1, 0, 1]
+    """
+    names, translate = declared_classes(classes)
+    x, y = plain(x, "x"), plain(y, "y")
+    labels = column_part(y, "y")
+    shape, inputs = _table(x, selection.table) if selection.table is not None else _numbers(x, selection)
+    if len(x) != len(y):
+        # How many would differ between neighbours.
+        raise InvalidInput("y", "another number of labels", "one label a record of x")
+    return MemorySource(Schema(len(x), shape, names, selection.table), inputs, labels, translate)
+
+
+def plain(values: Any, field: str) -> Any:
+    """A NumPy array or a list: tensors and whatever else NumPy takes as an array become one."""
+    if isinstance(values, np.ma.MaskedArray):
+        raise InvalidInput(field, "a masked array", "an array without a mask, which would be lost")
+    if type(values).__module__.partition(".")[0] == "torch" and hasattr(values, "detach"):
+        dense = values.detach().cpu()
+        if dense.is_sparse:
+            raise InvalidInput(field, "a sparse tensor", "a dense one")
+        # NumPy has no bfloat16.
+        return (dense.float() if dense.is_floating_point() and dense.element_size() == 2 else dense).numpy()
+    if isinstance(values, list | tuple | range):
+        return list(values)
+    if not isinstance(values, str | bytes | dict | set) and hasattr(values, "__array__"):
+        found = np.asarray(values)
+        if found.ndim:
+            return found
+    raise InvalidInput(field, type(values).__name__, _X if field == "x" else "n labels: an array or a list")
+
+
+def column_part(values: Any, field: str) -> Part:
+    """Parts of n values, whatever each is.
+
+    Raises:
+        InvalidInput: an array of another shape than (n,) or (n, 1).
+    """
+    if isinstance(values, np.ndarray):
+        if values.shape not in ((len(values),), (len(values), 1)):
+            raise InvalidInput(f"shape of {field}", ("n", *values.shape[1:]), "(n,), one a record")
+        flat = values.reshape(-1)
+        return lambda start, stop: flat[start:stop]
+    return lambda start, stop: objects(values[start:stop])
+
+
+def objects(values: Sequence[Any]) -> NDArray[np.object_]:
+    """(n,) of whatever the values are: NumPy must not look for arrays in them."""
+    made = np.empty(len(values), dtype=object)
+    for place, value in enumerate(values):
+        made[place] = value
+    return made
+
+
+def as_numbers(cells: NDArray[Any]) -> NDArray[Any]:
+    """Numbers as float64, and NaN, which no reader takes, for whatever is none. A text is none."""
+    if cells.dtype.kind in NUMERIC:
+        return cells.astype(np.float64)
+    made = np.full(cells.shape, np.nan)
+    if cells.dtype.kind == "O":
+        made.reshape(-1)[:] = [_number(cell) for cell in cells.reshape(-1).tolist()]
+    return made
+
+
+def _number(cell: Any) -> float:
+    if isinstance(cell, bool | int | float | np.integer | np.floating | np.bool_):
+        try:
+            return float(cell)
+        except OverflowError:
+            return math.inf
+    return math.nan
+
+
+def _numbers(x: Any, selection: Selection) -> tuple[tuple[int, ...], Part]:
+    length = selection.length
+    if selection.numbers is not None:
+        raise InvalidInput("columns", list(selection.numbers), "none: arrays have no columns with names")
+    declared = selection.shape if length is None else (length,)
+    if isinstance(x, np.ndarray) and x.ndim > 1:
+        if length is not None and x.shape[1:] != (length,):
+            raise InvalidInput("feature_length", length, f"none, or that of x, whose records are {x.shape[1:]}")
+        if x.dtype.kind in NUMERIC:
+            return x.shape[1:], lambda start, stop: x[start:stop]
+        return x.shape[1:], lambda start, stop: as_numbers(x[start:stop])
+    if declared is None:
+        allowed = (
+            "an array of numbers (n, ...), which has one shape for all records; or lists with `feature_length`, the "
+            "numbers in each; or texts and rows with an extractor of texts or tables"
+        )
+        raise InvalidInput("x", "records without a declared shape", allowed)
+    shape = declared
+    return shape, lambda start, stop: np.stack([_record(record, shape) for record in x[start:stop]])
+
+
+def _record(record: Any, shape: tuple[int, ...]) -> NDArray[np.float64]:
+    try:
+        made = np.asarray(record)
+    except ValueError:
+        made = np.empty(0)
+    if made.shape != shape:
+        raise InvalidInput("shape of a record", WITHHELD, f"{shape}, as declared")
+    if made.dtype == np.uint8:
+        # In an array of all records that type means pixels; here each record would decide for itself.
+        raise InvalidInput("x", WITHHELD, "lists of numbers; or one array of all images, as np.stack makes it")
+    return as_numbers(made)
+
+
+def _table(x: Any, columns: tuple[str, ...]) -> tuple[tuple[int, ...], Part]:
+    width = len(columns)
+    if isinstance(x, np.ndarray):
+        if x.shape[1:] not in ((width,), () if width == 1 else (width,)):
+            raise InvalidInput("shape of x", ("n", *x.shape[1:]), f"(n, {width}), one value a column")
+        return (width,), lambda start, stop: _rows(x[start:stop].reshape(-1, width).tolist(), width)
+    if width == 1:
+        return (1,), lambda start, stop: _rows([_single(record) for record in x[start:stop]], 1)
+    return (width,), lambda start, stop: _rows(x[start:stop], width)
+
+
+def _single(record: Any) -> Any:
+    return record if isinstance(record, list | tuple | np.ndarray) else [record]
+
+
+def _rows(rows: Sequence[Any], width: int) -> NDArray[np.object_]:
+    table = np.empty((len(rows), width), dtype=object)
+    for place, row in enumerate(rows):
+        if not isinstance(row, list | tuple | np.ndarray) or len(row) != width:
+            raise InvalidInput("shape of a record", WITHHELD, f"{width} values, one a column")
+        for column, cell in enumerate(row):
+            table[place, column] = cell
+    return table
+
+
+def declared_classes(classes: Any) -> tuple[tuple[str, ...], Translate | None]:
+    """Class names, and how labels of theirs are read.
+
+    Classes declared as integers are meant by their value: with ``classes=[1, 2, 3]`` a label 1, 1.0 or ``"1"`` is the
+    class ``"1"``. Otherwise a number is an index from 0 on, as in files, and a text a name. Where names read as other
+    numbers than their indices, a number could mean either: such labels are refused.
+
+    Raises:
+        InvalidInput: none are declared, or something else.
+
+    Example:
+        >>> names, translate = declared_classes(range(1, 4))
+        >>> names, translate(np.array([3, 1])).tolist()
+        (('1', '2', '3'), [2, 0])
+    """
+    if isinstance(classes, np.ndarray) and classes.ndim == 1:
+        classes = classes.tolist()
+    if isinstance(classes, Sequence) and not isinstance(classes, str) and classes and all(map(_is_integer, classes)):
+        names = resolve_classes([str(int(name)) for name in classes])
+        if not _ambiguous(names):
+            return names, None
+        places = {int(name): place for place, name in enumerate(names)}
+        return names, lambda raw: _by_value(raw, places, names)
+    names = resolve_classes(classes)
+    return names, _names_only if _ambiguous(names) else None
+
+
+def _is_integer(name: Any) -> bool:
+    return isinstance(name, int | np.integer) and not isinstance(name, bool)
+
+
+def _ambiguous(names: Sequence[str]) -> bool:
+    """Whether a name reads as another number than its place."""
+    return any(name.lstrip("-").isdecimal() and name != str(place) for place, name in enumerate(names))
+
+
+def _by_value(raw: NDArray[Any], places: dict[int, int], names: tuple[str, ...]) -> NDArray[np.int64]:
+    try:
+        return np.array([places[_value(label)] for label in raw.tolist()], dtype=np.int64)
+    except (KeyError, ValueError, OverflowError, TypeError):
+        raise outside_classes(names) from None
+
+
+def _value(label: Any) -> int:
+    number = int(label)
+    if not isinstance(label, str | bytes) and number != label:
+        raise ValueError("a fraction")
+    return number
+
+
+def _names_only(raw: NDArray[Any]) -> NDArray[Any]:
+    if raw.dtype.kind not in "OUS" or any(isinstance(label, int | float | np.number) for label in raw.tolist()):
+        allowed = "texts, as the class names are; or classes declared as integers: a number could be a name or a place"
+        raise InvalidInput("label", WITHHELD, allowed)
+    return raw

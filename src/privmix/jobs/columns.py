@@ -1,0 +1,89 @@
+"""What a user declares of a dataset: its columns, its images and its classes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from privmix.errors import InvalidInput, StorageError
+
+
+def _told(default: Any, help_: str, **more: str) -> Any:
+    return field(default=default, metadata={"help": help_, **more})
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Which columns and images of a dataset are meant, and what is declared of them.
+
+    Attributes:
+        label_column: the labels' column.
+        image_column: the column of encoded images.
+        feature_column: the column of lists of numbers, where there are several.
+        text_column: the texts' column; for text extractors ``"text"`` where None.
+        image_size: side, in pixels, that each image is scaled and cropped to.
+        colour: ``"grey"`` or ``"rgb"``, which each image is converted to.
+        number_columns: columns of numbers, as a list or with commas between them.
+        feature_length: how many numbers each list has.
+
+    Example:
+        >>> Columns(number_columns="age, dose").number_names
+        ['age', 'dose']
+    """
+
+    label_column: str = _told("label", "The labels' column.")
+    image_column: str = _told("image", "The column of encoded images.")
+    feature_column: str | None = _told(None, "The column of number lists, where there are several.")
+    text_column: str | None = _told(None, "The texts' column. Default for text extractors: text.")
+    image_size: int | None = _told(
+        None, "Encoded images: the side, in pixels, that each is scaled and cropped to; needed."
+    )
+    colour: str | None = _told(None, "Encoded images: grey or rgb, which each is converted to; needed.")
+    number_columns: str | Sequence[str] | None = _told(
+        None, "Columns of numbers, with commas. Default: all but the label's; needed for JSON lines.", flag="columns"
+    )
+    feature_length: int | None = _told(
+        None, "How many numbers each list has; needed where the file's schema does not fix it."
+    )
+
+    @property
+    def number_names(self) -> list[str] | None:
+        """Names of the columns of numbers, where they are declared."""
+        if isinstance(self.number_columns, str):
+            return [name.strip() for name in self.number_columns.split(",")]
+        return None if self.number_columns is None else list(self.number_columns)
+
+    def elsewhere(self) -> Columns:
+        """For another dataset of the same inputs, whose format may differ: its shape is declared by the first's."""
+        return replace(self, image_size=None, colour=None, feature_length=None)
+
+
+def class_list(text: str | None) -> int | list[str] | None:
+    """``"10"`` means ten classes "0".."9"; ``"cat,dog"`` names them; ``"@FILE"`` names a file with one a line.
+
+    Raises:
+        InvalidInput: no number, and not at least two names.
+        StorageError: the file can't be read.
+
+    Example:
+        >>> class_list("10"), class_list("cat, dog")
+        (10, ['cat', 'dog'])
+    """
+    if text is None:
+        return None
+    if text.startswith("@"):
+        try:
+            names = Path(text[1:]).read_text(encoding="utf-8").splitlines()
+        except (OSError, UnicodeDecodeError):
+            raise StorageError(f"classes: can't read {text[1:]} as text") from None
+        names = [name.strip() for name in names if name.strip()]
+    else:
+        try:
+            return int(text)
+        except ValueError:
+            names = [name.strip() for name in text.split(",")]
+    if len(names) < 2 or not all(names):
+        raise InvalidInput("classes", text, "a number of classes, or at least two names separated by commas")
+    return names
