@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import common
-from privmix.cli.compare import comparison
+from privmix.jobs.comparison import noise_comparison
 from privmix.reports.curves import draw_noise_comparison
 
 
 def main() -> None:
-    record = comparison(50_000, 50_000, 1.0, 1e-5, 13, lambda stage, done, total: None)
+    record = noise_comparison(50_000, 50_000, 1.0, 1e-5, 13, lambda stage, done, total: None)
     draw_noise_comparison(record, common.RESULTS / "noise_comparison.svg")
     header = ["m", *(c["label"] + ("" if c["is_upper_bound"] else " (no bound)") for c in record["curves"])]
     columns = [curve["noise_over_degree"] for curve in record["curves"]]

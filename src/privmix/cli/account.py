@@ -8,22 +8,14 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from privmix.accounting import (
-    ACCOUNTANTS,
-    Adjacency,
-    Event,
-    UnsupportedEvent,
-    calibrate,
-    epsilon,
-    get_accountant,
-    poisoning_success_bound,
-)
+from privmix import accounting, jobs, release
+from privmix.accounting.events import Adjacency, Event
 from privmix.cli.app import app, out, print_json
-from privmix.cli.compare import comparison
-from privmix.cli.design_options import design_help, design_list, design_options
+from privmix.cli.design_options import DesignOptions, GivenDesign
+from privmix.cli.options import Json
 from privmix.cli.progress import progress_bars
+from privmix.cli.verb import expanded, verb
 from privmix.errors import InvalidInput, check_choice, check_number
-from privmix.release import ReleaseConfig
 from privmix.rounding import exact, rounded_up
 
 account = typer.Typer(no_args_is_help=False)
@@ -31,12 +23,12 @@ app.add_typer(account, name="account")
 
 
 @account.callback(invoke_without_command=True)
+@expanded
 def price(
     context: typer.Context,
-    design: Annotated[str, typer.Option(help=f"{design_list()}.")] = "poisson",
+    design: Annotated[GivenDesign, DesignOptions()],
     records: Annotated[int | None, typer.Option(help="Record count n, taken as public.")] = None,
     rows: Annotated[int | None, typer.Option(help="Rows released, T. Default: n.")] = None,
-    mixup_degree: Annotated[int, typer.Option(help=design_help("mixup_degree"))] = 64,
     delta: Annotated[float, typer.Option(help="Probability with which epsilon may be exceeded.")] = 1e-5,
     noise_multiplier: Annotated[
         float | None, typer.Option(help="Joint noise multiplier s of a row (features and labels together).")
@@ -45,14 +37,10 @@ def price(
         float | None, typer.Option("--epsilon", help="Target: find the least noise that meets it.")
     ] = None,
     classes: Annotated[int, typer.Option(help="Number of classes (hierarchical, classwise).")] = 10,
-    expected_classes: Annotated[float, typer.Option(help=design_help("expected_classes"))] = 3.0,
-    full_batch: Annotated[bool, typer.Option(help=design_help("full_batch"))] = False,
-    max_weight: Annotated[float, typer.Option(help=design_help("max_weight"))] = 1.0,
-    noise: Annotated[str, typer.Option(help=design_help("noise"))] = "gaussian",
     accountant: Annotated[str, typer.Option(help="pld, rdp, moments, pure; gdp_clt, as_published compare.")] = "pld",
     every: Annotated[bool, typer.Option("--all", help="A table over all accountants.")] = False,
     as_published: Annotated[bool, typer.Option(help="The papers' figure: a comparison, not a bound.")] = False,
-    json_output: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+    json_output: Json = False,
 ) -> None:
     """Price a design, or find the noise that meets a target.
 
@@ -63,30 +51,30 @@ def price(
     if context.invoked_subcommand is not None:
         return
     if records is None:
-        raise InvalidInput("--records", records, "the public record count")
+        raise InvalidInput("records", records, "the public record count")
     if (noise_multiplier is None) == (epsilon_target is None):
-        raise InvalidInput("--noise-multiplier, --epsilon", "both or neither", "exactly one of the two")
-    config = ReleaseConfig(
+        raise InvalidInput("noise_multiplier, epsilon", "both or neither", "exactly one of the two")
+    config = release.ReleaseConfig(
         records=records,
         dim=1,
         classes=tuple(str(number) for number in range(classes)),
-        design=design,
+        design=design.name or "poisson",
         rows=rows,
         centre="none",
-        **design_options(context),
+        **design.options,
     )
     adjacency = config.with_noise(1.0).adjacency
     name = "as_published" if as_published else accountant
-    names = list(ACCOUNTANTS) if every else [get_accountant(name).name]
+    names = list(accounting.ACCOUNTANTS) if every else [accounting.get_accountant(name).name]
     results = [_one(config, one, delta, noise_multiplier, epsilon_target, adjacency, lenient=every) for one in names]
     if json_output:
         print_json(results if every else results[0])
     else:
-        _show(results, design, delta, adjacency)
+        _show(results, config.design.name, delta, adjacency)
 
 
 def _one(
-    config: ReleaseConfig,
+    config: release.ReleaseConfig,
     accountant: str,
     delta: float,
     noise_multiplier: float | None,
@@ -99,13 +87,13 @@ def _one(
 
     try:
         if target is not None:
-            noise_multiplier = calibrate(
+            noise_multiplier = accounting.calibrate(
                 make_event, target, delta, accountant=accountant, adjacency=adjacency
             ).noise_multiplier
         assert noise_multiplier is not None
-        check_number("--noise-multiplier", noise_multiplier, low=0, low_open=True)
-        cost = epsilon(make_event(noise_multiplier), delta, accountant=accountant, adjacency=adjacency)
-    except UnsupportedEvent as error:
+        check_number("noise_multiplier", noise_multiplier, low=0, low_open=True)
+        cost = accounting.epsilon(make_event(noise_multiplier), delta, accountant=accountant, adjacency=adjacency)
+    except accounting.UnsupportedEvent as error:
         if not lenient:
             raise
         return {"accountant": accountant, "unsupported": error.allowed}
@@ -131,7 +119,7 @@ def _show(results: list[dict[str, Any]], design: str, delta: float, adjacency: A
     out.print(table)
 
 
-@account.command()
+@verb(account)
 def compare(
     records: Annotated[int, typer.Option(help="Record count n.")] = 50_000,
     rows: Annotated[int | None, typer.Option(help="Rows released, T. Default: n.")] = None,
@@ -149,9 +137,9 @@ def compare(
     from privmix.reports.curves import draw_noise_comparison
 
     if figure.suffix not in (".svg", ".png", ".pdf"):
-        raise InvalidInput("--out", str(figure), "a file ending in .svg, .png or .pdf")
+        raise InvalidInput("out", str(figure), "a file ending in .svg, .png or .pdf")
     with progress_bars() as progress:
-        record = comparison(records, rows or records, epsilon_target, delta, points, progress)
+        record = jobs.comparison.noise_comparison(records, rows or records, epsilon_target, delta, points, progress)
     draw_noise_comparison(record, figure)
     if json_output:
         print_json(record)
@@ -159,7 +147,7 @@ def compare(
         out.print(f"drawn: {figure}", soft_wrap=True)
 
 
-@account.command()
+@verb(account)
 def poisoning(
     epsilon_stated: Annotated[float, typer.Option("--epsilon", help="Epsilon of the release or model.")],
     poisoned: Annotated[int, typer.Option(help="Number of records that the attacker controls.")],
@@ -173,7 +161,7 @@ def poisoning(
     how: Annotated[
         str, typer.Option("--how", help="What happens to the records: changed, inserted or deleted.")
     ] = "changed",
-    json_output: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+    json_output: Json = False,
 ) -> None:
     """Bound how often an attack by poisoned records succeeds against anything with this guarantee (Ma et al. 2019).
 
@@ -181,8 +169,10 @@ def poisoning(
 
     Example: privmix account poisoning --epsilon 1 --poisoned 2 --clean-success 0.001
     """
-    relation = Adjacency(check_choice("--adjacency", adjacency, [item.value for item in Adjacency]))
-    bound = poisoning_success_bound(epsilon_stated, delta, poisoned, clean_success, adjacency=relation, poisoning=how)
+    relation = Adjacency(check_choice("adjacency", adjacency, [item.value for item in Adjacency]))
+    bound = accounting.poisoning_success_bound(
+        epsilon_stated, delta, poisoned, clean_success, adjacency=relation, poisoning=how
+    )
     if json_output:
         print_json({"success_bound": bound, "adjacency": adjacency, "poisoning": how, "poisoned": poisoned})
         return

@@ -2,17 +2,87 @@
 
 from __future__ import annotations
 
-from typing import Any
+import inspect
+from collections.abc import Mapping
+from dataclasses import Field, dataclass
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from privmix.designs import all_designs
+from privmix.cli.verb import option
+from privmix.designs import Design, all_designs
 
 
 def design_list() -> str:
     """The names of all designs, for help."""
-    *names, last = (design.name for design in all_designs())
-    return f"{', '.join(names)} or {last}"
+    return _listed([design.name for design in all_designs()], "or")
+
+
+@dataclass(frozen=True)
+class GivenDesign:
+    """A design's name, and the options that the user gave, whichever design they belong to.
+
+    :class:`privmix.release.ReleaseConfig` refuses those of others.
+
+    Attributes:
+        name: as the user wrote it, or the default.
+        options: by name.
+    """
+
+    name: str | None
+    options: Mapping[str, Any]
+
+
+class DesignOptions:
+    """The options of every design that is known, those from other packages too, by the designs that have them.
+
+    In a verb: ``design: Annotated[GivenDesign, DesignOptions(default="poisson")]``.
+
+    Args:
+        default: the design where none is named, or None.
+        help: of ``--design``.
+        names: of options by those of the fields, where a verb has another use for the field's name.
+    """
+
+    def __init__(self, default: str | None = "poisson", *, help: str | None = None, **names: str) -> None:
+        self._default, self._help, self._renamed = default, help, names
+        # Option -> field.
+        self._names: dict[str, str] = {}
+
+    def parameters(self, taken: set[str]) -> list[inspect.Parameter]:
+        """See :class:`privmix.cli.verb.Group`."""
+        chosen = typer.Option("--design", help=self._help or f"{design_list()}.")
+        kind: Any = str if self._default is not None else str | None
+        annotation = Annotated[kind, chosen]
+        named = inspect.Parameter(
+            "design", inspect.Parameter.KEYWORD_ONLY, default=self._default, annotation=annotation
+        )
+        owners: dict[tuple[str, Any], list[type[Design[Any]]]] = {}
+        found: dict[tuple[str, Any], Field[Any]] = {}
+        for design in all_designs():
+            hints = get_type_hints(design)
+            for item in design.options():
+                key = (item.name, hints[item.name])
+                owners.setdefault(key, []).append(design)
+                found.setdefault(key, item)
+        parameters, taken = [named], {*taken, "design"}
+        for (name, hint), item in found.items():
+            designs = owners[name, hint]
+            wanted = self._renamed.get(name, name)
+            if wanted in taken:
+                # A design from elsewhere may call its option as another is called already.
+                wanted = f"{designs[0].name}_{name}".replace("-", "_")
+            taken.add(wanted)
+            self._names[wanted] = name
+            panel = f"Design{'s' * (len(designs) > 1)}: {_listed([design.name for design in designs], 'and')}"
+            parameters.append(option(item, hint, name=wanted, panel=panel))
+        return parameters
+
+    def value(self, values: dict[str, Any], context: typer.Context) -> GivenDesign:
+        """See :class:`privmix.cli.verb.Group`."""
+        taken = {name: values.pop(name) for name in self._names}
+        given = {self._names[name]: value for name, value in taken.items() if _given(context, name)}
+        return GivenDesign(values.pop("design"), given)
 
 
 def design_help(option: str) -> str:
@@ -40,3 +110,9 @@ def design_options(context: typer.Context, **renamed: str) -> dict[str, Any]:
 def _given(context: typer.Context, parameter: str) -> bool:
     source = context.get_parameter_source(parameter)
     return source is not None and source.name != "DEFAULT"
+
+
+def _listed(names: list[str], word: str) -> str:
+    """``"a, b or c"``."""
+    *first, last = names
+    return f"{', '.join(first)} {word} {last}" if first else last

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
+from privmix import jobs
+from privmix import release as releases
 from privmix.cli.app import app, out, plain
 from privmix.cli.progress import progress_bars
+from privmix.cli.verb import verb
 from privmix.errors import InvalidInput, check_choice, check_number
-from privmix.jobs.fitting import AUTO, LEARNERS, learner_for
-from privmix.jobs.fitting import fit as fit_model
-from privmix.release import load_release
+
+_AUTO: Final = "auto"
 
 
-@app.command()
+@verb(app)
 def fit(
     release: Annotated[Path, typer.Argument(help="Folder that privmix release wrote.")],
     out_folder: Annotated[Path, typer.Option("--out", help="Folder to create.")],
@@ -26,7 +28,7 @@ def fit(
             help="auto: second-moments for releases that have them, else noise-aware-ridge; or one of these two, or "
             "generalized-kl (the papers')."
         ),
-    ] = AUTO,
+    ] = _AUTO,
     model: Annotated[str, typer.Option(help="generalized-kl: linear, or cnn on pixel releases.")] = "linear",
     epochs: Annotated[int, typer.Option(help="generalized-kl: passes over the rows.")] = 200,
     regularisation: Annotated[
@@ -39,20 +41,20 @@ def fit(
 
     Example: privmix fit REL --learner noise-aware-ridge --out MODEL
     """
-    check_choice("--learner", learner, LEARNERS)
+    check_choice("learner", learner, jobs.fitting.LEARNERS)
     if out_folder.exists() and not overwrite:
-        raise InvalidInput("--out", str(out_folder), "a folder that does not exist yet (or --overwrite)")
-    dataset = load_release(release)
+        raise InvalidInput("out", str(out_folder), "a folder that does not exist yet (or `overwrite`)")
+    dataset = releases.load_release(release)
     strength: str | float = regularisation
-    learner = learner_for(dataset, learner)
+    learner = jobs.fitting.learner_for(dataset, learner)
     papers = learner == "generalized-kl"
-    if regularisation != AUTO and not papers:
+    if regularisation != _AUTO and not papers:
         try:
-            strength = check_number("--regularisation", float(regularisation), low=0, low_open=True)
+            strength = check_number("regularisation", float(regularisation), low=0, low_open=True)
         except ValueError:
-            raise InvalidInput("--regularisation", regularisation, "auto, or a number > 0") from None
+            raise InvalidInput("regularisation", regularisation, "auto, or a number > 0") from None
     with progress_bars() as progress:
-        fitted = fit_model(
+        fitted = jobs.fitting.fit(
             dataset,
             learner,
             regularisation=strength,

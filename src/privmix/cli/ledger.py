@@ -7,11 +7,13 @@ from typing import Annotated, Any, Final
 import typer
 from rich.table import Table
 
+from privmix import ledger as ledgers
+from privmix.accounting import filters
 from privmix.accounting.events import Adjacency
-from privmix.accounting.filters import FILTERS
 from privmix.cli.app import app, out, plain, print_json
+from privmix.cli.options import Json
+from privmix.cli.verb import verb
 from privmix.errors import InvalidInput, check_choice
-from privmix.ledger import Budget, Ledger, verify_ledger
 from privmix.rounding import exact, rounded_down, rounded_up
 
 ledger = typer.Typer(no_args_is_help=True, help="Give private datasets a total privacy budget, and keep to it.")
@@ -19,10 +21,9 @@ app.add_typer(ledger, name="ledger")
 
 Url = Annotated[str, typer.Option("--ledger", help="sqlite:///FILE, or postgresql://USER@HOST/DATABASE for a team.")]
 Dataset = Annotated[str, typer.Option(help="The dataset's name.")]
-Json = Annotated[bool, typer.Option("--json", help="For machines.")]
 
 
-@ledger.command("init")
+@verb(ledger, "init")
 def init(
     dataset: Dataset,
     epsilon: Annotated[float, typer.Option(help="Total budget, epsilon, of everything that is ever run.")],
@@ -57,12 +58,12 @@ def init(
 
     Example: privmix ledger init --dataset patients --epsilon 4 --delta 1e-5 --adaptive --ledger sqlite:///ledger.db
     """
-    relation = Adjacency(check_choice("--adjacency", adjacency, [a.value for a in Adjacency]))
+    relation = Adjacency(check_choice("adjacency", adjacency, [a.value for a in Adjacency]))
     if filter_name is not None:
-        check_choice("--filter", filter_name, FILTERS)
+        check_choice("filter", filter_name, filters.FILTERS)
         if not adaptive:
-            raise InvalidInput("--filter", filter_name, "none without --adaptive")
-    made = Ledger.create(url).add_dataset(
+            raise InvalidInput("filter", filter_name, "none without `adaptive`")
+    made = ledgers.Ledger.create(url).add_dataset(
         dataset, epsilon=epsilon, delta=delta, adjacency=relation, adaptive=(filter_name or "gdp") if adaptive else None
     )
     out.print(
@@ -86,17 +87,17 @@ _FILTERS: Final = {
 }
 
 
-@ledger.command("upgrade")
+@verb(ledger, "upgrade")
 def upgrade(url: Url) -> None:
     """Bring a ledger that an earlier privmix made to this version; its budgets and history stay as they are.
 
     Earlier versions refuse it from then on.
     """
-    Ledger.upgrade(url)
+    ledgers.Ledger.upgrade(url)
     out.print("upgraded: budgets and history are as they were")
 
 
-@ledger.command("show")
+@verb(ledger, "show")
 def show(
     url: Url,
     dataset: Annotated[str | None, typer.Option(help="One dataset; all where left out.")] = None,
@@ -106,7 +107,7 @@ def show(
 
     Keep the newest entry's hash elsewhere (--json shows it whole): `ledger verify --head` then notices lost entries.
     """
-    opened = Ledger.open(url)
+    opened = ledgers.Ledger.open(url)
     budgets = [opened.stated_budget(name) for name in (opened.names() if dataset is None else [dataset])]
     if json_output:
         print_json([{**vars(budget), "adjacency": budget.adjacency.value} for budget in budgets])
@@ -136,16 +137,16 @@ def show(
         )
 
 
-def _mode(budget: Budget) -> str:
+def _mode(budget: ledgers.Budget) -> str:
     if budget.share is None:
         return budget.mode
     return f"{budget.mode} ({budget.filter} filter: {rounded_up(100 * budget.share, 4)}% spent)"
 
 
-@ledger.command("history")
+@verb(ledger, "history")
 def history(url: Url, dataset: Dataset, json_output: Json = False) -> None:
     """Show every entry of a dataset, oldest first."""
-    found = Ledger.open(url).history(dataset)
+    found = ledgers.Ledger.open(url).history(dataset)
     if json_output:
         print_json(found)
         return
@@ -173,15 +174,15 @@ def _what(entry: dict[str, Any]) -> str:
             return f"{entry['id'][:8]}: {entry['result']}"
 
 
-@ledger.command("verify")
+@verb(ledger, "verify")
 def verify(
     url: Url,
     head: Annotated[str | None, typer.Option(help="A hash seen earlier, which must still be there.")] = None,
     json_output: Json = False,
 ) -> None:
     """Recompute every hash and every price; exit code 2 if anything does not hold."""
-    opened = Ledger.open(url)
-    counts = verify_ledger(opened, head=head)
+    opened = ledgers.Ledger.open(url)
+    counts = ledgers.verify_ledger(opened, head=head)
     modes = {name: opened.mode(name) for name in counts}
     if json_output:
         print_json({"holds": True, "entries": counts, "modes": modes})
@@ -198,9 +199,9 @@ def verify(
         out.print("not checked: that no entries at the end were taken away together with their count (give --head)")
 
 
-@ledger.command("export")
+@verb(ledger, "export")
 def export(url: Url) -> None:
     """Print budgets and whole histories as JSON, for an archive or an audit."""
-    opened = Ledger.open(url)
+    opened = ledgers.Ledger.open(url)
     content = {name: opened.history(name) for name in opened.names()}
     print_json({"format": "privmix-ledger", "schema_version": 1, "datasets": content})

@@ -64,6 +64,8 @@ TrustFeaturesModel = Annotated[
     ),
 ]
 
+Json = Annotated[bool, typer.Option("--json", help="For machines.")]
+
 ENGINES: Final = ("local", "ray")
 AUTO: Final = "auto"
 """In place of a design: the planner chooses."""

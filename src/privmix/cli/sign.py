@@ -9,11 +9,10 @@ from typing import Annotated, Final
 
 import typer
 
-from privmix.certificate import ATTESTATION_FILE, PrivateKey, new_key_files, sign_folder
-from privmix.certificate.keys import is_locked
+from privmix import certificate, jobs
 from privmix.cli.app import app, err, out, plain
+from privmix.cli.verb import verb
 from privmix.errors import InvalidInput
-from privmix.jobs.checking import remembered
 from privmix.untrusted import open_plain
 
 _VARIABLE: Final = "PRIVMIX_KEY_PASSPHRASE"
@@ -22,7 +21,7 @@ _PUBLISHED: Final = ("certificate.json", "model.json")
 _HEAD: Final = 256
 
 
-@app.command()
+@verb(app)
 def keygen(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Path without ending: NAME.pem and NAME.pub.pem.")],
     passphrase: Annotated[
@@ -38,13 +37,13 @@ def keygen(
     """
     private, public = Path(f"{name}.pem"), Path(f"{name}.pub.pem")
     _keep_out(private)
-    key = new_key_files(private, public, _new_passphrase() if passphrase else None)
+    key = certificate.new_key_files(private, public, _new_passphrase() if passphrase else None)
     out.print(f"private key: {plain(private)} (yours alone)", soft_wrap=True)
     out.print(f"public key: {plain(public)} (publish it)", soft_wrap=True)
     out.print(f"key id: {key.key_id}", soft_wrap=True)
 
 
-@app.command()
+@verb(app)
 def sign(
     folder: Annotated[Path, typer.Argument(help="Folder that privmix release, privmix train or privmix fit wrote.")],
     key: Annotated[Path, typer.Option(help=f"Private key (PEM); its passphrase is asked for, or in {_VARIABLE}.")],
@@ -58,22 +57,27 @@ def sign(
     Example: privmix sign REL --key ana.pem
     """
     if folder.resolve() in key.resolve().parents:
-        raise InvalidInput("--key", str(key), "a key outside of the folder, which others will get")
-    found = sign_folder(folder, PrivateKey.read(key, _passphrase_of(key)), remembered([]), overwrite=overwrite)
-    out.print(
-        f"[green]signed:[/] {found.files} files by key {found.key_id}, in {plain(folder / ATTESTATION_FILE)}",
-        soft_wrap=True,
+        raise InvalidInput("key", str(key), "a key outside of the folder, which others will get")
+    found = certificate.sign_folder(
+        folder,
+        certificate.PrivateKey.read(key, _passphrase_of(key)),
+        jobs.checking.remembered([]),
+        overwrite=overwrite,
     )
+    place = plain(folder / certificate.ATTESTATION_FILE)
+    out.print(f"[green]signed:[/] {found.files} files by key {found.key_id}, in {place}", soft_wrap=True)
 
 
 def _keep_out(private: Path) -> None:
     for parent in private.resolve().parents:
         if any((parent / mark).is_file() for mark in _PUBLISHED):
-            raise InvalidInput("NAME", str(private), "a place outside of releases and models, which others will get")
+            raise InvalidInput("name", str(private), "a place outside of releases and models, which others will get")
 
 
 def _passphrase_of(key: Path) -> bytes | None:
-    with open_plain(key, "--key") as stream:
+    from privmix.certificate.keys import is_locked
+
+    with open_plain(key, "key") as stream:
         if not is_locked(stream.read(_HEAD)):
             return None
     if given := os.environ.get(_VARIABLE):

@@ -27,7 +27,7 @@ _CURVES = (
 )
 
 
-def comparison(
+def noise_comparison(
     records: int, rows: int, epsilon: float, delta: float, points: int, progress: Progress
 ) -> dict[str, Any]:
     """Noise over degree, sqrt(2) s / m with s_x = s_y, at ``points`` degrees from 1 to n, for every curve.
