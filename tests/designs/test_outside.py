@@ -104,7 +104,7 @@ def test_the_command_line_knows_it(two_class: None, tmp_path: Path, monkeypatch:
     assert "each row holds records of two classes" in (tmp_path / "REL" / "README.md").read_text()
     refused = privmix("release", *data, "--features", "identity", *options, "--max-weight", ".5", *budget, "--out", "X")
     assert refused.code == 2
-    assert "max_weight" in refused.err
+    assert "--max-weight" in refused.err
 
 
 def test_the_docs_show_this_very_file() -> None:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import inspect
 import types
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass, replace
 from functools import wraps
 from typing import Annotated, Any, Final, Protocol, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -81,7 +81,8 @@ class Fields:
 
     def value(self, values: dict[str, Any], context: typer.Context) -> Any:
         """See :class:`Group`."""
-        return self._kind(**{item.name: values.pop(item.name) for item in self._fields})
+        said = {item.name: values.pop(item.name) for item in self._fields}
+        return self._kind(**said) if self._default is None else replace(self._default, **said)
 
 
 def given_default(item: Field[Any], given: Mapping[str, Any]) -> dict[str, Any]:
