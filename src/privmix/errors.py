@@ -62,6 +62,9 @@ class _Withheld:
 
 WITHHELD: Final = _Withheld()
 
+# What float() takes and no number is.
+_NO_NUMBERS: Final = (bool, str, bytes)
+
 
 def check_number(
     field: str,
@@ -78,17 +81,15 @@ def check_number(
         >>> check_number("delta", 1e-5, low=0, high=1, low_open=True, high_open=True)
         1e-05
     """
-    allowed = "a finite number" + _interval(low, high, low_open, high_open)
-    if isinstance(value, bool | str | bytes):
-        raise InvalidInput(field, value, allowed)
+    # Millions of values are right: what is allowed is put into words where one is not.
     try:
-        number = float(value)
+        number = math.nan if isinstance(value, _NO_NUMBERS) else float(value)
     except (TypeError, ValueError, OverflowError):
-        raise InvalidInput(field, value, allowed) from None
+        number = math.nan
     below = number < low or (low_open and number == low)
     above = number > high or (high_open and number == high)
     if not math.isfinite(number) or below or above:
-        raise InvalidInput(field, value, allowed)
+        raise InvalidInput(field, value, "a finite number" + _interval(low, high, low_open, high_open))
     return number
 
 
@@ -99,13 +100,13 @@ def check_integer(field: str, value: Any, *, low: int, high: int | None = None) 
         >>> check_integer("rows", 10, low=1)
         10
     """
-    allowed = f"an integer >= {low}" if high is None else f"an integer from {low} to {high}"
     try:
         number = int(value)
         exact = not isinstance(value, bool) and number == value
     except (TypeError, ValueError, OverflowError):
-        raise InvalidInput(field, value, allowed) from None
+        number, exact = 0, False
     if not exact or number < low or (high is not None and number > high):
+        allowed = f"an integer >= {low}" if high is None else f"an integer from {low} to {high}"
         raise InvalidInput(field, value, allowed)
     return number
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from privmix.errors import WITHHELD, InvalidInput, check_number
 
 _SMALLEST_BOUND, _LARGEST_BOUND = 1e-100, 1e100
+_ULP = float(np.finfo(np.float64).eps)
 
 
 def clip_l2(x: NDArray[Any], bound: float) -> NDArray[np.float64]:
@@ -80,9 +81,10 @@ def _scale_down(rows: NDArray[np.float64], norms: NDArray[np.float64], bound: fl
         raise InvalidInput("features", WITHHELD, "finite numbers whose norm is finite")
     # A hair is more than all rounding in the norm (at most d + 2 half-ulps) and in the product below. Rows are left
     # alone up to one hair below the bound and otherwise scaled to two hairs below, so a second clip changes nothing.
-    hair = (rows.shape[1] + 8) * np.finfo(np.float64).eps
+    hair = (rows.shape[1] + 8) * _ULP
     too_long = norms > bound * (1 - hair)
-    factors = np.ones_like(norms)
-    factors[too_long] = bound * (1 - 2 * hair) / norms[too_long]
-    rows *= factors[:, None]
+    if too_long.any():
+        factors = np.ones_like(norms)
+        factors[too_long] = bound * (1 - 2 * hair) / norms[too_long]
+        rows *= factors[:, None]
     return rows
