@@ -5,6 +5,8 @@ Correct code is called wrong with chance below 1e-6 a test; 0.95 of a noise is m
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -74,13 +76,14 @@ class Scaled:
 
 
 def plant(monkeypatch: pytest.MonkeyPatch, purpose: str, factor: float) -> None:
-    honest = SecretStreams.generator
+    honest = SecretStreams.lent
 
-    def generator(self: SecretStreams, name: str, *indices: int) -> Any:
-        found = honest(self, name, *indices)
-        return Scaled(found, factor) if name == purpose else found
+    @contextmanager
+    def lent(self: SecretStreams, name: str, *indices: int) -> Iterator[Any]:
+        with honest(self, name, *indices) as found:
+            yield Scaled(found, factor) if name == purpose else found
 
-    monkeypatch.setattr(SecretStreams, "generator", generator)
+    monkeypatch.setattr(SecretStreams, "lent", lent)
 
 
 def test_every_design_is_here() -> None:
@@ -160,14 +163,14 @@ def test_noise_of_another_law_is_caught(monkeypatch: pytest.MonkeyPatch) -> None
 
 def forgetful(monkeypatch: pytest.MonkeyPatch, purpose: str, instead: str | None = None) -> None:
     """Streams of ``purpose`` forget their index, or are those of another purpose."""
-    honest = SecretStreams.generator
+    honest = SecretStreams.lent
 
-    def generator(self: SecretStreams, name: str, *indices: int) -> Any:
+    def lent(self: SecretStreams, name: str, *indices: int) -> Any:
         if name != purpose:
             return honest(self, name, *indices)
         return honest(self, name) if instead is None else honest(self, instead, *indices)
 
-    monkeypatch.setattr(SecretStreams, "generator", generator)
+    monkeypatch.setattr(SecretStreams, "lent", lent)
 
 
 def test_noise_of_one_tile_for_all_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:

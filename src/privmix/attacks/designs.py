@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Final
 
 import numpy as np
@@ -173,18 +173,27 @@ class _AddRemoveCase(WorstCase):
         plan = self.plan
         if plan.centre_noise_multiplier is None or engine.transform.centre is None:
             return np.zeros((2, self.trials))
-        clip = RecordTransform(plan.clip_norm)
-        others = self.contribution(clip, self._others()[0]).sum()
-        own = float(self.contribution(clip, np.full((1, 1), plan.clip_norm))[0, 0])
+        own, others = self._in_the_mean
         seen = float(engine.transform.centre[0]) * plan.records / plan.clip_norm - others
         gain = own * (2 * seen - own) / (2 * plan.centre_noise_multiplier**2)
         return np.array([[gain], [0.0]])
 
+    @cached_property
+    def _in_the_mean(self) -> tuple[float, float]:
+        """What the canary, and what all others, add to the sum behind the released mean: the same in every run."""
+        clip = RecordTransform(self.plan.clip_norm)
+        own = self.contribution(clip, np.full((1, 1), self.plan.clip_norm))[0, 0]
+        return float(own), float(self.contribution(clip, self._others()[0]).sum())
+
     def _canary(self, transform: RecordTransform) -> float:
-        """What a canary adds to its coordinate of a sum."""
-        probe = np.zeros((1, self.plan.dim))
-        probe[0, 0] = self.plan.clip_norm
-        return float(self.contribution(transform, probe)[0, 0])
+        """What a canary adds to its coordinate of a sum; kept for the transform that was asked for last."""
+        last: tuple[RecordTransform, float] | None = self.__dict__.get("_last")
+        if last is None or last[0] is not transform:
+            probe = np.zeros((1, self.plan.dim))
+            probe[0, 0] = self.plan.clip_norm
+            last = transform, float(self.contribution(transform, probe)[0, 0])
+            self.__dict__["_last"] = last
+        return last[1]
 
     def _readings(self, block: RowBlock) -> tuple[Scores, Scores]:
         """(rows, trials) readings of features and of labels, each with the canary as 1."""

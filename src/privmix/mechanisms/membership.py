@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -43,7 +44,7 @@ class Membership:
         """How many rows, empty ones included."""
         return len(self.offsets) - 1
 
-    @property
+    @cached_property
     def counts(self) -> NDArray[np.int64]:
         """(rows,) how many draws each row holds. Private where the sampling makes it random."""
         return np.diff(self.offsets)

@@ -84,7 +84,7 @@ class RowSums:
         classes = self.counts.shape[1]
         cell = np.repeat(np.arange(members.rows) * classes, members.counts) + labels[members.indices]
         counted = np.bincount(cell, members.weights, members.rows * classes).reshape(members.rows, classes)
-        self._make_room(rows, counted.sum(axis=1))
+        self._make_room(rows, members.counts if members.weights is None else counted.sum(axis=1))
         self.counts[rows] += counted.astype(self.counts.dtype, copy=False)
         add_rows(self.x[rows], records, members)
 

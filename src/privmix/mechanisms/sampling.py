@@ -133,8 +133,8 @@ class PoissonSampling(Sampler):
         self, streams: SecretStreams, row_tile: int, record_tile: int, labels: NDArray[np.int64] | None = None
     ) -> Membership:
         rows, records = self._tile_shape(row_tile, record_tile)
-        generator = streams.generator("poisson membership", row_tile, record_tile)
-        return draw_rectangle(generator, rows, records, self.sampling_rate)
+        with streams.lent("poisson membership", row_tile, record_tile) as generator:
+            return draw_rectangle(generator, rows, records, self.sampling_rate)
 
 
 @dataclass(frozen=True)
@@ -190,8 +190,8 @@ class FixedSizeSampling(Sampler):
     ) -> Membership:
         rows, records = self._tile_shape(row_tile, record_tile)
         # Members of one row depend on each other across record tiles, so the whole row is drawn, then cut.
-        generator = streams.generator("fixed-size membership", row_tile)
-        cells = _distinct_cells(generator, rows, self.records, self.sample_size)
+        with streams.lent("fixed-size membership", row_tile) as generator:
+            cells = _distinct_cells(generator, rows, self.records, self.sample_size)
         row = np.repeat(np.arange(rows), self.sample_size)
         record = cells - row * self.records - record_tile * RECORD_TILE
         here = (record >= 0) & (record < records)
@@ -204,8 +204,8 @@ class FixedSizeSampling(Sampler):
         if self.weights is None:
             return None
         law = self.weights
-        generator = streams.generator("mixing weights", row_tile)
-        drawn = dirichlet_weights(generator, rows, self.sample_size, law.alpha, law.max_weight, law.bits)
+        with streams.lent("mixing weights", row_tile) as generator:
+            drawn = dirichlet_weights(generator, rows, self.sample_size, law.alpha, law.max_weight, law.bits)
         return np.asarray(drawn.ravel()[here])
 
 
@@ -252,12 +252,11 @@ class HierarchicalSampling(Sampler):
         rows, records = self._tile_shape(row_tile, record_tile)
         by_class = Groups.from_labels(_checked_labels(labels, records, self.classes), self.classes)
         # Keyed by the row tile alone: a row selects a class once, for its records in all tiles.
-        selected = bernoulli_positions(
-            streams.generator("hierarchical classes", row_tile), self.classes * rows, self.class_rate
-        )
+        with streams.lent("hierarchical classes", row_tile) as generator:
+            selected = bernoulli_positions(generator, self.classes * rows, self.class_rate)
         starts = np.searchsorted(selected, np.arange(self.classes + 1) * rows)
-        generator = streams.generator("hierarchical membership", row_tile, record_tile)
-        return draw_blocks(generator, rows, Groups(selected % rows, starts), by_class, self.record_rate)
+        with streams.lent("hierarchical membership", row_tile, record_tile) as generator:
+            return draw_blocks(generator, rows, Groups(selected % rows, starts), by_class, self.record_rate)
 
 
 @dataclass(frozen=True)
@@ -299,10 +298,9 @@ class ClasswiseSampling(Sampler):
         rows, records = self._tile_shape(row_tile, record_tile)
         by_class = Groups.from_labels(_checked_labels(labels, records, self.classes), self.classes)
         class_of_row = (row_tile * ROW_TILE + np.arange(rows, dtype=np.int64)) % self.classes
-        generator = streams.generator("classwise membership", row_tile, record_tile)
-        return draw_blocks(
-            generator, rows, Groups.from_labels(class_of_row, self.classes), by_class, self.sampling_rate
-        )
+        by_row = Groups.from_labels(class_of_row, self.classes)
+        with streams.lent("classwise membership", row_tile, record_tile) as generator:
+            return draw_blocks(generator, rows, by_row, by_class, self.sampling_rate)
 
 
 def _check_rate(field: str, rate: float) -> None:

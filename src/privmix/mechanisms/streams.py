@@ -31,6 +31,7 @@ from randomgen import AESCounter
 
 from privmix import private_files
 from privmix.errors import WITHHELD, InvalidInput, check_integer
+from privmix.mechanisms.aes import Lent
 from privmix.private_files import open_private
 
 _KEY_BYTES = 32
@@ -207,12 +208,32 @@ class SecretStreams:
             InvalidInput: an index is out of range.
             RuntimeError: the key was destroyed.
         """
+        return np.random.Generator(AESCounter(key=int.from_bytes(self._key_of(purpose, indices), "little")))
+
+    def lent(self, purpose: str, *indices: int) -> Lent:
+        """The stream of that name, as :meth:`generator` returns it, for the time of a ``with`` block and no longer.
+
+        For streams of which few numbers are drawn: making a generator may take longer than that.
+
+        Raises:
+            InvalidInput: an index is out of range.
+            RuntimeError: the key was destroyed.
+
+        Example:
+            >>> streams = SecretStreams.from_seed(0)
+            >>> with streams.lent("noise", 3) as generator:
+            ...     first = generator.random()
+            >>> first == streams.generator("noise", 3).random()
+            True
+        """
+        return Lent(self._key_of(purpose, indices))
+
+    def _key_of(self, purpose: str, indices: tuple[int, ...]) -> bytes:
         if self._key is None:
             raise RuntimeError("these streams were destroyed: their key is gone")
-        digest = hashlib.blake2b(
+        return hashlib.blake2b(
             _encode_name(purpose, indices), key=self._key, digest_size=16, person=b"privmix-stream"
         ).digest()
-        return np.random.Generator(AESCounter(key=int.from_bytes(digest, "little")))
 
     def claim(self) -> None:
         """Reserve these streams for one run; a second claim raises RuntimeError.

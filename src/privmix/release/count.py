@@ -62,5 +62,6 @@ def private_record_count(count: int, noise_multiplier: float, streams: SecretStr
     """
     check_integer("records", count, low=1)
     check_number("noise_multiplier", noise_multiplier, low=0, low_open=True)
-    noise = int(gaussian_on_lattice(streams.generator("record count"), 1, noise_multiplier)[0])
+    with streams.lent("record count") as generator:
+        noise = int(gaussian_on_lattice(generator, 1, noise_multiplier)[0])
     return max(1, count + noise - math.ceil(_MARGIN * noise_multiplier))

@@ -10,6 +10,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +67,8 @@ def released_mean(
     if plan.centre_noise_multiplier is None:
         return None
     total, step = clipped_sum(), plan.lattice.step
-    total += gaussian_on_lattice(streams.generator("centre noise"), (plan.dim,), plan.centre_noise_multiplier / step)
+    with streams.lent("centre noise") as generator:
+        total += gaussian_on_lattice(generator, (plan.dim,), plan.centre_noise_multiplier / step)
     return np.asarray(total * (step * plan.clip_norm / plan.records), dtype=np.float32)
 
 
@@ -95,7 +97,12 @@ class Engine(ABC):
         self._summer.check_labels()
         if tiles.count * 2.0**plan.lattice_bits >= _EXACT_FLOAT64:
             raise InvalidInput("lattice sums", WITHHELD, "below 2**53 steps: use fewer lattice bits")
-        self._lattice = plan.lattice
+        step = plan.lattice.step * plan.weight_step
+        weight = 1.0 if plan.max_weight is None else plan.max_weight
+        # In steps of the lattice: of a row's features and of its labels.
+        self._feature_noise = weight * plan.feature_noise_multiplier / step
+        self._label_noise = plan.label_bound * plan.label_noise_multiplier / step
+        self._units = plan.unit_x, plan.unit_y
         self._transform: RecordTransform | None = None
 
     def rows(self, progress: Progress | None = None, *, first: int = 0) -> Iterator[RowBlock]:
@@ -171,7 +178,10 @@ class Engine(ABC):
     def _label_sums(self, counts: NDArray[Any], totals: NDArray[np.float64]) -> NDArray[np.float64]:
         """(rows, K) integers: sum of one-hot labels minus the offset, in lattice steps."""
         steps = 2.0**self._plan.lattice_bits
-        return np.asarray(counts * steps - self._plan.label_offset * steps * totals[:, None])
+        found = np.asarray(counts * steps)
+        if offset := self._plan.label_offset:
+            found -= offset * steps * totals[:, None]
+        return found
 
     def _add_noise(
         self,
@@ -183,26 +193,14 @@ class Engine(ABC):
         released_y: NDArray[Any],
     ) -> None:
         """One draw of noise for the rows of a tile; then the public scaling. ``released_x`` may be ``x``'s memory."""
-        plan = self._plan
-        step = self._lattice.step * plan.weight_step
-        weight = 1.0 if plan.max_weight is None else plan.max_weight
-        self._noisy(
-            self._streams.generator("feature noise", tile),
-            weight * plan.feature_noise_multiplier / step,
-            x,
-            plan.unit_x,
-            released_x,
-        )
-        if plan.public_labels:
+        unit_x, unit_y = self._units
+        with self._streams.lent("feature noise", tile) as generator:
+            self._noisy(generator, self._feature_noise, x, unit_x, released_x)
+        if self._plan.public_labels:
             released_y[:] = self._public_labels(tile, len(x))
             return
-        self._noisy(
-            self._streams.generator("label noise", tile),
-            plan.label_bound * plan.label_noise_multiplier / step,
-            self._label_sums(counts, totals),
-            plan.unit_y,
-            released_y,
-        )
+        with self._streams.lent("label noise", tile) as generator:
+            self._noisy(generator, self._label_noise, self._label_sums(counts, totals), unit_y, released_y)
 
     def _noisy(
         self, generator: np.random.Generator, scale: float, sums: NDArray[Any], unit: float, out: NDArray[Any]
@@ -320,8 +318,9 @@ class ReleaseEngine(Engine):
         return lambda done: progress(stage, passes * count + index * RECORD_TILE + done, of * count)
 
 
+@cache
 def default_memory() -> int:
-    """Half of what this machine, or its container, has: in bytes."""
+    """Half of what this machine, or its container, had when it was first asked for: in bytes."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     limit = Path("/sys/fs/cgroup/memory.max")
     if limit.is_file() and (text := limit.read_text().strip()).isdigit():

@@ -161,14 +161,11 @@ class MomentSums:
         # Steps of X'Y are step^2 as those of X'X; those of label sums are step.
         cross = self._class_sums.T * one - offset * self._class_sums.sum(axis=0)[:, None]
         counts = self._counts * one - offset * self._counts.sum()
-        cross_noise = gaussian_on_lattice(
-            streams.generator("cross moment noise"),
-            cross.shape,
-            plan.label_norm * plan.cross_noise_multiplier / step**2,
-        )
-        count_noise = gaussian_on_lattice(
-            streams.generator("label sum noise"), counts.shape, plan.noise_std_counts / step
-        )
+        with streams.lent("cross moment noise") as generator:
+            std = plan.label_norm * plan.cross_noise_multiplier / step**2
+            cross_noise = gaussian_on_lattice(generator, cross.shape, std)
+        with streams.lent("label sum noise") as generator:
+            count_noise = gaussian_on_lattice(generator, counts.shape, plan.noise_std_counts / step)
         units = plan.units
         return SecondMoments(
             second=self._noisy_second(streams),
@@ -188,12 +185,10 @@ class MomentSums:
         released = np.empty((dim, dim), np.float32)
         for group, start in enumerate(range(0, dim, _NOISE_ROWS)):
             stop = min(start + _NOISE_ROWS, dim)
-            noise = gaussian_on_lattice(
-                streams.generator("second moment noise", group), (stop - start, stop), off_diagonal
-            )
-            diagonal = gaussian_on_lattice(
-                streams.generator("second moment noise: diagonal", group), stop - start, off_diagonal * math.sqrt(2)
-            )
+            with streams.lent("second moment noise", group) as generator:
+                noise = gaussian_on_lattice(generator, (stop - start, stop), off_diagonal)
+            with streams.lent("second moment noise: diagonal", group) as generator:
+                diagonal = gaussian_on_lattice(generator, stop - start, off_diagonal * math.sqrt(2))
             noise[np.arange(stop - start), np.arange(start, stop)] = diagonal
             # Entries above the diagonal hold no sums; the mirror below replaces them.
             released[start:stop, :stop] = (self._second[start:stop, :stop] + noise) * unit

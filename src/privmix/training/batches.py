@@ -87,10 +87,11 @@ class PoissonBatches:
             # Drawn for every record of the tile, so that one record's draw does not depend on who else was sampled.
             size = min(RECORD_TILE, self.records - tile * RECORD_TILE)
             own = indices[start:stop] - tile * RECORD_TILE
-            seeds[start:stop] = self.streams.generator("view seeds", step, tile).integers(_SEEDS, size=size)[own]
+            with self.streams.lent("view seeds", step, tile) as generator:
+                seeds[start:stop] = generator.integers(_SEEDS, size=size)[own]
             if groups is not None:
-                dealt = self.streams.generator("microbatches", step, tile).integers(self.plan.units, size=size)
-                groups[start:stop] = dealt[own]
+                with self.streams.lent("microbatches", step, tile) as generator:
+                    groups[start:stop] = generator.integers(self.plan.units, size=size)[own]
         return Batch(indices, seeds, groups)
 
     @property

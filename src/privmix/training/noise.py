@@ -42,7 +42,8 @@ def noisy_mean(total: Tensor, plan: TrainingPlan, streams: SecretStreams, step: 
         (P,) float32 on the device of ``total``.
     """
     grid = grid_of(total.numel(), plan.clip_norm)
-    noise = streams.generator("gradient noise", step).standard_normal(total.numel())
+    with streams.lent("gradient noise", step) as generator:
+        noise = generator.standard_normal(total.numel())
     noise *= noise_scale(plan) / grid
     np.rint(noise, out=noise)
     noise += np.rint(total.detach().cpu().numpy() / grid)

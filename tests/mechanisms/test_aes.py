@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import random
+from contextlib import suppress
+from threading import Barrier, Thread
+from typing import Any
+
+import numpy as np
+import pytest
+from randomgen import AESCounter
+
+from privmix.mechanisms import aes
+from privmix.mechanisms.aes import Lent
+from privmix.mechanisms.streams import SecretStreams
+
+KEYS = [random.Random(number).randbytes(16) for number in range(200)] + [bytes(16), b"\xff" * 16]
+
+
+def made(key: bytes) -> np.random.Generator:
+    return np.random.Generator(AESCounter(key=int.from_bytes(key, "little")))
+
+
+def test_the_schedule_is_that_of_the_standard() -> None:
+    # FIPS 197, Appendix A.1: the last round key.
+    schedule = aes._schedule(bytes.fromhex("2b7e151628aed2a6abf7158809cf4f3c"))
+    assert schedule[-16:].hex() == "d014f9a8c9ee2589e13f0cc8b6630ca6"
+
+
+def test_same_bits() -> None:
+    for key in KEYS:
+        with Lent(key) as lent:
+            expected = made(key)
+            # An odd number of 32-bit draws leaves half a draw over, which the next key must not see.
+            assert (lent.integers(2**32, size=3, dtype=np.uint32) == expected.integers(2**32, size=3, dtype="u4")).all()
+            assert (lent.standard_normal(50) == expected.standard_normal(50)).all()
+            assert (lent.integers(2**32, size=3, dtype=np.uint32) == expected.integers(2**32, size=3, dtype="u4")).all()
+
+
+def test_alone() -> None:
+    """Blocks inside one another, and in several threads, whose draws take turns."""
+    with Lent(KEYS[0]) as outer:
+        first = outer.random(3)
+        with Lent(KEYS[1]) as inner:
+            assert (inner.random(7) == made(KEYS[1]).random(7)).all()
+            assert (np.append(first, outer.random(2)) == made(KEYS[0]).random(5)).all()
+    turns, found = Barrier(4), {}
+
+    def draw(key: bytes) -> None:
+        for again in range(20):
+            with Lent(key) as lent:
+                parts = []
+                for _ in range(3):
+                    turns.wait()
+                    parts.append(lent.random(5))
+            found[key, again] = np.concatenate(parts)
+
+    threads = [Thread(target=draw, args=(key,)) for key in KEYS[:4]]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 80
+    assert all((drawn == made(key).random(15)).all() for (key, _), drawn in found.items())
+
+
+def test_gone_is_gone() -> None:
+    with suppress(KeyError), Lent(KEYS[0]) as lent:
+        raise KeyError(lent.random())
+    state = lent.bit_generator.state["s"]
+    assert (state["seed"] == AESCounter(key=0).state["s"]["seed"]).all()
+    assert not state["state"].any()
+
+
+def test_a_cipher_of_another_form_is_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = aes._state
+
+    def other(key: bytes) -> dict[str, Any]:
+        return {name: value for name, value in honest(key).items() if name != "s"}
+
+    monkeypatch.setattr(aes, "_state", other)
+    aes._same_form.cache_clear()
+    try:
+        assert not aes._same_form()
+        with Lent(KEYS[0]) as lent:
+            assert lent.random() == made(KEYS[0]).random()
+    finally:
+        aes._same_form.cache_clear()
+
+
+def test_streams_lend_what_they_generate() -> None:
+    streams = SecretStreams.from_seed(3)
+    with streams.lent("noise", 1, 2) as lent:
+        assert lent.bytes(32) == streams.generator("noise", 1, 2).bytes(32)
+    streams.destroy()
+    with pytest.raises(RuntimeError):
+        streams.lent("noise", 1, 2)
