@@ -7,32 +7,28 @@ from typing import Annotated
 
 import typer
 
+from privmix import data as readers
 from privmix.cli.app import app, err, out, plain, print_json
-from privmix.cli.options import (
-    Classes,
-    Colour,
-    Data,
-    FeatureColumn,
-    FeatureLength,
-    ImageColumn,
-    ImageSize,
-    LabelColumn,
-    NumberColumns,
-    check_unpublished,
-)
-from privmix.data import open_dataset
-from privmix.data.public_share import PublicShare, split_off
+from privmix.cli.options import Classes, Data, Json, check_unpublished
+from privmix.cli.verb import Only, verb
 from privmix.errors import InvalidInput, check_choice
-from privmix.jobs.columns import class_list
+from privmix.jobs.columns import Columns, class_list
 
 _HOW = ("per-class", "uniform")
 
 
-@app.command()
+# A table's texts are among its columns: no extractor says here what they are.
+_COLUMNS = Only(
+    "label_column", "image_column", "feature_column", "image_size", "colour", "number_columns", "feature_length"
+)
+
+
+@verb(app)
 def split(
     data: Data,
     public: Annotated[Path, typer.Option(help="New file for the records that become public (.npz; tables: .jsonl).")],
     private: Annotated[Path, typer.Option(help="New file for the records that stay private, yours alone.")],
+    columns: Annotated[Columns, _COLUMNS],
     share: Annotated[float | None, typer.Option(help="Share of all records that becomes public, as 0.04.")] = None,
     count: Annotated[int | None, typer.Option(help="In its place: how many, of each class (uniform: in all).")] = None,
     how: Annotated[
@@ -40,20 +36,13 @@ def split(
     ] = "per-class",
     part: Annotated[str, typer.Option("--split", help="Which part of the dataset.")] = "train",
     classes: Classes = None,
-    label_column: LabelColumn = "label",
-    image_column: ImageColumn = "image",
-    feature_column: FeatureColumn = None,
     text_column: Annotated[str | None, typer.Option(help="The texts' column.")] = None,
     table_columns: Annotated[
         str | None,
         typer.Option(help="Columns of a table, with commas, which may hold texts; those of its tabular: file."),
     ] = None,
-    image_size: ImageSize = None,
-    colour: Colour = None,
-    number_columns: NumberColumns = None,
-    feature_length: FeatureLength = None,
     seed: Annotated[int | None, typer.Option(help="Of the draw. Default: unpredictable.")] = None,
-    json_output: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+    json_output: Json = False,
 ) -> None:
     """Part a random share of a private dataset off as PUBLIC records, for --public and --pool of privmix train.
 
@@ -66,27 +55,29 @@ def split(
 
     Example: privmix split --data mnist --share 0.04 --public PUBLIC.npz --private PRIVATE.npz
     """
-    check_choice("--how", how, _HOW)
-    for flag, path in (("--public", public), ("--private", private)):
-        check_unpublished(flag, path)
+    from privmix.data.public_share import PublicShare, split_off
+
+    check_choice("how", how, _HOW)
+    for field, path in (("public", public), ("private", private)):
+        check_unpublished(field, path)
     if text_column is not None and table_columns is not None:
-        raise InvalidInput("--text-column, --table-columns", "both", "one of them or neither")
+        raise InvalidInput("text_column, table_columns", "both", "one of them or neither")
     wanted = PublicShare(share, count, how == "per-class", seed)
-    source = open_dataset(
+    source = readers.open_dataset(
         data,
         split=part,
         classes=class_list(classes),
-        label_column=label_column,
-        image_column=image_column,
-        feature_column=feature_column,
+        label_column=columns.label_column,
+        image_column=columns.image_column,
+        feature_column=columns.feature_column,
         text_column=text_column,
         columns=_names(table_columns),
-        number_columns=_names(number_columns),
-        feature_length=feature_length,
-        image_size=image_size,
-        colour=colour,
+        number_columns=columns.number_names,
+        feature_length=columns.feature_length,
+        image_size=columns.image_size,
+        colour=columns.colour,
     )
-    given, kept = split_off(source, wanted, public, private, label_column=label_column)
+    given, kept = split_off(source, wanted, public, private, label_column=columns.label_column)
     if json_output:
         print_json({"public": str(public), "public_records": given, "private": str(private), "private_records": kept})
     else:

@@ -8,21 +8,21 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
+from privmix import jobs, release
 from privmix.cli.app import app, err, out, plain, print_json
 from privmix.cli.flags import with_flags
-from privmix.jobs.checking import Checked
-from privmix.jobs.checking import verify as verify_folder
-from privmix.release import Verification
+from privmix.cli.options import Json
+from privmix.cli.verb import verb
 from privmix.rounding import exact, rounded_up
 
 
-@app.command()
+@verb(app)
 def verify(
     folder: Annotated[Path, typer.Argument(help="Folder that privmix release, privmix train or privmix fit wrote.")],
     key: Annotated[
         Path | None, typer.Option(help="Public key (PEM) of whoever must have signed it; see privmix sign.")
     ] = None,
-    json_output: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+    json_output: Json = False,
 ) -> None:
     """Recompute epsilon, check every byte of every file, and test the released numbers for their noise.
 
@@ -33,7 +33,7 @@ def verify(
 
     Example: privmix verify REL --key ana.pub.pem
     """
-    checked = verify_folder(folder, key=key)
+    checked = jobs.checking.verify(folder, key=key)
     wanted = None if checked.wanted is None else with_flags(checked.wanted)
     if json_output:
         print_json(
@@ -58,7 +58,7 @@ def verify(
         err.print(f"[yellow]warning:[/] {plain(warning)}", soft_wrap=True)
 
 
-def _held(checked: Checked) -> str:
+def _held(checked: jobs.checking.Checked) -> str:
     found = checked.found
     if checked.subject.kind == "fitted-model":
         return f"[green]well formed:[/] a model fitted on release {plain(found['fitted_on'])}"
@@ -77,7 +77,7 @@ def _signed(signature: dict[str, Any] | None) -> str:
     return f"signed, it says by key {signature['key_id']}: not checked (give --key)"
 
 
-def _show_tests(checked: Verification) -> None:
+def _show_tests(checked: release.Verification) -> None:
     """What was measured, and what it would have caught."""
     table = Table(title="tests of the released numbers, as shares of the certified noise", title_justify="left")
     table.add_column("tested")

@@ -1,0 +1,186 @@
+"""What ``privmix inspect`` shows of a release or a model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+from privmix.accounting import Adjacency, Event, tradeoff_curve
+from privmix.certificate.assessment import COLUMNS, as_rows
+from privmix.cli.app import out, plain, print_json
+from privmix.cli.flags import with_flags
+from privmix.cli.release import design_facts
+from privmix.designs import Plan, plan_from_dict
+from privmix.features import wanted_model
+from privmix.learning import ReleaseLearner, describe_model, is_fitted_model, load_model
+from privmix.release.certificate import read_certificate
+from privmix.rounding import exact, rounded_up
+from privmix.training import TrainedModel, is_trained_model, load_trained
+from privmix.training.verify import plan_of
+
+
+def show(folder: Path, json_output: bool) -> None:
+    """Print what the certificate of a folder says, or what a model of a release is.
+
+    Args:
+        folder: that release, train or fit wrote.
+        json_output: the certificate itself.
+    """
+    if is_fitted_model(folder):
+        _show_fitted(load_model(folder), json_output)
+        return
+    model = load_trained(folder) if is_trained_model(folder) else None
+    certificate = read_certificate(folder) if model is None else dict(model.certificate)
+    if json_output:
+        print_json(certificate)
+    elif model is None:
+        _show_release(certificate)
+    else:
+        _show_model(model)
+
+
+def _show_release(certificate: Mapping[str, Any]) -> None:
+    plan = plan_from_dict(certificate["plan"])
+    _show_guarantee(f"release {plain(certificate['release_id'])}", certificate["guarantee"])
+    if certificate["guarantee"]["accountant"] == "pld" and plan.records_noise_multiplier is None:
+        _show_power(plan.event, plan.adjacency)
+    for text in certificate["warnings"]:
+        out.print(f"[yellow]warning:[/] {plain(text)}", soft_wrap=True)
+    _constants(plan, certificate["extractor"])
+    curve = Table(title="epsilon-delta curve", title_justify="left")
+    curve.add_column("epsilon", justify="right")
+    curve.add_column("delta", justify="right")
+    for one, other in certificate["epsilon_delta_curve"]:
+        curve.add_row(f"{one:.4g}", f"{other:.3g}")
+    out.print(curve)
+    for text in [*certificate["statements"], *(certificate.get("choice") or {}).get("reasons", [])]:
+        out.print(f"- {plain(text)}", soft_wrap=True)
+    _show_assessment(certificate["assessment"])
+
+
+def _show_model(model: TrainedModel) -> None:
+    certificate = model.certificate
+    plan = plan_of(certificate)
+    _show_guarantee(f"trained model {plain(certificate['model_id'])}", certificate["guarantee"])
+    _show_power(plan.event(), plan.adjacency)
+    for text in certificate["warnings"]:
+        out.print(f"[yellow]warning:[/] {plain(text)}", soft_wrap=True)
+    facts, settings = model.facts_, certificate["settings"]
+    network = model.network
+    weights = sum(parameter.numel() for parameter in network.parameters() if parameter.requires_grad)
+    rows = {
+        "model": f"{network.architecture}, {weights} weights trained",
+        "features": f"{facts.extractor.get('name', '?')}, {facts.dim} a record",
+        "classes": _class_names(facts.classes),
+        "record count": f"{plan.records} ({'declared' if plan.records_declared else 'public'})",
+        "batches": f"Poisson, {plan.batch_size} expected, {plan.steps} steps, {plan.epochs:.4g} epochs",
+        "clipping": f"{settings.get('clipping', '?')}, C = {plan.clip_norm:g}, sensitivity {plan.sensitivity:g}",
+        "noise": f"multiplier {plan.noise_multiplier:.5g}, standard deviation {plan.noise_std:.5g} a sum",
+        "public data": _public_data(certificate),
+        "ledger": _ledger(certificate["in_ledger"]),
+    } | _wanted(facts.extractor)
+    _table(rows)
+    for text in certificate["statements"]:
+        out.print(f"- {plain(text)}", soft_wrap=True)
+    _show_assessment(certificate["assessment"])
+
+
+def _show_fitted(model: ReleaseLearner, json_output: bool) -> None:
+    """A model of a release has no certificate of its own: the release's is the one that holds."""
+    description = describe_model(model)
+    if json_output:
+        print_json(description)
+        return
+    facts = model.facts_
+    out.print("as the model states it; nothing in its folder proves it")
+    out.print(f"[bold]model fitted on release {plain(facts.release_id)}[/]")
+    out.print(
+        "a model made from a release alone costs no further privacy: the guarantee is the release's own, which "
+        "privmix verify shows for the release's folder",
+        soft_wrap=True,
+    )
+    params = ", ".join(f"{name} {value}" for name, value in description["params"].items() if value is not None)
+    _table(
+        {
+            "model": f"{model.name}" + (f" ({params})" if params else ""),
+            "features": f"{facts.extractor.get('name', '?')}, {facts.dim} a record",
+            "records": " x ".join(map(str, facts.input_shape)),
+            "classes": _class_names(facts.classes),
+        }
+        | _wanted(facts.extractor)
+    )
+
+
+def _show_assessment(assessment: object) -> None:
+    """The questions of a reviewer; a fourth column would leave no room for words."""
+    table = Table(title="after NIST SP 800-226", title_justify="left", show_lines=True)
+    for name in COLUMNS[:3]:
+        table.add_column(name)
+    for question, holds, does_not, unknown in as_rows(assessment):
+        gone = " ".join([does_not, f"Unknown: {unknown}" if unknown else ""]).strip()
+        table.add_row(plain(question), plain(holds or "–"), plain(gone or "–"))
+    out.print(table)
+
+
+def _public_data(certificate: Mapping[str, Any]) -> str:
+    settings = certificate["settings"]
+    scenario, extended = settings.get("scenario", "?"), settings.get("extended")
+    by = f" by {extended.get('method')}" if scenario == "extended" and isinstance(extended, dict) else ""
+    used = ", ".join(f"{name} {str(digest)[:12]}" for name, digest in sorted(certificate["public_data"].items()))
+    return f"{scenario}{by}" + (f"; {used}" if used else "")
+
+
+def _show_guarantee(title: str, guarantee: Mapping[str, Any]) -> None:
+    epsilon = "infinite" if guarantee["epsilon"] is None else f"{rounded_up(guarantee['epsilon'], 6)}"
+    out.print("as the certificate states it; privmix verify recomputes it")
+    out.print(f"[bold]{title}[/]")
+    out.print(
+        f"epsilon {epsilon}, delta {exact(guarantee['delta'])}, adjacency {plain(guarantee['adjacency'])}, "
+        f"accountant {plain(guarantee['accountant'])}, upper bound: {'yes' if guarantee['is_upper_bound'] else 'NO'}",
+        soft_wrap=True,
+    )
+
+
+def _show_power(event: Event, adjacency: Adjacency) -> None:
+    """What the best test can tell, at one false-alarm rate."""
+    caught = 1 - float(tradeoff_curve(event, [0.05], adjacency=adjacency)[0])
+    out.print(
+        f"in words: whoever accuses 5% of those absent catches at most {100 * caught:.1f}% of those present",
+        soft_wrap=True,
+    )
+
+
+def _wanted(extractor: Mapping[str, Any]) -> dict[str, str]:
+    """What the folder does not hold and does not open by itself."""
+    wanted = wanted_model(extractor)
+    return {} if wanted is None else {"to use it": f"you need {with_flags(wanted)}"}
+
+
+def _constants(plan: Plan, extractor: Mapping[str, Any]) -> None:
+    rows = {
+        "design": plan.design,
+        "features": f"{extractor.get('name', '?')}, {plan.dim} a record, clipped to {plan.clip_norm:g}",
+        "centring": f"released mean, rest clipped to {plan.residual_clip_norm:g}" if plan.centred else "none",
+        "classes": _class_names(plan.classes),
+        "record count": f"{plan.records} ({'private estimate' if plan.records_noise_multiplier else 'public'})",
+        **design_facts(plan),
+    } | _wanted(extractor)
+    _table(rows)
+
+
+def _class_names(classes: Sequence[str]) -> str:
+    return ", ".join(classes) if len(classes) <= 20 else f"{len(classes)} classes"
+
+
+def _table(rows: Mapping[str, object]) -> None:
+    table = Table(title="public constants", title_justify="left", show_header=False)
+    for name, value in rows.items():
+        table.add_row(name, plain(value))
+    out.print(table)
+
+
+def _ledger(mode: str) -> str:
+    return mode if mode == "none" else f"charged, {mode}"
