@@ -8,15 +8,18 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import pytest
 import typer
 from typer.main import get_command
 
 from privmix.cli.design_options import DesignOptions, GivenDesign
-from privmix.cli.verb import Only, verb
+from privmix.cli.verb import Take, verb
 from privmix.designs import all_designs
+
+if TYPE_CHECKING:
+    from privmix.features import Extractor
 
 
 @dataclass(frozen=True)
@@ -26,6 +29,15 @@ class Choices:
     number_columns: str | Sequence[str] | None = field(default=None, metadata={"flag": "columns"})
     amp: bool = False
     rows: int = 7
+
+
+@dataclass(frozen=True)
+class Order:
+    features: str | Extractor = "pixels"
+    ledger: Any = None
+    out: Path | None = None
+    choices: Choices = field(default_factory=lambda: Choices(Path("here"), rows=9))
+    hidden: object = None
 
 
 app = typer.Typer()
@@ -46,11 +58,19 @@ def learn(
 @verb(app, "few-fields")
 def few_fields(
     design: Annotated[GivenDesign, DesignOptions(None)],
-    choices: Annotated[Choices, Only("rows", "place")] = Choices(Path("here"), amp=True, rows=9),
+    choices: Annotated[Choices, Take("rows", "place")] = Choices(Path("here"), amp=True, rows=9),
     max_weight: float = 1.0,
 ) -> None:
     """Another, which has a design's option for itself."""
     got.update(choices=choices, design=design)
+
+
+@verb(app)
+def order(
+    context: typer.Context, asked: Annotated[Order, Take(without=["hidden"], needed=["out"])], seed: int = 0
+) -> None:
+    """A third, whose options have options."""
+    got.update(asked=asked, seed=seed, verb=context.info_name)
 
 
 def options(name: str) -> dict[str, Any]:
@@ -82,6 +102,17 @@ def test_some_fields_and_other_defaults() -> None:
     assert {"--epochs", "--columns", "--amp"}.isdisjoint(shown)
     assert (shown["--rows"].default, shown["--rows"].required, shown["--place"].required) == (9, False, False)
     assert run("few-fields", "--rows", "3")["choices"] == Choices(Path("here"), amp=True, rows=3)
+
+
+def test_options_of_options() -> None:
+    shown = options("order")
+    words = ["features", "ledger", "out", "place", "epochs", "columns", "amp", "rows", "seed"]
+    assert list(shown)[:9] == [f"--{word}" for word in words]
+    assert shown["--out"].required
+    assert shown["--rows"].default == 9
+    found = run("order", "--out", "x", "--ledger", "sqlite:///l", "--epochs", "2", "--seed", "1")
+    choices = Choices(Path("here"), 2.0, rows=9)
+    assert found == {"asked": Order("pixels", "sqlite:///l", Path("x"), choices), "seed": 1, "verb": "order"}
 
 
 def test_designs_bring_their_options() -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping
 from dataclasses import Field, dataclass
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any
 
 import typer
 
-from privmix.cli.verb import option
+from privmix.cli.verb import hints_of, option
 from privmix.designs import Design, all_designs
 
 
@@ -60,7 +60,7 @@ class DesignOptions:
         owners: dict[tuple[str, Any], list[type[Design[Any]]]] = {}
         found: dict[tuple[str, Any], Field[Any]] = {}
         for design in all_designs():
-            hints = get_type_hints(design)
+            hints = hints_of(design)
             for item in design.options():
                 key = (item.name, hints[item.name])
                 owners.setdefault(key, []).append(design)
@@ -75,7 +75,7 @@ class DesignOptions:
             taken.add(wanted)
             self._names[wanted] = name
             panel = f"Design{'s' * (len(designs) > 1)}: {_listed([design.name for design in designs], 'and')}"
-            parameters.append(option(item, hint, name=wanted, panel=panel))
+            parameters.append(option(item, hint, item.default, name=wanted, panel=panel))
         return parameters
 
     def value(self, values: dict[str, Any], context: typer.Context) -> GivenDesign:

@@ -10,7 +10,7 @@ import typer
 from privmix import data as readers
 from privmix.cli.app import app, err, out, plain, print_json
 from privmix.cli.options import Classes, Data, Json, check_unpublished
-from privmix.cli.verb import Only, verb
+from privmix.cli.verb import Take, verb
 from privmix.errors import InvalidInput, check_choice
 from privmix.jobs.columns import Columns, class_list
 
@@ -18,7 +18,7 @@ _HOW = ("per-class", "uniform")
 
 
 # A table's texts are among its columns: no extractor says here what they are.
-_COLUMNS = Only(
+_COLUMNS = Take(
     "label_column", "image_column", "feature_column", "image_size", "colour", "number_columns", "feature_length"
 )
 

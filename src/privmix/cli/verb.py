@@ -13,12 +13,14 @@ switched on.
 
 from __future__ import annotations
 
+import builtins
 import inspect
+import sys
 import types
-from collections.abc import Callable, Mapping
-from dataclasses import MISSING, Field, dataclass, fields, is_dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import MISSING, Field, fields, is_dataclass, replace
 from functools import wraps
-from typing import Annotated, Any, Final, Protocol, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Final, Protocol, TypeVar, Union, get_args, get_origin
 
 import typer
 
@@ -49,66 +51,88 @@ class Group(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class Only:
-    """In ``Annotated[Dataclass, Only("rows", "seed")]``: these of its fields are options, in this order."""
+class Take:
+    """In ``Annotated[Dataclass, Take("rows", "seed")]``: which of its fields are options.
 
-    names: tuple[str, ...]
+    Args:
+        names: these, in this order; where there are none, all.
+        without: names of fields that are no options.
+        needed: names of fields that must be given here, whatever their default.
+    """
 
-    def __init__(self, *names: str) -> None:
-        object.__setattr__(self, "names", names)
+    def __init__(self, *names: str, without: Sequence[str] = (), needed: Sequence[str] = ()) -> None:
+        self._names, self._without, self.needed = names, without, needed
+
+    def of(self, kind: type[Any]) -> list[Field[Any]]:
+        """The fields of ``kind`` that are options."""
+        known = {item.name: item for item in fields(kind) if item.init and item.name not in self._without}
+        return [known[name] for name in self._names or known]
 
 
 class Fields:
-    """The fields of a dataclass as options.
+    """The fields of a dataclass as options, and those of dataclasses among them.
 
     Args:
         kind: the dataclass.
         default: whose values are the options' defaults, in place of the dataclass's own.
-        only: names of the fields, or None for all.
+        take: which of them.
     """
 
-    def __init__(self, kind: type[Any], default: Any = None, only: tuple[str, ...] | None = None) -> None:
-        known = {item.name: item for item in fields(kind) if item.init}
-        self._kind, self._default = kind, default
-        self._fields = [known[name] for name in only or known]
+    def __init__(self, kind: type[Any], default: Any = None, take: Take | None = None) -> None:
+        self._kind, self._default, self._take = kind, default, take or Take()
+        self._hints, self._inner = hints_of(kind), {}
+        for item in self._take.of(kind):
+            if is_dataclass(hint := self._hints[item.name]) and isinstance(hint, type):
+                self._inner[item.name] = Fields(hint, self._default_of(item))
+
+    def _default_of(self, item: Field[Any]) -> Any:
+        if item.name in self._take.needed:
+            return MISSING
+        if self._default is not None:
+            return getattr(self._default, item.name)
+        return item.default if item.default_factory is MISSING else item.default_factory()
 
     def parameters(self, taken: set[str]) -> list[inspect.Parameter]:
         """See :class:`Group`."""
-        hints = get_type_hints(self._kind)
-        given = {item.name: getattr(self._default, item.name) for item in self._fields if self._default is not None}
-        return [option(item, hints[item.name], **given_default(item, given)) for item in self._fields]
+        found: list[inspect.Parameter] = []
+        for item in self._take.of(self._kind):
+            inner = self._inner.get(item.name)
+            found += (
+                [option(item, self._hints[item.name], self._default_of(item))]
+                if inner is None
+                else inner.parameters(taken)
+            )
+        return found
 
     def value(self, values: dict[str, Any], context: typer.Context) -> Any:
         """See :class:`Group`."""
-        said = {item.name: values.pop(item.name) for item in self._fields}
+        said = {
+            item.name: values.pop(item.name) if inner is None else inner.value(values, context)
+            for item in self._take.of(self._kind)
+            for inner in [self._inner.get(item.name)]
+        }
         return self._kind(**said) if self._default is None else replace(self._default, **said)
 
 
-def given_default(item: Field[Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """The default of a field in ``given``, if it has one there."""
-    return {"default": given[item.name]} if item.name in given else {}
-
-
 def option(
-    item: Field[Any], hint: Any, *, name: str | None = None, panel: str | None = None, default: Any = MISSING
+    item: Field[Any], hint: Any, default: Any = MISSING, *, name: str | None = None, panel: str | None = None
 ) -> inspect.Parameter:
     """An option for a field of a dataclass.
 
     Args:
         item: the field.
         hint: its type.
+        default: of the option, if it has any.
         name: of the option, if not the field's.
         panel: under which help shows it, if not the one in the field's metadata.
-        default: in place of the field's.
 
     Example:
         >>> from dataclasses import field, make_dataclass
         >>> made = make_dataclass("Made", [("rows", int, field(default=3, metadata={"help": "To release."}))])
-        >>> option(fields(made)[0], int).default
+        >>> option(fields(made)[0], int, 3).default
         3
     """
-    words, kind = item.metadata, _simple(hint)
+    words, kind = item.metadata, _simple(hint, default)
     name = name or item.name
     flag = words.get("flag") or (name.replace("_", "-") if kind is bool else None)
     info = typer.Option(
@@ -116,8 +140,6 @@ def option(
         help=with_flags(words.get("help", "")),
         rich_help_panel=panel or words.get("panel"),
     )
-    if default is MISSING:
-        default = item.default
     return inspect.Parameter(
         name,
         inspect.Parameter.KEYWORD_ONLY,
@@ -168,23 +190,49 @@ def expanded(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def _group(parameter: inspect.Parameter) -> Group | None:
     """The group of options that a parameter stands for, if it does."""
-    kind, *notes = (
-        get_args(parameter.annotation) if get_origin(parameter.annotation) is Annotated else [parameter.annotation]
-    )
+    annotation = parameter.annotation
+    kind, *notes = get_args(annotation) if get_origin(annotation) is Annotated else [annotation]
     for note in notes:
         if hasattr(note, "parameters"):
             found: Group = note
             return found
     if not (isinstance(kind, type) and is_dataclass(kind)):
         return None
-    only = next((note.names for note in notes if isinstance(note, Only)), None)
-    return Fields(kind, None if parameter.default is parameter.empty else parameter.default, only)
+    take = next((note for note in notes if isinstance(note, Take)), None)
+    return Fields(kind, None if parameter.default is parameter.empty else parameter.default, take)
 
 
-def _simple(hint: Any) -> Any:
+class _Unread:
+    """Stands for a type that only type checkers import."""
+
+    def __class_getitem__(cls, _: Any) -> type[_Unread]:
+        return cls
+
+
+class _Names(dict[str, Any]):
+    """What names mean in a module, those that it does not import at run time too."""
+
+    def __init__(self, module: str) -> None:
+        self._known = vars(sys.modules[module])
+
+    def __missing__(self, name: str) -> Any:
+        return self._known.get(name, getattr(builtins, name, _Unread))
+
+
+def hints_of(kind: type[Any]) -> dict[str, Any]:
+    """The type of each field of a dataclass, as far as it is imported: options are words and numbers."""
+    found: dict[str, Any] = {}
+    for base in reversed(kind.__mro__):
+        names = _Names(base.__module__)
+        for name, hint in inspect.get_annotations(base).items():
+            found[name] = eval(hint, {}, names) if isinstance(hint, str) else hint
+    return found
+
+
+def _simple(hint: Any, default: Any) -> Any:
     """A type that Typer can read from a word: of several the text, since that may say everything."""
-    if get_origin(hint) not in (Union, types.UnionType):
-        return hint
-    members = [member for member in get_args(hint) if member is not type(None)]
-    kind = str if str in members else members[0]
-    return kind | None if type(None) in get_args(hint) else kind
+    several = get_origin(hint) in (Union, types.UnionType)
+    members = [one for one in get_args(hint) if one is not type(None)] if several else [hint]
+    known = [one for one in members if one not in (Any, _Unread)]
+    kind = str if str in known or not known else known[0]
+    return kind | None if type(None) in get_args(hint) or default is None else kind
