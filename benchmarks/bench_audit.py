@@ -16,8 +16,8 @@ import common
 from privmix.attacks.audit import audit_plan
 from privmix.attacks.designs import worst_case_of
 from privmix.attacks.worst_case import attack
-from privmix.cli.audit import published_plan
 from privmix.errors import InvalidInput
+from privmix.jobs.audited import published_plan
 from privmix.release import ReleaseConfig
 from privmix.reports.style import COLOURS, new_figure, save_figure
 

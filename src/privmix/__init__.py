@@ -35,9 +35,13 @@ if TYPE_CHECKING:
         Repeated,
     )
     from privmix.errors import InvalidInput, MissingExtra, PrivmixError, StorageError
+    from privmix.jobs.attack import attack
+    from privmix.jobs.audit import audit
     from privmix.jobs.checking import verify
+    from privmix.jobs.evaluation import evaluate
     from privmix.jobs.fitting import fit
     from privmix.jobs.models import Model, load
+    from privmix.jobs.report import report
     from privmix.learning.kl import GeneralizedKLClassifier
     from privmix.learning.moments import SecondMomentsClassifier
     from privmix.learning.ridge import NoiseAwareRidgeClassifier
@@ -74,11 +78,15 @@ __all__ = [
     "SecondMomentsClassifier",
     "StorageError",
     "UnsupportedEvent",
+    "attack",
+    "audit",
     "calibrate",
     "delta",
     "designs",
     "epsilon",
+    "evaluate",
     "fit",
     "load",
+    "report",
     "verify",
 ]

@@ -157,11 +157,11 @@ def test_the_table_of_a_card_has_a_row_a_question_and_four_cells_in_each() -> No
 
 
 def test_the_page_shows_them(tmp_path: Path) -> None:
-    from privmix.cli.report import build_report
+    from privmix.jobs.report import report
     from tests.release.test_folder import write
 
     write(tmp_path / "REL", rows=200)
     for audience in ("public", "owner"):
-        page = build_report([tmp_path / "REL"], audience)
+        page = report(tmp_path / "REL", audience=audience).page
         assert "NIST SP 800-226" in page
         assert all(f'<th scope="row">{question}</th>' in page for question in QUESTIONS)

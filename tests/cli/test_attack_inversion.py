@@ -123,7 +123,7 @@ def test_collapse_of_a_release(digits: Path, released: Path) -> None:
     [
         ((), "--features, --epsilon"),
         (("--features", "pixels", "--epsilon", "-1"), "epsilon"),
-        (("--features", "pixels", "--epsilon", "1", "--expected-classes", "11"), "expected_classes"),
+        (("--features", "pixels", "--epsilon", "1", "--expected-classes", "11"), "--expected-classes"),
     ],
     ids=["nothing", "epsilon", "classes"],
 )

@@ -164,7 +164,7 @@ def test_other_members_than_the_certificate_counts_are_refused(tmp_path: Path) -
     for model in ("MODEL", "TRAINED"):
         release = ("--release", "REL") if model == "MODEL" else ()
         outcome = privmix("attack", "membership", model, "--data", str(tmp_path), *release)
-        refused(outcome, "--members", f"the {MEMBERS} records")
+        refused(outcome, "members", f"the {MEMBERS} records")
         assert str(MEMBERS - 1) not in outcome.err
 
 

@@ -134,11 +134,11 @@ def test_other_data_are_refused(targets: Path) -> None:
     for target in ("REL", "MODEL"):
         told = audit(target, "--data=fewer.npz", "--canaries=60")
         assert (told.code, told.out) == (2, "")
-        assert "TARGET's 300 records: its own data and split" in told.err
+        assert "the target's 300 records: its own data and split" in told.err
         assert "50" not in told.err
         told = audit(target, "--data=wider.npz", "--canaries=60")
         assert told.code == 2
-        assert "inputs of shape (8, 8), as TARGET's" in told.err
+        assert "inputs of shape (8, 8), as the target's" in told.err
 
 
 def test_what_can_not_be_audited_is_refused(targets: Path) -> None:
@@ -150,7 +150,7 @@ def test_what_can_not_be_audited_is_refused(targets: Path) -> None:
         (["REL", "--data=own", "--canaries=60", "--canary-kind=blank"], "planted, mislabelled"),
         (
             ["REL", "--data=own", "--canaries=60", "--seed=1", "--ledger=sqlite:///l.db", "--dataset=own"],
-            "none with --ledger",
+            "no seed with a ledger",
         ),
         (["MODEL", "--data=own", "--canaries=60", "--evidence=tiles"], "evidence"),
         (["REL", "--data=own", "--canaries=60", "--ledger=x"], "--ledger, --dataset"),

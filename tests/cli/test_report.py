@@ -12,7 +12,7 @@ import pytest
 from scipy.stats import norm
 
 from privmix.accounting import Adjacency, Gaussian, Repeated, event_from_dict, gdp_tradeoff, tradeoff_curve
-from privmix.cli.guarantee import model_guarantee, release_guarantee
+from privmix.jobs.guarantee import model_guarantee, release_guarantee
 from privmix.release import PrivateRecords, ReleaseConfig, SecretStreams, release_to_folder
 from privmix.release.certificate import content_hash
 from privmix.release.count import count_noise

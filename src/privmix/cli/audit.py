@@ -3,49 +3,26 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from privmix.accounting import UnsupportedEvent, calibrate
-from privmix.attacks.audit import DEFAULT_CONFIDENCE, DEFAULT_RUNS, Audit, audit_plan, check_audit
-from privmix.attacks.training_worst_case import audit_training
+from privmix.attacks.audit import DEFAULT_CONFIDENCE, DEFAULT_RUNS, Audit
+from privmix.attacks.noise_scale import NoiseAudit
 from privmix.cli import canary_audit
 from privmix.cli.app import app, err, out, print_json
 from privmix.cli.design_options import design_help, design_list, design_options
-from privmix.cli.noise_audit import audit_the_noise
+from privmix.cli.noise_audit import show_noise
 from privmix.cli.progress import progress_bars
-from privmix.cli.recording import Record, keep_record
-from privmix.designs import Plan
+from privmix.cli.recording import Record, keep
 from privmix.errors import InvalidInput
+from privmix.jobs import audit as jobs
+from privmix.jobs.audited import Claim
+from privmix.jobs.canaries import CanaryJob
 from privmix.jobs.columns import Columns
-from privmix.release import ReleaseConfig, plan_from_dict, verify_release
-from privmix.release.certificate import read_certificate
-from privmix.release.engine import Progress
+from privmix.release import ReleaseConfig
 from privmix.rounding import exact, rounded_down, rounded_up
-from privmix.training import TrainingPlan, is_trained_model, load_trained
-from privmix.training.verify import plan_of, verify_trained
-
-
-@dataclass(frozen=True)
-class _How:
-    """How an audit runs: what all kinds of it share."""
-
-    runs: int
-    confidence: float
-    seed: int | None
-    progress: Progress
-
-
-@dataclass(frozen=True)
-class _Found:
-    """An audit, what it is of, and what else decided it."""
-
-    audit: Audit
-    subject: dict[str, Any]
-    settings: dict[str, Any]
 
 
 @app.command()
@@ -116,160 +93,70 @@ def audit(
     privmix audit --design hierarchical --classes 100 --expected-classes 3 --records 50000 --epsilon 1 --as-published
     privmix audit REL --data mnist --canaries 1000
     """
-    columns = Columns(
-        label_column, image_column, feature_column, text_column, image_size, colour, number_columns, feature_length
-    )
-    order = canary_audit.CanaryOrder(
-        target=target,
-        data=data,
-        canaries=canaries,
-        confidence=confidence,
-        kind=canary_kind,
-        evidence=evidence,
-        guesses=guesses,
-        split=split,
-        columns=columns,
-        features_model=features_model,
-        trust_features_model=trust_features_model,
-        store=store,
-        ledger=ledger,
-        dataset=dataset,
-        public_data=public_data,
-        seed=seed,
-    )
-    if noise and (order.wanted or as_published or runs is not None):
+    if noise and (data is not None or canaries is not None or as_published or runs is not None):
         raise InvalidInput("--noise", "given with --data, --canaries, --as-published or --runs", "without these")
-    if order.wanted:
-        canary_audit.audit_with_canaries(order, record, json_output)
+    if data is not None or canaries is not None:
+        if target is None or data is None or canaries is None:
+            given = (target and str(target), data, canaries)
+            raise InvalidInput("TARGET, --data, --canaries", given, "all three of them")
+        columns = Columns(
+            label_column, image_column, feature_column, text_column, image_size, colour, number_columns, feature_length
+        )
+        job = CanaryJob(
+            target=target,
+            data=data,
+            canaries=canaries,
+            confidence=confidence,
+            canary_kind=canary_kind,
+            evidence=evidence,
+            guesses=guesses,
+            split=split,
+            columns=columns,
+            features_model=features_model,
+            trust_features_model=trust_features_model,
+            store=store,
+            ledger=ledger,
+            dataset=dataset,
+            public_data=public_data,
+            seed=seed,
+        )
+        canary_audit.audit_with_canaries(job, record, json_output)
         return
     if (target is None) == (design is None):
         raise InvalidInput("TARGET, --design", "both or neither", "one of the two: a folder or a design")
     if target is not None and (records is not None or epsilon_target is not None or as_published):
         raise InvalidInput("--records, --epsilon, --as-published", "given", "options of --design only")
-    config = None
-    if design is not None:
+    if target is not None:
+        claim = Claim.of_folder(target)
+    else:
         if records is None or epsilon_target is None:
             raise InvalidInput("--records, --epsilon", "not given", "the design's record count and its claim")
         config = ReleaseConfig(
             records=records,
             dim=1,
             classes=tuple(str(number) for number in range(classes)),
-            design=design,
+            design=design or "",
             rows=rows,
             centre=centre,
             **design_options(context, noise="noise_law"),
         )
-    if noise:
-        subject: dict[str, Any] = {"kind": "design", "id": None}
-        certified: Plan | TrainingPlan
-        if config is not None:
-            assert epsilon_target is not None
-            certified = config.calibrate(epsilon_target, delta)
-        else:
-            assert target is not None
-            certified, subject = _certified_plan(target)
-        audit_the_noise(certified, subject, confidence=confidence, seed=seed, record=record, json_output=json_output)
-        return
+        claim = Claim.of_design(config, epsilon_target, delta, as_published=as_published)
     with progress_bars(quiet=json_output) as progress:
-        how = _How(DEFAULT_RUNS if runs is None else runs, confidence, seed, progress)
-        if config is not None:
-            assert epsilon_target is not None
-            found = _audit_design(config, epsilon_target, delta, as_published, how)
-        else:
-            assert target is not None
-            found = _audit_model(target, how) if is_trained_model(target) else _audit_release(target, how)
-    _report(found, record, json_output)
-
-
-def _certified_plan(folder: Path) -> tuple[Plan | TrainingPlan, dict[str, Any]]:
-    """The plan of a release or model whose certificate holds, and the subject of its record."""
-    if is_trained_model(folder):
-        model_id = verify_trained(folder).model_id
-        return plan_of(load_trained(folder).certificate), {"kind": "model", "id": model_id}
-    release_id = verify_release(folder).release_id
-    return plan_from_dict(read_certificate(folder)["plan"]), {"kind": "release", "id": release_id}
-
-
-def _audit_release(folder: Path, how: _How) -> _Found:
-    """Audit the plan of a release whose certificate holds."""
-    checked = verify_release(folder)
-    plan = plan_from_dict(read_certificate(folder)["plan"])
-    found = audit_plan(
-        plan,
-        checked.epsilon,
-        checked.delta,
-        runs=how.runs,
-        confidence=how.confidence,
-        seed=how.seed,
-        progress=how.progress,
-    )
-    return _Found(found, {"kind": "release", "id": checked.release_id}, {"plan": plan.to_dict(), "seed": how.seed})
-
-
-def _audit_model(folder: Path, how: _How) -> _Found:
-    """Audit the plan of a trained model whose certificate holds."""
-    checked = verify_trained(folder)
-    plan = plan_of(load_trained(folder).certificate)
-    found = audit_training(
-        plan, checked.epsilon, runs=how.runs, confidence=how.confidence, seed=how.seed, progress=how.progress
-    )
-    return _Found(found, {"kind": "model", "id": checked.model_id}, {"plan": plan.to_dict(), "seed": how.seed})
-
-
-def _audit_design(config: ReleaseConfig, epsilon: float, delta: float, as_published: bool, how: _How) -> _Found:
-    """Audit a design under a claim, with the noise that the claim needs or, as published, that the papers give it."""
-    check_audit(epsilon, delta, how.runs, how.confidence)
-    plan = published_plan(config, epsilon, delta) if as_published else config.calibrate(epsilon, delta)
-    found = audit_plan(
-        plan,
-        epsilon,
-        delta,
-        own_price=not as_published,
-        runs=how.runs,
-        confidence=how.confidence,
-        seed=how.seed,
-        progress=how.progress,
-    )
-    settings = {"plan": plan.to_dict(), "as_published": as_published, "seed": how.seed}
-    return _Found(found, {"kind": "design", "id": None}, settings)
-
-
-def published_plan(config: ReleaseConfig, epsilon: float, delta: float) -> Plan:
-    """The plan with the noise of the papers' formula, which may be less than private.
-
-    Raises:
-        UnsupportedEvent: the papers have no formula for this design.
-    """
-    adjacency = config.with_noise(1.0).adjacency
-    try:
-        found = calibrate(
-            lambda noise: config.with_noise(noise).event, epsilon, delta, accountant="as_published", adjacency=adjacency
-        )
-    except UnsupportedEvent:
-        raise InvalidInput(
-            "--as-published", config.design.name, "a design that the papers have a formula for"
-        ) from None
-    return config.with_noise(found.noise_multiplier)
-
-
-def _report(of: _Found, record: Path | None, json_output: bool) -> None:
-    found, content = of.audit, of.audit.to_dict()
-    statements = found.statements
-    if of.settings.get("as_published"):
-        statements = ["The noise follows the papers' formula, which is no bound.", *statements]
-    keep_record(
-        record,
-        "audit",
-        of.subject,
-        content,
-        private=False,
-        settings=of.settings,
-        title=f"Worst-case audit of design {found.design}",
-        statements=statements,
-    )
+        kind = "noise" if noise else "worst-case"
+        found = jobs.audit(claim, kind, runs=runs, confidence=confidence, seed=seed, progress=progress)
+    keep(found, record)
     if json_output:
-        print_json(content)
+        print_json(found.to_dict())
         return
+    if isinstance(found.audit, NoiseAudit):
+        show_noise(found.audit)
+    elif isinstance(found.audit, Audit):
+        _show(found.audit)
+    for text in found.measurement.statements:
+        err.print(text, soft_wrap=True)
+
+
+def _show(found: Audit) -> None:
     claimed = "nothing" if math.isinf(found.claimed_epsilon) else f"epsilon {rounded_up(found.claimed_epsilon, 4)}"
     verdict = "[bold red]refuted[/]" if found.violated else "[green]not refuted[/]"
     out.print(f"claim: {claimed} at delta {exact(found.delta)}: {verdict} at confidence {found.confidence:g}")
@@ -282,5 +169,3 @@ def _report(of: _Found, record: Path | None, json_output: bool) -> None:
     out.print(f"price of what ran: epsilon {rounded_up(found.priced_epsilon, 4)}, an upper bound")
     if found.published_epsilon is not None:
         out.print(f"the papers' formula for it: epsilon {rounded_up(found.published_epsilon, 4)}, no bound")
-    for text in statements:
-        err.print(text, soft_wrap=True)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-import numpy as np
 import typer
 from rich.table import Table
 
-from privmix.attacks.collapse import CollapseReport, measure_collapse
-from privmix.attacks.known_rows import check_sums
+from privmix.attacks.collapse import CollapseReport
 from privmix.cli.app import out, plain, print_json
 from privmix.cli.attack import attack
 from privmix.cli.options import (
@@ -25,22 +23,11 @@ from privmix.cli.options import (
     NumberColumns,
     TextColumn,
     TrustFeaturesModel,
-    check_figure,
 )
 from privmix.cli.progress import progress_bars
-from privmix.cli.recording import Record, keep_record
-from privmix.data import Schema
-from privmix.designs import Plan
-from privmix.errors import InvalidInput, check_integer
-from privmix.features import from_spec, parse_features
+from privmix.cli.recording import Record, keep
+from privmix.jobs import collapse as job
 from privmix.jobs.columns import Columns, class_list
-from privmix.jobs.dataset import open_for
-from privmix.jobs.features import features_in_memory
-from privmix.release import ReleaseConfig, plan_from_dict
-from privmix.release.certificate import read_certificate
-from privmix.reports.collapse import draw_collapse
-
-_STATEMENT = "Computed from a dataset that its user declares public; nothing here is protected by differential privacy."
 
 
 @attack.command()
@@ -85,87 +72,35 @@ def collapse(
 
     Example: privmix attack collapse --proxy mnist --features scattering --epsilon 8 --records 60000 --figure labels.png
     """
-    check_figure(figure)
-    given: dict[str, Any] = {
-        "--features": features,
-        "--epsilon": epsilon,
-        "--delta": delta,
-        "--records": records,
-        "--rows": rows,
-        "--mixup-degree": mixup_degree,
-        "--expected-classes": expected_classes,
-        "--clip-norm": clip_norm,
-    }
-    certificate = None if release is None else read_certificate(release)
-    if certificate is None and (features is None or epsilon is None):
-        raise InvalidInput("--features, --epsilon", (features, epsilon), "both, or a release")
-    if certificate is None:
-        extractor = parse_features(str(features))
-    else:
-        extractor = from_spec(certificate["extractor"], features_model, trust_model=trust_features_model)
     columns = Columns(
         label_column, image_column, feature_column, text_column, image_size, colour, number_columns, feature_length
     )
-    named = class_list(classes) or (None if certificate is None else list(certificate["plan"]["classes"]))
-    shape = None if certificate is None else tuple(certificate["input_shape"])
-    source = open_for(extractor, proxy, split, named, columns, shape)
-    if certificate is None:
-        plans = _declared(extractor.output_dim(source.schema.input_shape), source.schema, given)
-        subject: dict[str, Any] = {"kind": "design", "id": None}
-    else:
-        plans, epsilon = _released(certificate, source.schema, given), certificate["guarantee"]["epsilon"]
-        subject = {"kind": "release", "id": certificate["release_id"]}
     with progress_bars() as progress:
-        found = features_in_memory(source, extractor, progress)
-        generator = np.random.default_rng(check_integer("--seed", seed, low=0))
-        report = measure_collapse(plans, found.features, found.labels, generator)
-    content = {**report.to_dict(), "epsilon": epsilon}
-    keep_record(
-        record,
-        "collapse",
-        subject,
-        content,
-        private=False,
-        settings={"plans": [plan.to_dict() for plan in plans], "extractor": extractor.spec(), "seed": seed},
-        title=f"collapse of {extractor.name} features and mixed labels on public data",
-        statements=[_STATEMENT],
-    )
-    if figure is not None:
-        draw_collapse(content, figure)
+        found = job.collapse(
+            release,
+            proxy,
+            features=features,
+            split=split,
+            epsilon=epsilon,
+            delta=delta,
+            records=records,
+            rows=rows,
+            mixup_degree=mixup_degree,
+            expected_classes=expected_classes,
+            clip_norm=clip_norm,
+            classes=class_list(classes),
+            columns=columns,
+            features_model=features_model,
+            trust_features_model=trust_features_model,
+            seed=seed,
+            figure=figure,
+            progress=progress,
+        )
+    keep(found, record)
     if json_output:
-        print_json({**content, "figure": None if figure is None else str(figure)})
+        print_json(found.to_dict())
         return
-    _show(report, figure)
-
-
-def _declared(dim: int, schema: Schema, given: dict[str, Any]) -> list[Plan]:
-    """Poisson and hierarchical plans of the same budget."""
-    common: dict[str, Any] = {
-        "records": given["--records"] or schema.records,
-        "dim": dim,
-        "classes": tuple(schema.classes),
-        "mixup_degree": 64 if given["--mixup-degree"] is None else given["--mixup-degree"],
-        "rows": given["--rows"],
-        "clip_norm": 1.0 if given["--clip-norm"] is None else given["--clip-norm"],
-        "centre": "none",
-    }
-    expected = given["--expected-classes"]
-    expected = min(3.0, len(schema.classes)) if expected is None else expected
-    delta = 1e-5 if given["--delta"] is None else given["--delta"]
-    configs = (ReleaseConfig(**common), ReleaseConfig(**common, design="hierarchical", expected_classes=expected))
-    return [config.calibrate(given["--epsilon"], delta) for config in configs]
-
-
-def _released(certificate: dict[str, Any], schema: Schema, given: dict[str, Any]) -> list[Plan]:
-    for flag, value in given.items():
-        if value is not None:
-            raise InvalidInput(flag, value, "nothing beside a release, which says it")
-    if tuple(schema.input_shape) != tuple(certificate["input_shape"]):
-        raise InvalidInput("--proxy", schema.input_shape, f"inputs of shape {tuple(certificate['input_shape'])}")
-    plan = check_sums(plan_from_dict(certificate["plan"]))
-    if tuple(schema.classes) != plan.classes:
-        raise InvalidInput("--classes", list(schema.classes), f"the release's: {', '.join(plan.classes)}")
-    return [plan]
+    _show(found.report, figure)
 
 
 def _show(report: CollapseReport, figure: Path | None) -> None:

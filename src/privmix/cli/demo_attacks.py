@@ -10,8 +10,8 @@ import numpy as np
 from privmix.attacks.audit import Audit, audit_plan
 from privmix.attacks.membership import MembershipConfig, MembershipResult, ReleaseTrainer, infer_membership
 from privmix.cli.demo_steps import DELTA, EPSILON, PUBLIC, DemoResult, Digits
-from privmix.cli.membership import STATEMENTS
 from privmix.cli.recording import keep_record
+from privmix.jobs.membership import STATEMENTS
 from privmix.learning import load_model
 from privmix.release import PrivateRecords
 from privmix.release.certificate import read_certificate

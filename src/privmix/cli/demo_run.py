@@ -17,9 +17,8 @@ from privmix.cli.app import out, plain
 from privmix.cli.demo_attacks import attack_demo
 from privmix.cli.demo_steps import DemoResult, Digits, run_demo
 from privmix.cli.progress import progress_bars
-from privmix.cli.report import build_report
+from privmix.jobs.report import report
 from privmix.reports.context import PUBLIC
-from privmix.reports.page import write_page
 from privmix.reports.records import RECORDS_FOLDER
 from privmix.rounding import exact, rounded_down, rounded_up
 
@@ -31,7 +30,7 @@ def run(out_folder: Path) -> None:
         result = run_demo(digits, out_folder, progress)
         attacks = attack_demo(digits, result, out_folder, progress)
     page = out_folder / "report.html"
-    write_page(build_report([out_folder], PUBLIC), page, private=False)
+    report(out_folder, out=page, audience=PUBLIC)
     _show(result, *attacks, out_folder, page)
 
 

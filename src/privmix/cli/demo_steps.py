@@ -9,10 +9,10 @@ from typing import Any, Final
 from scipy.stats import binomtest
 from sklearn.linear_model import LogisticRegression
 
-from privmix.cli.evaluate import evaluation_content, score
 from privmix.cli.recording import keep_record
 from privmix.data import embedded_digits
 from privmix.features import Extractor, get_extractor
+from privmix.jobs.evaluation import evaluation_content, score
 from privmix.jobs.features import features_in_memory
 from privmix.learning import NoiseAwareRidgeClassifier, save_model
 from privmix.release import (

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated
 
-import numpy as np
 import typer
-from numpy.typing import NDArray
 from rich.table import Table
 
 from privmix.attacks.inversion import InversionConfig
-from privmix.attacks.inversion_study import STATEMENTS, InversionCase, InversionStudy, case_name, study_inversion
-from privmix.attacks.known_rows import check_sums
+from privmix.attacks.inversion_study import STATEMENTS, InversionStudy, case_name
 from privmix.cli.app import out, plain, print_json
 from privmix.cli.attack import attack
 from privmix.cli.options import (
@@ -25,35 +20,12 @@ from privmix.cli.options import (
     ImageSize,
     LabelColumn,
     TrustFeaturesModel,
-    check_figure,
 )
 from privmix.cli.progress import progress_bars
-from privmix.cli.recording import Record, keep_record
-from privmix.data import Schema
-from privmix.errors import InvalidInput, check_integer, check_number
-from privmix.features import Extractor, from_spec, parse_features
+from privmix.cli.recording import Record, keep
+from privmix.jobs import inversion as job
 from privmix.jobs.columns import Columns, class_list
-from privmix.jobs.dataset import open_for
-from privmix.private_files import file_mode
-from privmix.release import ReleaseConfig, plan_from_dict
-from privmix.release.certificate import read_certificate
-from privmix.release.folder import read_transform
-from privmix.reports.inversion import draw_inversion
-
-_FEATURES: Final = "scattering"
-_DEGREES: Final = "1,4,8,16,64"
-_EPSILONS: Final = "none,8,1"
-_DELTA: Final = 1e-5
-
-
-@dataclass(frozen=True)
-class _Setting:
-    """What is attacked: the extractor, the cases, the released mean, and what a record says it is about."""
-
-    extractor: Extractor
-    cases: tuple[InversionCase, ...]
-    centre: NDArray[np.float32] | None
-    subject: dict[str, Any]
+from privmix.jobs.inversion import DEGREES, DELTA, EPSILONS
 
 
 @attack.command()
@@ -66,11 +38,11 @@ def inversion(
         str | None, typer.Option(help="Public extractor of images with gradients. Default: scattering.")
     ] = None,
     split: Annotated[str, typer.Option(help="Which part of --data.")] = "test",
-    mixup_degrees: Annotated[str | None, typer.Option(help=f"Degrees m to attack. Default: {_DEGREES}.")] = None,
+    mixup_degrees: Annotated[str | None, typer.Option(help=f"Degrees m to attack. Default: {DEGREES}.")] = None,
     epsilons: Annotated[
-        str | None, typer.Option(help=f"Budgets whose noise to add; none is no noise. Default: {_EPSILONS}.")
+        str | None, typer.Option(help=f"Budgets whose noise to add; none is no noise. Default: {EPSILONS}.")
     ] = None,
-    delta: Annotated[float | None, typer.Option(help=f"Of the budgets. Default: {_DELTA:g}.")] = None,
+    delta: Annotated[float | None, typer.Option(help=f"Of the budgets. Default: {DELTA:g}.")] = None,
     records: Annotated[int | None, typer.Option(help="Record count n of the plan. Default: that of --data.")] = None,
     rows: Annotated[int | None, typer.Option(help="Rows T that the plan releases. Default: n.")] = None,
     centre: Annotated[str | None, typer.Option(help="private or none, as in privmix release. Default: none.")] = None,
@@ -100,141 +72,34 @@ def inversion(
 
     A release: privmix attack inversion REL --data mnist --figure inversion.png
     """
-    check_figure(figure)
-    check_integer("--images", images, low=1)
-    config = InversionConfig(check_integer("--steps", steps, low=1))
-    columns = Columns(label_column, image_column, None, None, image_size, colour)
-    given = {
-        "--features": features,
-        "--mixup-degrees": mixup_degrees,
-        "--epsilons": epsilons,
-        "--delta": delta,
-        "--records": records,
-        "--rows": rows,
-        "--centre": centre,
-    }
-    certificate = None if release is None else read_certificate(release)
-    extractor = (
-        parse_features(features or _FEATURES)
-        if certificate is None
-        else from_spec(certificate["extractor"], features_model, trust_model=trust_features_model)
-    )
-    # A release names its classes; they make labels mean the same.
-    named = class_list(classes) or (None if certificate is None else list(certificate["plan"]["classes"]))
-    shape = None if certificate is None else tuple(certificate["input_shape"])
-    source = open_for(extractor, data, split, named, columns, shape)
-    extractor.differentiable(source.schema.input_shape)
-    if release is None or certificate is None:
-        setting = _declared(extractor, source.schema, given)
-    else:
-        setting = _released(release, certificate, extractor, source.schema, given)
     with progress_bars() as progress:
-        held = source.read()
-        study = study_inversion(
-            setting.cases,
-            held.x,
-            held.y,
-            setting.extractor,
-            np.random.default_rng(check_integer("--seed", seed, low=0)),
-            originals=images,
-            centre=setting.centre,
-            config=config,
+        found = job.inversion(
+            release,
+            data,
+            features=features,
+            split=split,
+            mixup_degrees=mixup_degrees,
+            epsilons=epsilons,
+            delta=delta,
+            records=records,
+            rows=rows,
+            centre=centre,
+            images=images,
+            steps=steps,
+            seed=seed,
+            public_data=public_data,
+            classes=class_list(classes),
+            columns=Columns(label_column, image_column, None, None, image_size, colour),
+            features_model=features_model,
+            trust_features_model=trust_features_model,
+            figure=figure,
             progress=progress,
         )
-    content = study.to_dict()
-    keep_record(
-        record,
-        "inversion",
-        setting.subject,
-        content,
-        private=not public_data,
-        settings={
-            "plans": [{"epsilon": case.epsilon, "plan": case.plan.to_dict()} for case in setting.cases],
-            "extractor": setting.extractor.spec(),
-            "steps": steps,
-            "learning_rate": config.learning_rate,
-            "seed": seed,
-            "images": images,
-        },
-        title=f"model inversion of rows made from {extractor.name} features",
-        statements=STATEMENTS,
-    )
-    if figure is not None:
-        with file_mode(private=not public_data):
-            draw_inversion(content, figure)
+    keep(found, record)
     if json_output:
-        print_json({**content, "figure": None if figure is None else str(figure)})
+        print_json(found.to_dict())
         return
-    _show(study, figure)
-
-
-def _declared(extractor: Extractor, schema: Schema, given: Mapping[str, Any]) -> _Setting:
-    """Plans from the options, calibrated as a release's would be."""
-    delta = check_number(
-        "--delta",
-        _DELTA if given["--delta"] is None else given["--delta"],
-        low=0,
-        high=1,
-        low_open=True,
-        high_open=True,
-    )
-    degrees = [_degree(word) for word in _words("--mixup-degrees", given, _DEGREES)]
-    budgets = [_budget(word) for word in _words("--epsilons", given, _EPSILONS)]
-    cases = []
-    for degree in degrees:
-        plans = ReleaseConfig(
-            records=given["--records"] or schema.records,
-            dim=extractor.output_dim(schema.input_shape),
-            classes=tuple(schema.classes),
-            mixup_degree=degree,
-            rows=given["--rows"],
-            centre=given["--centre"] or "none",
-        )
-        cases += [
-            InversionCase(plans.with_noise(1.0) if budget is None else plans.calibrate(budget, delta), budget)
-            for budget in budgets
-        ]
-    return _Setting(extractor, tuple(cases), None, {"kind": "design", "id": None})
-
-
-def _released(
-    release: Path, certificate: Mapping[str, Any], extractor: Extractor, schema: Schema, given: Mapping[str, Any]
-) -> _Setting:
-    """The release's plan, without its noise and with it."""
-    for flag, value in given.items():
-        if value is not None:
-            raise InvalidInput(flag, value, "nothing beside a release, which says it")
-    plan = check_sums(plan_from_dict(certificate["plan"]))
-    if tuple(schema.input_shape) != tuple(certificate["input_shape"]):
-        raise InvalidInput("--data", schema.input_shape, f"images of shape {tuple(certificate['input_shape'])}")
-    if tuple(schema.classes) != plan.classes:
-        raise InvalidInput("--classes", list(schema.classes), f"the release's: {', '.join(plan.classes)}")
-    cases = (InversionCase(plan, None), InversionCase(plan, float(certificate["guarantee"]["epsilon"])))
-    subject = {"kind": "release", "id": certificate["release_id"]}
-    return _Setting(extractor, cases, read_transform(release, plan).centre, subject)
-
-
-def _words(flag: str, given: Mapping[str, Any], default: str) -> Sequence[str]:
-    words = [word.strip() for word in (given[flag] or default).split(",")]
-    if len(set(words)) != len(words):
-        raise InvalidInput(flag, given[flag], "different values, separated by commas")
-    return words
-
-
-def _degree(word: str) -> int:
-    try:
-        return check_integer("--mixup-degrees", int(word), low=1)
-    except ValueError:
-        raise InvalidInput("--mixup-degrees", word, "integers >= 1, separated by commas") from None
-
-
-def _budget(word: str) -> float | None:
-    if word == "none":
-        return None
-    try:
-        return check_number("--epsilons", float(word), low=0, low_open=True)
-    except ValueError:
-        raise InvalidInput("--epsilons", word, "none, or numbers > 0, separated by commas") from None
+    _show(found.study, figure)
 
 
 def _show(study: InversionStudy, figure: Path | None) -> None:

@@ -22,7 +22,6 @@ from privmix.cli.options import (
     LabelColumn,
     NumberColumns,
     TextColumn,
-    check_figure,
 )
 from privmix.cli.progress import progress_bars
 from privmix.data.overlap import Contents
@@ -32,6 +31,7 @@ from privmix.features import Extractor, parse_features
 from privmix.jobs.columns import Columns, class_list
 from privmix.jobs.dataset import open_for
 from privmix.jobs.features import features_in_memory
+from privmix.jobs.places import check_figure
 from privmix.private_files import ScratchFolder
 from privmix.release import Choice, DataModel, RecordTransform, ReleaseConfig, choose_design
 from privmix.release.diagnostics import minimum_euclidean_distance, neural_collapse

@@ -5,25 +5,20 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 import typer
 
 from privmix.cli.app import err, plain
-from privmix.cli.options import check_unpublished
-from privmix.data.remote import public_name
-from privmix.reports.places import last_name
-from privmix.reports.records import RunRecord, write_record
-
-_PACKAGES: Final = ("privmix", "dp-accounting", "numpy", "scipy", "scikit-learn", "torch")
+from privmix.jobs.places import check_unpublished
+from privmix.jobs.recording import Measured, Measurement, place
 
 
 def _outside(run: Path | None) -> Path | None:
     """Records may be private, and what is in a release or a model is handed to others."""
     if run is not None:
-        check_unpublished("--record", run)
+        check_unpublished("record", run)
     return run
 
 
@@ -37,8 +32,17 @@ Record = Annotated[
 ]
 
 
+def keep(found: Measured | Measurement, run: Path | None) -> None:
+    """Store what was measured where ``run``, the value of ``--record``, is given."""
+    if run is None:
+        return
+    measurement = found.measurement if isinstance(found, Measured) else found
+    path = measurement.keep(run, command_line(sys.argv[1:], private=measurement.private))
+    err.print(f"record: {plain(path)}", soft_wrap=True)
+
+
 def keep_record(
-    run: Path | None,
+    run: Path,
     kind: str,
     subject: Mapping[str, Any],
     content: Mapping[str, Any],
@@ -47,46 +51,9 @@ def keep_record(
     settings: Mapping[str, Any],
     title: str,
     statements: Sequence[str] = (),
-) -> RunRecord:
-    """Make the record of a measurement, and store it where ``run`` is given.
-
-    Args:
-        run: the value of ``--record``.
-        kind: see :data:`privmix.reports.records.KINDS`.
-        subject: what it is about.
-        content: figures, JSON values.
-        private: whether any of them was computed from private rows other than through a private release or model.
-        settings: what decided them, JSON values.
-        title: a line for people.
-        statements: sentences that must stand beside the figures.
-    """
-    record = RunRecord(
-        kind,
-        dict(subject),
-        private,
-        dict(content),
-        dict(settings),
-        title=title,
-        command=command_line(sys.argv[1:], private=private),
-        statements=list(statements),
-        versions={name: found for name in _PACKAGES if (found := _version(name))},
-    )
-    if run is not None:
-        path = write_record(record, run)
-        err.print(f"record: {plain(path)}", soft_wrap=True)
-    return record
-
-
-def place(text: str, *, private: bool) -> str:
-    """A file, folder or address as a record names it: no user, password or key, and, for the public, no way to it.
-
-    Example:
-        >>> place("https://ann:secret@host/x?token=1", private=True), place("/home/ann/REL", private=False)
-        ('https://host/x', 'REL')
-    """
-    if not private:
-        return last_name(text)
-    return public_name(text) if "://" in text else text
+) -> None:
+    """:func:`keep` of a :class:`Measurement` of these fields."""
+    keep(Measurement(kind, subject, content, private, settings, title, statements), run)
 
 
 def command_line(arguments: Sequence[str], *, private: bool) -> str:
@@ -101,10 +68,3 @@ def command_line(arguments: Sequence[str], *, private: bool) -> str:
         option, equals, value = word.partition("=") if word.startswith("--") else ("", "", word)
         words.append(option + equals + place(value, private=private))
     return shlex.join(words)
-
-
-def _version(name: str) -> str | None:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return None

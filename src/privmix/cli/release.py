@@ -25,7 +25,6 @@ from privmix.cli.options import (
     NumberColumns,
     TextColumn,
     check_engine,
-    check_writable,
 )
 from privmix.cli.planning import BetweenShare, Proxy, ProxyClasses, SpectrumDecay, data_model, picture_of
 from privmix.cli.progress import progress_bars
@@ -34,6 +33,7 @@ from privmix.errors import InvalidInput, check_number
 from privmix.features import parse_features
 from privmix.jobs.columns import Columns, class_list
 from privmix.jobs.dataset import open_dataset
+from privmix.jobs.places import check_writable
 from privmix.jobs.public_data import refuse_private
 from privmix.jobs.release import Chosen, ReleaseJob, interrupted
 from privmix.release import (
@@ -138,7 +138,7 @@ def release(
         raise InvalidInput("--design", design, "auto with --proxy, --spectrum-decay or --between-share")
     chosen = _chosen(design, design_options(context))
     check_engine(engine, design, memory_gb, workers, ray_address)
-    for flag, place in (("--out", out_folder.parent), ("--store", store)):
+    for flag, place in (("out", out_folder.parent), ("store", store)):
         if place is not None and not dry_run:
             check_writable(flag, place)
     refuse_private({"--proxy": proxy}, data, split)

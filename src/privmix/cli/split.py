@@ -9,10 +9,11 @@ import typer
 
 from privmix import data as readers
 from privmix.cli.app import app, err, out, plain, print_json
-from privmix.cli.options import Classes, Data, Json, check_unpublished
+from privmix.cli.options import Classes, Data, Json
 from privmix.cli.verb import Take, verb
 from privmix.errors import InvalidInput, check_choice
 from privmix.jobs.columns import Columns, class_list
+from privmix.jobs.places import check_unpublished
 
 _HOW = ("per-class", "uniform")
 

@@ -11,7 +11,6 @@ from typing import Any, Final
 import typer
 
 from privmix.cli.app import err, plain
-from privmix.cli.options import check_writable
 from privmix.cli.progress import progress_bars
 from privmix.data import Source
 from privmix.data.overlap import Contents
@@ -22,6 +21,7 @@ from privmix.jobs.columns import Columns
 from privmix.jobs.dataset import Dataset
 from privmix.jobs.features import features_in_memory, features_on_disk
 from privmix.jobs.overlap import refuse_overlap
+from privmix.jobs.places import check_writable
 from privmix.mechanisms.streams import SecretStreams
 from privmix.training import TrainedModel, TrainingJob, TrainingRecords, TrainingRun, read_run
 from privmix.training.views.bank import extract_bank

@@ -127,3 +127,19 @@ def load(
     if is_fitted_model(path) and not (path / _CERTIFICATE).exists():
         return Model(load_model(path), features_model, trust_features_model)
     return load_release(path)
+
+
+def model_in(
+    model: Model | str | Path, features_model: str | Path | None = None, trust_features_model: bool = False
+) -> Model:
+    """A model as it is, or the one in a folder.
+
+    Raises:
+        InvalidInput: the folder holds no model, or a file of it is damaged.
+        StorageError: a file is missing or can't be read.
+    """
+    if isinstance(model, Model):
+        return model
+    path = Path(model)
+    classifier = load_trained(path) if is_trained_model(path) else load_model(path)
+    return Model(classifier, features_model, trust_features_model)

@@ -27,16 +27,19 @@ if TYPE_CHECKING:
     from privmix.training.optimiser import OptimiserConfig
     from privmix.training.plan import TrainingPlan, plan_training
     from privmix.training.public import ExtendedConfig, WarmUpConfig
+    from privmix.training.public.registry import settings_of
     from privmix.training.records import TrainingRecords
     from privmix.training.run import TrainingRun, read_run
     from privmix.training.trained import ModelFacts, TrainedModel, is_trained_model, load_trained
     from privmix.training.views.augment import parse_augmentations
+    from privmix.training.views.mixup import MIXINGS
     from privmix.training.views.pipeline import ViewConfig
     from privmix.training.world import current_world
 else:
     __getattr__, __dir__ = lazily(__name__)
 
 __all__ = [
+    "MIXINGS",
     "DPClassifier",
     "ExecutionConfig",
     "ExtendedConfig",
@@ -57,4 +60,5 @@ __all__ = [
     "parse_augmentations",
     "plan_training",
     "read_run",
+    "settings_of",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
@@ -12,7 +13,7 @@ from privmix.training.gradients.execution import ExecutionConfig
 from privmix.training.optimiser import OptimiserConfig
 from privmix.training.plan import TrainingPlan, plan_training
 from privmix.training.public import ExtendedConfig, WarmUpConfig
-from privmix.training.views.augment import Augmentation, check_augmentations
+from privmix.training.views.augment import Augmentation, augmentations_of, check_augmentations
 from privmix.training.views.pipeline import ViewConfig
 
 LINEAR: Final = "linear"
@@ -24,6 +25,10 @@ _NETWORK_SHARE: Final = 4096 / 50_000
 _DESCRIBED: Final = ("views", "bank_augmentations", "execution")
 # Settings that are stated only where they are not the default.
 WHERE_USED: Final = frozenset(("microbatch_keep",))
+OF_THE_JOB: Final = frozenset(
+    ("records", "records_declared", "network", "extractor", "classes", "input_shape", "dim", "device")
+)
+"""Of a certificate's settings, those that a training job adds to its config's."""
 
 
 @dataclass(frozen=True)
@@ -116,9 +121,11 @@ class TrainingConfig:
             records: n, public.
             epsilon: target.
             delta: target.
-            changes: fields to set otherwise.
+            changes: fields to set otherwise; ``views`` may be the name of a preset.
         """
         check_integer("records", records, low=1)
+        if isinstance(changes.get("views"), str):
+            changes["views"] = ViewConfig.named(changes["views"])
         if model == LINEAR:
             found = cls(
                 epsilon,
@@ -159,6 +166,37 @@ class TrainingConfig:
             records_declared=records_declared,
         )
 
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, Any]) -> TrainingConfig:
+        """The config that a certificate's ``settings`` describe; augmentations have their usual settings.
+
+        Raises:
+            InvalidInput: these are not the settings of a model that this version trained.
+
+        Example:
+            >>> config = TrainingConfig(2.0, 1e-4, views=ViewConfig.dp_mix_self(4, 2))
+            >>> TrainingConfig.from_settings(config.settings()) == config
+            True
+        """
+        values = {name: value for name, value in settings.items() if name not in OF_THE_JOB}
+        try:
+            return cls(
+                **{
+                    **values,
+                    "adjacency": Adjacency(values["adjacency"]),
+                    "optimiser": OptimiserConfig(**values["optimiser"]),
+                    "views": ViewConfig.from_fingerprint(values["views"]),
+                    "bank_augmentations": augmentations_of(values["bank_augmentations"]),
+                    "warm_up": _warm_up_of(values["warm_up"]),
+                    "extended": ExtendedConfig(**values["extended"]),
+                    "execution": ExecutionConfig(**values["execution"]),
+                }
+            )
+        except InvalidInput:
+            raise
+        except (TypeError, KeyError, ValueError):
+            raise InvalidInput("model settings", sorted(values), "those of this version") from None
+
     def settings(self) -> dict[str, Any]:
         """JSON values of all that decides the result; chunks don't."""
         found = {name: _plain(value) for name, value in vars(self).items() if name not in _DESCRIBED}
@@ -168,6 +206,11 @@ class TrainingConfig:
         execution.pop("chunk")
         bank = [augmentation.spec() for augmentation in self.bank_augmentations]
         return {**found, "views": self.views.fingerprint(), "bank_augmentations": bank, "execution": execution}
+
+
+def _warm_up_of(settings: Mapping[str, Any]) -> WarmUpConfig:
+    own = {"augmentations": augmentations_of(settings["augmentations"])} if "augmentations" in settings else {}
+    return WarmUpConfig(**{**settings, **own})
 
 
 def _plain(value: Any) -> Any:

@@ -17,7 +17,7 @@ from privmix.certificate.signing import ATTESTATION_FILE
 from privmix.errors import InvalidInput, check_number
 from privmix.rounding import rounded_up
 from privmix.training.certificate import PACKAGES, SCHEMA_VERSION, certificate_bytes, training_certificate
-from privmix.training.config import WHERE_USED, TrainingConfig
+from privmix.training.config import OF_THE_JOB, WHERE_USED, TrainingConfig
 from privmix.training.plan import TrainingPlan
 from privmix.training.trained import (
     CERTIFICATE_FILE,
@@ -61,10 +61,6 @@ _FIELDS: Final[dict[str, type]] = {
     "content_sha256": str,
     "schema_version": int,
 }
-# Settings that are of the whole job and not of its configuration.
-_OF_THE_JOB: Final = frozenset(
-    ("records", "records_declared", "network", "extractor", "classes", "input_shape", "dim", "device")
-)
 # What model.json says beside its format, and the settings that must say the same.
 _EXTRACTOR: Final = {"name", "version", "options", "weights_sha256", "files_sha256"}
 _OF_THE_MODEL: Final = ("network", "classes", "dim", "extractor", "input_shape")
@@ -229,7 +225,7 @@ def _check_fields(certificate: Mapping[str, Any]) -> None:
     """Nothing but what training writes is in the certificate."""
     if odd := sorted(set(certificate) ^ set(_FIELDS)):
         raise InvalidInput("certificate", odd, "its fields and no others")
-    own = {field.name for field in fields(TrainingConfig)} | _OF_THE_JOB
+    own = {field.name for field in fields(TrainingConfig)} | OF_THE_JOB
     # What is stated only where it is used is not stated where it is not.
     unused = {name for name in WHERE_USED if certificate["settings"].get(name) is not False}
     if odd := sorted(set(certificate["settings"]) ^ (own - unused)):

@@ -10,31 +10,13 @@ import numpy as np
 import sklearn
 from numpy.typing import NDArray
 
-from privmix.accounting import Adjacency
 from privmix.designs import Plan
 from privmix.errors import InvalidInput
 from privmix.learning import SecondMomentsClassifier
 from privmix.learning.base import ReleaseLearner
 from privmix.mechanisms.streams import SecretStreams
 from privmix.release import MomentsPlan, PrivateRecords, plan_from_dict, release_to_memory
-from privmix.training import (
-    ExecutionConfig,
-    ExtendedConfig,
-    OptimiserConfig,
-    TrainedModel,
-    TrainingConfig,
-    TrainingJob,
-    TrainingRecords,
-    ViewConfig,
-    WarmUpConfig,
-    parse_augmentations,
-)
-from privmix.training.views.augment import Augmentation
-
-# Of a certificate's settings, what TrainingJob adds to those of its config.
-_NOT_CONFIG = frozenset(
-    ("records", "records_declared", "network", "extractor", "classes", "input_shape", "dim", "device")
-)
+from privmix.training import TrainedModel, TrainingConfig, TrainingJob, TrainingRecords
 
 
 class ReferenceTrainer(Protocol):
@@ -131,7 +113,7 @@ class DpSgdTrainer:
                 "model", "trained with public data or a bank of views", "one trained on its records alone"
             )
         job = TrainingJob(
-            _config_of(settings),
+            TrainingConfig.from_settings(settings),
             model.facts_,
             settings["records"],
             records_declared=settings["records_declared"],
@@ -170,35 +152,3 @@ class EstimatorTrainer:
         """Name and parameters."""
         parameters = {name: repr(value) for name, value in self.estimator.get_params().items()}
         return {"estimator": type(self.estimator).__name__, **parameters}
-
-
-def _config_of(settings: Mapping[str, Any]) -> TrainingConfig:
-    """The config that described itself so, where it can be rebuilt from that."""
-    values = {name: value for name, value in settings.items() if name not in _NOT_CONFIG}
-    try:
-        views = dict(values["views"])
-        augmentations = _augmentations_of(views.pop("augmentations"))
-        return TrainingConfig(
-            **{
-                **values,
-                "adjacency": Adjacency(values["adjacency"]),
-                "optimiser": OptimiserConfig(**values["optimiser"]),
-                "views": ViewConfig(**views, augmentations=augmentations),
-                "bank_augmentations": (),
-                "warm_up": _warm_up_of(values["warm_up"]),
-                "extended": ExtendedConfig(**values["extended"]),
-                "execution": ExecutionConfig(**values["execution"]),
-            }
-        )
-    except (TypeError, KeyError):
-        raise InvalidInput("model settings", sorted(values), "those of this version") from None
-
-
-def _warm_up_of(settings: Mapping[str, Any]) -> WarmUpConfig:
-    own = {"augmentations": _augmentations_of(settings["augmentations"])} if "augmentations" in settings else {}
-    return WarmUpConfig(**{**settings, **own})
-
-
-def _augmentations_of(specs: Sequence[Mapping[str, Any]]) -> tuple[Augmentation, ...]:
-    """By name; those with settings of their own describe themselves otherwise, which is found afterwards."""
-    return parse_augmentations(",".join(augmentation["name"] for augmentation in specs))

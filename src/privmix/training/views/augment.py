@@ -8,7 +8,7 @@ images.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Final
 
@@ -320,6 +320,14 @@ def parse_augmentations(text: str) -> tuple[Augmentation, ...]:
     result = tuple(_KINDS[check_choice("augmentations", name, _KINDS)]() for name in names)
     check_augmentations(result)
     return result
+
+
+def augmentations_of(specs: Sequence[Mapping[str, Any]]) -> tuple[Augmentation, ...]:
+    """Augmentations of these names (see :meth:`Augmentation.spec`), with their usual settings.
+
+    Others describe themselves otherwise than the ``specs``, which whoever compares them finds.
+    """
+    return parse_augmentations(",".join(str(spec["name"]) for spec in specs))
 
 
 def check_augmentations(augmentations: Sequence[Augmentation]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,10 +10,16 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from privmix.errors import WITHHELD, InvalidInput, check_integer
+from privmix.errors import WITHHELD, InvalidInput, check_choice, check_integer
 from privmix.training.examples import PublicData
 from privmix.training.layout import ImageLayout
-from privmix.training.views.augment import SELF_AUGMENTATIONS, Augmentation, augment, check_augmentations
+from privmix.training.views.augment import (
+    SELF_AUGMENTATIONS,
+    Augmentation,
+    augment,
+    augmentations_of,
+    check_augmentations,
+)
 from privmix.training.views.mixup import MicrobatchMixer, Mixing
 from privmix.training.views.record_random import RecordRandom
 
@@ -62,6 +68,38 @@ class ViewConfig:
             raise InvalidInput("k_base + k_diff", 0, "at least one view")
         if self.k_self > 0 and self.k_base + self.k_diff < 2:
             raise InvalidInput("k_self", self.k_self, "0, or k_base + k_diff >= 2: a mix needs two different views")
+
+    @classmethod
+    def named(cls, name: str) -> ViewConfig:
+        """A preset by its name: plain, self-aug, dp-mix-self, dp-mix-diff or pure-diff.
+
+        Raises:
+            InvalidInput: there is no such preset.
+
+        Example:
+            >>> ViewConfig.named("dp-mix-self") == ViewConfig.dp_mix_self()
+            True
+        """
+        presets = {
+            "plain": cls.plain,
+            "self-aug": cls.self_aug,
+            "dp-mix-self": cls.dp_mix_self,
+            "dp-mix-diff": cls.dp_mix_diff,
+            "pure-diff": cls.pure_diff,
+        }
+        return presets[check_choice("views", name, presets)]()
+
+    @classmethod
+    def from_fingerprint(cls, settings: Mapping[str, Any]) -> ViewConfig:
+        """The views that :meth:`fingerprint` described; augmentations have their usual settings.
+
+        Raises:
+            InvalidInput: these are not the settings of views.
+        """
+        try:
+            return cls(**{**settings, "augmentations": augmentations_of(settings["augmentations"])})
+        except (TypeError, KeyError):
+            raise InvalidInput("views", sorted(settings), "settings of views of this version") from None
 
     @classmethod
     def plain(cls) -> ViewConfig:

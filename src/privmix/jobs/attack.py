@@ -1,0 +1,55 @@
+"""Attacks that measure what a release or a model gives away, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from privmix.errors import check_choice
+from privmix.jobs.collapse import Collapse, collapse
+from privmix.jobs.inversion import Inversion, inversion
+from privmix.jobs.membership import Membership, membership
+
+_KINDS: Final[dict[str, Callable[..., Any]]] = {
+    "membership": membership,
+    "inversion": inversion,
+    "collapse": collapse,
+}
+
+
+def attack(
+    target: str | Path | None, data: Any, kind: str = "membership", **options: Any
+) -> Membership | Inversion | Collapse:
+    """Attack a release or a model, to see what it gives away.
+
+    ========== =============================================== ================= ==========================
+    kind       asks                                            target            data
+    ========== =============================================== ================= ==========================
+    membership was this record there?                          a model's folder  members and non-members
+    inversion  what images can be got out of rows?             a release or None images that rows are made of
+    collapse   do classes survive mixing and noise?            a release or None a PUBLIC proxy
+    ========== =============================================== ================= ==========================
+
+    Args:
+        target: see above; None: a plan by options.
+        data: see above; as :func:`privmix.release` takes it.
+        kind: see above.
+        options: those of :func:`privmix.jobs.membership.membership`, :func:`privmix.jobs.inversion.inversion` or
+            :func:`privmix.jobs.collapse.collapse`.
+
+    Returns:
+        what it found, which can be kept as a record.
+
+    Raises:
+        InvalidInput: there is no such attack, or as its function.
+        StorageError: as its function.
+
+    Example:
+        >>> attack("MODEL", "mnist", kind="guessing")
+        Traceback (most recent call last):
+        ...
+        privmix.errors.InvalidInput: kind: got 'guessing'; allowed: one of membership, inversion, collapse
+    """
+    found: Membership | Inversion | Collapse = _KINDS[check_choice("kind", kind, _KINDS)](target, data, **options)
+    return found

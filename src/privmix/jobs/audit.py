@@ -1,0 +1,124 @@
+"""Audits: attacks on a plan by its own engine, beside what its certificate claims. None reads a private record."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+from privmix.attacks.audit import DEFAULT_CONFIDENCE, DEFAULT_RUNS, Audit, audit_plan, check_audit
+from privmix.attacks.canaries import CanaryAudit
+from privmix.attacks.noise_scale import NoiseAudit, audit_noise
+from privmix.attacks.training_worst_case import audit_training
+from privmix.errors import InvalidInput, check_choice
+from privmix.jobs.audited import Audited, Claim
+from privmix.jobs.canaries import CanaryJob
+from privmix.jobs.progress import Progress
+from privmix.jobs.recording import Measurement
+from privmix.training import TrainingPlan
+
+KINDS: Final = ("worst-case", "noise", "canaries")
+
+
+def audit(
+    target: str | Path | Claim,
+    kind: str = "worst-case",
+    *,
+    runs: int | None = None,
+    confidence: float = DEFAULT_CONFIDENCE,
+    seed: int | None = None,
+    progress: Progress | None = None,
+    **canaries: Any,
+) -> Audited[Audit] | Audited[NoiseAudit] | Audited[CanaryAudit]:
+    """Attack the plan of a release, a trained model or a design with the real engine, and say what that proves.
+
+    ``"worst-case"`` runs the plan on the worst pair of neighbouring datasets and gives a proven lower bound beside the
+    claim. ``"noise"`` draws every noise that the plan adds by the real code on empty records, and compares its scale,
+    shape and independence with the certificate: a hundredth too little shows. Neither reads private data.
+
+    ``"canaries"`` puts canaries among the owner's records by coins, runs the plan once more, and counts the guesses at
+    the coins. What that shows is for the owner, and costs what the plan costs.
+
+    Args:
+        target: folder of a release or trained model; or a claim about a design.
+        kind: ``"worst-case"``, ``"noise"`` or ``"canaries"``.
+        runs: of the worst case: independent runs, half of them with the record; 10,000 where None.
+        confidence: of what is said to be proven.
+        seed: for tests: the same runs again.
+        progress: called with (stage, done, total).
+        canaries: fields of :class:`privmix.jobs.canaries.CanaryJob`, such as ``data`` and ``canaries``.
+
+    Raises:
+        InvalidInput: the certificate does not hold, a value is out of range, or an option belongs to another kind.
+        StorageError: a file is missing or can't be read.
+        BudgetExceeded: of canaries: the ledger does not hold so much; nothing was read.
+
+    Example:
+        >>> from privmix.release import ReleaseConfig
+        >>> config = ReleaseConfig(records=1000, dim=1, classes=("no", "yes"), rows=50, centre="none")
+        >>> found = audit(Claim.of_design(config, 2.0, 1e-5), runs=400, seed=0)
+        >>> found.violated, found.audit.proven_epsilon < 2.0
+        (False, True)
+    """
+    check_choice("kind", kind, KINDS)
+    if kind != "worst-case" and runs is not None:
+        raise InvalidInput("runs", runs, "runs of the worst case alone")
+    if kind == "canaries":
+        if isinstance(target, Claim):
+            raise InvalidInput("target", "a claim", "the folder of a release or trained model")
+        return CanaryJob(target=target, confidence=confidence, seed=seed, **canaries).open().run(progress)
+    if canaries:
+        raise InvalidInput(", ".join(canaries), "given", "options of canaries alone")
+    claim = target if isinstance(target, Claim) else Claim.of_folder(target)
+    if kind == "noise":
+        return _noise(claim, confidence, seed, progress)
+    return _worst_case(claim, DEFAULT_RUNS if runs is None else runs, confidence, seed, progress)
+
+
+def _worst_case(
+    claim: Claim, runs: int, confidence: float, seed: int | None, progress: Progress | None
+) -> Audited[Audit]:
+    plan = claim.plan
+    check_audit(claim.epsilon, claim.delta, runs, confidence)
+    if isinstance(plan, TrainingPlan):
+        found = audit_training(plan, claim.epsilon, runs=runs, confidence=confidence, seed=seed, progress=progress)
+    else:
+        found = audit_plan(
+            plan,
+            claim.epsilon,
+            claim.delta,
+            own_price=not claim.as_published,
+            runs=runs,
+            confidence=confidence,
+            seed=seed,
+            progress=progress,
+        )
+    settings: dict[str, Any] = {"plan": plan.to_dict(), "seed": seed}
+    statements = list(found.statements)
+    if claim.subject["kind"] == "design":
+        settings = {"plan": plan.to_dict(), "as_published": claim.as_published, "seed": seed}
+    if claim.as_published:
+        statements.insert(0, "The noise follows the papers' formula, which is no bound.")
+    measurement = Measurement(
+        "audit",
+        claim.subject,
+        found.to_dict(),
+        private=False,
+        settings=settings,
+        title=f"Worst-case audit of design {found.design}",
+        statements=statements,
+    )
+    return Audited(measurement, found)
+
+
+def _noise(claim: Claim, confidence: float, seed: int | None, progress: Progress | None) -> Audited[NoiseAudit]:
+    found = audit_noise(claim.plan, confidence=confidence, seed=seed, progress=progress)
+    measurement = Measurement(
+        "noise-audit",
+        claim.subject,
+        found.to_dict(),
+        private=False,
+        settings={"plan": claim.plan.to_dict(), "seed": seed},
+        title=f"Audit of the noise of design {found.design}",
+        statements=found.statements,
+    )
+    return Audited(measurement, found)

@@ -1,0 +1,104 @@
+"""What audits are asked about, and what they found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from privmix.accounting import UnsupportedEvent, calibrate
+from privmix.attacks.audit import Audit
+from privmix.attacks.canaries import CanaryAudit
+from privmix.attacks.noise_scale import NoiseAudit
+from privmix.designs import Plan
+from privmix.errors import InvalidInput, StorageError
+from privmix.jobs.recording import Measured
+from privmix.release import ReleaseConfig, plan_from_dict, verify_release
+from privmix.release.certificate import read_certificate
+from privmix.training import TrainingPlan, is_trained_model, load_trained
+from privmix.training.verify import plan_of, verify_trained
+
+A = TypeVar("A", Audit, NoiseAudit, CanaryAudit)
+
+
+@dataclass(frozen=True)
+class Audited(Measured, Generic[A]):
+    """What an audit found.
+
+    Attributes:
+        audit: the figures.
+        not_noted: why the charge for it could not be noted as done, though it was made.
+    """
+
+    audit: A
+    not_noted: StorageError | None = None
+
+    @property
+    def violated(self) -> bool:
+        """Whether the claim is refuted."""
+        return bool(self.audit.proof.violated if isinstance(self.audit, CanaryAudit) else self.audit.violated)
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values."""
+        return self.audit.to_dict()
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A plan, and what is claimed for it.
+
+    Attributes:
+        plan: of a release or a training run.
+        epsilon, delta: claimed.
+        subject: what a record of it is about.
+        as_published: the plan's noise follows the papers' formula, which is no bound.
+    """
+
+    plan: Plan | TrainingPlan
+    epsilon: float
+    delta: float
+    subject: dict[str, Any]
+    as_published: bool = False
+
+    @classmethod
+    def of_folder(cls, folder: str | Path) -> Claim:
+        """That of a release or trained model whose certificate holds.
+
+        Raises:
+            InvalidInput: something does not hold.
+            StorageError: a file is missing or can't be read.
+        """
+        path = Path(folder)
+        if is_trained_model(path):
+            trained = verify_trained(path)
+            plan = plan_of(load_trained(path).certificate)
+            return cls(plan, trained.epsilon, trained.delta, {"kind": "model", "id": trained.model_id})
+        released = verify_release(path)
+        found = plan_from_dict(read_certificate(path)["plan"])
+        return cls(found, released.epsilon, released.delta, {"kind": "release", "id": released.release_id})
+
+    @classmethod
+    def of_design(cls, config: ReleaseConfig, epsilon: float, delta: float, *, as_published: bool = False) -> Claim:
+        """A design under a claim, with the noise that the claim needs or, as published, that the papers give it.
+
+        Raises:
+            InvalidInput: the claim is out of range or can't be met, or the papers have no formula for the design.
+        """
+        plan = published_plan(config, epsilon, delta) if as_published else config.calibrate(epsilon, delta)
+        return cls(plan, epsilon, delta, {"kind": "design", "id": None}, as_published)
+
+
+def published_plan(config: ReleaseConfig, epsilon: float, delta: float) -> Plan:
+    """The plan with the noise of the papers' formula, which may be less than private.
+
+    Raises:
+        InvalidInput: the papers have no formula for this design.
+    """
+    adjacency = config.with_noise(1.0).adjacency
+    try:
+        found = calibrate(
+            lambda noise: config.with_noise(noise).event, epsilon, delta, accountant="as_published", adjacency=adjacency
+        )
+    except UnsupportedEvent:
+        raise InvalidInput("as_published", config.design.name, "a design that the papers have a formula for") from None
+    return config.with_noise(found.noise_multiplier)

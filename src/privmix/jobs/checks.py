@@ -1,0 +1,33 @@
+"""What every job that can be charged asks of its options."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from privmix.errors import InvalidInput, check_integer
+
+_HIGHEST_SEED: Final = 2**64 - 1
+
+
+def check_budget(ledger: Any, dataset: str | None, seed: int | None, what: str) -> None:
+    """Raise :class:`InvalidInput` unless these say who pays for what; reads nothing.
+
+    Args:
+        ledger: that is to be charged, or None.
+        dataset: its name there, or None.
+        seed: of tests and benchmarks, which take the privacy away, or None.
+        what: is paid for, as in "a release".
+
+    Example:
+        >>> check_budget("sqlite:///l.db", "patients", 7, "a release")
+        Traceback (most recent call last):
+        ...
+        privmix.errors.InvalidInput: seed: got 7; allowed: no seed with a ledger: a release that anyone can re-create \
+has no price
+    """
+    if (ledger is None) != (dataset is None):
+        raise InvalidInput("ledger, dataset", (ledger, dataset), "both or none of them")
+    if seed is not None:
+        check_integer("seed", seed, low=0, high=_HIGHEST_SEED)
+    if ledger is not None and seed is not None:
+        raise InvalidInput("seed", seed, f"no seed with a ledger: {what} that anyone can re-create has no price")

@@ -1,0 +1,38 @@
+"""Places where jobs write: asked before the work, and not after it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+from privmix.errors import InvalidInput, StorageError
+
+# Every folder that is made to be handed on has one of these.
+_PUBLISHED: Final = ("certificate.json", "model.json")
+_PICTURES: Final = (".svg", ".png", ".pdf")
+
+
+def check_writable(field: str, path: Path) -> None:
+    """Raise :class:`StorageError` where a folder ``path`` can't be made or written in, as far as can be told."""
+    place = next(place for place in (path.absolute(), *path.absolute().parents) if place.exists())
+    if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
+        raise StorageError(f"{field}: can't write {path}: {place} is no folder that may be written")
+
+
+def check_figure(path: Path | None) -> None:
+    """Raise :class:`InvalidInput` unless a picture of that name can be drawn."""
+    if path is not None and path.suffix not in _PICTURES:
+        raise InvalidInput("figure", str(path), "a file name that ends in " + ", ".join(_PICTURES))
+    if path is not None:
+        check_unpublished("figure", path)
+
+
+def check_unpublished(field: str, path: Path) -> None:
+    """Raise :class:`InvalidInput` where ``path`` is in a release or a model: such folders are handed to others, whole.
+
+    A file's mode does not survive that.
+    """
+    place = path.resolve()
+    if any((above / mark).is_file() for above in (place, *place.parents) for mark in _PUBLISHED):
+        raise InvalidInput(field, str(path), "a place outside of releases and models, which are handed to others")

@@ -1,0 +1,175 @@
+"""One page that anyone can read, from what was released or trained and what was measured of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from privmix.errors import InvalidInput, check_choice
+from privmix.jobs.guarantee import model_guarantee, release_guarantee
+from privmix.jobs.places import check_writable
+from privmix.jobs.recording import Measured
+from privmix.learning import load_model
+from privmix.reports.context import AUDIENCES, OWNER, PUBLIC
+from privmix.reports.page import check_target, render_page, write_page
+from privmix.reports.records import RECORDS_FOLDER, RunRecord, public_records, read_records
+from privmix.training import is_trained_model
+
+_CERTIFICATE: Final = "certificate.json"
+_MODEL: Final = "model.json"
+# A run folder may hold these beside its records.
+_PARTS: Final = ("release", "model")
+
+Part = str | Path | RunRecord | Measured
+"""What goes into a report: a folder, a record, or what a job has measured."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """A page, made.
+
+    Attributes:
+        page: one self-contained HTML page.
+        audience: whom it is for.
+        refuted_in_private: a private record refutes a claim, which a page for the public can't say. For the owner's
+            eyes, and no part of the page.
+        out: where it was written, if it was.
+    """
+
+    page: str = field(repr=False)
+    audience: str
+    refuted_in_private: bool
+    out: Path | None = None
+
+
+def report(
+    runs: Part | Sequence[Part], *, out: str | Path | None = None, audience: str = PUBLIC, overwrite: bool = False
+) -> Report:
+    """Make one self-contained page: what was guaranteed, what it is good for, and what attacks could do.
+
+    The guarantee is recomputed from the certificate. Everything else comes from records that jobs keep.
+
+    Formal guarantees:
+        * a page for the public is made without private records: their figures can't get into it.
+
+    Args:
+        runs: releases, trained models, run folders (which may hold ``release/`` and ``model/``), records, or what jobs
+            returned.
+        out: HTML file to write; not in a release. None writes none.
+        audience: ``"public"``: no private figure gets in; ``"owner"``: everything, keep it to yourself.
+        overwrite: replace a page that is there; no other file is ever replaced.
+
+    Raises:
+        InvalidInput: a folder holds nothing to report on, something was edited, or records and folders are about
+            different releases or models.
+        StorageError: something can't be read or written.
+
+    Example:
+        >>> report("no-such-folder")
+        Traceback (most recent call last):
+        ...
+        privmix.errors.InvalidInput: runs: got 'no-such-folder'; allowed: a folder that privmix wrote
+    """
+    check_choice("audience", audience, AUDIENCES)
+    parts = [runs] if isinstance(runs, Part) else list(runs)
+    place = None if out is None else Path(out)
+    if place is not None:
+        _check_out(place, parts, overwrite=overwrite)
+    found = _Found()
+    for part in parts:
+        found.add(part, audience)
+    found.check()
+    page = render_page([*found.guarantees.values(), *found.records], audience)
+    if place is not None:
+        write_page(page, place, private=audience == OWNER, overwrite=overwrite)
+    return Report(page, audience, found.refuted_in_private, place)
+
+
+def _check_out(out: Path, parts: Sequence[Part], *, overwrite: bool) -> None:
+    check_target(out, overwrite=overwrite)
+    check_writable("out", out.parent)
+    folders = [Path(part) for part in parts if isinstance(part, str | Path)]
+    if any(release.resolve() in out.resolve().parents for release in _releases(folders)):
+        raise InvalidInput("out", str(out), "a place outside of the release, which must not hold other files")
+
+
+@dataclass
+class _Found:
+    """What the parts hold: guarantees by the id of their subject, records, and fitted models by their release."""
+
+    guarantees: dict[str, RunRecord] = field(default_factory=dict)
+    records: list[RunRecord] = field(default_factory=list)
+    fitted: list[tuple[Path, str]] = field(default_factory=list)
+    refuted_in_private: bool = False
+
+    def add(self, part: Part, audience: str) -> None:
+        """Take in a folder and its parts, or a record."""
+        if isinstance(part, str | Path):
+            records = self._of_folder(Path(part))
+        else:
+            records = [part.measurement.record() if isinstance(part, Measured) else part]
+        if forged := [record for record in records if record.kind == "guarantee"]:
+            # It is recomputed from certificates, never taken from a file that says so.
+            place = str(part) if isinstance(part, str | Path) else "a record"
+            raise InvalidInput(
+                f"record guarantee {forged[0].record_id[:12]}", place, "guarantees in certificates alone"
+            )
+        if any(record.private and record.content.get("violated") is True for record in records):
+            self.refuted_in_private = True
+        # From here on a page for the public knows nothing of private records.
+        self.records += records if audience == OWNER else public_records(records)
+
+    def _of_folder(self, run: Path) -> list[RunRecord]:
+        if not run.is_dir():
+            raise InvalidInput("runs", str(run), "a folder that privmix wrote")
+        parts = [run, *(run / name for name in _PARTS if (run / name).is_dir())]
+        known = [self._add_subject(part, required=part != run) for part in parts]
+        records = read_records(run)
+        if not any(known) and not records:
+            raise InvalidInput("runs", str(run), f"a folder with {_CERTIFICATE} or {RECORDS_FOLDER}/")
+        return records
+
+    def _add_subject(self, folder: Path, *, required: bool) -> bool:
+        """Take in a release or model; whether there was one."""
+        if is_trained_model(folder):
+            if not (folder / _CERTIFICATE).is_file():
+                raise InvalidInput(str(folder), "a trained model without certificate", f"one with its {_CERTIFICATE}")
+            record = model_guarantee(folder)
+        elif (folder / _CERTIFICATE).is_file():
+            record = release_guarantee(folder)
+        elif (folder / _MODEL).is_file():
+            self.fitted.append((folder, load_model(folder).facts_.release_id))
+            return True
+        elif required or any((folder / "data").glob("train-*.parquet")):
+            raise InvalidInput(str(folder), "no certificate", f"a release or model with its {_CERTIFICATE}")
+        else:
+            return False
+        self.guarantees[str(record.subject["id"])] = record
+        return True
+
+    def check(self) -> None:
+        """Everything must be about what was given: figures of one release say nothing of another."""
+        given = ", ".join(f"{one.subject['kind']} {one.subject['id']}" for one in self.guarantees.values())
+        allowed = (
+            f"records and models of what was given ({given or 'no release or model'}); give the other's folder too"
+        )
+        for folder, release_id in self.fitted:
+            if release_id not in self.guarantees:
+                raise InvalidInput(str(folder), f"a model of release {release_id}", allowed)
+        for record in self.records:
+            about = record.subject["id"]
+            if about is not None and about not in self.guarantees:
+                kind = record.subject["kind"]
+                raise InvalidInput(f"record {record.kind} {record.record_id[:12]}", f"about {kind} {about}", allowed)
+
+
+def _releases(folders: Sequence[Path]) -> list[Path]:
+    """Folders that must hold the certified files and no others."""
+    return [
+        part
+        for folder in folders
+        for part in (folder, *(folder / name for name in _PARTS))
+        if (part / _CERTIFICATE).is_file() and not is_trained_model(part)
+    ]

@@ -1,0 +1,209 @@
+"""What measures releases and models, asked from Python: the same figures as on the command line, in order."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import privmix as pm
+from privmix.data import Source
+from privmix.errors import StorageError
+from privmix.jobs.audited import Audited, Claim
+from privmix.jobs.canaries import CanaryJob
+from privmix.jobs.recording import Measured
+from privmix.release import ReleaseConfig
+from privmix.reports.records import public_records, read_records
+from tests.cli.helpers import privmix
+from tests.cli.training import LEDGER, charges, history, open_ledger
+from tests.jobs.helpers import write_targets
+
+
+@pytest.fixture(scope="module", autouse=True)
+def targets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The current folder holds ``own``, ``REL``, ``FIT`` and ``MODEL``."""
+    root = tmp_path_factory.mktemp("targets")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(root)
+        write_targets(root)
+        yield root
+
+
+# Python's call, and the command line that asks the same.
+SAME: dict[str, tuple[Callable[[], Any], list[str]]] = {
+    "evaluate": (
+        lambda: pm.evaluate("FIT", "own", figure="picture.png"),
+        ["evaluate", "FIT", "--data=own", "--figure=picture.png"],
+    ),
+    "evaluate a trained model": (
+        lambda: pm.evaluate("MODEL", "own", figure="picture.png", public_data=True),
+        ["evaluate", "MODEL", "--data=own", "--figure=picture.png", "--public-data"],
+    ),
+    "audit": (
+        lambda: pm.audit("REL", runs=200, confidence=0.9, seed=1),
+        ["audit", "REL", "--runs=200", "--confidence=0.9", "--seed=1"],
+    ),
+    "audit a model": (
+        lambda: pm.audit("MODEL", runs=200, confidence=0.9, seed=1),
+        ["audit", "MODEL", "--runs=200", "--confidence=0.9", "--seed=1"],
+    ),
+    "canaries": (
+        lambda: pm.audit("REL", "canaries", data="own", canaries=60, seed=1),
+        ["audit", "REL", "--data=own", "--canaries=60", "--seed=1"],
+    ),
+    "membership": (
+        lambda: pm.attack("FIT", "own"),
+        ["attack", "membership", "FIT", "--data=own"],
+    ),
+    "collapse": (
+        lambda: pm.attack("REL", "own", kind="collapse"),
+        ["attack", "collapse", "REL", "--proxy=own"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_the_command_line_prints_what_python_returns(name: str) -> None:
+    asked, line = SAME[name]
+    found = asked()
+    told = privmix(*line, "--json", "--record=RUN")
+    assert told.code == 0, told.err
+    # JSON has no tuples.
+    assert json.loads(told.out) == json.loads(json.dumps(found.to_dict()))
+    kept = json.loads(found.keep(f"OWN {name}").read_text())
+    (again,) = (one for one in read_records(Path("RUN")) if one.content == kept["content"])
+    for part in ("kind", "subject", "private", "settings", "title", "statements", "versions"):
+        assert kept[part] == again.to_dict()[part], part
+
+
+def test_accuracy_is_of_the_records_given() -> None:
+    found = pm.evaluate("MODEL", "own")
+    held = np.load("own/test.npz")
+    assert found.accuracy == pm.load("MODEL").score(held["x"], held["y"])
+    assert found.accuracy == np.trace(found.confusion) / found.n
+    assert found.figure is None
+    assert found.measurement.private
+
+
+@pytest.mark.parametrize("place", ["REL/picture.png", "MODEL/x/picture.svg", "picture.txt"])
+def test_pictures_are_refused_before_a_record_is_read(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Source, "batches", _unread)
+    for ask in (
+        lambda: pm.evaluate("MODEL", "own", figure=place),
+        lambda: pm.attack("REL", "own", "inversion", figure=place),
+        lambda: pm.attack("REL", "own", "collapse", figure=place),
+    ):
+        with pytest.raises(pm.InvalidInput, match=r"^figure: "):
+            ask()
+
+
+def test_records_stay_out_of_what_is_handed_on() -> None:
+    found = pm.audit("MODEL", runs=200, confidence=0.9)
+    for place in ("REL", "MODEL", "REL/data"):
+        with pytest.raises(pm.InvalidInput, match=r"^record: "):
+            found.keep(place)
+
+
+def test_a_design_is_audited_under_its_claim() -> None:
+    config = ReleaseConfig(records=1000, dim=1, classes=("a", "b"), rows=50, centre="none")
+    given = ["--design=poisson", "--records=1000", "--rows=50", "--classes=2", "--delta=1e-5", "--seed=2"]
+    line = ["audit", *given, "--epsilon=2", "--as-published", "--runs=300", "--json"]
+    claim = Claim.of_design(config, 2.0, 1e-5, as_published=True)
+    found = pm.audit(claim, runs=300, seed=2)
+    assert found.to_dict() == json.loads(privmix(*line).out)
+    assert found.measurement.statements[0] == "The noise follows the papers' formula, which is no bound."
+
+
+@pytest.mark.parametrize("target", ["REL", "MODEL"])
+def test_canaries_are_paid_for_before_a_record_is_used(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever reads records looks at the ledger; hashing them for it is part of the charge."""
+    # What is proven does not matter here, and takes its time.
+    monkeypatch.setattr("privmix.attacks.one_run_proof.mahloujifar_epsilon", lambda *_, **__: 0.0)
+    book = f"sqlite:///{target}.db"
+    monkeypatch.setattr("tests.cli.training.LEDGER", book)
+    open_ledger(9)
+    seen, batches = [], Source.batches
+
+    def watched(self: Source, *arguments: Any) -> Any:
+        seen.append([entry["kind"] for entry in history()])
+        return batches(self, *arguments)
+
+    monkeypatch.setattr(Source, "batches", watched)
+    opened = CanaryJob(target=target, data="own", canaries=60, ledger=book, dataset="own").open()
+    assert (charges(), seen) == ([], [])
+    assert opened.run().not_noted is None
+    assert seen
+    assert all("reserve" in kinds and "commit" not in kinds for kinds in seen)
+    assert (charges(), charges("commit")) == (["canary audit"], ["canary audit"])
+
+
+def test_an_audit_that_reads_before_it_pays_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The test above fails for a job that extracts features, and charges then."""
+    from privmix.jobs import canaries
+
+    charge = canaries.charge
+
+    def late(ledger: Any, dataset: Any, event: Any, adjacency: Any, purpose: str, data: Any) -> Any:
+        next(iter(data.source.batches(10)))
+        return charge(ledger, dataset, event, adjacency, purpose, data)
+
+    monkeypatch.setattr(canaries, "charge", late)
+    with pytest.raises(AssertionError):
+        test_canaries_are_paid_for_before_a_record_is_used("REL", monkeypatch)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"ledger": LEDGER},
+        {"ledger": LEDGER, "dataset": "own", "seed": 1},
+        {"seed": -1},
+        {"canaries": 4},
+        {"canaries": 100_000, "target": "MODEL"},
+        {"data": "public.npz"},
+        {"evidence": "steps"},
+        {"store": "own/train.npz/store"},
+    ],
+    ids=str,
+)
+def test_canaries_refused_cost_nothing_and_read_nothing(wrong: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Source, "batches", _unread)
+    monkeypatch.setattr("privmix.jobs.canaries.charge", _unread)
+    given = {"target": "REL", "data": "own", "canaries": 60, **wrong}
+    with pytest.raises((pm.InvalidInput, StorageError)):
+        pm.audit(given.pop("target"), "canaries", **given)
+
+
+def test_options_of_other_audits_are_refused() -> None:
+    for options in ({"kind": "noise", "runs": 9}, {"canaries": 60}, {"kind": "colours"}):
+        with pytest.raises(pm.InvalidInput):
+            pm.audit("REL", **options)
+
+
+def test_a_report_takes_folders_and_what_was_measured(targets: Path) -> None:
+    audit, private = pm.audit("REL", runs=200, confidence=0.9), pm.evaluate("FIT", "own")
+    assert isinstance(audit, Measured)
+    assert isinstance(audit, Audited)
+    audit.keep("KEPT")
+    private.keep("KEPT")
+    assert len(public_records(read_records(Path("KEPT")))) == 1
+    made = pm.report(["REL", "FIT", "KEPT"], out="page.html")
+    assert Path("page.html").read_text() == made.page
+    assert "Worst-case audit" in made.page
+    assert "Accuracy on split" not in made.page
+    assert "Accuracy on split" in pm.report(["REL", private], audience="owner").page
+    assert privmix("report", "REL", "FIT", "KEPT", "--out=other.html").code == 0
+    assert Path("other.html").read_text() == made.page
+    for wrong in ({"out": "REL/page.html"}, {"out": "page.html"}, {"audience": "press"}, {"out": "own"}):
+        with pytest.raises(pm.InvalidInput):
+            pm.report("REL", **wrong)
+    with pytest.raises(pm.InvalidInput, match="about release"):
+        pm.report(["MODEL", audit])
+
+
+def _unread(*_: Any, **__: Any) -> Any:
+    raise AssertionError("a record was read, or a budget charged")
