@@ -91,7 +91,6 @@ def one_run(dataset: str, name: str, epsilon: float, seed: int) -> dict[str, Any
         plan,
         PrivateRecords(x, y),
         SecretStreams.from_seed(seed),
-        target=(epsilon, DELTA),
         extractor={"name": DATASETS[dataset]["features"].split(":")[0]},
         input_shape=(x.shape[1],),
     )

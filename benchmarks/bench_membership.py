@@ -165,7 +165,7 @@ def trainer_of(dataset: str, method: str, epsilon: float | None) -> tuple[Refere
     learner = SecondMomentsClassifier() if method == "moments" else NoiseAwareRidgeClassifier()
     if epsilon is None:
         return NoiselessTrainer(plan, learner, extractor, (dim,)), None
-    return ReleaseTrainer(plan, learner, extractor, (dim,), (epsilon, DELTA)), plan
+    return ReleaseTrainer(plan, learner, extractor, (dim,)), plan
 
 
 def one_method(dataset: str, method: str, epsilon: float | None) -> list[dict[str, Any]]:
@@ -184,7 +184,7 @@ def one_method(dataset: str, method: str, epsilon: float | None) -> list[dict[st
     own = gives_probabilities(model)
     bound = None
     if priced is not None:
-        event = priced.plan.event() if isinstance(priced, TrainingJob) else priced.event
+        event = priced.plan.event if isinstance(priced, TrainingJob) else priced.event
         bound = lambda rates: 1 - tradeoff_curve(event, rates)  # noqa: E731
     return [
         {

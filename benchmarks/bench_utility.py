@@ -148,7 +148,7 @@ def features(dataset: str, extractor: str, split: str) -> tuple[NDArray[Any], ND
 def make_plan(method: Method, records: int, dim: int, epsilon: float) -> ReleasePlan:
     config = ReleaseConfig(records=records, dim=dim, classes=CLASSES, **method.config)
     if method.pricing == "published":
-        return config.with_noise(published_noise_multiplier(64 / records, records, epsilon, DELTA))
+        return config.with_noise(published_noise_multiplier(64 / records, records, epsilon, DELTA)).priced(DELTA)
     if method.pricing == "rdp":
         found = calibrate(
             lambda s: Repeated(FixedSizeSampled(records, 64, Gaussian(s)), records),
@@ -157,7 +157,7 @@ def make_plan(method: Method, records: int, dim: int, epsilon: float) -> Release
             accountant="rdp",
             adjacency=Adjacency.REPLACE_ONE,
         )
-        return config.with_noise(found.noise_multiplier)
+        return config.with_noise(found.noise_multiplier).priced(DELTA)
     return config.calibrate(epsilon, DELTA)
 
 
@@ -170,7 +170,6 @@ def one_run(dataset: str, name: str, epsilon: float, seed: int) -> dict[str, Any
         plan,
         PrivateRecords(x, y),
         SecretStreams.from_seed(seed),
-        target=(epsilon, DELTA),
         extractor=get_extractor(method.extractor).spec(),
         input_shape=shape,
     )

@@ -112,9 +112,7 @@ def released(x: np.ndarray, y: np.ndarray) -> Any:
     classes = tuple("0123456789")
     plan = ReleaseConfig(records=len(x), dim=64, classes=classes, mixup_degree=16, rows=500).calibrate(8.0, 1e-3)
     streams = SecretStreams.from_seed(0)
-    return release_to_memory(
-        plan, PrivateRecords(x, y), streams, target=(8.0, 1e-3), extractor={"name": "identity"}, input_shape=(64,)
-    )
+    return release_to_memory(plan, PrivateRecords(x, y), streams, extractor={"name": "identity"}, input_shape=(64,))
 
 
 def test_references_on_releases(small: tuple[np.ndarray, np.ndarray]) -> None:

@@ -113,9 +113,9 @@ def test_pairs_agree_with_looking_at_all() -> None:
 def test_training_under_both_adjacencies(adjacency: Adjacency) -> None:
     """Wrong with chance 1e-7; the attack is worth something, and not more than the price."""
     plan = TrainingPlan(500, 100, 8, 1.2, clip_norm=3.0, delta=0.01, adjacency=adjacency)
-    found = audit_training(plan, plan.epsilon(), runs=6000, confidence=1 - 2e-7, seed=0)
+    found = audit_training(plan, plan.cost().epsilon, runs=6000, confidence=1 - 2e-7, seed=0)
     assert not found.violated
-    assert 0 < found.proven_epsilon <= plan.epsilon()
+    assert 0 < found.proven_epsilon <= plan.cost().epsilon
     assert audit_training(plan, 0.1, runs=6000, confidence=1 - 2e-7, seed=0).violated
 
 

@@ -18,6 +18,7 @@ from privmix.release.certificate import make_certificate
 from privmix.release.verify import check_certificate
 from privmix.training.certificate import training_certificate
 from privmix.training.plan import TrainingPlan
+from tests.certificate.helpers import a_reservation
 from tests.release.helpers import ALL_DESIGNS, CLASSES, TARGET, design_name, own_options
 
 FACTS = Facts(
@@ -58,11 +59,9 @@ def certificate_of(**choices: Any) -> dict[str, Any]:
     plan = ReleaseConfig(records=600, dim=7, classes=CLASSES, **own).calibrate(*TARGET)
     return make_certificate(
         plan,
-        target=TARGET,
         extractor={"name": "identity"},
         input_shape=(7,),
         insecure_seed=False,
-        records_declared=False,
         files=[],
     )
 
@@ -126,15 +125,14 @@ def test_what_the_facts_change() -> None:
 
 
 def test_a_model_answers_too() -> None:
-    plan = TrainingPlan(60_000, 8192, 220, 4.0, clip_norm=0.1, delta=1e-5)
+    plan = TrainingPlan(60_000, 8192, 220, 4.0, clip_norm=0.1, delta=1e-5, epsilon=3.0)
     found = training_certificate(
         plan,
-        target=3.0,
         model_id="m",
         settings={},
         weights_sha256="0" * 64,
         insecure_seed=False,
-        in_ledger="planned",
+        reservation=a_reservation(),
         public_data={"images": "0"},
     )["assessment"]
     assert [item["question"] for item in found] == QUESTIONS

@@ -38,7 +38,6 @@ def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
         make_records(),
         SecretStreams.from_entropy(),
         folder,
-        target=(4.0, 1e-3),
         extractor={"name": "identity"},
         input_shape=(7,),
     )

@@ -44,7 +44,6 @@ def make_release(
         PrivateRecords(x, y),
         SecretStreams.from_seed(1) if insecure else SecretStreams.from_entropy(),
         folder,
-        target=(epsilon, delta),
         extractor=IDENTITY,
         input_shape=(DIM,),
     )

@@ -27,7 +27,6 @@ from privmix.release import (
     verify_release,
 )
 from privmix.release.prediction import predict_accuracy
-from privmix.release.pricing import plan_cost
 from tests.release.helpers import CLASSES, EVERY_DESIGN, design_name, make_records, own_options
 
 RECORDS, DIM = 80, 4
@@ -41,13 +40,12 @@ def config_of(choices: dict[str, Any]) -> ReleaseConfig:
 
 
 def write(folder: Path, choices: dict[str, Any], *, resume: bool = False, progress: Any = None) -> None:
-    plan = config_of(choices).with_noise(2.0, 4.0)
+    plan = config_of(choices).with_noise(2.0, 4.0).priced(1e-3)
     release_to_folder(
         plan,
         make_records(RECORDS, DIM),
         None if resume else SecretStreams.from_seed(3),
         folder,
-        target=(plan_cost(plan, 1e-3).epsilon, 1e-3),
         extractor={"name": "identity"},
         input_shape=(DIM,),
         resume=resume,
@@ -91,7 +89,7 @@ def test_it_plans_and_prices(choices: dict[str, Any]) -> None:
     assert plan_from_dict(json.loads(json.dumps(plan.to_dict()))) == plan
     assert plan.kind is type(config.design)
     assert isinstance(plan, plan.kind.plan_type)
-    assert 7.9 < plan_cost(plan, 1e-2).epsilon <= 8.0
+    assert 7.9 < plan.cost(1e-2).epsilon <= 8.0
     with pytest.raises(InvalidInput):
         plan_from_dict({**plan.to_dict(), "extra": 1})
 

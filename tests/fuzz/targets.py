@@ -64,7 +64,6 @@ def _folders() -> dict[str, Path]:
             records,
             None,
             root / name,
-            target=(4.0, 1e-4),
             extractor={"name": "identity", "version": 1, "options": {}},
             input_shape=(16,),
         )

@@ -15,6 +15,7 @@ import hashlib
 import json
 import tempfile
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from privmix.release import PrivateRecords, ReleaseConfig, release_to_folder
 from privmix.release.folder import load_release
 from privmix.training.views.augment import Flip
 from privmix.training.views.pipeline import ViewConfig
+from tests.certificate.helpers import a_reservation
 from tests.cli.helpers import privmix
 from tests.training.runs import config_of, job_of, private, public, weights_of
 
@@ -87,16 +89,15 @@ def records() -> tuple[NDArray[np.float32], NDArray[np.int64]]:
 def release_digests(folder: Path, choices: Mapping[str, Any]) -> dict[str, str]:
     """Digests of all that a release of ``choices`` shows."""
     config = ReleaseConfig(records=RECORDS, dim=DIM, classes=CLASSES, **choices)
-    plan = config.with_noise(1.5, 4.0)
+    plan = replace(config.with_noise(1.5, 4.0), epsilon=TARGET[0], delta=TARGET[1])
     certificate = release_to_folder(
         plan,
         PrivateRecords(*records()),
         SecretStreams.from_seed(7),
         folder,
-        target=TARGET,
         extractor={"name": "identity"},
         input_shape=(DIM,),
-        in_ledger="planned",
+        reservation=a_reservation(),
     )
     released = load_release(folder)
     found = {

@@ -35,7 +35,6 @@ def release(digits: Digits, tmp_path_factory: pytest.TempPathFactory) -> Path:
         PrivateRecords(extractor.transform(x), y),
         SecretStreams.from_seed(0),
         folder,
-        target=TARGET,
         extractor=extractor.spec(),
         input_shape=(8, 8),
     )

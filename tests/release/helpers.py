@@ -61,7 +61,6 @@ def release(plan: ReleasePlan, records: PrivateRecords, seed: int = 1) -> Releas
         plan,
         records,
         SecretStreams.from_seed(seed),
-        target=TARGET,
         extractor={"name": "identity"},
         input_shape=(plan.dim,),
     )

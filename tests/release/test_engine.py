@@ -303,8 +303,6 @@ def test_the_key_is_destroyed_after_the_run() -> None:
     from privmix.release import release_to_memory
 
     plan = make_plan()
-    release_to_memory(
-        plan, make_records(), streams, target=(4.0, 1e-5), extractor={"name": "identity"}, input_shape=(7,)
-    )
+    release_to_memory(plan, make_records(), streams, extractor={"name": "identity"}, input_shape=(7,))
     with pytest.raises(RuntimeError, match="destroyed"):
         streams.generator("feature noise", 0)

@@ -10,6 +10,7 @@ import sys
 import textwrap
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,6 @@ def write(out: Path, records: PrivateRecords | None = None, seed: int | None = 1
         records or make_records(),
         streams,
         out,
-        target=TARGET,
         extractor={"name": "identity"},
         input_shape=(plan.dim,),
     )
@@ -108,13 +108,12 @@ def test_certificate_says_what_matters(tmp_path: Path) -> None:
 
 
 def test_large_delta_is_warned_about(tmp_path: Path) -> None:
-    plan = make_plan(records=600)
+    plan = replace(make_plan(records=600), delta=1e-2)
     certificate = release_to_folder(
         plan,
         make_records(),
         SecretStreams.from_seed(0),
         tmp_path / "rel",
-        target=(4.0, 1e-2),
         extractor={"name": "identity"},
         input_shape=(7,),
     )
@@ -154,7 +153,12 @@ def swap_centre(folder: Path) -> None:
     [
         (edit(lambda c: c["guarantee"].update(epsilon=0.5), rehash=False), "content_sha256"),
         (edit(lambda c: c["guarantee"].update(epsilon=0.5)), "epsilon"),
-        (edit(lambda c: c["guarantee"].update(delta=1e-9)), "epsilon"),
+        (edit(lambda c: c["guarantee"].update(delta=1e-9)), "delta: got 1e-09; allowed: 1e-05, as in the plan"),
+        (edit(lambda c: (c["guarantee"].update(delta=1e-9), c["plan"].update(delta=1e-9))), "epsilon"),
+        (edit(lambda c: c["guarantee"].update(epsilon_asked=5.0)), "epsilon_asked.* as in the plan"),
+        (edit(lambda c: c["plan"].update(epsilon=None, delta=None)), "epsilon_asked"),
+        (edit(lambda c: c["plan"].update(records_declared=True)), "statements"),
+        (edit(lambda c: c["plan"].update(records_declared=1)), "records_declared"),
         (edit(lambda c: c["guarantee"].update(adjacency="replace_one")), "adjacency"),
         (edit(lambda c: c["plan"].update(noise_multiplier=9.0)), "event"),
         (edit(lambda c: c["plan"].update(record_rate=1e-6)), "record_rate"),
@@ -229,7 +233,7 @@ def test_only_a_release_is_ever_overwritten(tmp_path: Path) -> None:
     precious.mkdir()
     (precious / "thesis.txt").write_text("years of work")
     plan = make_plan()
-    arguments: dict[str, Any] = {"target": TARGET, "extractor": {"name": "identity"}, "input_shape": (7,)}
+    arguments: dict[str, Any] = {"extractor": {"name": "identity"}, "input_shape": (7,)}
     with pytest.raises(InvalidInput, match="holds a release"):
         release_to_folder(plan, make_records(), SecretStreams.from_seed(0), precious, overwrite=True, **arguments)
     assert (precious / "thesis.txt").read_text() == "years of work"
@@ -254,7 +258,8 @@ import numpy as np
 from privmix.errors import PrivmixError
 from privmix.release import PrivateRecords, ReleaseConfig, SecretStreams, release_to_folder
 out, mode = Path(sys.argv[1]), sys.argv[2]
-plan = ReleaseConfig(records=200, dim=50, classes=("a", "b"), mixup_degree=4, rows=200_000).with_noise(3.0)
+plan = ReleaseConfig(records=200, dim=50, classes=("a", "b"), mixup_degree=4, rows=200_000)
+plan = plan.with_noise(3.0).priced(1e-5)
 records = PrivateRecords(np.zeros((200, 50), np.float32), np.zeros(200, np.int64))
 if mode == "full":
     resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000))
@@ -263,7 +268,7 @@ def progress(stage, done, total):
         print("working", flush=True)
         time.sleep(0.2)
 try:
-    release_to_folder(plan, records, SecretStreams.from_seed(0), out, target=(4.0, 1e-5),
+    release_to_folder(plan, records, SecretStreams.from_seed(0), out,
                       extractor={"name": "identity"}, input_shape=(50,), progress=progress)
 except PrivmixError as error:
     print(error)
@@ -304,7 +309,6 @@ def test_a_killed_run_leaves_no_release_and_the_next_one_does_not_take_its_place
         make_records(),
         streams,
         tmp_path / "rel",
-        target=TARGET,
         extractor={"name": "identity"},
         input_shape=(7,),
         overwrite=True,

@@ -194,7 +194,6 @@ def test_folder_round_trip(tmp_path: Path) -> None:
         make_records(),
         SecretStreams.from_seed(1),
         tmp_path / "rel",
-        target=TARGET,
         extractor={"name": "identity"},
         input_shape=(7,),
     )

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from privmix.accounting import Bounded, Composed, Gaussian, epsilon
+from privmix.designs.pricing import COUNT_SHARE, budget_after_count
 from privmix.errors import InvalidInput
 from privmix.mechanisms.streams import SecretStreams
 from privmix.release import ReleaseConfig
 from privmix.release.certificate import make_certificate
-from privmix.release.count import COUNT_SHARE, count_noise, private_record_count
-from privmix.release.pricing import budget_after_count, plan_cost, plan_curve
+from privmix.release.count import count_noise, private_record_count
 
 CONFIG = ReleaseConfig(records=5000, dim=8, classes=("no", "yes"))
 DELTA = 1e-5
@@ -32,7 +32,7 @@ def test_a_private_count_is_added_to_the_price_of_the_rest(design: str) -> None:
     assert plan.records_noise_multiplier is not None
     count = epsilon(Gaussian(plan.records_noise_multiplier), COUNT_SHARE * DELTA).epsilon
     rest = epsilon(plan.event_after_count, (1 - COUNT_SHARE) * DELTA).epsilon
-    cost = plan_cost(plan, DELTA).epsilon
+    cost = plan.cost(DELTA).epsilon
     assert cost == pytest.approx(count + rest, rel=1e-12)
     assert 0.99 < cost <= 1.0
     assert count == pytest.approx(COUNT_SHARE, rel=0.01)
@@ -43,13 +43,13 @@ def test_the_price_of_the_rest_does_not_depend_on_the_estimate() -> None:
     """Whatever the count query answers, what follows has the same (epsilon, delta): that is what makes adding valid."""
     for records in (100, 5000, 10**6):
         plan = counted(records=records).calibrate(1.0, DELTA)
-        assert plan_cost(plan, DELTA).epsilon <= 1.0
+        assert plan.cost(DELTA).epsilon <= 1.0
         assert epsilon(plan.event_after_count, (1 - COUNT_SHARE) * DELTA).epsilon <= 1 - 0.99 * COUNT_SHARE
 
 
 def test_a_public_count_costs_nothing() -> None:
     plan = CONFIG.calibrate(1.0, DELTA)
-    assert plan_cost(plan, DELTA).epsilon == epsilon(plan.event, DELTA).epsilon
+    assert plan.cost(DELTA).epsilon == epsilon(plan.event, DELTA).epsilon
 
 
 def test_the_event_names_all_queries() -> None:
@@ -62,9 +62,9 @@ def test_the_event_names_all_queries() -> None:
 def test_with_a_private_count_the_curve_is_the_guarantee_alone() -> None:
     """Other answers lead to other plans, which share one point only."""
     plan = counted().calibrate(1.0, DELTA)
-    assert plan_curve(plan, [0.01, 0.99, 1.0, 2.0], (1.0, DELTA)) == [1.0, 1.0, DELTA, DELTA]
+    assert plan.curve([0.01, 0.99, 1.0, 2.0], (1.0, DELTA)) == [1.0, 1.0, DELTA, DELTA]
     free = CONFIG.calibrate(1.0, DELTA)
-    assert plan_curve(free, [1.0], (1.0, DELTA))[0] <= DELTA * (1 + 1e-6)
+    assert free.curve([1.0], (1.0, DELTA))[0] <= DELTA * (1 + 1e-6)
 
 
 def test_the_certificate_states_the_budget_whatever_the_answer() -> None:
@@ -72,11 +72,9 @@ def test_the_certificate_states_the_budget_whatever_the_answer() -> None:
         plan = counted(records=records, rows=10, mixup_degree=16).calibrate(1.0, DELTA)
         certificate = make_certificate(
             plan,
-            target=(1.0, DELTA),
             extractor={"name": "identity"},
             input_shape=(8,),
             insecure_seed=False,
-            records_declared=False,
             files=[],
         )
         assert certificate["guarantee"]["epsilon"] == 1.0

@@ -32,7 +32,7 @@ from privmix.release.ray_engine import (
     _reread_token,
 )
 from privmix.release.tiles import ArrayTiles
-from tests.release.helpers import CLASSES, TARGET, make_plan, make_records
+from tests.release.helpers import CLASSES, make_plan, make_records
 
 COUNT = 2 * RECORD_TILE + 700
 
@@ -106,7 +106,7 @@ def test_a_worker_that_always_dies_is_one_line_and_the_run_resumes(
     cluster: Any, records: PrivateRecords, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = make_plan(COUNT, 3, rows=500, centre="none")
-    facts: dict[str, Any] = {"target": TARGET, "extractor": {"name": "identity"}, "input_shape": (3,)}
+    facts: dict[str, Any] = {"extractor": {"name": "identity"}, "input_shape": (3,)}
     original = RayReleaseEngine.__init__
 
     def doomed(self: Any, *args: Any, **options: Any) -> None:

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import textwrap
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +25,9 @@ from privmix.release import (
     verify_release,
 )
 from privmix.release import folder as release_folder
-from tests.release.helpers import TARGET, make_plan, make_records
+from tests.release.helpers import make_plan, make_records
 
-FACTS: dict[str, Any] = {"target": TARGET, "extractor": {"name": "identity"}, "input_shape": (7,)}
+FACTS: dict[str, Any] = {"extractor": {"name": "identity"}, "input_shape": (7,)}
 
 
 @pytest.fixture(autouse=True)
@@ -79,7 +80,8 @@ uuid.uuid4 = lambda: uuid.UUID(int=7)
 root = Path(sys.argv[1])
 rng = np.random.default_rng(0)
 records = PrivateRecords(rng.normal(size=(300, 3)).astype(np.float32), rng.integers(0, 2, 300))
-plan = ReleaseConfig(records=300, dim=3, classes=("a", "b"), mixup_degree=4, rows=9_000).with_noise(3.0)
+plan = ReleaseConfig(records=300, dim=3, classes=("a", "b"), mixup_degree=4, rows=9_000)
+plan = plan.with_noise(3.0).priced(1e-5)
 # Pricing takes most of the time and is the same each time.
 priced = {}
 def once(plan, **facts):
@@ -101,7 +103,7 @@ def child(work):
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 def run(out, resume=False):
-    release_to_folder(plan, records, SecretStreams.from_seed(1), out, target=(4.0, 1e-5), workers=1, resume=resume,
+    release_to_folder(plan, records, SecretStreams.from_seed(1), out, workers=1, resume=resume,
                       extractor={"name": "identity"}, input_shape=(3,), extra={"reservation": "r1"})
 
 def hooked(work, at, count=None):
@@ -122,8 +124,8 @@ def hooked(work, at, count=None):
 def files(folder):
     return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
 
-once(plan, target=(4.0, 1e-5), extractor={"name": "identity"}, input_shape=(3,), insecure_seed=True,
-     records_declared=False, files=[])
+once(plan, extractor={"name": "identity"}, input_shape=(3,), insecure_seed=True,
+     files=[])
 assert child(lambda: hooked(lambda: run(root / "whole"), 0, root / "count")) == 0
 expected, steps = files(root / "whole"), int((root / "count").read_text())
 (root / "count").unlink()
@@ -203,9 +205,12 @@ def test_the_same_noise_is_never_added_to_other_data(tmp_path: Path, plan: Relea
         with pytest.raises(InvalidInput, match="private"):
             release_to_folder(plan, other, None, tmp_path / "rel", resume=True, **FACTS)
     assert content(tmp_path / ".rel.run") == before
-    for change in ({"extractor": {"name": "pixels"}}, {"target": (3.0, 1e-5)}, {"records_declared": True}):
+    pixels = {**FACTS, "extractor": {"name": "pixels"}}
+    with pytest.raises(InvalidInput, match="resume"):
+        release_to_folder(plan, records, None, tmp_path / "rel", resume=True, **pixels)
+    for change in ({"epsilon": 5.0}, {"delta": 2e-5}, {"records_declared": True}):
         with pytest.raises(InvalidInput, match="resume"):
-            release_to_folder(plan, records, None, tmp_path / "rel", resume=True, **{**FACTS, **change})
+            release_to_folder(replace(plan, **change), records, None, tmp_path / "rel", resume=True, **FACTS)
     with pytest.raises(InvalidInput, match="plan"):
         release_to_folder(make_plan(rows=11_000), records, None, tmp_path / "rel", resume=True, **FACTS)
     release_to_folder(plan, records, None, tmp_path / "rel", resume=True, **FACTS)

@@ -15,6 +15,7 @@ from privmix.training.certificate import content_hash, training_certificate
 from privmix.training.plan import TrainingPlan
 from privmix.training.public import WarmUpConfig
 from privmix.training.records import TrainingRecords
+from tests.certificate.helpers import a_reservation
 from tests.training.runs import RECORDS, config_of, digits, job_of, private, public
 
 CONFIGS: dict[str, Any] = {
@@ -31,8 +32,8 @@ def test_epsilon_is_that_of_the_event(name: str) -> None:
     event, adjacency = event_from_dict(certificate["event"]), Adjacency(stated["adjacency"])
     assert epsilon(event, stated["delta"], adjacency=adjacency).epsilon == stated["epsilon"]
     plan = TrainingPlan.from_dict(certificate["plan"])
-    assert plan.epsilon() == stated["epsilon"] <= stated["epsilon_asked"] == 8.0
-    assert plan.event() == event
+    assert plan.cost().epsilon == stated["epsilon"] <= stated["epsilon_asked"] == 8.0
+    assert plan.event == event
     assert certificate["content_sha256"] == content_hash(certificate)
     assert certificate["warnings"] == []
     assert not certificate["insecure_seed"]
@@ -86,7 +87,7 @@ def test_a_seed_is_warned_of() -> None:
 
 def test_a_large_delta_and_a_count_that_shows_are_told() -> None:
     plan = TrainingPlan(
-        100, 10, 5, 9.0, clip_norm=1.0, delta=0.01, adjacency=Adjacency.REPLACE_ONE, records_declared=True
+        100, 10, 5, 9.0, clip_norm=1.0, delta=0.01, adjacency=Adjacency.REPLACE_ONE, records_declared=True, epsilon=9.0
     )
     made = certificate_of(plan)
     assert "not below 1/records" in made["warnings"][0]
@@ -99,18 +100,17 @@ def test_a_large_delta_and_a_count_that_shows_are_told() -> None:
 def certificate_of(plan: TrainingPlan) -> dict[str, Any]:
     return training_certificate(
         plan,
-        target=9.0,
         model_id="m",
         settings={"a": 1},
         weights_sha256="w",
         insecure_seed=False,
-        in_ledger="planned",
+        reservation=a_reservation(),
         public_data={},
     )
 
 
 def test_any_edit_changes_the_hash() -> None:
-    plan = TrainingPlan(100, 10, 5, 1.0, clip_norm=1.0, delta=1e-5)
+    plan = TrainingPlan(100, 10, 5, 1.0, clip_norm=1.0, delta=1e-5, epsilon=9.0)
     made = certificate_of(plan)
     assert made["content_sha256"] == content_hash(made)
     for name in set(made) - {"content_sha256"}:

@@ -65,7 +65,7 @@ def test_the_plan_is_calibrated_to_the_target() -> None:
     plan = config.plan(200, records_declared=True)
     assert (plan.records, plan.batch_size, plan.steps, plan.clip_norm) == (200, 20, 6, 0.1)
     assert (plan.microbatch_size, plan.adjacency, plan.records_declared) == (2, Adjacency.REPLACE_ONE, True)
-    assert 0.98 * 8.0 < plan.epsilon() <= 8.0
+    assert 0.98 * 8.0 < plan.cost().epsilon <= 8.0
     with pytest.raises(InvalidInput, match="batch size"):
         config.plan(19)
 

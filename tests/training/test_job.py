@@ -282,7 +282,7 @@ def test_progress_carries_public_figures_alone() -> None:
         assert found is not None
         spent, at = float(found[1]), int(found[2])
         assert at <= done
-        assert job.plan.epsilon(at) <= spent <= 1.0101 * job.plan.epsilon(at)
+        assert job.plan.cost(at).epsilon <= spent <= 1.0101 * job.plan.cost(at).epsilon
     assert f"after {job.plan.steps}" in steps[-1][0]
     warm = [call for call in shown[0] if call[0].startswith("warm-up")]
     assert [call[1:] for call in warm] == [(1, 2), (2, 2)]

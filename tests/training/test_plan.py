@@ -18,15 +18,15 @@ PLAN = TrainingPlan(1000, 100, 25, 2.0, clip_norm=0.5, delta=1e-5)
 def test_one_plan_prices_what_its_sampler_draws() -> None:
     sampler = PLAN.sampler
     assert (sampler.records, sampler.rows, sampler.sampling_rate) == (1000, 25, 0.1)
-    assert PLAN.event() == sampler.event(Gaussian(2.0)) == Repeated(PoissonSampled(0.1, Gaussian(2.0)), 25)
-    assert PLAN.epsilon() == epsilon(PLAN.event(), 1e-5).epsilon
+    assert PLAN.event == sampler.event(Gaussian(2.0)) == Repeated(PoissonSampled(0.1, Gaussian(2.0)), 25)
+    assert PLAN.cost().epsilon == epsilon(PLAN.event, 1e-5).epsilon
 
 
 @pytest.mark.parametrize("adjacency", Adjacency, ids=lambda adjacency: adjacency.value)
 def test_one_plan_is_about_one_adjacency(adjacency: Adjacency) -> None:
     plan = replace(PLAN, adjacency=adjacency)
-    assert plan.epsilon() == epsilon(plan.event(), 1e-5, adjacency=adjacency).epsilon
-    assert (plan.epsilon() > PLAN.epsilon()) == (adjacency is Adjacency.REPLACE_ONE)
+    assert plan.cost().epsilon == epsilon(plan.event, 1e-5, adjacency=adjacency).epsilon
+    assert (plan.cost().epsilon > PLAN.cost().epsilon) == (adjacency is Adjacency.REPLACE_ONE)
 
 
 def test_public_numbers_only() -> None:
@@ -42,6 +42,7 @@ def test_public_numbers_only() -> None:
         "adjacency",
         "microbatch_size",
         "records_declared",
+        "epsilon",
     }
     assert TrainingPlan.from_dict(fields) == PLAN
 
@@ -53,11 +54,15 @@ def test_dict_and_back(changes: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    "changes", [{"adjacency": "neighbours"}, {"more": 1}, {"steps": None}, {"records": "many"}], ids=str
+    "changes",
+    [{"adjacency": "neighbours"}, {"more": 1}, {"steps": None}, {"records": "many"}, {"epsilon": 0.0}],
+    ids=str,
 )
 def test_from_dict_refuses_what_is_no_plan(changes: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput):
         TrainingPlan.from_dict({**PLAN.to_dict(), **changes})
+    with pytest.raises(InvalidInput, match="exactly the fields"):
+        TrainingPlan.from_dict({name: value for name, value in PLAN.to_dict().items() if name != "epsilon"})
     with pytest.raises(InvalidInput):
         TrainingPlan.from_dict({})
 
@@ -69,20 +74,20 @@ def test_true_sensitivity(microbatch_size: int, sensitivity: float, units: int) 
     assert plan.sensitivity == sensitivity
     assert plan.noise_std == 2.0 * sensitivity
     assert plan.units == units
-    assert plan.epsilon() == PLAN.epsilon()
+    assert plan.cost().epsilon == PLAN.cost().epsilon
 
 
 def test_never_miscounted() -> None:
     """Epsilon rises with every step, also within an epoch that is cut short; the last is the whole plan's."""
-    costs = [PLAN.epsilon(step) for step in range(PLAN.steps + 1)]
+    costs = [PLAN.cost(step).epsilon for step in range(PLAN.steps + 1)]
     assert costs[0] == 0
     assert all(before < after for before, after in pairwise(costs))
-    assert costs[-1] == PLAN.epsilon()
+    assert costs[-1] == PLAN.cost().epsilon
     shorter = replace(PLAN, steps=13)
-    assert costs[13] == shorter.epsilon()
+    assert costs[13] == shorter.cost().epsilon
     for wrong in (-1, 26, 2.5):
         with pytest.raises(InvalidInput, match="steps"):
-            PLAN.epsilon(wrong)  # type: ignore[arg-type]
+            PLAN.cost(wrong)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -94,8 +99,8 @@ def test_a_started_pass_is_counted_by_its_steps(records: int, batch_size: int, e
     plan = plan_training(records, epsilon=2.0, delta=1e-5, batch_size=batch_size, epochs=epochs)
     assert plan.steps == steps
     assert plan.epochs >= epochs - 1e-9
-    assert plan.event() == Repeated(PoissonSampled(batch_size / records, Gaussian(plan.noise_multiplier)), steps)
-    assert 0.99 * 2.0 < plan.epsilon() <= 2.0
+    assert plan.event == Repeated(PoissonSampled(batch_size / records, Gaussian(plan.noise_multiplier)), steps)
+    assert 0.99 * 2.0 < plan.cost().epsilon <= 2.0
 
 
 @pytest.mark.parametrize("adjacency", Adjacency, ids=lambda adjacency: adjacency.value)
@@ -104,7 +109,7 @@ def test_planned_on_the_safe_side(target: float, adjacency: Adjacency) -> None:
     plan = plan_training(
         5000, epsilon=target, delta=1e-6, batch_size=250, epochs=3, adjacency=adjacency, microbatch_size=2
     )
-    assert 0.99 * target < plan.epsilon() <= target
+    assert 0.99 * target < plan.cost().epsilon <= target
     assert plan.adjacency is adjacency
     assert plan.microbatch_size == 2
 
@@ -113,12 +118,12 @@ def test_a_declared_count_stays_what_it_was() -> None:
     """Records that are more or fewer than declared are sampled at the planned rate; undeclared, they are refused."""
     declared = replace(PLAN, records_declared=True)
     for records in (900, 1000, 1234):
-        sampler = declared.sampler_of(records)
+        sampler = declared.sampler_for(records)
         assert (sampler.records, sampler.sampling_rate, sampler.rows) == (records, 0.1, 25)
     with pytest.raises(InvalidInput, match="1000, as the plan says") as refused:
-        PLAN.sampler_of(1234)
+        PLAN.sampler_for(1234)
     assert "1234" not in str(refused.value)
-    assert PLAN.sampler_of(1000) == PLAN.sampler
+    assert PLAN.sampler_for(1000) == PLAN.sampler
 
 
 USUAL: dict[str, Any] = {"records": 60_000, "epsilon": 1.0, "delta": 1e-5, "batch_size": 512, "epochs": 10}
@@ -134,7 +139,7 @@ def unreachable(**changes: Any) -> InvalidInput:
 @pytest.mark.parametrize("delta", [1e-15, 1e-30])
 @pytest.mark.parametrize("target", [1.0, 50.0])
 def test_small_deltas_are_reached(target: float, delta: float) -> None:
-    assert plan_training(60_000, epsilon=target, delta=delta, batch_size=512, epochs=10).epsilon() <= target
+    assert plan_training(60_000, epsilon=target, delta=delta, batch_size=512, epochs=10).cost().epsilon <= target
 
 
 @pytest.mark.parametrize("delta", [1e-300])
@@ -144,7 +149,7 @@ def test_a_delta_that_is_too_small_says_which_would_do(target: float, delta: flo
     assert error.field == "delta"
     least = float(error.allowed.removeprefix("about ").split(" ")[0])
     assert delta < least < 1e-9
-    assert plan_training(60_000, epsilon=target, delta=least, batch_size=512, epochs=10).epsilon() <= target
+    assert plan_training(60_000, epsilon=target, delta=least, batch_size=512, epochs=10).cost().epsilon <= target
 
 
 @pytest.mark.parametrize("target", [0.5, 1.0, 2.0])
@@ -156,13 +161,13 @@ def test_deltas_at_the_edge_of_float64_are_reached_or_refused(target: float, del
     except InvalidInput as refused:
         assert refused.field == "delta"  # noqa: PT017 - either end is right
     else:
-        assert plan.epsilon() <= target
+        assert plan.cost().epsilon <= target
 
 
 def test_a_hundred_million_steps_are_priced() -> None:
     plan = plan_training(60_000, epsilon=0.01, delta=1e-8, batch_size=512, epochs=8e5)
     assert plan.steps > 9e7
-    assert plan.epsilon() <= 0.01
+    assert plan.cost().epsilon <= 0.01
 
 
 @pytest.mark.parametrize(
@@ -180,7 +185,7 @@ def test_an_epsilon_that_is_too_small_says_which_would_do(epsilon: float, delta:
         assert word in error.allowed
     least = float(error.allowed.removeprefix("at least ").split(" ")[0])
     assert epsilon < least < 1
-    assert plan_training(**settings, epsilon=1.02 * least).epsilon() <= 1.02 * least  # type: ignore[arg-type]
+    assert plan_training(**settings, epsilon=1.02 * least).cost().epsilon <= 1.02 * least  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

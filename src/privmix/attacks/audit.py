@@ -27,7 +27,6 @@ from privmix.attacks.worst_case import AttackScores, EngineFactory, attack, real
 from privmix.designs import Plan
 from privmix.errors import InvalidInput, check_integer, check_number
 from privmix.release.engine import Progress
-from privmix.release.pricing import plan_cost
 from privmix.rounding import rounded_up
 
 DEFAULT_RUNS: Final = 10_000
@@ -187,7 +186,7 @@ def audit_plan(
         event=plan.event_after_count,
         adjacency=plan.adjacency,
         claimed_epsilon=claimed_epsilon,
-        priced_epsilon=plan_cost(plan, delta).epsilon,
+        priced_epsilon=plan.cost(delta).epsilon,
         delta=delta,
         confidence=confidence,
         share=share,

@@ -142,7 +142,7 @@ def training_mechanism(plan: TrainingPlan) -> Mechanism:
     """The plan with its noise as the unknown."""
 
     def event(factor: float) -> Event:
-        return replace(plan, noise_multiplier=plan.noise_multiplier * factor).event()
+        return replace(plan, noise_multiplier=plan.noise_multiplier * factor).event
 
     return Mechanism(event, plan.adjacency)
 

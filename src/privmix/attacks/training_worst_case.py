@@ -136,7 +136,7 @@ def audit_training(
 
     Example:
         >>> plan = TrainingPlan(1000, 50, 5, 1.0, clip_norm=1.0, delta=1e-3)
-        >>> audit_training(plan, plan.epsilon(), runs=400, confidence=1 - 1e-9, seed=0).violated
+        >>> audit_training(plan, plan.cost().epsilon, runs=400, confidence=1 - 1e-9, seed=0).violated
         False
     """
     share = check_audit(claimed_epsilon, plan.delta, runs, confidence)
@@ -144,10 +144,10 @@ def audit_training(
     return judge(
         scores,
         design="dp-sgd",
-        event=plan.event(),
+        event=plan.event,
         adjacency=plan.adjacency,
         claimed_epsilon=claimed_epsilon,
-        priced_epsilon=plan.epsilon(),
+        priced_epsilon=plan.cost().epsilon,
         delta=plan.delta,
         confidence=confidence,
         share=share,

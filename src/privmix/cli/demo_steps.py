@@ -93,7 +93,6 @@ def run_demo(digits: Digits, folder: Path, progress: Progress) -> DemoResult:
         digits.train,
         SecretStreams.from_entropy(),
         folder / "release",
-        target=(EPSILON, DELTA),
         extractor=digits.extractor.spec(),
         input_shape=digits.input_shape,
         progress=progress,
@@ -153,7 +152,6 @@ def _accuracy_at(digits: Digits, epsilon: float) -> float:
         digits.plan(epsilon),
         digits.train,
         SecretStreams.from_entropy(),
-        target=(epsilon, DELTA),
         extractor=digits.extractor.spec(),
         input_shape=digits.input_shape,
     )

@@ -65,7 +65,7 @@ def _show_model(model: TrainedModel) -> None:
     certificate = model.certificate
     plan = plan_of(certificate)
     _show_guarantee(f"trained model {plain(certificate['model_id'])}", certificate["guarantee"])
-    _show_power(plan.event(), plan.adjacency)
+    _show_power(plan.event, plan.adjacency)
     for text in certificate["warnings"]:
         out.print(f"[yellow]warning:[/] {plain(text)}", soft_wrap=True)
     facts, settings = model.facts_, certificate["settings"]

@@ -161,6 +161,7 @@ def release(
         centre=centre,
         residual_clip_norm=residual_clip_norm,
         records_noise_multiplier=count_noise(epsilon, delta) if private_count else None,
+        records_declared=records is not None,
     )
     if config.design.fixed_size and config.records != opened.schema.records:
         raise InvalidInput("--records", records, f"the real record count (leave it out) for design {design}")
@@ -190,7 +191,6 @@ def release(
         out=out_folder,
         ledger=ledger,
         dataset=dataset,
-        declared=records is not None,
         private_count=private_count,
         choose=choose if design == AUTO else None,
         rows=rows,

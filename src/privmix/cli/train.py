@@ -238,7 +238,7 @@ def _show_result(model: TrainedModel, folder: Path, json_output: bool) -> None:
 def _show_plan(job: TrainingJob, json_output: bool) -> None:
     plan = job.plan
     if json_output:
-        print_json({"plan": plan.to_dict(), "epsilon": plan.epsilon(), "settings": job.settings()})
+        print_json({"plan": plan.to_dict(), "epsilon": plan.cost().epsilon, "settings": job.settings()})
         return
     table = Table(title="plan (public; made before any private row is used)", title_justify="left", show_header=False)
     facts = {

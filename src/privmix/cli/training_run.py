@@ -22,6 +22,7 @@ from privmix.jobs.dataset import Dataset
 from privmix.jobs.features import features_in_memory, features_on_disk
 from privmix.jobs.overlap import refuse_overlap
 from privmix.jobs.places import check_writable
+from privmix.mechanisms.plan import check_price
 from privmix.mechanisms.streams import SecretStreams
 from privmix.training import TrainedModel, TrainingJob, TrainingRecords, TrainingRun, read_run
 from privmix.training.views.bank import extract_bank
@@ -107,7 +108,7 @@ def run_job(
         )
     with progress_bars(percent=job.plan.records_declared) as progress, run:
         found = _records(job, source, extractor, order, progress, world, run)
-        made = job.run(found, run=run, in_ledger=charged.mode, progress=progress, world=world)
+        made = job.run(found, run=run, reservation=charged.reserved, progress=progress, world=world)
     try:
         charged.done(f"model {made.certificate['model_id']}")
     except StorageError as error:
@@ -126,8 +127,9 @@ def _prepared(job: TrainingJob, order: Order, source: Source) -> tuple[Charge, S
     if interrupted is None:
         if order.resume:
             raise InvalidInput("--resume", True, "the --out of an interrupted run; there is none")
+        check_price(job.plan)
         # Before the first private row is read: a crash from here on leaves the budget spent.
-        event, relation = job.plan.event(), job.plan.adjacency
+        event, relation = job.plan.event, job.plan.adjacency
         charged = charge(order.ledger, order.dataset, event, relation, "training", order.opened(source))
         return charged, None if order.seed is None else SecretStreams.from_seed(order.seed)
     if not order.resume:

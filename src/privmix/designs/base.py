@@ -14,14 +14,17 @@ import math
 import unicodedata
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import Field, asdict, dataclass, fields
+from dataclasses import Field, asdict, dataclass, fields, replace
 from importlib.metadata import entry_points
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
-from privmix.accounting import Adjacency, Composed, Event, Gaussian
-from privmix.designs.setting import Assumed, Forecast, Setting
+from privmix.accounting import Adjacency, Composed, Event, Gaussian, PrivacyCost
+from privmix.designs.pricing import deltas, price, price_after_count
+from privmix.designs.setting import Assumed, Forecast, Setting, check_declared
 from privmix.errors import InvalidInput, check_integer, check_number
 from privmix.mechanisms.noise import Lattice
+from privmix.mechanisms.plan import check_target
+from privmix.mechanisms.sampling import Sampler
 
 # Control characters and line separators: names stand in lines of text.
 _UNSAFE = frozenset({"Cc", "Zl", "Zp"})
@@ -29,9 +32,14 @@ _UNSAFE = frozenset({"Cc", "Zl", "Zp"})
 
 @dataclass(frozen=True, kw_only=True)
 class BasePlan:
-    """Public constants that all designs have; see :class:`privmix.designs.setting.Setting` for their meaning.
+    """Public constants that all designs have; a :class:`privmix.mechanisms.plan.Plan`.
 
-    ``records_noise_multiplier`` is that of the query which estimated ``records``, or None where the count is public.
+    Attributes:
+        epsilon: what the release may cost, as it was asked for; None where the noise was given and nothing was asked.
+        delta: at which ``epsilon`` is meant; 0 for pure DP. None exactly where ``epsilon`` is.
+        records_noise_multiplier: that of the query which estimated ``records``, or None where the count is public.
+
+    The rest: :class:`privmix.designs.setting.Setting`.
     """
 
     records: int
@@ -45,8 +53,15 @@ class BasePlan:
     centre_noise_multiplier: float | None
     lattice_bits: int
     records_noise_multiplier: float | None = None
+    records_declared: bool = False
+    epsilon: float | None = None
+    delta: float | None = None
 
     def __post_init__(self) -> None:
+        check_target(self.epsilon, self.delta, pure=True)
+        if (self.epsilon is None) != (self.delta is None):
+            raise InvalidInput("plan epsilon, delta", (self.epsilon, self.delta), "both or none of them")
+        check_declared(self.records_declared, self.records_noise_multiplier)
         for name in ("records", "dim", "rows", "lattice_bits"):
             check_plan_integer(name, getattr(self, name))
         check_integer("lattice_bits", self.lattice_bits, low=8, high=24)
@@ -102,6 +117,59 @@ class BasePlan:
     def event_after_count(self) -> Event:
         """What is left to do once the record count is known."""
         return _composed(self.centre_noise_multiplier, self.main_event)
+
+    @property
+    def sampler(self) -> Sampler:
+        """How the members of rows are drawn."""
+        return self.sampler_for(self.records)
+
+    def sampler_for(self, records: int) -> Sampler:
+        """The same law over ``records`` records."""
+        raise NotImplementedError
+
+    def cost(self, delta: float | None = None) -> PrivacyCost:
+        """The price at ``delta``, or at the plan's own: an upper bound.
+
+        All queries are composed by their PLD, but for a private record count, whose price is added
+        (:func:`privmix.designs.pricing.price_after_count`).
+
+        Raises:
+            InvalidInput: there is no delta.
+
+        Example:
+            >>> from privmix.release import ReleaseConfig
+            >>> plan = ReleaseConfig(records=5000, dim=8, classes=("no", "yes")).calibrate(1.0, 1e-5)
+            >>> 0.99 < plan.cost().epsilon <= plan.epsilon == 1.0
+            True
+        """
+        at = self.delta if delta is None else delta
+        if at is None:
+            raise InvalidInput("delta", None, "a delta at which to price a plan that has none")
+        if self.records_noise_multiplier is None:
+            return price(self.event, at, self.adjacency)
+        return price_after_count(self.records_noise_multiplier, self.event_after_count, at, self.adjacency)
+
+    def priced(self, delta: float) -> Self:
+        """This plan asking for just what its noise costs at ``delta``: for a noise that was given and not calibrated.
+
+        Example:
+            >>> from privmix.release import ReleaseConfig
+            >>> plan = ReleaseConfig(records=500, dim=8, classes=("no", "yes"), mixup_degree=8).with_noise(2.0)
+            >>> plan.epsilon, plan.priced(1e-3).epsilon == plan.cost(1e-3).epsilon
+            (None, True)
+        """
+        return replace(self, epsilon=self.cost(delta).epsilon, delta=float(delta))
+
+    def curve(self, epsilons: Sequence[float], guarantee: tuple[float, float]) -> list[float]:
+        """Delta at each of ``epsilons``, for a plan whose (epsilon, delta) is ``guarantee``.
+
+        With a private count the guarantee is all there is: other answers of the count would have made other plans,
+        which share no more than their budget.
+        """
+        at, delta = guarantee
+        if self.records_noise_multiplier is not None:
+            return [delta if value >= at else 1.0 for value in epsilons]
+        return list(deltas(self.event, tuple(epsilons), delta, self.adjacency))
 
     @property
     def noise_std(self) -> dict[str, float]:

@@ -11,6 +11,7 @@ from privmix.accounting import Adjacency, Event, Gaussian
 from privmix.designs.base import BasePlan, Design, register
 from privmix.designs.setting import Assumed, Forecast, Setting
 from privmix.errors import InvalidInput, check_number
+from privmix.mechanisms.sampling import EveryRecord, Sampler
 
 MOMENTS: Final = "moments"
 LARGEST_DIM: Final = 8192
@@ -66,15 +67,19 @@ class MomentsPlan(BasePlan):
         """The most that s times 4^lattice_bits may be: no part's noise then exceeds 2^45 lattice steps."""
         return 2.0**45 * math.sqrt(min(1 - label_share, label_share) * (1 - count_share))
 
+    def sampler_for(self, records: int) -> Sampler:
+        """Every record is in the one query."""
+        return EveryRecord(records, 1)
+
     @property
     def adjacency(self) -> Adjacency:
         """Add or remove one record."""
-        return Adjacency.ADD_REMOVE
+        return self.sampler.adjacency
 
     @property
     def main_event(self) -> Event:
         """The one query that releases all three parts."""
-        return Gaussian(self.noise_multiplier)
+        return self.sampler.event(Gaussian(self.noise_multiplier))
 
     @property
     def second_noise_multiplier(self) -> float:

@@ -80,11 +80,6 @@ class ReleasePlan(BasePlan):
         """Whether a row's label follows from its number alone, so that it needs no noise."""
         return self.kind.public_labels
 
-    @property
-    def sampler(self) -> Sampler:
-        """How rows are drawn."""
-        return self.sampler_for(self.records)
-
     def sampler_for(self, records: int) -> Sampler:
         """The same law over ``records`` records: rates stay, so a declared public count may differ from the real one.
 

@@ -29,6 +29,7 @@ class Setting:
         residual_clip_norm: bound on a centred record's norm, as a share of ``clip_norm``.
         lattice_bits: features and noise are multiples of 2^-bits of the clipping bound.
         records_noise_multiplier: where ``records`` is a private estimate: the noise of the query that made it.
+        records_declared: ``records`` is a public figure in place of the real count, which is not used.
     """
 
     records: int
@@ -40,6 +41,7 @@ class Setting:
     residual_clip_norm: float = 0.55
     lattice_bits: int = 15
     records_noise_multiplier: float | None = None
+    records_declared: bool = False
 
     def __post_init__(self) -> None:
         check_integer("records", self.records, low=1)
@@ -55,6 +57,7 @@ class Setting:
         check_integer("lattice_bits", self.lattice_bits, low=8, high=24)
         if self.records_noise_multiplier is not None:
             check_number("records_noise_multiplier", self.records_noise_multiplier, low=0, low_open=True)
+        check_declared(self.records_declared, self.records_noise_multiplier)
 
     @property
     def residual_bound(self) -> float:
@@ -75,7 +78,15 @@ class Setting:
             "residual_clip_norm": None if centre_noise_multiplier is None else self.residual_bound,
             "centre_noise_multiplier": centre_noise_multiplier,
             "records_noise_multiplier": self.records_noise_multiplier,
+            "records_declared": self.records_declared,
         }
+
+
+def check_declared(declared: bool, count_noise: float | None) -> None:
+    """Raise :class:`InvalidInput` unless ``declared`` is a bool, and False where the count is a private estimate."""
+    if not isinstance(declared, bool) or (declared and count_noise is not None):
+        allowed = "True or False; False where the count is a private estimate"
+        raise InvalidInput("records_declared", declared, allowed)
 
 
 @dataclass(frozen=True, eq=False)

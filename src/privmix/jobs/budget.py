@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from privmix.accounting import Adjacency, Event
+from privmix.certificate.reservation import ReservationNote
 from privmix.errors import InvalidInput
 from privmix.jobs.dataset import Dataset
 from privmix.ledger import Contents, Ledger, Reservation
@@ -14,16 +15,19 @@ from privmix.ledger import Contents, Ledger, Reservation
 
 @dataclass(frozen=True)
 class Charge:
-    """Budget taken from a ledger, or nothing where no ledger is used; ``mode`` is none, planned or adaptive."""
+    """Budget taken from a ledger, or nothing where no ledger is used.
+
+    Attributes:
+        reserved: what lets the certificate say so.
+    """
 
     url: str | None = None
     reservation: Reservation | None = None
-    mode: str = "none"
+    reserved: ReservationNote | None = None
 
     @classmethod
-    def noted(cls, url: str | None, dataset: str | None) -> Charge:
-        """The charge of a run that is complete: nothing is left to note, but its certificate names the mode."""
-        return cls() if url is None or dataset is None else cls(mode=Ledger.open(url).mode(dataset))
+    def _of(cls, url: str, book: Ledger, reservation: Reservation) -> Charge:
+        return cls(url, reservation, ReservationNote(book, reservation))
 
     def done(self, result: str) -> None:
         """Record what came of it."""
@@ -50,10 +54,10 @@ class Charge:
         if reservation.dataset != dataset:
             raise InvalidInput("dataset", dataset, "the dataset that the interrupted run was charged to")
         book = Ledger.open(url)
-        book.require(reservation)
+        found = cls._of(url, book, reservation)
         # The data may be other data by now, if the run was interrupted before it noted its records.
         book.bind(reservation, _contents(book, data))
-        return cls(url, reservation, book.mode(reservation.dataset))
+        return found
 
 
 def charge(
@@ -71,7 +75,7 @@ def charge(
     book.check(dataset, event, adjacency=adjacency)
     contents = _contents(book, data)
     reservation = book.reserve(dataset, event, adjacency=adjacency, purpose=purpose, contents=contents)
-    return Charge(ledger, reservation, book.mode(dataset))
+    return Charge._of(ledger, book, reservation)
 
 
 def _contents(book: Ledger, data: Dataset) -> Contents:

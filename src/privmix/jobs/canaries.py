@@ -207,7 +207,7 @@ class _TargetRelease:
 
     @property
     def declared(self) -> bool:
-        return bool(self.certificate["records_declared"]) or self.plan.records_noise_multiplier is not None
+        return self.plan.records_declared or self.plan.records_noise_multiplier is not None
 
     @property
     def classes(self) -> Sequence[str]:
@@ -279,7 +279,7 @@ class _TargetModel:
 
     @property
     def event(self) -> Event:
-        return self.plan.event()
+        return self.plan.event
 
     def audit(
         self,

@@ -69,7 +69,6 @@ def release_guarantee(folder: Path) -> RunRecord:
         "noise_std": certificate["noise_std"],
         "extractor": certificate["extractor"],
         "input_shape": certificate["input_shape"],
-        "records_declared": certificate["records_declared"],
         "in_ledger": certificate["in_ledger"],
         "files": len(certificate["files"]),
     }
@@ -88,7 +87,7 @@ def model_guarantee(folder: Path) -> RunRecord:
     verified = verify_trained(folder)
     model = load_trained(folder)
     certificate, plan = dict(model.certificate), plan_of(model.certificate)
-    claim = _Claim(verified.epsilon, verified.delta, plan.event(), plan.adjacency, True)
+    claim = _Claim(verified.epsilon, verified.delta, plan.event, plan.adjacency, True)
     summary = (
         f"A classifier ({model.network.architecture}) trained on {plan.records:,} records in {plan.steps:,} noisy "
         f"steps (DP-SGD), batches of about {plan.batch_size:,}"

@@ -195,6 +195,5 @@ class _Target:
         if certificate is None:
             return
         plan = certificate["plan"]
-        declared = plan.get("records_declared") or certificate.get("records_declared")
-        if not declared and plan.get("records_noise_multiplier") is None and members != plan["records"]:
+        if not plan["records_declared"] and plan.get("records_noise_multiplier") is None and members != plan["records"]:
             raise InvalidInput("members", WITHHELD, f"the {plan['records']} records that the model was made of")

@@ -11,12 +11,14 @@ from privmix.accounting import Adjacency, Bounded, Event, Gaussian
 from privmix.data import FeatureStore
 from privmix.data.overlap import Contents
 from privmix.designs import Plan
+from privmix.designs.pricing import budget_after_count
 from privmix.errors import WITHHELD, InvalidInput, StorageError
 from privmix.features import Extractor
 from privmix.jobs.budget import Charge, charge
 from privmix.jobs.dataset import Dataset
 from privmix.jobs.features import features_in_memory, features_on_disk
 from privmix.jobs.overlap import refuse_overlap
+from privmix.mechanisms.plan import check_price
 from privmix.release import (
     Choice,
     PrivateRecords,
@@ -29,7 +31,6 @@ from privmix.release import (
 )
 from privmix.release.count import private_record_count
 from privmix.release.engine import Progress, default_memory
-from privmix.release.pricing import budget_after_count
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,6 @@ class ReleaseJob:
         epsilon, delta: the target.
         out: the folder that is made.
         ledger, dataset: the budget that pays, or None of both.
-        declared: the record count is a declared figure, not the real one.
         private_count: estimate the record count, and pay for that.
         choose: asks the planner, given the configuration; None takes that as it is.
         rows: as declared; the planner's own choice of rows where None.
@@ -115,7 +115,6 @@ class ReleaseJob:
     out: Path
     ledger: str | None = None
     dataset: str | None = None
-    declared: bool = False
     private_count: bool = False
     choose: Callable[[ReleaseConfig], Chosen] | None = None
     rows: int | None = None
@@ -154,6 +153,7 @@ class ReleaseJob:
     def release(self, planned: Planned, progress: Progress) -> Released:
         """Charge, read, release and publish; what is planned is used up by it."""
         plan, state, chosen = planned.plan, planned._state, planned.chosen
+        check_price(plan)
         # Before the first private row is read: a crash from here on leaves the budget spent.
         if self.resume:
             charged = self._charged_before(state, "reservation")
@@ -164,11 +164,9 @@ class ReleaseJob:
         with open_run(
             self.out,
             plan,
-            target=(self.epsilon, self.delta),
             extractor=self.extractor.spec(),
             input_shape=self.data.schema.input_shape,
-            records_declared=self.declared,
-            in_ledger=charged.mode,
+            reservation=charged.reserved,
             choice=None if chosen is None else chosen.choice.to_dict(),
             picture=None if chosen is None else chosen.picture,
             streams=planned._streams,
@@ -213,7 +211,7 @@ class ReleaseJob:
         assert state is not None
         if state.complete and not state.extra:
             # The kill came after its notes were removed; all that is left is to rename a folder.
-            return Charge.noted(self.ledger, self.dataset)
+            return Charge()
         return Charge.again(self.ledger, self.dataset, state.extra.get(what), self.data)
 
     def _records(self, run: Run, progress: Progress) -> PrivateRecords | FeatureStore:

@@ -32,6 +32,7 @@ __all__ = [
     "ROW_TILE",
     "ClasswiseSampling",
     "DirichletWeights",
+    "EveryRecord",
     "FixedSizeSampling",
     "HierarchicalSampling",
     "Membership",
@@ -301,6 +302,32 @@ class ClasswiseSampling(Sampler):
         by_row = Groups.from_labels(class_of_row, self.classes)
         with streams.lent("classwise membership", row_tile, record_tile) as generator:
             return draw_blocks(generator, rows, by_row, by_class, self.sampling_rate)
+
+
+@dataclass(frozen=True)
+class EveryRecord(Sampler):
+    """No draw at all: each of the queries ("rows") is about every record. Nothing is amplified.
+
+    Example:
+        >>> from privmix.accounting.events import Gaussian
+        >>> sampler = EveryRecord(records=3, rows=1)
+        >>> sampler.event(Gaussian(1.2)), sampler.draw(SecretStreams.from_seed(0), 0, 0).indices.tolist()
+        (Gaussian(noise_multiplier=1.2), [0, 1, 2])
+    """
+
+    @property
+    def adjacency(self) -> Adjacency:
+        return Adjacency.ADD_REMOVE
+
+    def event(self, query: Event) -> Event:
+        return query if self.rows == 1 else Repeated(query, self.rows)
+
+    def draw(
+        self, streams: SecretStreams, row_tile: int, record_tile: int, labels: NDArray[np.int64] | None = None
+    ) -> Membership:
+        rows, records = self._tile_shape(row_tile, record_tile)
+        every = np.tile(np.arange(records, dtype=np.int64), rows)
+        return Membership(offsets_of(np.full(rows, records, dtype=np.int64)), every)
 
 
 def _check_rate(field: str, rate: float) -> None:

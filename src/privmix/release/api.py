@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from privmix.certificate.reservation import ReservationNote, mode_of
 from privmix.designs import MomentsPlan, Plan
 from privmix.errors import InvalidInput, check_choice, check_number
+from privmix.mechanisms.plan import check_price
 from privmix.mechanisms.streams import SecretStreams
 from privmix.release.certificate import make_certificate
 from privmix.release.dataset import ReleasedDataset
@@ -25,35 +27,38 @@ def release_to_memory(
     records: RecordSource,
     streams: SecretStreams,
     *,
-    target: tuple[float, float],
     extractor: Mapping[str, Any],
     input_shape: Sequence[int],
-    records_declared: bool = False,
+    reservation: ReservationNote | None = None,
     progress: Progress | None = None,
 ) -> ReleasedDataset:
     """Run ``plan`` and return the release; the streams' key is destroyed.
 
     Args:
-        plan: from :meth:`ReleaseConfig.calibrate`.
+        plan: from :meth:`ReleaseConfig.calibrate`; it holds the target.
         records: extracted features and labels.
         streams: fresh secret streams; used up by this call.
-        target: the (epsilon, delta) the plan was calibrated for.
         extractor: description of the feature extractor.
         input_shape: shape of one raw input.
-        records_declared: ``plan.records`` is a declared figure, not the real count.
+        reservation: of the ledger that was charged.
         progress: called as work proceeds.
+
+    Raises:
+        InvalidInput: the plan costs more than was asked of it; no record is read then.
 
     Example:
         >>> from privmix.release import PrivateRecords, ReleaseConfig
         >>> rng = np.random.default_rng(0)
         >>> records = PrivateRecords(rng.normal(size=(500, 8)), rng.integers(0, 2, 500))
         >>> plan = ReleaseConfig(records=500, dim=8, classes=("no", "yes"), mixup_degree=16).calibrate(4.0, 1e-4)
-        >>> released = release_to_memory(plan, records, SecretStreams.from_entropy(), target=(4.0, 1e-4),
+        >>> released = release_to_memory(plan, records, SecretStreams.from_entropy(),
         ...                              extractor={"name": "identity"}, input_shape=(8,))
         >>> released.x.shape, released.certificate["guarantee"]["epsilon"] <= 4.0
         ((500, 8), True)
     """
     try:
+        check_price(plan)
+        mode_of(reservation)
         if not input_shape or any(int(size) < 1 for size in input_shape):
             raise InvalidInput("input_shape", tuple(input_shape), "positive sizes")
         engine = make_engine(plan, records, streams)
@@ -63,12 +68,11 @@ def release_to_memory(
         streams.destroy()
     certificate = make_certificate(
         plan,
-        target=target,
         extractor=extractor,
         input_shape=input_shape,
         insecure_seed=insecure,
-        records_declared=records_declared,
         files=[],
+        reservation=reservation,
     )
     x = np.concatenate([block.x for block in blocks]) if len(blocks) > 1 else blocks[0].x
     y = np.concatenate([block.y for block in blocks])
@@ -82,11 +86,9 @@ def release_to_folder(
     streams: SecretStreams | None,
     out: str | Path,
     *,
-    target: tuple[float, float],
     extractor: Mapping[str, Any],
     input_shape: Sequence[int],
-    records_declared: bool = False,
-    in_ledger: str = "none",
+    reservation: ReservationNote | None = None,
     choice: Mapping[str, Any] | None = None,
     picture: bytes | None = None,
     overwrite: bool = False,
@@ -108,18 +110,17 @@ def release_to_folder(
     a fresh key.
 
     Raises:
-        InvalidInput: ``out`` exists and ``overwrite`` is off, or an interrupted run is in the way.
+        InvalidInput: ``out`` exists and ``overwrite`` is off, an interrupted run is in the way, or the plan costs more
+            than was asked of it.
         StorageError: ``out`` can't be written.
     """
     try:
         with open_run(
             out,
             plan,
-            target=target,
             extractor=extractor,
             input_shape=input_shape,
-            records_declared=records_declared,
-            in_ledger=in_ledger,
+            reservation=reservation,
             choice=choice,
             picture=picture,
             streams=streams,

@@ -16,14 +16,15 @@ from typing import Any, Final
 from privmix.accounting import event_to_dict
 from privmix.accounting.filters import ledger_statement
 from privmix.certificate.assessment import as_rows, assess
+from privmix.certificate.reservation import ReservationNote, mode_of
 from privmix.designs import MomentsPlan, Plan
 from privmix.errors import InvalidInput, check_integer, check_number
+from privmix.mechanisms.plan import check_price
 from privmix.release.facts import release_facts
-from privmix.release.pricing import plan_cost, plan_curve
 from privmix.rounding import exact
 from privmix.untrusted import MEBIBYTE, parse_json, read_plain
 
-SCHEMA_VERSION: Final = 3
+SCHEMA_VERSION: Final = 4
 CERTIFICATE_FILE: Final = "certificate.json"
 PICTURE_FILE: Final = "predictions.svg"
 MOST_BYTES: Final = 16 * MEBIBYTE
@@ -39,7 +40,6 @@ _FIELDS: Final[dict[str, type]] = {
     "extractor": dict,
     "input_shape": list,
     "insecure_seed": bool,
-    "records_declared": bool,
     "in_ledger": str,
     "warnings": list,
     "statements": list,
@@ -62,50 +62,49 @@ _CURVE_SHARES = (0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.85, 1.0, 1.2, 1.5, 2.0)
 def make_certificate(
     plan: Plan,
     *,
-    target: tuple[float, float],
     extractor: Mapping[str, Any],
     input_shape: Sequence[int],
     insecure_seed: bool,
-    records_declared: bool,
     files: Sequence[Mapping[str, Any]],
-    in_ledger: str = "none",
+    reservation: ReservationNote | None = None,
     choice: Mapping[str, Any] | None = None,
     release_id: str | None = None,
 ) -> dict[str, Any]:
     """Assemble the certificate of a finished release from public facts only.
 
     Args:
-        plan: what ran.
-        target: the (epsilon, delta) asked for.
+        plan: what ran, with the target that was asked for.
         extractor: description of the public feature extractor.
         input_shape: shape of one raw input.
         insecure_seed: whether the randomness came from a seed that others may know.
-        records_declared: whether ``plan.records`` is a declared public figure and not the real count.
         files: name, rows and SHA-256 of every data file.
-        in_ledger: none, or the mode of the budget that was charged: planned or adaptive.
+        reservation: of the ledger that was charged.
         choice: how the planner came to the plan; see :meth:`privmix.release.planner.Choice.to_dict`.
         release_id: names the release; a fresh one if None.
+
+    Raises:
+        InvalidInput: the plan costs more than was asked.
     """
-    delta = target[1]
-    cost = plan_cost(plan, delta)
-    if plan.records_noise_multiplier is not None and cost.epsilon <= target[0]:
+    cost = check_price(plan)
+    assert plan.epsilon is not None
+    if plan.records_noise_multiplier is not None:
         # Other answers of the count would have led to plans of other prices: the budget holds for all of them.
-        cost = replace(cost, epsilon=target[0])
+        cost = replace(cost, epsilon=plan.epsilon)
+    in_ledger = mode_of(reservation)
     content: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION,
         "release_id": release_id or uuid.uuid4().hex,
-        "guarantee": {**cost.to_dict(), "epsilon_asked": target[0]},
+        "guarantee": {**cost.to_dict(), "epsilon_asked": plan.epsilon},
         "plan": plan.to_dict(),
         "event": event_to_dict(plan.event),
-        "epsilon_delta_curve": curve_of(plan, cost.epsilon, delta),
+        "epsilon_delta_curve": curve_of(plan, cost.epsilon, cost.delta),
         "noise_std": plan.noise_std,
         "extractor": dict(extractor),
         "input_shape": [int(size) for size in input_shape],
         "insecure_seed": insecure_seed,
-        "records_declared": records_declared,
         "in_ledger": in_ledger,
         "choice": None if choice is None else dict(choice),
-        **public_text(plan, delta, insecure_seed, records_declared, in_ledger),
+        **public_text(plan, insecure_seed, in_ledger),
         "versions": {name: package_version(name) for name in _PACKAGES} | {"python": platform.python_version()},
         "files": [dict(item) for item in files],
     }
@@ -214,31 +213,29 @@ def _check_curve(points: Sequence[Any]) -> None:
 def curve_of(plan: Plan, at: float, delta: float) -> list[list[float]]:
     """The certificate's curve: deltas at shares and multiples of the epsilon ``at``."""
     epsilons = [round(at * share, 6) if share != 1 else at for share in _CURVE_SHARES]
-    return [[one, other] for one, other in zip(epsilons, plan_curve(plan, epsilons, (at, delta)), strict=True)]
+    return [[one, other] for one, other in zip(epsilons, plan.curve(epsilons, (at, delta)), strict=True)]
 
 
-def public_text(
-    plan: Plan, delta: float, insecure_seed: bool, records_declared: bool, in_ledger: str
-) -> dict[str, list[str]]:
+def public_text(plan: Plan, insecure_seed: bool, in_ledger: str) -> dict[str, list[str]]:
     """The certificate's ``warnings`` and ``statements``: what people read, from the plan alone."""
     return {
-        "warnings": _warnings(plan, delta, insecure_seed),
-        "statements": _statements(plan, records_declared, in_ledger),
+        "warnings": _warnings(plan, insecure_seed),
+        "statements": _statements(plan, in_ledger),
     }
 
 
-def _warnings(plan: Plan, delta: float, insecure_seed: bool) -> list[str]:
+def _warnings(plan: Plan, insecure_seed: bool) -> list[str]:
     warnings = []
     if insecure_seed:
         warnings.append("insecure_seed: the noise can be re-created by anyone who guesses the seed. Not for real data.")
-    if delta >= 1 / plan.records:
+    if plan.delta is not None and plan.delta >= 1 / plan.records:
         warnings.append(
-            f"delta {exact(delta)} is not below 1/records = {1 / plan.records:.3g}: choose a smaller delta."
+            f"delta {exact(plan.delta)} is not below 1/records = {1 / plan.records:.3g}: choose a smaller delta."
         )
     return warnings
 
 
-def _statements(plan: Plan, records_declared: bool, in_ledger: str) -> list[str]:
+def _statements(plan: Plan, in_ledger: str) -> list[str]:
     relation = {
         "add_remove": "adding or removing one record",
         "replace_one": "replacing one record by another",
@@ -250,7 +247,7 @@ def _statements(plan: Plan, records_declared: bool, in_ledger: str) -> list[str]
     )
     return [
         f"The guarantee is for {relation}. A person with several records in the data is protected less.",
-        _count_statement(plan, records_declared),
+        _count_statement(plan),
         "The class list, shapes, clipping bounds, rates, degree and number of rows are public constants.",
         *rows,
         ledger_statement(
@@ -262,13 +259,13 @@ def _statements(plan: Plan, records_declared: bool, in_ledger: str) -> list[str]
     ]
 
 
-def _count_statement(plan: Plan, records_declared: bool) -> str:
+def _count_statement(plan: Plan) -> str:
     if plan.records_noise_multiplier is not None:
         return (
             f"The record count {plan.records} is a differentially private estimate, on the low side; "
             "its cost is part of this guarantee (added to that of the rest) and the real count is protected."
         )
-    if records_declared:
+    if plan.records_declared:
         return f"{plan.records} is a public figure that the owner declared; the real record count is not used."
     return f"The record count {plan.records} is taken as public; it is not protected by this guarantee."
 

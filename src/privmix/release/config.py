@@ -7,9 +7,9 @@ from typing import Any
 
 from privmix.accounting import calibrate
 from privmix.designs import Design, Plan, Setting, check_options, design_named
-from privmix.errors import check_number
+from privmix.designs.pricing import budget_after_count
+from privmix.mechanisms.plan import check_target
 from privmix.release.count import small_query_noise
-from privmix.release.pricing import budget_after_count
 
 
 @dataclass(frozen=True, init=False)
@@ -44,6 +44,7 @@ class ReleaseConfig(Setting):
         residual_clip_norm: float = 0.55,
         lattice_bits: int = 15,
         records_noise_multiplier: float | None = None,
+        records_declared: bool = False,
         **options: Any,
     ) -> None:
         """Take public facts, a design, and what is the same for all designs.
@@ -51,7 +52,7 @@ class ReleaseConfig(Setting):
         Args:
             records, dim, classes: n, d and the K class names.
             design: a design, or the name of one.
-            rows, clip_norm, centre, residual_clip_norm, lattice_bits, records_noise_multiplier: see
+            rows, clip_norm, centre, residual_clip_norm, lattice_bits, records_noise_multiplier, records_declared: see
                 :class:`privmix.designs.Setting`.
             options: of the design, in place of its own.
 
@@ -59,7 +60,16 @@ class ReleaseConfig(Setting):
             InvalidInput: a value out of range, or an option of another design.
         """
         super().__init__(
-            records, dim, classes, rows, clip_norm, centre, residual_clip_norm, lattice_bits, records_noise_multiplier
+            records,
+            dim,
+            classes,
+            rows,
+            clip_norm,
+            centre,
+            residual_clip_norm,
+            lattice_bits,
+            records_noise_multiplier,
+            records_declared,
         )
         if isinstance(design, Design):
             check_options(type(design), options)
@@ -72,7 +82,9 @@ class ReleaseConfig(Setting):
         object.__setattr__(self, "design", design)
 
     def calibrate(self, epsilon: float, delta: float) -> Plan:
-        """Find the least noise that meets (``epsilon``, ``delta``) and return the plan. Reads no data.
+        """Find the least noise that meets (``epsilon``, ``delta``) and return the plan, which holds that target.
+
+        Reads no data.
 
         Args:
             epsilon: > 0.
@@ -81,23 +93,27 @@ class ReleaseConfig(Setting):
         Raises:
             InvalidInput: a target out of range, or one that no noise meets.
         """
-        check_number("epsilon", epsilon, low=0, low_open=True)
         pure = self.design.pure and delta == 0
-        check_number("delta", delta, low=0, high=1, low_open=not pure, high_open=True)
+        check_target(epsilon, delta, pure=pure)
         draft = self.with_noise(1.0, small_query_noise(epsilon))
+        rest = (epsilon, delta)
         if self.records_noise_multiplier is not None:
-            epsilon, delta = budget_after_count(self.records_noise_multiplier, epsilon, delta)
+            rest = budget_after_count(self.records_noise_multiplier, epsilon, delta)
         found = calibrate(
             lambda s: self.with_noise(s, draft.centre_noise_multiplier).event_after_count,
-            epsilon,
-            delta,
+            *rest,
             accountant="pure" if pure else "pld",
             adjacency=draft.adjacency,
         )
-        return self.with_noise(found.noise_multiplier, draft.centre_noise_multiplier)
+        plan = self.with_noise(found.noise_multiplier, draft.centre_noise_multiplier)
+        return replace(plan, epsilon=float(epsilon), delta=float(delta))
 
     def with_noise(self, noise_multiplier: float, centre_noise_multiplier: float | None = None) -> Plan:
-        """The plan at a given joint noise multiplier s (and, with private centring, the mean query's)."""
+        """The plan at a given joint noise multiplier s (and, with private centring, the mean query's).
+
+        Nothing was asked of it: its ``epsilon`` and ``delta`` are None, and nothing is priced here. Such a plan can be
+        drawn from, attacked and compared; it can be released once it says what it may cost: ``plan.priced(delta)``.
+        """
         if (self.centre or self.design.centre) == "none":
             centre_noise_multiplier = None
         elif centre_noise_multiplier is None:

@@ -6,12 +6,10 @@ import math
 from typing import Final
 
 from privmix.accounting import Gaussian, calibrate
+from privmix.designs.pricing import COUNT_SHARE
 from privmix.errors import check_integer, check_number
 from privmix.mechanisms.noise import gaussian_on_lattice
 from privmix.mechanisms.streams import SecretStreams
-
-COUNT_SHARE: Final = 0.1
-"""Share of epsilon and of delta that a private record count gets."""
 
 _MARGIN: Final = 4.0
 
@@ -47,7 +45,7 @@ def private_record_count(count: int, noise_multiplier: float, streams: SecretStr
     Formal guarantees:
         * one Gaussian query of sensitivity 1 (add or remove one record) at ``noise_multiplier``; what is made of the
           noisy count is post-processing, and what is planned with it is priced for that
-          (:func:`privmix.release.pricing.plan_cost`);
+          (:func:`privmix.designs.pricing.price_after_count`);
         * noise is an integer and the count is one: no rounding shows the count;
         * drawn from the secret stream "record count": the same key gives the same estimate again.
 

@@ -25,7 +25,7 @@ def release_facts(plan: Plan, certificate: Mapping[str, Any]) -> Facts:
         epsilon=certificate["guarantee"]["epsilon_asked"],
         delta=certificate["guarantee"]["delta"],
         records=plan.records,
-        count="private" if private_count else "declared" if certificate["records_declared"] else "public",
+        count="private" if private_count else "declared" if plan.records_declared else "public",
         mechanism=_mechanism(plan),
         bias=_bias(plan),
         digits="Sums are whole numbers on a public grid and the noise is rounded to it first, so the digits tell "

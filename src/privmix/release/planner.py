@@ -188,6 +188,7 @@ def _evaluated(
     for design in config.design.variants():
         variant = replace(config, design=design)
         divided = variant.with_noise(plan.noise_multiplier, plan.centre_noise_multiplier)
+        divided = replace(divided, epsilon=plan.epsilon, delta=plan.delta)
         found.append(Candidate(name, variant, divided, _predicted(divided, model, seed)))
     # Where options make no difference that a simulation can tell, the design's own preference decides.
     best = max(item.accuracy for item in found)

@@ -29,9 +29,11 @@ from types import TracebackType
 from typing import Any, Final
 
 from privmix.certificate.croissant import CROISSANT_FILE, croissant
+from privmix.certificate.reservation import ReservationNote, mode_of
 from privmix.designs import Plan
 from privmix.errors import WITHHELD, InvalidInput, StorageError
 from privmix.folders import PathLock, put_in_place, sync_folder, write_durably
+from privmix.mechanisms.plan import check_price
 from privmix.mechanisms.run_folder import NOTES_FILE, RunFolder, run_folder_of
 from privmix.mechanisms.streams import SecretStreams
 from privmix.release.card import data_card
@@ -59,7 +61,7 @@ from privmix.release.folder import (
 from privmix.release.moments_engine import MomentsEngine
 from privmix.release.tiles import RecordSource, content_fingerprint, tiles_of
 
-_VERSION: Final = 2
+_VERSION: Final = 3
 _SHARDS, _FEATURES = "run.shards", "features"
 _CARD: Final = "README.md"
 # What a run that has neither key nor notes any more, or not yet, may have left.
@@ -115,11 +117,9 @@ def open_run(
     out: str | Path,
     plan: Plan,
     *,
-    target: tuple[float, float],
     extractor: Mapping[str, Any],
     input_shape: Sequence[int],
-    records_declared: bool = False,
-    in_ledger: str = "none",
+    reservation: ReservationNote | None = None,
     choice: Mapping[str, Any] | None = None,
     picture: bytes | None = None,
     streams: SecretStreams | None = None,
@@ -134,12 +134,10 @@ def open_run(
 
     Args:
         out: the release's folder; nothing is there before the run is done.
-        plan: from :meth:`ReleaseConfig.calibrate`.
-        target: the (epsilon, delta) the plan was calibrated for.
+        plan: from :meth:`ReleaseConfig.calibrate`; it holds the target.
         extractor: description of the feature extractor.
         input_shape: shape of one raw input.
-        records_declared: ``plan.records`` is a declared figure, not the real count.
-        in_ledger: none, or the mode of the budget that was charged: planned or adaptive.
+        reservation: of the ledger that was charged.
         choice: how the planner came to the plan: :meth:`Choice.to_dict`.
         picture: SVG of the planner's predictions; given exactly with ``choice``.
         streams: secret streams, destroyed at the end; None takes a fresh key. A resumed run has its own.
@@ -149,7 +147,8 @@ def open_run(
 
     Raises:
         InvalidInput: ``out`` exists; there is an interrupted run and neither ``resume`` nor ``overwrite``; there is
-            none to resume, or it is of another plan; another process works on it.
+            none to resume, or it is of another plan; another process works on it; the plan costs more than was asked
+            of it.
         StorageError: the folder can't be written.
 
     Example:
@@ -157,23 +156,22 @@ def open_run(
         >>> from privmix.release import PrivateRecords, ReleaseConfig
         >>> rng = np.random.default_rng(0)
         >>> plan = ReleaseConfig(records=500, dim=8, classes=("no", "yes"), mixup_degree=16).calibrate(4.0, 1e-4)
-        >>> with open_run(Path(tempfile.mkdtemp()) / "rel", plan, target=(4.0, 1e-4),
+        >>> with open_run(Path(tempfile.mkdtemp()) / "rel", plan,
         ...               extractor={"name": "identity"}, input_shape=(8,)) as run:
         ...     certificate = run.release(PrivateRecords(rng.normal(size=(500, 8)), rng.integers(0, 2, 500)))
         >>> certificate["release_id"] == run.release_id
         True
     """
     path = Path(out)
+    check_price(plan)
     if not input_shape or any(int(size) < 1 for size in input_shape):
         raise InvalidInput("input_shape", tuple(input_shape), "positive sizes")
     facts: dict[str, Any] = {
         "version": _VERSION,
         "plan": plan.to_dict(),
-        "target": list(target),
         "extractor": dict(extractor),
         "input_shape": [int(size) for size in input_shape],
-        "records_declared": records_declared,
-        "in_ledger": in_ledger,
+        "in_ledger": mode_of(reservation),
         "choice": None if choice is None else dict(choice),
         # Under another version of these, the same key may give other draws.
         "made_with": {name: package_version(name) for name in ("privmix", "numpy", "randomgen")},
@@ -189,7 +187,8 @@ def open_run(
                 if resume:
                     raise InvalidInput("resume", str(path), "the `out` of an interrupted run; there is none")
                 _discard(path)
-                return _begin(path, lock, plan, facts, streams or SecretStreams.from_entropy(), extra or {}, picture)
+                own = streams or SecretStreams.from_entropy()
+                return _begin(path, lock, plan, facts, own, extra or {}, picture, reservation)
             if not resume:
                 raise InvalidInput(
                     RELEASE_FOLDER.field,
@@ -198,7 +197,7 @@ def open_run(
                 )
             if streams is not None:
                 streams.destroy()
-            return _go_on(path, lock, plan, facts, state)
+            return _go_on(path, lock, plan, facts, state, reservation)
         except BaseException:
             lock.release()
             raise
@@ -236,9 +235,10 @@ class Run:
         plan: Plan,
         facts: dict[str, Any],
         streams: SecretStreams | None,
+        reservation: ReservationNote | None,
     ) -> None:
         self._out, self._held, self._lock = out, held, lock
-        self._plan, self._facts, self._streams = plan, facts, streams
+        self._plan, self._facts, self._streams, self._reservation = plan, facts, streams, reservation
         self.folder, self.release_id = held.path, str(facts["release_id"])
         self.complete, self.resumed = streams is None, False
         self._keep = self._published = False
@@ -330,13 +330,11 @@ class Run:
         facts = self._facts
         certificate = make_certificate(
             self._plan,
-            target=tuple(facts["target"]),
             extractor=facts["extractor"],
             input_shape=facts["input_shape"],
             insecure_seed=self._streams.insecure_seed,
-            records_declared=facts["records_declared"],
             files=files,
-            in_ledger=facts["in_ledger"],
+            reservation=self._reservation,
             choice=facts["choice"],
             release_id=self.release_id,
         )
@@ -373,6 +371,7 @@ def _begin(
     streams: SecretStreams,
     extra: Mapping[str, Any],
     picture: bytes | None,
+    reservation: ReservationNote | None,
 ) -> Run:
     held = RunFolder(out, RELEASE_FOLDER.field, create=True)
     sync_folder(out.parent)
@@ -386,10 +385,17 @@ def _begin(
     except BaseException:
         held.end(_LEFT)
         raise
-    return Run(out, held, lock, plan, whole, streams)
+    return Run(out, held, lock, plan, whole, streams, reservation)
 
 
-def _go_on(out: Path, lock: PathLock, plan: Plan, facts: dict[str, Any], state: RunState) -> Run:
+def _go_on(
+    out: Path,
+    lock: PathLock,
+    plan: Plan,
+    facts: dict[str, Any],
+    state: RunState,
+    reservation: ReservationNote | None,
+) -> Run:
     held = RunFolder(out, RELEASE_FOLDER.field)
     draft = held.path
     damaged = InvalidInput("resume", str(out), "an undamaged run (`overwrite` discards this one)")
@@ -401,7 +407,8 @@ def _go_on(out: Path, lock: PathLock, plan: Plan, facts: dict[str, Any], state: 
         for item in certificate["files"]:
             if not (draft / item["file"]).is_file() or file_hash(draft / item["file"]) != item["sha256"]:
                 raise damaged
-        run = Run(out, held, lock, plan, {**facts, "release_id": state.release_id, "extra": dict(state.extra)}, None)
+        whole = {**facts, "release_id": state.release_id, "extra": dict(state.extra)}
+        run = Run(out, held, lock, plan, whole, None, reservation)
     else:
         found = _sealed_notes(held, complete=False)
         assert found is not None
@@ -411,7 +418,7 @@ def _go_on(out: Path, lock: PathLock, plan: Plan, facts: dict[str, Any], state: 
             raise InvalidInput("resume", ", ".join(other), "the plan, options and versions of the interrupted run")
         if kept["picture"] is not None and file_hash(draft / PICTURE_FILE) != kept["picture"]:
             raise damaged
-        run = Run(out, held, lock, plan, kept, streams)
+        run = Run(out, held, lock, plan, kept, streams, reservation)
     run.resumed = True
     return run
 

@@ -40,7 +40,6 @@ from privmix.release.noise_tests import NoiseTest
 from privmix.release.picture import MOST_BYTES as MOST_PICTURE_BYTES
 from privmix.release.picture import check_picture
 from privmix.release.planner import check_choice_record, check_choice_settings
-from privmix.release.pricing import plan_cost
 from privmix.rounding import rounded_up
 from privmix.untrusted import read_plain
 
@@ -128,7 +127,7 @@ def verify_release(folder: str | Path) -> Verification:
         >>> records = PrivateRecords(rng.normal(size=(500, 8)), rng.integers(0, 2, 500))
         >>> plan = ReleaseConfig(records=500, dim=8, classes=("no", "yes"), mixup_degree=16).calibrate(4.0, 1e-4)
         >>> folder = Path(tempfile.mkdtemp()) / "release"
-        >>> _ = release_to_folder(plan, records, SecretStreams.from_entropy(), folder, target=(4.0, 1e-4),
+        >>> _ = release_to_folder(plan, records, SecretStreams.from_entropy(), folder,
         ...                       extractor={"name": "identity"}, input_shape=(8,))
         >>> found = verify_release(folder)
         >>> found.recomputed_epsilon <= 4.0, 0 < found.false_alarm < 1e-9
@@ -207,11 +206,13 @@ def check_certificate(certificate: Mapping[str, Any]) -> tuple[Plan, PrivacyCost
     stated = certificate["guarantee"]
     if event_from_dict(certificate["event"]) != plan.event:
         raise InvalidInput("certificate event", certificate["event"], "the event that follows from its plan")
-    if stated["adjacency"] != plan.adjacency.value:
-        raise InvalidInput("certificate adjacency", stated["adjacency"], plan.adjacency.value)
+    asked = {"epsilon_asked": plan.epsilon, "delta": plan.delta, "adjacency": plan.adjacency.value}
+    for name, planned in asked.items():
+        if stated[name] != planned or planned is None:
+            raise InvalidInput(f"certificate {name}", stated[name], f"{planned!r}, as in the plan")
     claimed = math.inf if stated["epsilon"] is None else float(stated["epsilon"])
     try:
-        cost = plan_cost(plan, stated["delta"])
+        cost = plan.cost()
     except ArithmeticError:
         raise InvalidInput("certificate event", plan.event, "an event that can be priced") from None
     # The same figures may differ in the last digits between versions of the numerical libraries.
@@ -247,13 +248,7 @@ def _check_text(certificate: Mapping[str, Any], plan: Plan, accountant: str) -> 
             raise InvalidInput("certificate curve", point, f"a point at epsilon {at:.6g}")
         if not check_number("certificate curve", point[1], low=0) >= recomputed * (1 - 1e-6):
             raise InvalidInput("certificate curve", point, f"delta of at least {recomputed:.6g}")
-    for name, text in public_text(
-        plan,
-        stated["delta"],
-        certificate["insecure_seed"],
-        certificate["records_declared"],
-        certificate["in_ledger"],
-    ).items():
+    for name, text in public_text(plan, certificate["insecure_seed"], certificate["in_ledger"]).items():
         if certificate[name] != text:
             raise InvalidInput(f"certificate {name}", "other text", "the text that follows from the plan")
     if certificate["assessment"] != assess(release_facts(plan, certificate)):

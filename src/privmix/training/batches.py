@@ -67,7 +67,7 @@ class PoissonBatches:
     _tile: tuple[int, list[NDArray[np.int64]]] | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self._sampler = self.plan.sampler_of(self.records)
+        self._sampler = self.plan.sampler_for(self.records)
         self._end = self.records if self.last is None else self.last
         assert 0 <= self.first <= self._end <= self.records
 

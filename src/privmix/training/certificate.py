@@ -11,17 +11,56 @@ from typing import Any, Final
 from privmix.accounting import Adjacency, event_to_dict
 from privmix.accounting.filters import ledger_statement
 from privmix.certificate.assessment import Facts, assess
+from privmix.certificate.reservation import ReservationNote, mode_of
+from privmix.mechanisms.plan import check_price
 from privmix.rounding import exact, rounded_down
 from privmix.training.plan import TrainingPlan
 
-SCHEMA_VERSION: Final = 2
+SCHEMA_VERSION: Final = 4
 PACKAGES: Final = ("privmix", "dp-accounting", "numpy", "scipy", "randomgen", "torch")
 
 
 def training_certificate(
     plan: TrainingPlan,
     *,
-    target: float,
+    model_id: str,
+    settings: Mapping[str, Any],
+    weights_sha256: str,
+    insecure_seed: bool,
+    reservation: ReservationNote | None,
+    public_data: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Assemble the certificate from public facts only.
+
+    Args:
+        plan: what ran, all of it, with the target that was asked for.
+        model_id: names the model.
+        settings: everything else that decided the result.
+        weights_sha256: of the weights' file.
+        insecure_seed: the randomness came from a seed that others may know.
+        reservation: of the ledger that was charged.
+        public_data: digests of what was used as public data.
+
+    Raises:
+        InvalidInput: the plan costs more than was asked.
+    """
+    check_price(plan)
+    content = stated_content(
+        plan,
+        model_id=model_id,
+        settings=settings,
+        weights_sha256=weights_sha256,
+        insecure_seed=insecure_seed,
+        in_ledger=mode_of(reservation),
+        public_data=public_data,
+    )
+    content["content_sha256"] = content_hash(content)
+    return content
+
+
+def stated_content(
+    plan: TrainingPlan,
+    *,
     model_id: str,
     settings: Mapping[str, Any],
     weights_sha256: str,
@@ -29,43 +68,34 @@ def training_certificate(
     in_ledger: str,
     public_data: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Assemble the certificate from public facts only.
+    """All that a certificate says of ``plan`` and of what its owner states, but for its own hash.
 
-    Args:
-        plan: what ran, all of it.
-        target: epsilon asked for.
-        model_id: names the model.
-        settings: everything else that decided the result.
-        weights_sha256: of the weights' file.
-        insecure_seed: the randomness came from a seed that others may know.
-        in_ledger: none, or the mode of the budget that was charged: planned or adaptive.
-        public_data: digests of what was used as public data.
+    Whether a ledger was charged, and that the plan keeps its target, is not asked here: this is what certificates are
+    compared with.
     """
-    content: dict[str, Any] = {
+    return {
         "schema_version": SCHEMA_VERSION,
         "model_id": model_id,
         "guarantee": {
-            "epsilon": plan.epsilon(),
+            "epsilon": plan.cost().epsilon,
             "delta": plan.delta,
             "adjacency": plan.adjacency.value,
             "accountant": "pld",
             "is_upper_bound": True,
-            "epsilon_asked": target,
+            "epsilon_asked": plan.epsilon,
         },
         "plan": plan.to_dict(),
-        "event": event_to_dict(plan.event()),
+        "event": event_to_dict(plan.event),
         "settings": dict(settings),
         "public_data": dict(public_data),
         "insecure_seed": insecure_seed,
         "in_ledger": in_ledger,
         "warnings": _warnings(plan, insecure_seed),
         "statements": _statements(plan, public_data, insecure_seed, in_ledger),
-        "assessment": assess(_facts(plan, target, public_data, insecure_seed, in_ledger)),
+        "assessment": assess(_facts(plan, public_data, insecure_seed, in_ledger)),
         "weights_sha256": weights_sha256,
         "versions": {name: _version(name) for name in PACKAGES},
     }
-    content["content_sha256"] = content_hash(content)
-    return content
 
 
 def certificate_bytes(certificate: Mapping[str, Any]) -> bytes:
@@ -133,15 +163,14 @@ def _statements(plan: TrainingPlan, public_data: Mapping[str, Any], insecure_see
     return found
 
 
-def _facts(
-    plan: TrainingPlan, target: float, public_data: Mapping[str, Any], insecure_seed: bool, in_ledger: str
-) -> Facts:
+def _facts(plan: TrainingPlan, public_data: Mapping[str, Any], insecure_seed: bool, in_ledger: str) -> Facts:
     """What the assessment is made from."""
+    assert plan.epsilon is not None
     unit = "each record's gradient" if plan.microbatch_size == 1 else "each microbatch's gradient"
     return Facts(
         what="model",
         adjacency=plan.adjacency,
-        epsilon=target,
+        epsilon=plan.epsilon,
         delta=plan.delta,
         records=plan.records,
         count="declared" if plan.records_declared else "public",

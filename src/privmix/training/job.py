@@ -14,7 +14,9 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
+from privmix.certificate.reservation import ReservationNote, mode_of
 from privmix.errors import WITHHELD, InvalidInput, check_choice
+from privmix.mechanisms.plan import check_price
 from privmix.mechanisms.streams import SecretStreams
 from privmix.private_files import no_core_dumps
 from privmix.rounding import rounded_up
@@ -190,7 +192,7 @@ class TrainingJob:
             raise InvalidInput("images", WITHHELD, "values from 0 to 1")
         if self.config.microbatch_mixes and records.x.ndim == 3:
             raise InvalidInput("microbatch_mixes", self.config.microbatch_mixes, "0 with a bank of views")
-        self.plan.sampler_of(len(records))
+        self.plan.sampler_for(len(records))
 
     def check_world(self, world: World) -> None:
         """Raise :class:`InvalidInput` unless these processes can do the job; ``run`` checks it too."""
@@ -203,7 +205,7 @@ class TrainingJob:
         *,
         run: TrainingRun | None = None,
         streams: SecretStreams | None = None,
-        in_ledger: str = "none",
+        reservation: ReservationNote | None = None,
         progress: Progress | None = None,
         world: World | None = None,
         observers: Sequence[StepObserver] = (),
@@ -214,19 +216,21 @@ class TrainingJob:
             records: private.
             run: the run's folder, on rank 0 only; goes on where it stopped.
             streams: secret streams where there is no run folder; None takes a fresh key.
-            in_ledger: none, or the mode of the budget that was charged: planned or adaptive.
+            reservation: of the ledger that was charged.
             progress: see :data:`Progress`.
             world: the processes of the run.
             observers: attackers who look inside the steps. Such a run is for the owner's eyes: it has no folder, and
                 its model is not to be published.
 
         Raises:
-            InvalidInput: the records don't fit the plan, the weights are no numbers any more, or a run that is to be
-                published has observers.
+            InvalidInput: the plan costs more than was asked of it, the records don't fit it, the weights are no numbers
+                any more, or a run that is to be published has observers.
             OutOfMemory: a chunk doesn't fit.
         """
         no_core_dumps()
         world = world or World()
+        check_price(self.plan)
+        mode_of(reservation)
         self.check_world(world)
         self.check(records)
         if run is not None and observers:
@@ -245,7 +249,7 @@ class TrainingJob:
             tell = progress or (lambda stage, done, total: None)
             weights = self._train(records, run, own, world, tell, observers)
             self._flat.set(weights)
-            model = self._finished(told["insecure"], in_ledger, told["id"])
+            model = self._finished(told["insecure"], reservation, told["id"])
             if run is not None:
                 run.publish(model.write)
             return model
@@ -334,7 +338,7 @@ class TrainingJob:
 
     def _epsilon_shown(self, steps: int) -> str:
         # Up: what is shown must not be less than what was spent.
-        return f"{rounded_up(self.plan.epsilon(steps))}"
+        return f"{rounded_up(self.plan.cost(steps).epsilon)}"
 
     def _mixer(self) -> MicrobatchMixer | None:
         mixes, keep = self.config.microbatch_mixes, self.config.microbatch_keep
@@ -372,17 +376,16 @@ class TrainingJob:
         size = config.chunk or int(chosen["chunk"] if kept is None else kept)
         return Chunks(size, fixed=config.chunk is not None), gradients
 
-    def _finished(self, insecure: bool, in_ledger: str, model_id: str | None) -> TrainedModel:
+    def _finished(self, insecure: bool, reservation: ReservationNote | None, model_id: str | None) -> TrainedModel:
         # What the certificate says at other places is left out.
         settings = {name: value for name, value in self.settings().items() if name not in ("plan", "public_data")}
         certificate = training_certificate(
             self.plan,
-            target=self.config.epsilon,
             model_id=model_id or weights_digest(self.network)[:32],
             settings=settings,
             weights_sha256=weights_digest(self.network),
             insecure_seed=insecure,
-            in_ledger=in_ledger,
+            reservation=reservation,
             public_data=self.public_digests(),
         )
         # A copy: another run of this job would change the network.

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
+from dataclasses import fields as own_fields
+from functools import cached_property, lru_cache
 from typing import Any, Final
 
-from privmix.accounting import Adjacency, Event, Gaussian, calibrate, epsilon
-from privmix.errors import WITHHELD, InvalidInput, check_choice, check_integer, check_number
+from privmix.accounting import Adjacency, Event, Gaussian, PrivacyCost, calibrate, epsilon
+from privmix.errors import InvalidInput, check_choice, check_integer, check_number
+from privmix.mechanisms.plan import check_count, check_target
 from privmix.mechanisms.sampling import PoissonSampling
 from privmix.rounding import exact, rounded_up
 
@@ -45,16 +47,19 @@ class TrainingPlan:
         steps: T.
         noise_multiplier: noise standard deviation over the sensitivity.
         clip_norm: C.
-        delta: at which :attr:`epsilon` is stated.
+        delta: at which the target is meant and the run is priced.
         adjacency: the pairs of datasets that the figures are about.
         microbatch_size: b.
         records_declared: ``records`` is a figure that was declared in place of the real count, which stays private.
+        epsilon: what the run may cost, as it was asked for; None where the noise was given and nothing was asked.
+
+    A :class:`privmix.mechanisms.plan.Plan`.
 
     Example:
         >>> plan = TrainingPlan(60_000, 8192, 220, 4.0, clip_norm=0.1, delta=1e-5)
         >>> round(plan.sampling_rate, 4), plan.noise_std, round(plan.epochs, 1)
         (0.1365, 0.4, 30.0)
-        >>> 2.0 < plan.epsilon() < 3.0
+        >>> 2.0 < plan.cost().epsilon < 3.0
         True
     """
 
@@ -67,6 +72,7 @@ class TrainingPlan:
     adjacency: Adjacency = Adjacency.ADD_REMOVE
     microbatch_size: int = 1
     records_declared: bool = False
+    epsilon: float | None = None
 
     def __post_init__(self) -> None:
         check_integer("records", self.records, low=1)
@@ -75,6 +81,9 @@ class TrainingPlan:
         check_number("noise_multiplier", self.noise_multiplier, low=0, low_open=True)
         check_number("clip_norm", self.clip_norm, low=0, low_open=True)
         check_number("delta", self.delta, low=0, high=1, low_open=True, high_open=True)
+        check_target(self.epsilon, self.delta)
+        if not isinstance(self.records_declared, bool):
+            raise InvalidInput("records_declared", self.records_declared, "True or False")
         check_integer("microbatch_size", self.microbatch_size, low=1, high=self.batch_size)
 
     @property
@@ -107,26 +116,34 @@ class TrainingPlan:
         """Draws the batches, row t for step t, and states what that costs."""
         return PoissonSampling(self.records, self.steps, self.sampling_rate)
 
-    def sampler_of(self, records: int) -> PoissonSampling:
+    def sampler_for(self, records: int) -> PoissonSampling:
         """The same sampler over the real records, which are as many as planned unless their count was declared.
 
         Raises:
             InvalidInput: there are more or fewer than planned; the message does not say how many.
         """
-        if records != self.records and not self.records_declared:
-            raise InvalidInput("records", WITHHELD, f"{self.records}, as the plan says")
+        check_count(self, records)
         return replace(self.sampler, records=records)
 
-    def event(self, steps: int | None = None) -> Event:
-        """What the first ``steps`` steps are to an accountant; all of them by default."""
-        done = self if steps is None else replace(self, steps=check_integer("steps", steps, low=1, high=self.steps))
-        return done.sampler.event(Gaussian(self.noise_multiplier))
+    @property
+    def event(self) -> Event:
+        """The whole run, for accountants."""
+        return self.event_of(self.steps)
 
-    def epsilon(self, steps: int | None = None) -> float:
-        """Epsilon at ``delta`` of the first ``steps`` steps, an upper bound by PLD; 0 for no step."""
+    def event_of(self, steps: int) -> Event:
+        """What the first ``steps`` steps are to an accountant."""
+        done = replace(self.sampler, rows=check_integer("steps", steps, low=1, high=self.steps))
+        return done.event(Gaussian(self.noise_multiplier))
+
+    def cost(self, steps: int | None = None) -> PrivacyCost:
+        """Price of the first ``steps`` steps at ``delta``, an upper bound by PLD; of all of them by default."""
         if steps == 0:
-            return 0.0
-        return epsilon(self.event(steps), self.delta, adjacency=self.adjacency).epsilon
+            return PrivacyCost(0.0, self.delta, self.adjacency, "pld", True)
+        return _price(self.event if steps is None else self.event_of(steps), self.delta, self.adjacency)
+
+    def priced(self) -> TrainingPlan:
+        """This plan asking for just what its noise costs: for a noise that was given and not calibrated."""
+        return replace(self, epsilon=self.cost().epsilon)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values; :meth:`from_dict` is the inverse."""
@@ -140,10 +157,15 @@ class TrainingPlan:
             InvalidInput: these are not its fields.
         """
         adjacency = check_choice("adjacency", fields.get("adjacency"), [item.value for item in Adjacency])
-        try:
-            return cls(**{**fields, "adjacency": Adjacency(adjacency)})
-        except TypeError:
-            raise InvalidInput("plan", sorted(fields), "exactly the fields of a training plan") from None
+        if set(fields) != {item.name for item in own_fields(cls)}:
+            raise InvalidInput("plan", sorted(fields), "exactly the fields of a training plan")
+        return cls(**{**fields, "adjacency": Adjacency(adjacency)})
+
+
+@lru_cache(maxsize=32)
+def _price(event: Event, delta: float, adjacency: Adjacency) -> PrivacyCost:
+    # Kept: a plan is priced before it is charged, when its run begins and for its certificate.
+    return epsilon(event, delta, adjacency=adjacency)
 
 
 def steps_of(records: int, batch_size: int, epochs: float) -> int:
@@ -180,7 +202,7 @@ def plan_training(
 
     Example:
         >>> plan = plan_training(60_000, epsilon=3.0, delta=1e-5, batch_size=8192, epochs=30)
-        >>> plan.steps, plan.epsilon() <= 3.0
+        >>> plan.steps, plan.cost().epsilon <= plan.epsilon
         (220, True)
     """
     check_number("epsilon", epsilon, low=0, low_open=True)
@@ -198,7 +220,7 @@ def plan_training(
     )
 
     def event(noise: float) -> Event:
-        return replace(draft, noise_multiplier=noise).event()
+        return replace(draft, noise_multiplier=noise).event
 
     try:
         found = calibrate(event, epsilon, delta, adjacency=adjacency)
@@ -206,7 +228,7 @@ def plan_training(
         raise _unreachable(error, draft, epsilon) from None
     if found.noise_multiplier > _NOISIEST:
         raise _unreachable(None, draft, epsilon)
-    return replace(draft, noise_multiplier=found.noise_multiplier)
+    return replace(draft, noise_multiplier=found.noise_multiplier, epsilon=float(epsilon))
 
 
 def _unreachable(error: InvalidInput | None, draft: TrainingPlan, target: float) -> InvalidInput:
@@ -234,7 +256,7 @@ def _unreachable(error: InvalidInput | None, draft: TrainingPlan, target: float)
 
 def _least(draft: TrainingPlan) -> float:
     """An epsilon that noise can reach: prices at very large noise are mostly rounding, so the search may start high."""
-    return max(replace(draft, noise_multiplier=noise).epsilon() for noise in (_NOISIEST, _SEARCH_FROM))
+    return max(replace(draft, noise_multiplier=noise).cost().epsilon for noise in (_NOISIEST, _SEARCH_FROM))
 
 
 def _larger(delta: float) -> Iterator[float]:

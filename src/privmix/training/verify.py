@@ -16,7 +16,7 @@ from privmix.certificate.assessment import as_rows
 from privmix.certificate.signing import ATTESTATION_FILE
 from privmix.errors import InvalidInput, check_number
 from privmix.rounding import rounded_up
-from privmix.training.certificate import PACKAGES, SCHEMA_VERSION, certificate_bytes, training_certificate
+from privmix.training.certificate import PACKAGES, SCHEMA_VERSION, certificate_bytes, stated_content
 from privmix.training.config import OF_THE_JOB, WHERE_USED, TrainingConfig
 from privmix.training.plan import TrainingPlan
 from privmix.training.trained import (
@@ -70,6 +70,7 @@ _VERSION: Final = re.compile(r"[\w.+-]{1,40}\Z")
 _GUARANTEE: Final = frozenset(("epsilon", "delta", "adjacency", "accountant", "is_upper_bound", "epsilon_asked"))
 # Settings that the plan holds too: model cards are made from either.
 _PLANNED: Final = (
+    "epsilon",
     "records",
     "records_declared",
     "batch_size",
@@ -144,7 +145,7 @@ def verify_trained(folder: str | Path) -> TrainedVerification:
     model = load_trained(root)
     certificate = model.certificate
     plan = plan_of(certificate)
-    if event_from_dict(certificate["event"]) != plan.event():
+    if event_from_dict(certificate["event"]) != plan.event:
         raise InvalidInput("certificate event", certificate["event"], "the event that follows from its plan")
     for name, planned in plan.to_dict().items():
         if name in _PLANNED and certificate["settings"].get(name) != planned:
@@ -187,15 +188,17 @@ def plan_of(certificate: Mapping[str, Any]) -> TrainingPlan:
         raise InvalidInput("certificate guarantee", sorted(stated), f"{sorted(_GUARANTEE)}")
     for name in ("epsilon", "delta", "epsilon_asked"):
         check_number(f"certificate {name}", stated[name], low=0)
-    return TrainingPlan.from_dict(certificate["plan"])
+    plan = TrainingPlan.from_dict(certificate["plan"])
+    if plan.epsilon is None:
+        raise InvalidInput("certificate plan epsilon", None, "the epsilon that was asked for")
+    return plan
 
 
 def _expected(certificate: Mapping[str, Any], plan: TrainingPlan) -> dict[str, Any]:
     """The certificate that training would write for this plan, priced anew."""
     try:
-        return training_certificate(
+        return stated_content(
             plan,
-            target=certificate["guarantee"]["epsilon_asked"],
             model_id=certificate["model_id"],
             settings=certificate["settings"],
             weights_sha256=certificate["weights_sha256"],

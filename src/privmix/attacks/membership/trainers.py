@@ -38,7 +38,6 @@ class ReleaseTrainer:
         learner: of the attacked model; a copy is fitted.
         extractor: description of the feature extractor.
         input_shape: shape of one raw input.
-        target: the (epsilon, delta) of the plan, for the certificates.
 
     Example:
         >>> from privmix.learning import NoiseAwareRidgeClassifier
@@ -54,7 +53,6 @@ class ReleaseTrainer:
     learner: ReleaseLearner
     extractor: Mapping[str, Any] = field(repr=False)
     input_shape: Sequence[int]
-    target: tuple[float, float] = (1.0, 1e-5)
 
     @classmethod
     def of(cls, model: ReleaseLearner, certificate: Mapping[str, Any]) -> ReleaseTrainer:
@@ -70,8 +68,7 @@ class ReleaseTrainer:
         if isinstance(plan, MomentsPlan) and isinstance(model, SecondMomentsClassifier):
             # It reads no sampled row.
             plan = replace(plan, rows=1)
-        asked = (certificate["guarantee"]["epsilon_asked"], certificate["guarantee"]["delta"])
-        return cls(plan, sklearn.clone(model), certificate["extractor"], tuple(certificate["input_shape"]), asked)
+        return cls(plan, sklearn.clone(model), certificate["extractor"], tuple(certificate["input_shape"]))
 
     def __call__(self, features: NDArray[Any], labels: NDArray[np.int64], streams: SecretStreams) -> ReleaseLearner:
         """A fitted copy of the learner; the release is not kept."""
@@ -79,7 +76,6 @@ class ReleaseTrainer:
             self.plan,
             PrivateRecords(features, labels),
             streams,
-            target=self.target,
             extractor=self.extractor,
             input_shape=self.input_shape,
         )

@@ -1,0 +1,81 @@
+"""The note of a ledger's reservation: what lets a certificate say that a ledger was charged."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from privmix.errors import InvalidInput, check_choice
+
+
+class Books(Protocol):
+    """A ledger, as :class:`privmix.ledger.Ledger` is one."""
+
+    def require(self, reservation: Any) -> None:
+        """Raise unless the reservation is in the books and not committed yet."""
+
+    def mode(self, name: str) -> str:
+        """How the budget of that dataset counts: planned or adaptive."""
+
+
+class Reserved(Protocol):
+    """Budget that was taken, as :class:`privmix.ledger.Reservation` is."""
+
+    @property
+    def dataset(self) -> str: ...
+
+
+@dataclass(frozen=True, init=False)
+class ReservationNote:
+    """That the cost is in a ledger's books, by the ledger's own word.
+
+    Certificates say so in a sentence that people rely on. The sentence is made from such a note and from nothing else:
+    no flag and no text will do, and the note asks the ledger before it exists.
+
+    Formal guarantees:
+        * Charged: a note is made only after the ledger has found the reservation in its books, open; what it says of
+          the budget is what the ledger said.
+        * Nothing private: it holds the mode of the budget and neither names nor figures.
+
+    Attributes:
+        mode: planned or adaptive: how the budget counts.
+
+    Args:
+        ledger: where the budget is.
+        reservation: what it gave for the charge.
+
+    Raises:
+        InvalidInput: the ledger does not have this reservation, or it was committed before.
+
+    Example:
+        >>> import tempfile
+        >>> from privmix.accounting import Adjacency, Gaussian
+        >>> from privmix.ledger import Ledger
+        >>> ledger = Ledger.create(f"sqlite:///{tempfile.mkdtemp()}/budget.db")
+        >>> _ = ledger.add_dataset("patients", epsilon=4.0, delta=1e-5)
+        >>> taken = ledger.reserve("patients", Gaussian(5.0), adjacency=Adjacency.ADD_REMOVE, purpose="release")
+        >>> ReservationNote(ledger, taken)
+        ReservationNote(mode='planned')
+    """
+
+    mode: str
+
+    def __init__(self, ledger: Books, reservation: Reserved) -> None:
+        if isinstance(ledger, str) or isinstance(reservation, str):
+            raise InvalidInput("reservation", "a text", "an open ledger and the reservation that it gave")
+        ledger.require(reservation)
+        mode = check_choice("ledger's mode", ledger.mode(reservation.dataset), ["planned", "adaptive"])
+        object.__setattr__(self, "mode", mode)
+
+
+def mode_of(reservation: ReservationNote | None) -> str:
+    """What a certificate states of the ledger: none, planned or adaptive.
+
+    Raises:
+        InvalidInput: it is not a note.
+    """
+    if reservation is None:
+        return "none"
+    if not isinstance(reservation, ReservationNote):
+        raise InvalidInput("reservation", type(reservation).__name__, "a ReservationNote, which a ledger makes")
+    return reservation.mode

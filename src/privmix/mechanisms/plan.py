@@ -1,0 +1,122 @@
+"""A plan: what will be done to private records, for which target, and at what price; releases and training alike.
+
+A plan holds its own target. There is no second place where an epsilon, a delta or the meaning of the record count
+could be written, so that what a certificate says was asked is what the noise was chosen for.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from privmix.accounting.base import PrivacyCost
+from privmix.accounting.events import Adjacency, Event
+from privmix.errors import WITHHELD, InvalidInput, check_number
+from privmix.mechanisms.sampling import Sampler
+from privmix.rounding import exact, rounded_up
+
+
+class Plan(Protocol):
+    """What every plan has: public facts, all of it, made before a private record is read.
+
+    Formal guarantees:
+        * One law: ``sampler`` draws what ``event`` prices.
+        * One target: ``epsilon`` and ``delta`` are the ones that certificates state; :func:`check_price` refuses a
+          plan that costs more, before a record is read.
+
+    Attributes:
+        epsilon: what the plan may cost, as it was asked for. None: nobody asked, the noise was given; such a plan can
+            be priced, attacked and compared, and neither released nor trained.
+        delta: at which ``epsilon`` is meant.
+        adjacency: the pairs of datasets that price and target are about.
+        records: n, the public figure for the number of records.
+        records_declared: that figure was declared in place of the real number, which stays private.
+        event: all that is done to the records, for accountants.
+        sampler: draws the members of every row or batch out of ``records`` records.
+    """
+
+    @property
+    def epsilon(self) -> float | None: ...
+    @property
+    def delta(self) -> float | None: ...
+    @property
+    def adjacency(self) -> Adjacency: ...
+    @property
+    def records(self) -> int: ...
+    @property
+    def records_declared(self) -> bool: ...
+    @property
+    def event(self) -> Event: ...
+    @property
+    def sampler(self) -> Sampler: ...
+
+    def sampler_for(self, records: int) -> Sampler:
+        """The same law over so many real records.
+
+        Raises:
+            InvalidInput: the law depends on their number, which is another one.
+        """
+
+    def cost(self) -> PrivacyCost:
+        """The price at ``delta``, an upper bound, computed from ``event``.
+
+        Raises:
+            InvalidInput: the plan has no delta.
+        """
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values that make the plan again."""
+
+
+def check_target(epsilon: float | None, delta: float | None, *, pure: bool = False) -> None:
+    """Raise :class:`InvalidInput` unless these are an epsilon and delta that can be asked for; None: not asked.
+
+    Args:
+        epsilon: > 0, or None.
+        delta: in (0, 1), or None.
+        pure: delta may be 0.
+    """
+    if epsilon is not None:
+        check_number("epsilon", epsilon, low=0, low_open=True)
+    if delta is not None:
+        check_number("delta", delta, low=0, high=1, low_open=not pure, high_open=True)
+
+
+def check_price(plan: Plan) -> PrivacyCost:
+    """The plan's cost, once that is found to be within what the plan was asked for.
+
+    The door of every release and training: nothing is computed for a plan that does not pass.
+
+    Formal guarantees:
+        * True to its word: a plan that costs more than its own ``epsilon`` at its ``delta`` is refused, whoever
+          changed which of its fields; a price that can't be bounded is more than any epsilon.
+
+    Raises:
+        InvalidInput: the plan costs more than it says was asked, or nothing was asked.
+
+    Example:
+        >>> from dataclasses import replace
+        >>> from privmix.release import ReleaseConfig
+        >>> plan = ReleaseConfig(records=500, dim=8, classes=("no", "yes"), mixup_degree=16).calibrate(4.0, 1e-4)
+        >>> check_price(plan).epsilon <= 4.0
+        True
+        >>> check_price(replace(plan, epsilon=0.5))
+        Traceback (most recent call last):
+        ...
+        privmix.errors.InvalidInput: plan epsilon: got 0.5; allowed: at least 4, which its noise costs at delta 0.0001
+    """
+    if plan.epsilon is None or plan.delta is None:
+        raise InvalidInput("plan epsilon", None, "the epsilon and delta that it was calibrated for")
+    cost = plan.cost()
+    if not cost.epsilon <= plan.epsilon:
+        allowed = f"at least {rounded_up(cost.epsilon)}, which its noise costs at delta {exact(plan.delta)}"
+        raise InvalidInput("plan epsilon", plan.epsilon, allowed)
+    return cost
+
+
+def check_count(plan: Plan, records: int) -> None:
+    """Raise :class:`InvalidInput` where the real count differs from a planned one that is taken for the real one.
+
+    The message does not say how many there are.
+    """
+    if records != plan.records and not plan.records_declared:
+        raise InvalidInput("records", WITHHELD, f"{plan.records}, as the plan says")

@@ -1,0 +1,167 @@
+"""What every plan must keep, whoever made it: each registered design, training, and designs from outside."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from privmix.accounting import Adjacency, epsilon
+from privmix.designs import plan_from_dict
+from privmix.errors import InvalidInput
+from privmix.mechanisms.plan import Plan, check_count, check_price, check_target
+from privmix.mechanisms.streams import SecretStreams
+from privmix.release import ReleaseConfig, open_run, release_to_folder, release_to_memory
+from privmix.training.plan import TrainingPlan, plan_training
+from tests.release.helpers import CLASSES, EVERY_DESIGN, design_name, own_options
+from tests.training.runs import config_of, job_of, private
+
+TARGET = (4.0, 1e-4)
+Maker = Callable[..., Any]
+FACTS: dict[str, Any] = {"extractor": {"name": "identity"}, "input_shape": (4,)}
+
+
+def release_plan(choices: Mapping[str, Any], *, records_declared: bool = False) -> Plan:
+    own = own_options({"mixup_degree": 8, "rows": 30, **choices})
+    config = ReleaseConfig(records=80, dim=4, classes=CLASSES, records_declared=records_declared, **own)
+    found: Plan = config.calibrate(*TARGET)
+    return found
+
+
+def training_plan(microbatch_size: int, adjacency: Adjacency, *, records_declared: bool = False) -> Plan:
+    return plan_training(
+        80,
+        epsilon=TARGET[0],
+        delta=TARGET[1],
+        batch_size=10,
+        epochs=2,
+        microbatch_size=microbatch_size,
+        adjacency=adjacency,
+        records_declared=records_declared,
+    )
+
+
+MAKERS: dict[str, Maker] = {
+    **{design_name(one): lambda one=one, **given: release_plan(one, **given) for one in EVERY_DESIGN},
+    "training": lambda **given: training_plan(1, Adjacency.ADD_REMOVE, **given),
+    "training in microbatches": lambda **given: training_plan(2, Adjacency.REPLACE_ONE, **given),
+}
+every_plan = pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
+
+
+@every_plan
+def test_it_holds_its_target_and_keeps_it(make: Maker) -> None:
+    plan = make()
+    assert (plan.epsilon, plan.delta) == TARGET
+    cost = plan.cost()
+    assert 0.98 * TARGET[0] < cost.epsilon <= TARGET[0]
+    assert (cost.delta, cost.adjacency, cost.is_upper_bound) == (plan.delta, plan.adjacency, True)
+    assert cost.epsilon == epsilon(plan.event, plan.delta, adjacency=plan.adjacency).epsilon
+    assert check_price(plan) == cost
+
+
+@every_plan
+def test_draws_and_price_are_of_one_law(make: Maker) -> None:
+    plan = make()
+    assert plan.sampler == plan.sampler_for(plan.records)
+    assert plan.sampler.records == plan.records == 80
+    if isinstance(plan, TrainingPlan):
+        assert plan.event_of(plan.steps) == plan.event
+    else:
+        # Training prices replaced records by the adjacency and not by another law of its batches.
+        assert plan.sampler.adjacency is plan.adjacency
+
+
+@every_plan
+def test_it_is_public_and_comes_back_from_json(make: Maker) -> None:
+    for plan in (make(), make(records_declared=True)):
+        told = json.loads(json.dumps(plan.to_dict()))
+        again = TrainingPlan.from_dict(told) if isinstance(plan, TrainingPlan) else plan_from_dict(told)
+        assert again == plan
+        assert {"epsilon", "delta", "records", "records_declared"} <= set(told)
+    assert plan.records_declared
+
+
+@every_plan
+def test_a_plan_that_costs_more_than_it_says_is_refused(make: Maker) -> None:
+    plan = make()
+    for changes in ({"epsilon": 0.5}, {"delta": 1e-9}, {"noise_multiplier": plan.noise_multiplier / 2}):
+        with pytest.raises(InvalidInput, match=r"plan epsilon: got .*; allowed: at least .*, which its noise costs"):
+            check_price(replace(plan, **changes))
+    unasked = replace(plan, epsilon=None) if isinstance(plan, TrainingPlan) else replace(plan, epsilon=None, delta=None)
+    with pytest.raises(InvalidInput, match="calibrated for"):
+        check_price(unasked)
+    asking = unasked.priced() if isinstance(plan, TrainingPlan) else unasked.priced(TARGET[1])
+    assert asking.epsilon == check_price(asking).epsilon == plan.cost().epsilon
+    for wrong in (0.0, -1.0, float("inf"), float("nan"), True, "4"):
+        with pytest.raises(InvalidInput, match="epsilon"):
+            replace(plan, epsilon=wrong)
+    with pytest.raises(InvalidInput, match="records_declared"):
+        replace(plan, records_declared="yes")
+
+
+class Unread:
+    """Records that nobody may look at."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise AssertionError(f"{name} of the private records was asked for")
+
+
+def test_no_record_is_read_for_such_a_plan(tmp_path: Path) -> None:
+    """Neither to memory nor to a folder nor in a run of one's own; nothing is left on the disk."""
+    plan = replace(release_plan({"design": "poisson"}), epsilon=0.5)
+    unread: Any = Unread()
+    with pytest.raises(InvalidInput, match="plan epsilon"):
+        release_to_memory(plan, unread, SecretStreams.from_entropy(), **FACTS)
+    with pytest.raises(InvalidInput, match="plan epsilon"):
+        release_to_folder(plan, unread, SecretStreams.from_entropy(), tmp_path / "REL", **FACTS)
+    with pytest.raises(InvalidInput, match="plan epsilon"):
+        open_run(tmp_path / "REL", plan, **FACTS)
+    assert not list(tmp_path.iterdir())
+    job = job_of(config_of())
+    job.plan = replace(job.plan, epsilon=0.5)
+    with pytest.raises(InvalidInput, match="plan epsilon"):
+        job.run(unread)
+    job.plan = replace(job.plan, epsilon=8.0)
+    assert job.run(private()).certificate["plan"]["epsilon"] == 8.0
+
+
+def test_the_target_is_told_nowhere_else() -> None:
+    plan = release_plan({"design": "poisson"})
+    for door in (release_to_memory, release_to_folder, open_run):
+        with pytest.raises(TypeError, match="target"):
+            door(plan, None, None, "out", target=(0.5, 1e-4), **FACTS)  # type: ignore[operator]
+
+
+def test_with_noise_asks_for_nothing_and_prices_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("privmix.designs.base.price", lambda *_: pytest.fail("it was priced"))
+    plan = ReleaseConfig(records=80, dim=4, classes=CLASSES, mixup_degree=8).with_noise(2.0)
+    assert plan.epsilon is plan.delta is None
+    with pytest.raises(InvalidInput, match="delta"):
+        plan.cost()
+    with pytest.raises(InvalidInput, match="both or none"):
+        replace(plan, epsilon=1.0)
+
+
+def test_counts() -> None:
+    public, declared = (training_plan(1, Adjacency.ADD_REMOVE, records_declared=told) for told in (False, True))
+    check_count(declared, 77)
+    check_count(public, 80)
+    with pytest.raises(InvalidInput, match="80, as the plan says") as caught:
+        check_count(public, 77)
+    assert "77" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("asked", "at", "pure"), [(1.0, 0.0, False), (1.0, 1.0, True), (0.0, 0.1, True), (np.nan, 0.1, False)]
+)
+def test_bad_targets(asked: float, at: float, pure: bool) -> None:
+    with pytest.raises(InvalidInput):
+        check_target(asked, at, pure=pure)
+    check_target(None, None)
+    check_target(1.0, 0.0, pure=True)
