@@ -92,7 +92,7 @@ def test_a_release_keeps_its_promise_and_no_privacy_does_not() -> None:
     # A correct mechanism goes beyond in less than 1e-7, and by delta in less than 2 r delta = 3e-9.
     most = stats.binom.isf(1e-7, count, math.exp(epsilon) / (1 + math.exp(epsilon)))
     plan = ReleaseConfig(records=count // 2, dim=20, classes=("no", "yes"), design="moments").calibrate(epsilon, delta)
-    trainer = ReleaseTrainer(plan, SecondMomentsClassifier(), {"name": "identity"}, (20,), (epsilon, delta))
+    trainer = ReleaseTrainer(plan, SecondMomentsClassifier(), {"name": "identity"}, (20,))
     private = trainer(x[included], y[included], SecretStreams.from_seed(1))
     assert guesses(true_class_logits(class_scores(private, x, 2), y), included) <= most
     tree = DecisionTreeClassifier(random_state=0).fit(x[included], y[included])

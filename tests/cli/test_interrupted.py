@@ -226,7 +226,7 @@ OTHERS: list[tuple[dict[str, str | None], list[str]]] = [
     ({"centre": "none"}, ["--resume", "plan"]),
     ({"classes": "3"}, ["--resume", "plan"]),
     ({"features": "pixels"}, ["--resume", "extractor"]),
-    ({"records": "400"}, ["--resume", "records_declared"]),
+    ({"records": "400"}, ["--resume", "plan"]),
     ({"dataset": "other"}, ["--dataset", "charged"]),
     ({"dataset": "unknown"}, ["--dataset"]),
     ({"ledger": None, "dataset": None}, ["--ledger", "interrupted run"]),
