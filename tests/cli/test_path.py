@@ -168,7 +168,7 @@ def test_a_store_is_reused(digits: Path, tmp_path: Path) -> None:
     [
         ({"epsilon": "0"}, ["epsilon", "> 0"]),
         ({"delta": "-1"}, ["delta"]),
-        ({"mixup-degree": "2000"}, ["mixup_degree", "2000", "1437"]),
+        ({"mixup-degree": "2000"}, ["--mixup-degree", "2000", "1437"]),
         ({"rows": "0"}, ["rows"]),
         ({"design": "magic"}, ["design"]),
         ({"features": "magic"}, ["scattering"]),

@@ -14,6 +14,7 @@ import pytest
 
 from privmix.cli import planning
 from privmix.designs.moments import LARGEST_DIM
+from privmix.release import DataModel
 from tests.cli.helpers import Outcome, privmix
 
 # So few records that one design needs a noise search of its own: plans are quick.
@@ -189,7 +190,7 @@ def test_second_moments_are_left_out_where_features_are_many(monkeypatch: pytest
 
     # What is tried for so many features is found without the minutes that trying takes.
     monkeypatch.setattr(planning, "choose_design", stop)
-    monkeypatch.setattr(planning.DataModel, "declared", lambda *_, **__: None)
+    monkeypatch.setattr(DataModel, "declared", lambda *_, **__: None)
     from privmix.release.planner import _trials
 
     for dim, expected in ((LARGEST_DIM, True), (LARGEST_DIM + 1, False)):

@@ -94,7 +94,7 @@ def test_the_count_is_estimated_paid_for_and_not_shown(data: Path, tmp_path: Pat
         ([], {"epsilon": "0"}, ["epsilon", "> 0"]),
         ([], {"epsilon": "-1"}, ["epsilon", "> 0"]),
         ([], {"delta": "1"}, ["delta"]),
-        ([], {"clip_norm": "0"}, ["clip_norm"]),
+        ([], {"clip_norm": "0"}, ["--clip-norm"]),
         ([], {"engine": "magic"}, ["--engine"]),
         ([], {"rows": "0"}, ["rows"]),
     ],
@@ -118,7 +118,7 @@ def test_what_does_not_go_with_it_costs_nothing(
 def test_too_large_a_degree_is_compared_with_the_estimate_only(data: Path, tmp_path: Path) -> None:
     outcome = release(data, tmp_path / "REL", design="poisson", **{"mixup-degree": "100000"})
     assert outcome.code == 2
-    assert "mixup_degree" in outcome.err
+    assert "mixup-degree" in outcome.err
     assert str(COUNT) not in outcome.err
 
 

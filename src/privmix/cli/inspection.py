@@ -12,9 +12,9 @@ from privmix.accounting import Adjacency, Event, tradeoff_curve
 from privmix.certificate.assessment import COLUMNS, as_rows
 from privmix.cli.app import out, plain, print_json
 from privmix.cli.flags import with_flags
-from privmix.cli.release import design_facts
 from privmix.designs import Plan, plan_from_dict
 from privmix.features import wanted_model
+from privmix.jobs.planned import design_facts
 from privmix.learning import ReleaseLearner, describe_model, is_fitted_model, load_model
 from privmix.release.certificate import read_certificate
 from privmix.rounding import exact, rounded_up

@@ -24,20 +24,17 @@ from privmix.cli.options import (
     TextColumn,
 )
 from privmix.cli.progress import progress_bars
-from privmix.data.overlap import Contents
 from privmix.data.source import resolve_classes
 from privmix.errors import InvalidInput
-from privmix.features import Extractor, parse_features
+from privmix.features import parse_features
 from privmix.jobs.columns import Columns, class_list
 from privmix.jobs.dataset import open_for
 from privmix.jobs.features import features_in_memory
 from privmix.jobs.places import check_figure
-from privmix.private_files import ScratchFolder
-from privmix.release import Choice, DataModel, RecordTransform, ReleaseConfig, choose_design
+from privmix.jobs.planning import declared_model, public_model
+from privmix.jobs.release_options import Assumptions
+from privmix.release import Choice, ReleaseConfig, choose_design
 from privmix.release.diagnostics import minimum_euclidean_distance, neural_collapse
-from privmix.release.engine import Progress
-from privmix.release.picture import plain_picture
-from privmix.release.planner import DECLARED, PUBLIC
 from privmix.release.theory import best_mixup_degree
 from privmix.reports.predictions import draw_predictions
 from privmix.rounding import exact
@@ -96,21 +93,22 @@ def plan(
     )
     names = resolve_classes(class_list(classes))
     if (dim is None) == (proxy is None):
-        raise InvalidInput("--dim, --proxy", (dim, proxy), "one of them: the proxy's features have a dimension")
+        raise InvalidInput("dim, proxy", (dim, proxy), "one of them: the proxy's features have a dimension")
     check_figure(figure)
-    _check_model_options(proxy, proxy_classes, spectrum_decay, between_share)
+    assumptions = Assumptions(proxy, proxy_classes, spectrum_decay, between_share)
+    assumptions.check()
     with progress_bars() as progress:
         if proxy is not None:
             listed = class_list(proxy_classes) or list(names)
             found = features_in_memory(open_for(extractor, proxy, "train", listed, columns), extractor, progress)
             config = _config(records, found.features.shape[1], names, rows, clip_norm, residual_clip_norm)
-            model, words = _public_model(config, found.features, found.labels)
+            model, words = public_model(config, found.features, found.labels)
             collapse: float | None = neural_collapse(found.features, found.labels)
             distance = _distance(found.features, found.labels, clip_norm)
         else:
             assert dim is not None
             config = _config(records, dim, names, rows, clip_norm, residual_clip_norm)
-            model, words = _declared_model(config, spectrum_decay, between_share)
+            model, words = declared_model(config, assumptions)
             collapse = distance = None
         choice = choose_design(config, epsilon, delta, model, model_words=words, progress=progress)
     sampled = rows or records
@@ -160,67 +158,12 @@ def _config(
     )
 
 
-def data_model(
-    config: ReleaseConfig,
-    extractor: Extractor,
-    columns: Columns,
-    proxy: str | None,
-    proxy_classes: str | None,
-    spectrum_decay: float | None,
-    between_share: float | None,
-    progress: Progress,
-    input_shape: tuple[int, ...],
-) -> tuple[DataModel, str, dict[str, Contents]]:
-    """The planner's model of the records, from public data or constants; what it is, in words; the public records."""
-    _check_model_options(proxy, proxy_classes, spectrum_decay, between_share)
-    if proxy is None:
-        return *_declared_model(config, spectrum_decay, between_share), {}
-    named = class_list(proxy_classes) or list(config.classes)
-    source = open_for(extractor, proxy, "train", named, columns.elsewhere(), input_shape)
-    found = features_in_memory(source, extractor, progress)
-    return *_public_model(config, found.features, found.labels), {"--proxy": Contents.of(source)}
-
-
-def _check_model_options(
-    proxy: str | None, proxy_classes: str | None, spectrum_decay: float | None, between_share: float | None
-) -> None:
-    if proxy is None and proxy_classes is not None:
-        raise InvalidInput("--proxy-classes", proxy_classes, "a class list of --proxy, which is not given")
-    if proxy is not None and (spectrum_decay is not None or between_share is not None):
-        raise InvalidInput("--proxy", proxy, "either public data or a declared spectrum")
-
-
 def _distance(features: NDArray[Any], labels: NDArray[np.int64], clip_norm: float) -> float | None:
     """Li et al. 2024, appendix I.5; None where every pair holds all classes."""
     found = minimum_euclidean_distance(
         features, labels, np.random.default_rng(0), clip_norm=clip_norm, mixtures=min(_MIXTURES, len(labels))
     )
     return found.smallest if math.isfinite(found.smallest) else None
-
-
-def _declared_model(config: ReleaseConfig, decay: float | None, share: float | None) -> tuple[DataModel, str]:
-    given = {"spectrum_decay": decay, "between_share": share}
-    chosen = {name: value for name, value in given.items() if value is not None}
-    model = DataModel.declared(config.dim, len(config.classes), np.random.default_rng(0), **chosen)
-    return model, DECLARED
-
-
-def _public_model(config: ReleaseConfig, features: NDArray[Any], labels: NDArray[np.int64]) -> tuple[DataModel, str]:
-    if features.shape[1] != config.dim:
-        raise InvalidInput("--proxy", f"{features.shape[1]} features", f"{config.dim}, like the private data's")
-    mean = np.zeros(config.dim, np.float32)
-    transform = RecordTransform(config.clip_norm, "l2", mean, config.residual_clip_norm * config.clip_norm)
-    generator = np.random.default_rng(0)
-    model = DataModel.of_public_data(features, labels, len(config.classes), transform, generator)
-    return model, f"{len(labels)} {PUBLIC}"
-
-
-def picture_of(choice: Choice) -> bytes:
-    """The planner's picture as SVG."""
-    with ScratchFolder() as folder:
-        path = folder / "predictions.svg"
-        draw_predictions(choice.to_dict(), path)
-        return plain_picture(path.read_bytes())
 
 
 def _show(choice: Choice) -> None:

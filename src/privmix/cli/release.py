@@ -11,8 +11,8 @@ from rich.table import Table
 
 from privmix.cli.app import app, err, out, plain, print_json
 from privmix.cli.design_options import design_help, design_options
+from privmix.cli.flags import with_flags
 from privmix.cli.options import (
-    AUTO,
     Classes,
     Colour,
     Data,
@@ -24,29 +24,16 @@ from privmix.cli.options import (
     LabelColumn,
     NumberColumns,
     TextColumn,
-    check_engine,
 )
-from privmix.cli.planning import BetweenShare, Proxy, ProxyClasses, SpectrumDecay, data_model, picture_of
+from privmix.cli.planning import BetweenShare, Proxy, ProxyClasses, SpectrumDecay
 from privmix.cli.progress import progress_bars
-from privmix.designs import MomentsPlan, Plan, all_designs
-from privmix.errors import InvalidInput, check_number
-from privmix.features import parse_features
-from privmix.jobs.columns import Columns, class_list
-from privmix.jobs.dataset import open_dataset
-from privmix.jobs.places import check_writable
-from privmix.jobs.public_data import refuse_private
-from privmix.jobs.release import Chosen, ReleaseJob, interrupted
-from privmix.release import (
-    Choice,
-    ReleaseConfig,
-    choose_design,
-)
-from privmix.release.count import count_noise
-from privmix.release.folder import RELEASE_FOLDER
+from privmix.designs import MomentsPlan, Plan
+from privmix.jobs.columns import Columns
+from privmix.jobs.planned import Planned
+from privmix.jobs.release import ReleaseJob
+from privmix.jobs.release_options import Assumptions
+from privmix.release import Choice
 from privmix.rounding import exact, rounded_up
-
-# More records than any setting asks for.
-_STAND_IN = 2**40
 
 
 @app.command()
@@ -124,90 +111,44 @@ def release(
 
     Tables: privmix release --data adult --label-column income --features tabular:adult.json ...
     """
-    RELEASE_FOLDER.check_target(out_folder, overwrite=overwrite)
-    if (ledger is None) != (dataset is None):
-        raise InvalidInput("--ledger, --dataset", (ledger, dataset), "both or none of them")
-    if ledger is not None and seed is not None:
-        raise InvalidInput("--seed", seed, "no seed with --ledger: a release that anyone can re-create has no price")
-    if private_count and (records is not None or dry_run):
-        raise InvalidInput("--private-count", True, "neither with --records nor with --dry-run: it reads the count")
-    names = (AUTO, *(kind.name for kind in all_designs()))
-    if design not in names:
-        raise InvalidInput("--design", design, ", ".join(names))
-    if design != AUTO and any(value is not None for value in (proxy, proxy_classes, spectrum_decay, between_share)):
-        raise InvalidInput("--design", design, "auto with --proxy, --spectrum-decay or --between-share")
-    chosen = _chosen(design, design_options(context))
-    check_engine(engine, design, memory_gb, workers, ray_address)
-    for flag, place in (("out", out_folder.parent), ("store", store)):
-        if place is not None and not dry_run:
-            check_writable(flag, place)
-    refuse_private({"--proxy": proxy}, data, split)
-    check_number("epsilon", epsilon, low=0, low_open=True)
-    check_number("delta", delta, low=0, high=1, high_open=True)
-    extractor = parse_features(features)
-    columns = Columns(
-        label_column, image_column, feature_column, text_column, image_size, colour, number_columns, feature_length
-    )
-    opened = open_dataset(data, extractor, split=split, classes=class_list(classes), columns=columns)
-    state = None if dry_run else interrupted(out_folder, resume=resume, overwrite=overwrite)
-    config = ReleaseConfig(
-        # A private count is a query that costs: whatever else is wrong shows before it, with a stand-in.
-        records=_STAND_IN if private_count else opened.schema.records if records is None else records,
-        dim=extractor.output_dim(opened.schema.input_shape),
-        classes=tuple(opened.schema.classes),
-        **chosen,
-        rows=rows,
-        clip_norm=clip_norm,
-        centre=centre,
-        residual_clip_norm=residual_clip_norm,
-        records_noise_multiplier=count_noise(epsilon, delta) if private_count else None,
-        records_declared=records is not None,
-    )
-    if config.design.fixed_size and config.records != opened.schema.records:
-        raise InvalidInput("--records", records, f"the real record count (leave it out) for design {design}")
-
-    def choose(config: ReleaseConfig) -> Chosen:
-        with progress_bars() as progress:
-            model, words, public = data_model(
-                config,
-                extractor,
-                columns,
-                proxy,
-                proxy_classes,
-                spectrum_decay,
-                between_share,
-                progress,
-                tuple(opened.schema.input_shape),
-            )
-            found = choose_design(config, epsilon, delta, model, model_words=words, progress=progress)
-        return Chosen(found, picture_of(found), public)
-
     job = ReleaseJob(
-        data=opened,
-        extractor=extractor,
-        config=config,
+        data=data,
         epsilon=epsilon,
         delta=delta,
         out=out_folder,
+        features=features,
+        design=design,
+        options=design_options(context),
+        rows=rows,
+        centre=centre,
+        clip_norm=clip_norm,
+        residual_clip_norm=residual_clip_norm,
+        split=split,
+        classes=classes,
+        columns=Columns(
+            label_column, image_column, feature_column, text_column, image_size, colour, number_columns, feature_length
+        ),
+        records=records,
+        private_count=private_count,
+        assumptions=Assumptions(proxy, proxy_classes, spectrum_decay, between_share),
+        store=store,
         ledger=ledger,
         dataset=dataset,
-        private_count=private_count,
-        choose=choose if design == AUTO else None,
-        rows=rows,
-        store=store,
         engine=engine,
         memory_gb=memory_gb,
         workers=workers,
-        address=ray_address,
-        seed=seed,
-        overwrite=overwrite,
+        ray_address=ray_address,
         resume=resume,
+        seed=seed,
+        dry_run=dry_run,
+        overwrite=overwrite,
     )
-    planned = job.plan(state)
-    choice = None if planned.chosen is None else planned.chosen.choice
-    _warn(planned.plan, delta, seed)
+    with progress_bars() as progress:
+        planned = job.plan(progress)
+    for text in planned.warnings:
+        err.print(f"[yellow]warning:[/] {plain(with_flags(text))}")
     if dry_run:
-        _show_plan(planned.plan, epsilon, delta, choice, json_output)
+        _show_plan(planned, json_output)
         return
     with progress_bars(percent=records is not None or private_count) as progress:
         done = job.release(planned, progress)
@@ -216,24 +157,7 @@ def release(
             f"[yellow]warning:[/] the release is written and charged, but not noted as done: {plain(error)}",
             soft_wrap=True,
         )
-    _show_result(planned.plan, done.certificate, out_folder, choice, json_output)
-
-
-def _chosen(design: str, options: dict[str, Any]) -> dict[str, Any]:
-    """The design and its options; where the planner is to choose them, something that is right for any data."""
-    if design != AUTO:
-        return {"design": design, **options}
-    for name, value in options.items():
-        if name != "label_noise_ratio":
-            raise InvalidInput(f"--{name.replace('_', '-')}", value, "no value with --design auto, which chooses it")
-    return {"design": "poisson", "mixup_degree": 1, **options}
-
-
-def _warn(plan: Plan, delta: float, seed: int | None) -> None:
-    if delta >= 1 / plan.records:
-        err.print(f"[yellow]warning:[/] delta {exact(delta)} is not below 1/records = {1 / plan.records:.3g}")
-    if seed is not None:
-        err.print("[yellow]warning:[/] --seed makes the noise reproducible: this release is NOT private")
+    _show_result(planned.plan, done.certificate, out_folder, planned.choice, json_output)
 
 
 def _show_result(
@@ -256,41 +180,13 @@ def _show_result(
     )
 
 
-def _show_plan(plan: Plan, epsilon: float, delta: float, choice: Choice | None, json_output: bool) -> None:
+def _show_plan(planned: Planned, json_output: bool) -> None:
     if json_output:
-        content = {
-            "plan": plan.to_dict(),
-            "epsilon": epsilon,
-            "delta": delta,
-            "adjacency": plan.adjacency.value,
-            "choice": None if choice is None else choice.to_dict(),
-        }
-        print_json(content)
+        print_json(planned.to_dict())
         return
     table = Table(title="plan (public; made before any private row is used)", title_justify="left", show_header=False)
-    facts: dict[str, Any] = {
-        "design": plan.design,
-        "records, features, classes": f"{plan.records}, {plan.dim}, {plan.num_classes}",
-        "target": f"epsilon {exact(epsilon)}, delta {exact(delta)}, adjacency {plan.adjacency.value}",
-        **design_facts(plan),
-    }
-    for name, value in facts.items():
-        table.add_row(name, str(value))
+    for name, value in planned.facts().items():
+        table.add_row(name, value)
     out.print(table)
-    for text in () if choice is None else choice.reasons:
+    for text in () if planned.choice is None else planned.choice.reasons:
         out.print(f"- {plain(text)}", soft_wrap=True)
-
-
-def design_facts(plan: Plan) -> dict[str, str]:
-    """What people want to see of a plan's design and noise."""
-    if isinstance(plan, MomentsPlan):
-        shares = f"{(1 - plan.label_share):.0%} to X'X, {plan.label_share:.0%} to X'Y; {plan.count_share:.0%} before"
-        own = {"sampled rows": str(plan.rows), "budget": shares + " to label sums"}
-    else:
-        own = {"rows, mixup degree": f"{plan.rows}, {plan.mixup_degree}"}
-    return {
-        **own,
-        "joint noise multiplier": f"{plan.noise_multiplier:.5g}",
-        "mean query's multiplier": "none" if not plan.centred else f"{plan.centre_noise_multiplier:.5g}",
-        "noise in " + ", ".join(plan.noise_std): ", ".join(f"{value:.5g}" for value in plan.noise_std.values()),
-    }

@@ -22,12 +22,12 @@ def check_budget(ledger: Any, dataset: str | None, seed: int | None, what: str) 
         >>> check_budget("sqlite:///l.db", "patients", 7, "a release")
         Traceback (most recent call last):
         ...
-        privmix.errors.InvalidInput: seed: got 7; allowed: no seed with a ledger: a release that anyone can re-create \
-has no price
+        privmix.errors.InvalidInput: seed: got 7; allowed: no seed with `ledger`: a release that anyone can \
+re-create has no price
     """
     if (ledger is None) != (dataset is None):
         raise InvalidInput("ledger, dataset", (ledger, dataset), "both or none of them")
     if seed is not None:
         check_integer("seed", seed, low=0, high=_HIGHEST_SEED)
     if ledger is not None and seed is not None:
-        raise InvalidInput("seed", seed, f"no seed with a ledger: {what} that anyone can re-create has no price")
+        raise InvalidInput("seed", seed, f"no seed with `ledger`: {what} that anyone can re-create has no price")

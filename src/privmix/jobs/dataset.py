@@ -12,10 +12,11 @@ import numpy as np
 from privmix import data as readers
 from privmix.data import Schema, Source, content_hashes
 from privmix.data.fingerprint import files_of, fingerprint, listing_hash, records_hash
+from privmix.data.frames import CLASS_LABEL
 from privmix.data.remote import is_remote, local_path, public_name
 from privmix.errors import InvalidInput
 from privmix.features import Extractor, Tabular, TextEncoder
-from privmix.jobs.columns import Columns
+from privmix.jobs.columns import Columns, class_list
 
 
 def open_for(
@@ -129,7 +130,12 @@ def open_dataset(
     columns: Columns | None = None,
     input_shape: tuple[int, ...] | None = None,
 ) -> Dataset:
-    """Open the private dataset of a job. Arguments and errors as :func:`open_for`; no record is looked into."""
+    """Open the dataset of a job; no record is looked into. Arguments and errors as :func:`open_for`.
+
+    ``classes`` may also be what :func:`privmix.jobs.columns.class_list` reads.
+    """
     columns = Columns() if columns is None else columns
+    if isinstance(classes, str) and classes != CLASS_LABEL:
+        classes = class_list(classes)
     source = open_for(extractor, data, split, classes, columns, input_shape)
     return Dataset(source, str(data) if isinstance(data, str | Path) else None, split, columns)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from privmix.data.overlap import Contents, same_files, same_place
-from privmix.errors import InvalidInput, PrivmixError
+from privmix.errors import WITHHELD, InvalidInput, PrivmixError
 from privmix.features import Extractor
 from privmix.jobs.columns import Columns
 from privmix.training import ModelFacts
@@ -16,18 +17,22 @@ from privmix.training.examples import open_source
 _PRIVATE = "public records; this is the private dataset"
 
 
-def refuse_private(given: Mapping[str, str | None], data: str, split: str) -> None:
+def refuse_private(given: Mapping[str, Any], data: Any, split: str) -> None:
     """Raise :class:`InvalidInput` where what is called public is the private data itself, by its place or files.
 
     What is called public is read as a training split. Another split of the same place may be private, so that the
-    comparison there is left to :func:`privmix.jobs.overlap.refuse_overlap`.
+    comparison there is left to :func:`privmix.jobs.overlap.refuse_overlap`, and so is that of data in memory.
     """
     for flag, place in given.items():
-        if place is not None and split == "train":
+        if place is None or split != "train":
+            continue
+        if place is data:
+            raise InvalidInput(flag, WITHHELD, _PRIVATE)
+        if isinstance(place, str | Path) and isinstance(data, str | Path):
             with named(flag):
-                same = same_place(place, data) or same_files(place, data)
+                same = same_place(str(place), str(data)) or same_files(str(place), str(data))
             if same:
-                raise InvalidInput(flag, place, _PRIVATE)
+                raise InvalidInput(flag, str(place), _PRIVATE)
 
 
 def contents_of(

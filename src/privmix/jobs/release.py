@@ -2,69 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from privmix.accounting import Adjacency, Bounded, Event, Gaussian
 from privmix.data import FeatureStore
-from privmix.data.overlap import Contents
 from privmix.designs import Plan
 from privmix.designs.pricing import budget_after_count
-from privmix.errors import WITHHELD, InvalidInput, StorageError
-from privmix.features import Extractor
+from privmix.errors import WITHHELD, InvalidInput, StorageError, check_number
+from privmix.features import Extractor, parse_features
 from privmix.jobs.budget import Charge, charge
-from privmix.jobs.dataset import Dataset
+from privmix.jobs.checks import check_budget
+from privmix.jobs.dataset import Dataset, open_dataset
+from privmix.jobs.engines import check_engine
 from privmix.jobs.features import features_in_memory, features_on_disk
 from privmix.jobs.overlap import refuse_overlap
+from privmix.jobs.places import check_writable
+from privmix.jobs.planned import Planned
+from privmix.jobs.planning import choose, design_of
+from privmix.jobs.progress import Progress, silent
+from privmix.jobs.public_data import refuse_private
+from privmix.jobs.release_options import AUTO, ReleaseOptions
 from privmix.mechanisms.plan import check_price
-from privmix.release import (
-    Choice,
-    PrivateRecords,
-    ReleaseConfig,
-    Run,
-    RunState,
-    SecretStreams,
-    open_run,
-    read_run,
-)
-from privmix.release.count import private_record_count
-from privmix.release.engine import Progress, default_memory
+from privmix.release import PrivateRecords, ReleaseConfig, Run, RunState, SecretStreams, open_run, read_run
+from privmix.release.count import count_noise, private_record_count
+from privmix.release.engine import default_memory
+from privmix.release.folder import RELEASE_FOLDER
 
-
-@dataclass(frozen=True)
-class Chosen:
-    """What the planner found, from public facts.
-
-    Attributes:
-        choice: every design's prediction, and the best.
-        picture: of them, as SVG.
-        public: the public records that it looked at, by the option that named them.
-    """
-
-    choice: Choice
-    picture: bytes
-    public: Mapping[str, Contents]
-
-
-@dataclass(frozen=True)
-class Planned:
-    """A release that is planned: no private record was read, but for a private count, which is paid for.
-
-    Attributes:
-        plan: public.
-        chosen: how the planner came to it; None where the user chose.
-        engine: where it runs.
-    """
-
-    plan: Plan
-    chosen: Chosen | None
-    engine: str
-    _state: RunState | None = field(default=None, repr=False)
-    _streams: SecretStreams | None = field(default=None, repr=False)
-    _counted: Charge = field(default_factory=Charge, repr=False)
-    _identity: dict[str, Any] | None = field(default=None, repr=False)
+# More records than any setting asks for.
+_STAND_IN: Final = 2**40
 
 
 @dataclass(frozen=True)
@@ -80,8 +48,8 @@ class Released:
     not_noted: tuple[StorageError, ...]
 
 
-@dataclass(frozen=True)
-class ReleaseJob:
+@dataclass(frozen=True, eq=False)
+class ReleaseJob(ReleaseOptions):
     """A release of one private dataset: :meth:`plan` it, then :meth:`release` it.
 
     Formal guarantees:
@@ -89,69 +57,118 @@ class ReleaseJob:
           count is a charge of its own, before it is drawn;
         * one charge: a run that goes on after a kill is not charged again, and only with the data, split and columns
           that it began with;
-        * one plan: what is charged, released and certified is the same plan.
-
-    Attributes:
-        data: the private dataset, opened for the extractor.
-        extractor: public.
-        config: what the release is to be; its record count is a stand-in where the count is private.
-        epsilon, delta: the target.
-        out: the folder that is made.
-        ledger, dataset: the budget that pays, or None of both.
-        private_count: estimate the record count, and pay for that.
-        choose: asks the planner, given the configuration; None takes that as it is.
-        rows: as declared; the planner's own choice of rows where None.
-        store: where features are kept and reused, in the clear; None keeps none.
-        engine, memory_gb, workers, address: of :meth:`privmix.release.Run.release`.
-        seed: for tests and benchmarks; takes the privacy away.
-        overwrite, resume: of :func:`privmix.release.open_run`.
+        * one plan: what is charged, released and certified is the same plan;
+        * checked first: options that do not go together, places that can't be written and budgets that no noise meets
+          are refused before anything is charged.
     """
 
-    data: Dataset
-    extractor: Extractor
-    config: ReleaseConfig
-    epsilon: float
-    delta: float
-    out: Path
-    ledger: str | None = None
-    dataset: str | None = None
-    private_count: bool = False
-    choose: Callable[[ReleaseConfig], Chosen] | None = None
-    rows: int | None = None
-    store: Path | None = None
-    engine: str = "local"
-    memory_gb: float | None = None
-    workers: int | None = None
-    address: str | None = None
-    seed: int | None = None
-    overwrite: bool = False
-    resume: bool = False
+    @cached_property
+    def extractor(self) -> Extractor:
+        """The public extractor."""
+        return parse_features(self.features) if isinstance(self.features, str) else self.features
 
-    def plan(self, state: RunState | None) -> Planned:
-        """Make the plan from public facts; ``state`` is that of the run to resume, from :func:`interrupted`."""
+    @cached_property
+    def opened(self) -> Dataset:
+        """The dataset; opening it reads no record."""
+        return open_dataset(self.data, self.extractor, split=self.split, classes=self.classes, columns=self.columns)
+
+    def check(self) -> None:
+        """Raise where options do not go together or places can't be written; reads no record.
+
+        Raises:
+            InvalidInput: options do not go together or are out of range.
+            StorageError: a place can't be written.
+            MissingExtra: ray is asked for and not installed.
+        """
+        if self.out is not None:
+            RELEASE_FOLDER.check_target(self.out, overwrite=self.overwrite)
+        check_budget(self.ledger, self.dataset, self.seed, "a release")
+        if self.private_count and (self.records is not None or self.dry_run):
+            raise InvalidInput("private_count", True, "neither with `records` nor with `dry_run`: it reads the count")
+        design_of(self.design, self.options)
+        if self.design != AUTO and self.assumptions.given:
+            raise InvalidInput("design", self.design_name, "auto with `proxy`, `spectrum_decay` or `between_share`")
+        self.assumptions.check()
+        check_engine(self.engine, self.design_name, self.memory_gb, self.workers, self.ray_address)
+        for name, place in (("out", None if self.out is None else self.out.parent), ("store", self.store)):
+            if place is not None and not self.dry_run:
+                check_writable(name, place)
+        refuse_private({"proxy": self.assumptions.proxy}, self.data, self.split)
+        check_number("epsilon", self.epsilon, low=0, low_open=True)
+        check_number("delta", self.delta, low=0, high=1, high_open=True)
+
+    @cached_property
+    def config(self) -> ReleaseConfig:
+        """What the release is to be; where the count is private, its record count is a stand-in.
+
+        Raises:
+            InvalidInput: a value is out of range, or what the design asks for is not given.
+        """
+        schema = self.opened.schema
+        config = ReleaseConfig(
+            # A private count is a query that costs: whatever else is wrong shows before it, with a stand-in.
+            records=_STAND_IN if self.private_count else schema.records if self.records is None else self.records,
+            dim=self.extractor.output_dim(schema.input_shape),
+            classes=tuple(schema.classes),
+            **design_of(self.design, self.options),
+            rows=self.rows,
+            clip_norm=self.clip_norm,
+            centre=self.centre,
+            residual_clip_norm=self.residual_clip_norm,
+            records_noise_multiplier=count_noise(self.epsilon, self.delta) if self.private_count else None,
+            records_declared=self.records is not None,
+        )
+        if config.design.fixed_size and config.records != schema.records:
+            allowed = f"the real record count (leave it out) for design {self.design_name}"
+            raise InvalidInput("records", self.records, allowed)
+        return config
+
+    def plan(self, progress: Progress = silent) -> Planned:
+        """Check everything and make the plan from public facts. Only a private count is read, once it is paid for.
+
+        Raises:
+            InvalidInput, StorageError, MissingExtra: as :meth:`check`; or the data do not open, or an interrupted run
+                is not as ``resume`` says.
+            BudgetExceeded: the ledger does not hold a private count.
+        """
+        self.check()
+        config = self.config
+        state = None
+        if self.out is not None and not self.dry_run:
+            state = interrupted(self.out, resume=self.resume, overwrite=self.overwrite)
         identity = None
         if state is not None and state.extra:
             # What was paid for is a release of the data that the run began with: before the ledger notes any other.
-            identity = self.data.identity()
+            identity = self.opened.identity()
             if state.extra.get("data") != identity:
                 raise InvalidInput("resume", WITHHELD, "the records of the interrupted run: its data, split, columns")
-        streams = None if self.resume else _streams(self.seed)
-        config, counted, chosen, engine = self.config, Charge(), None, self.engine
+        streams = None if self.resume or self.dry_run else _streams(self.seed)
+        counted, chosen, engine = Charge(), None, self.engine
         if self.private_count:
             # A plan with some noise shows what no plan would be made of, before the count is paid for.
             config.with_noise(1.0)
             count, counted = self._count(streams, state)
             config = replace(config, records=count)
-        if self.choose is not None:
-            chosen = self.choose(config)
+        if self.design == AUTO:
+            shape = tuple(self.opened.schema.input_shape)
+            budget = self.epsilon, self.delta
+            chosen = choose(config, *budget, self.assumptions, self.extractor, self.columns, shape, progress)
             best = chosen.choice.best.config
             config = best if self.rows is None else replace(best, rows=self.rows)
             # Moments need no cluster, and whoever lets the planner choose does not choose against it.
             engine = engine if engine in config.design.engines else "local"
-        return Planned(config.calibrate(self.epsilon, self.delta), chosen, engine, state, streams, counted, identity)
+        plan = config.calibrate(self.epsilon, self.delta)
+        return Planned(self, plan, chosen, engine, state, streams, counted, identity)
 
-    def release(self, planned: Planned, progress: Progress) -> Released:
-        """Charge, read, release and publish; what is planned is used up by it."""
+    def release(self, planned: Planned, progress: Progress = silent) -> Released:
+        """Charge, read, release and publish; what is planned is used up by it.
+
+        Raises:
+            BudgetExceeded: the ledger does not hold it; nothing was read.
+            InvalidInput: a record is not as declared, or public records are private ones. What was charged is spent.
+            StorageError: reading or writing failed. What was charged is spent; ``resume`` finishes the run.
+        """
+        assert self.out is not None
         plan, state, chosen = planned.plan, planned._state, planned.chosen
         check_price(plan)
         # Before the first private row is read: a crash from here on leaves the budget spent.
@@ -159,13 +176,13 @@ class ReleaseJob:
             charged = self._charged_before(state, "reservation")
         else:
             charged = self._charge(self._rest(plan), plan.adjacency, "release")
-        refuse_overlap({} if chosen is None else chosen.public, self.data.source)
-        identity = planned._identity or self.data.identity()
+        refuse_overlap({} if chosen is None else chosen.public, self.opened.source)
+        identity = planned._identity or self.opened.identity()
         with open_run(
             self.out,
             plan,
             extractor=self.extractor.spec(),
-            input_shape=self.data.schema.input_shape,
+            input_shape=self.opened.schema.input_shape,
             reservation=charged.reserved,
             choice=None if chosen is None else chosen.choice.to_dict(),
             picture=None if chosen is None else chosen.picture,
@@ -180,7 +197,7 @@ class ReleaseJob:
                 engine=planned.engine,
                 memory_gb=self.memory_gb,
                 workers=self.workers,
-                address=self.address,
+                address=self.ray_address,
                 progress=progress,
             )
         return Released(certificate, _note_done((planned._counted, charged), f"release {certificate['release_id']}"))
@@ -193,7 +210,7 @@ class ReleaseJob:
         return Bounded(*rest, plan.adjacency.value)
 
     def _charge(self, event: Event, adjacency: Adjacency, purpose: str) -> Charge:
-        return charge(self.ledger, self.dataset, event, adjacency, purpose, self.data)
+        return charge(self.ledger, self.dataset, event, adjacency, purpose, self.opened)
 
     def _count(self, streams: SecretStreams | None, state: RunState | None) -> tuple[int, Charge]:
         """An estimate of the private record count to plan with, and what that was charged."""
@@ -204,7 +221,7 @@ class ReleaseJob:
         assert self.config.records_noise_multiplier is not None
         noise = self.config.records_noise_multiplier
         charged = self._charge(Gaussian(noise), Adjacency.ADD_REMOVE, "private record count")
-        return private_record_count(self.data.schema.records, noise, streams), charged
+        return private_record_count(self.opened.schema.records, noise, streams), charged
 
     def _charged_before(self, state: RunState | None, what: str) -> Charge:
         """What an interrupted run was charged."""
@@ -212,16 +229,16 @@ class ReleaseJob:
         if state.complete and not state.extra:
             # The kill came after its notes were removed; all that is left is to rename a folder.
             return Charge()
-        return Charge.again(self.ledger, self.dataset, state.extra.get(what), self.data)
+        return Charge.again(self.ledger, self.dataset, state.extra.get(what), self.opened)
 
     def _records(self, run: Run, progress: Progress) -> PrivateRecords | FeatureStore:
         """Features, on disk where asked for or where they would fill the memory."""
-        schema = self.data.schema
+        schema = self.opened.schema
         large = 4 * schema.records * self.extractor.output_dim(schema.input_shape) > default_memory() / 2
         if self.store is None and not large:
-            return features_in_memory(self.data.source, self.extractor, progress)
+            return features_in_memory(self.opened.source, self.extractor, progress)
         place = self.store or run.features_folder
-        return features_on_disk(self.data, self.extractor, place, progress)
+        return features_on_disk(self.opened, self.extractor, place, progress)
 
 
 def interrupted(out: Path, *, resume: bool, overwrite: bool) -> RunState | None:

@@ -1,0 +1,90 @@
+"""A release that is planned, for people and machines."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from privmix.designs import MomentsPlan, Plan
+from privmix.jobs.budget import Charge
+from privmix.jobs.planning import Chosen
+from privmix.release import Choice, RunState, SecretStreams
+from privmix.rounding import exact
+
+if TYPE_CHECKING:
+    from privmix.jobs.release import ReleaseJob
+
+
+@dataclass(frozen=True, eq=False)
+class Planned:
+    """A release that is planned: no private record was read, but for a private count, which is paid for.
+
+    Attributes:
+        job: whose plan it is.
+        plan: public.
+        chosen: how the planner came to it; None where the user chose.
+        engine: where it runs.
+    """
+
+    job: ReleaseJob = field(repr=False)
+    plan: Plan
+    chosen: Chosen | None
+    engine: str
+    _state: RunState | None = field(default=None, repr=False)
+    _streams: SecretStreams | None = field(default=None, repr=False)
+    _counted: Charge = field(default_factory=Charge, repr=False)
+    _identity: dict[str, Any] | None = field(default=None, repr=False)
+
+    @property
+    def choice(self) -> Choice | None:
+        """Every design's prediction, and the best, where the planner was asked."""
+        return None if self.chosen is None else self.chosen.choice
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What its owner should know before it is carried out, a sentence each."""
+        found = []
+        if self.job.delta >= 1 / self.plan.records:
+            found.append(f"delta {exact(self.job.delta)} is not below 1/records = {1 / self.plan.records:.3g}")
+        if self.job.seed is not None:
+            found.append("`seed` makes the noise reproducible: this release is NOT private")
+        return tuple(found)
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready form."""
+        return {
+            "plan": self.plan.to_dict(),
+            "epsilon": self.job.epsilon,
+            "delta": self.job.delta,
+            "adjacency": self.plan.adjacency.value,
+            "choice": None if self.choice is None else self.choice.to_dict(),
+        }
+
+    def facts(self) -> dict[str, str]:
+        """For people, by what each is called."""
+        plan, job = self.plan, self.job
+        return {
+            "design": plan.design,
+            "records, features, classes": f"{plan.records}, {plan.dim}, {plan.num_classes}",
+            "target": f"epsilon {exact(job.epsilon)}, delta {exact(job.delta)}, adjacency {plan.adjacency.value}",
+            **design_facts(plan),
+        }
+
+    def __str__(self) -> str:
+        reasons = () if self.choice is None else self.choice.reasons
+        return "\n".join([*(f"{name}: {value}" for name, value in self.facts().items()), *reasons])
+
+
+def design_facts(plan: Plan) -> dict[str, str]:
+    """What people want to see of a plan's design and noise."""
+    if isinstance(plan, MomentsPlan):
+        shares = f"{(1 - plan.label_share):.0%} to X'X, {plan.label_share:.0%} to X'Y; {plan.count_share:.0%} before"
+        own = {"sampled rows": str(plan.rows), "budget": shares + " to label sums"}
+    else:
+        own = {"rows, mixup degree": f"{plan.rows}, {plan.mixup_degree}"}
+    return {
+        **own,
+        "joint noise multiplier": f"{plan.noise_multiplier:.5g}",
+        "mean query's multiplier": "none" if not plan.centred else f"{plan.centre_noise_multiplier:.5g}",
+        "noise in " + ", ".join(plan.noise_std): ", ".join(f"{value:.5g}" for value in plan.noise_std.values()),
+    }

@@ -1,0 +1,125 @@
+"""Asking the planner: which design is expected to serve best, by public data or a declared spectrum."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privmix.data.overlap import Contents
+from privmix.designs import Design, all_designs
+from privmix.errors import InvalidInput
+from privmix.features import Extractor
+from privmix.jobs.columns import Columns
+from privmix.jobs.dataset import open_dataset
+from privmix.jobs.features import features_in_memory
+from privmix.jobs.progress import Progress
+from privmix.jobs.release_options import AUTO, Assumptions
+from privmix.private_files import ScratchFolder
+from privmix.release import Choice, DataModel, RecordTransform, ReleaseConfig, choose_design
+from privmix.release.picture import plain_picture
+from privmix.release.planner import DECLARED, PUBLIC
+from privmix.reports.predictions import draw_predictions
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What the planner found, from public facts.
+
+    Attributes:
+        choice: every design's prediction, and the best.
+        picture: of them, as SVG.
+        public: the public records that it looked at, by the argument that named them.
+    """
+
+    choice: Choice
+    picture: bytes
+    public: Mapping[str, Contents]
+
+
+def choose(
+    config: ReleaseConfig,
+    epsilon: float,
+    delta: float,
+    assumptions: Assumptions,
+    extractor: Extractor,
+    columns: Columns,
+    input_shape: tuple[int, ...],
+    progress: Progress,
+) -> Chosen:
+    """Ask the planner for the best design; no private record is looked at.
+
+    Args:
+        config: what is given whatever the design.
+        epsilon, delta: the budget.
+        assumptions: of the records.
+        extractor, columns, input_shape: of the private data, for the public ones.
+        progress: called as work proceeds.
+
+    Raises:
+        InvalidInput: the assumptions do not go together, or public data have other features.
+        StorageError: public data can't be read.
+    """
+    assumptions.check()
+    public: dict[str, Contents] = {}
+    if assumptions.proxy is None:
+        model, words = declared_model(config, assumptions)
+    else:
+        named = list(config.classes) if assumptions.proxy_classes is None else assumptions.proxy_classes
+        proxy = open_dataset(
+            assumptions.proxy, extractor, classes=named, columns=columns.elsewhere(), input_shape=input_shape
+        )
+        found = features_in_memory(proxy.source, extractor, progress)
+        model, words = public_model(config, found.features, found.labels)
+        public["proxy"] = Contents.of(proxy.source)
+    choice = choose_design(config, epsilon, delta, model, model_words=words, progress=progress)
+    return Chosen(choice, picture_of(choice), public)
+
+
+def declared_model(config: ReleaseConfig, assumptions: Assumptions) -> tuple[DataModel, str]:
+    """Records of a declared spectrum, and what they are in words."""
+    given = {name: getattr(assumptions, name) for name in ("spectrum_decay", "between_share")}
+    chosen = {name: value for name, value in given.items() if value is not None}
+    model = DataModel.declared(config.dim, len(config.classes), np.random.default_rng(0), **chosen)
+    return model, DECLARED
+
+
+def public_model(config: ReleaseConfig, features: NDArray[Any], labels: NDArray[Any]) -> tuple[DataModel, str]:
+    """Records like public ones of (n, d) features and (n,) labels, and what they are in words."""
+    if features.shape[1] != config.dim:
+        raise InvalidInput("proxy", f"{features.shape[1]} features", f"{config.dim}, like the private data's")
+    mean = np.zeros(config.dim, np.float32)
+    transform = RecordTransform(config.clip_norm, "l2", mean, config.residual_clip_norm * config.clip_norm)
+    generator = np.random.default_rng(0)
+    model = DataModel.of_public_data(features, labels, len(config.classes), transform, generator)
+    return model, f"{len(labels)} {PUBLIC}"
+
+
+def picture_of(choice: Choice) -> bytes:
+    """The planner's picture as SVG."""
+    with ScratchFolder() as folder:
+        path = folder / "predictions.svg"
+        draw_predictions(choice.to_dict(), path)
+        return plain_picture(path.read_bytes())
+
+
+def design_of(design: Any, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The design and its options, as a configuration takes them.
+
+    Where the planner is to choose them, something that is right for any data.
+
+    Raises:
+        InvalidInput: there is no such design, or an option of another one.
+    """
+    if design == AUTO:
+        for name, value in options.items():
+            if name != "label_noise_ratio":
+                raise InvalidInput(name, value, f"no value with design {AUTO}, which chooses it")
+        return {"design": "poisson", "mixup_degree": 1, **options}
+    names = (AUTO, *(kind.name for kind in all_designs()))
+    if not isinstance(design, Design) and design not in names:
+        raise InvalidInput("design", design, ", ".join(names) + ", or one of privmix.designs")
+    return {"design": design, **options}

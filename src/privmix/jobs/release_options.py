@@ -1,0 +1,156 @@
+"""What is asked of a release, option by option; importing this takes no time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from privmix.errors import InvalidInput
+from privmix.jobs.columns import Columns
+
+if TYPE_CHECKING:
+    from privmix.designs import Design
+    from privmix.features import Extractor
+
+AUTO: Final = "auto"
+"""In place of a design: the planner chooses."""
+
+
+def _told(default: Any, help_: str, **more: str) -> Any:
+    return field(default=default, metadata={"help": help_, **more})
+
+
+@dataclass(frozen=True, eq=False)
+class Assumptions:
+    """What the planner may assume of the private records: public records like them, or a spectrum.
+
+    Attributes:
+        proxy: a PUBLIC dataset like the private one, in a file or in memory; its training split.
+        proxy_classes: its classes; those of the private data where None.
+        spectrum_decay, between_share: without a proxy, of :meth:`privmix.release.DataModel.declared`.
+    """
+
+    proxy: Any = field(
+        default=None,
+        metadata={
+            "help": "A PUBLIC dataset like the private one, for the planner; read like `data`. Never private data."
+        },
+    )
+    proxy_classes: Any = field(
+        default=None, metadata={"help": "Class list of `proxy`. Default: that of the private data."}
+    )
+    spectrum_decay: float | None = _told(
+        None, "Planner without `proxy`: variance along axis i falls as i^-DECAY. Default 1.3."
+    )
+    between_share: float | None = _told(
+        None, "Planner without `proxy`: share of variance between classes. Default 0.35."
+    )
+
+    @property
+    def given(self) -> bool:
+        """Whether anything is assumed but what is usual."""
+        return any(getattr(self, name) is not None for name in self.__dataclass_fields__)
+
+    def check(self) -> None:
+        """Raise :class:`InvalidInput` where these do not go together."""
+        if self.proxy is None and self.proxy_classes is not None:
+            raise InvalidInput("proxy_classes", self.proxy_classes, "a class list of `proxy`, which is not given")
+        if self.proxy is not None and (self.spectrum_decay is not None or self.between_share is not None):
+            raise InvalidInput("proxy", _shown(self.proxy), "either public data or a declared spectrum")
+
+
+@dataclass(frozen=True, eq=False)
+class ReleaseOptions:
+    """What is asked of a release.
+
+    Attributes:
+        data: the private dataset: file, folder, pattern, address, or in memory; see :func:`privmix.data.open_dataset`.
+        epsilon, delta: the target.
+        out: the folder that is made; None only to plan.
+        features: the public extractor, or its name.
+        design: a design, its name, or ``"auto"``, which lets the planner choose.
+        options: of the design, by name, in place of its own.
+        rows, centre, clip_norm, residual_clip_norm: of :class:`privmix.designs.Setting`; where the planner chooses, it
+            chooses rows unless they are given.
+        split, classes, columns: of the dataset.
+        records: a public record count to use in place of the real one.
+        private_count: estimate the record count, and pay for that.
+        assumptions: the planner's.
+        store: where features are kept and reused, in the clear; None keeps none.
+        ledger, dataset: the budget that pays, or None of both.
+        engine, memory_gb, workers, ray_address: where and how it runs.
+        resume: finish an interrupted run; all else must be as it was.
+        seed: for tests and benchmarks; takes the privacy away.
+        dry_run: only plan.
+        overwrite: replace an existing release at ``out``.
+    """
+
+    data: Any = field(
+        metadata={
+            "help": "Private dataset: file, folder, pattern such as 'part-*.parquet', or address such as "
+            "s3://bucket/x; idx, npz, npy, safetensors, Parquet, Arrow, CSV, JSON lines, images by class, saved "
+            "Hugging Face datasets."
+        }
+    )
+    epsilon: float = field(metadata={"help": "Privacy budget, epsilon."})
+    delta: float = field(metadata={"help": "Privacy budget, delta; well below 1/n."})
+    out: Path | None = field(default=None, metadata={"help": "Folder to create."})
+    features: str | Extractor = field(
+        default="pixels",
+        metadata={
+            "help": "Public extractor: pixels, scattering (scattering:ycbcr,mirror for photographs), identity, minilm "
+            "(texts), text:MODEL, vision:MODEL, tabular:SPEC.json or module:FILE. MODEL is a local folder or "
+            "OWNER/NAME on the hub."
+        },
+    )
+    design: str | Design[Any] = field(
+        default="poisson",
+        metadata={
+            "help": "poisson, moments, classwise, hierarchical, fixed, random-weight; auto lets the planner choose."
+        },
+    )
+    options: Mapping[str, Any] = field(default_factory=dict)
+    rows: int | None = _told(None, "Rows to release, T. Default: n; moments: at most 10,000.")
+    centre: str | None = _told(None, "private releases and subtracts the mean first; none.")
+    clip_norm: float = _told(1.0, "Bound on a record's feature norm.")
+    residual_clip_norm: float = _told(0.55, "Bound after centring, as a share of `clip_norm`.")
+    split: str = _told("train", "Which part of the dataset.")
+    classes: Any = field(
+        default=None,
+        metadata={
+            "help": "Class list: a number K, names with commas, or @FILE with one name a line. Needed "
+            "unless a schema says it."
+        },
+    )
+    columns: Columns = field(default_factory=Columns)
+    records: int | None = _told(None, "A public record count to use in place of the real one.")
+    private_count: bool = _told(False, "The record count is private: estimate it, and pay for that.")
+    assumptions: Assumptions = field(default_factory=Assumptions)
+    store: Path | None = field(
+        default=None, metadata={"help": "Keep extracted features here (private!) and reuse them."}
+    )
+    ledger: Any = field(
+        default=None, metadata={"help": "Charge this ledger before reading: sqlite:///FILE or postgresql://..."}
+    )
+    dataset: str | None = _told(None, "With `ledger`: the dataset's name there.")
+    engine: str = _told("local", "local, or ray for a cluster (moments: local).")
+    memory_gb: float | None = _told(
+        None, "Memory for sums and records, GiB; more is streamed. Default: half of it all."
+    )
+    workers: int | None = _told(None, "Threads (ray: tasks at once). Default: every core.")
+    ray_address: str | None = _told(None, "Ray: the cluster. Default: start one here.")
+    resume: bool = _told(False, "Finish an interrupted run with the same options.")
+    seed: int | None = _told(None, "Tests and benchmarks only: the release is then NOT private.")
+    dry_run: bool = _told(False, "Show the plan; read no private row.")
+    overwrite: bool = _told(False, "Replace an existing `out`.")
+
+    @property
+    def design_name(self) -> str:
+        """The design's name, or ``"auto"``."""
+        return self.design if isinstance(self.design, str) else self.design.name
+
+
+def _shown(data: Any) -> str:
+    return data if isinstance(data, str) else type(data).__name__
