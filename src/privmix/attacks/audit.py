@@ -22,6 +22,7 @@ from privmix.attacks.bounds import (
     mu_of_rates,
     rates_at,
 )
+from privmix.attacks.defaults import CONFIDENCE, RUNS
 from privmix.attacks.designs import worst_case_of
 from privmix.attacks.worst_case import AttackScores, EngineFactory, attack, real_engine
 from privmix.designs import Plan
@@ -29,8 +30,6 @@ from privmix.errors import InvalidInput, check_integer, check_number
 from privmix.release.engine import Progress
 from privmix.rounding import rounded_up
 
-DEFAULT_RUNS: Final = 10_000
-DEFAULT_CONFIDENCE: Final = 0.95
 _POINTS: Final = 60
 _LEAST: Final = 1e-300
 
@@ -143,8 +142,8 @@ def audit_plan(
     delta: float,
     *,
     own_price: bool = True,
-    runs: int = DEFAULT_RUNS,
-    confidence: float = DEFAULT_CONFIDENCE,
+    runs: int = RUNS,
+    confidence: float = CONFIDENCE,
     seed: int | None = None,
     make: EngineFactory = real_engine,
     workers: int | None = None,

@@ -22,6 +22,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from privmix.attacks.defaults import STEPS
 from privmix.errors import InvalidInput, check_integer, check_number
 from privmix.release.dataset import RecordTransform
 
@@ -51,7 +52,7 @@ class InversionConfig:
         0.4
     """
 
-    steps: int = 500
+    steps: int = STEPS
     learning_rate: float = 0.4
     images_at_once: int = 64
 

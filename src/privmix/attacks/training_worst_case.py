@@ -18,8 +18,9 @@ from typing import Final
 import numpy as np
 
 from privmix.accounting import Adjacency
-from privmix.attacks.audit import DEFAULT_CONFIDENCE, DEFAULT_RUNS, Audit, check_audit, judge
+from privmix.attacks.audit import Audit, check_audit, judge
 from privmix.attacks.bounds import Scores
+from privmix.attacks.defaults import CONFIDENCE, RUNS
 from privmix.attacks.linear_steps import linear_steps
 from privmix.attacks.worst_case import AttackScores, Mask, log_mixture
 from privmix.errors import InvalidInput, check_integer
@@ -124,8 +125,8 @@ def audit_training(
     plan: TrainingPlan,
     claimed_epsilon: float,
     *,
-    runs: int = DEFAULT_RUNS,
-    confidence: float = DEFAULT_CONFIDENCE,
+    runs: int = RUNS,
+    confidence: float = CONFIDENCE,
     seed: int | None = None,
     progress: Progress | None = None,
 ) -> Audit:

@@ -4,44 +4,39 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from privmix.attacks.audit import DEFAULT_CONFIDENCE, DEFAULT_RUNS, Audit
-from privmix.attacks.noise_scale import NoiseAudit
-from privmix.cli import canary_audit
+from privmix import jobs, release
+from privmix.attacks.defaults import CONFIDENCE, RUNS
 from privmix.cli.app import app, err, out, print_json
-from privmix.cli.design_options import design_help, design_list, design_options
-from privmix.cli.noise_audit import show_noise
+from privmix.cli.canary_audit import audit_with_canaries
+from privmix.cli.design_options import DesignOptions, GivenDesign
+from privmix.cli.options import Json
 from privmix.cli.progress import progress_bars
 from privmix.cli.recording import Record, keep
+from privmix.cli.verb import verb
 from privmix.errors import InvalidInput
-from privmix.jobs import audit as jobs
-from privmix.jobs.audited import Claim
-from privmix.jobs.canaries import CanaryJob
-from privmix.jobs.columns import Columns
-from privmix.release import ReleaseConfig
+from privmix.jobs.canary_options import PANEL, CanaryOptions
 from privmix.rounding import exact, rounded_down, rounded_up
 
+if TYPE_CHECKING:
+    from privmix.attacks.audit import Audit
 
-@app.command()
+
+@verb(app)
 def audit(
-    context: typer.Context,
+    *,
     target: Annotated[
         Path | None, typer.Argument(help="Folder of a release or of a trained model; or give --design.")
     ] = None,
-    design: Annotated[str | None, typer.Option(help=f"{design_list()}.")] = None,
+    design: Annotated[GivenDesign, DesignOptions(None, noise="noise_law")],
     records: Annotated[int | None, typer.Option(help="Record count n of the design.")] = None,
     rows: Annotated[int | None, typer.Option(help="Rows released, T. Default: n.")] = None,
-    mixup_degree: Annotated[int, typer.Option(help=design_help("mixup_degree"))] = 64,
     epsilon_target: Annotated[float | None, typer.Option("--epsilon", help="Claim of the design.")] = None,
     delta: Annotated[float, typer.Option(help="Probability with which epsilon may be exceeded.")] = 1e-5,
     classes: Annotated[int, typer.Option(help="Number of classes.")] = 10,
-    expected_classes: Annotated[float, typer.Option(help=design_help("expected_classes"))] = 3.0,
-    full_batch: Annotated[bool, typer.Option(help=design_help("full_batch"))] = False,
-    max_weight: Annotated[float, typer.Option(help=design_help("max_weight"))] = 1.0,
-    noise_law: Annotated[str, typer.Option(help=design_help("noise"))] = "gaussian",
     centre: Annotated[str, typer.Option(help="none, or private: release the mean first.")] = "none",
     as_published: Annotated[
         bool, typer.Option(help="Take the noise from the papers' formula: audits the published claim.")
@@ -50,32 +45,20 @@ def audit(
         bool, typer.Option("--noise", help="Measure the noise itself, on empty records, in place of an attack.")
     ] = False,
     runs: Annotated[
-        int | None, typer.Option(help=f"Independent runs, half of them with the record. Default: {DEFAULT_RUNS}.")
+        int | None, typer.Option(help=f"Independent runs, half of them with the record. Default: {RUNS}.")
     ] = None,
-    confidence: Annotated[float, typer.Option(help="Of what is said to be proven.")] = DEFAULT_CONFIDENCE,
+    confidence: Annotated[float, typer.Option(help="Of what is said to be proven.")] = CONFIDENCE,
     seed: Annotated[int | None, typer.Option(help="For tests: the same runs again.")] = None,
     record: Record = None,
-    json_output: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
-    data: canary_audit.Data = None,
-    canaries: canary_audit.Canaries = None,
-    canary_kind: canary_audit.Kind = "planted",
-    evidence: canary_audit.Evidence = "rows",
-    guesses: canary_audit.Guesses = None,
-    split: canary_audit.Split = "train",
-    label_column: canary_audit.LabelColumn = "label",
-    image_column: canary_audit.ImageColumn = "image",
-    feature_column: canary_audit.FeatureColumn = None,
-    text_column: canary_audit.TextColumn = None,
-    image_size: canary_audit.ImageSize = None,
-    colour: canary_audit.Colour = None,
-    number_columns: canary_audit.NumberColumns = None,
-    feature_length: canary_audit.FeatureLength = None,
-    features_model: canary_audit.FeaturesModel = None,
-    trust_features_model: canary_audit.TrustFeaturesModel = False,
-    store: canary_audit.Store = None,
-    ledger: canary_audit.LedgerUrl = None,
-    dataset: canary_audit.LedgerName = None,
-    public_data: canary_audit.PublicData = False,
+    json_output: Json = False,
+    data: Annotated[
+        str | None,
+        typer.Option(help="With --canaries: the records that TARGET was made of.", rich_help_panel=PANEL),
+    ] = None,
+    canaries: Annotated[
+        int | None, typer.Option(help="Insert so many by coins, and run TARGET's plan once.", rich_help_panel=PANEL)
+    ] = None,
+    how: CanaryOptions,
 ) -> None:
     """Attack the worst pair of neighbouring datasets with the real engine: a proven lower bound beside the claim.
 
@@ -94,66 +77,57 @@ def audit(
     privmix audit REL --data mnist --canaries 1000
     """
     if noise and (data is not None or canaries is not None or as_published or runs is not None):
-        raise InvalidInput("--noise", "given with --data, --canaries, --as-published or --runs", "without these")
+        allowed = "no `data`, `canaries`, `as_published` or `runs` with it"
+        raise InvalidInput("noise", "given with one of these", allowed)
     if data is not None or canaries is not None:
         if target is None or data is None or canaries is None:
             given = (target and str(target), data, canaries)
-            raise InvalidInput("TARGET, --data, --canaries", given, "all three of them")
-        columns = Columns(
-            label_column, image_column, feature_column, text_column, image_size, colour, number_columns, feature_length
+            raise InvalidInput("target, data, canaries", given, "all three of them")
+        job = jobs.canaries.CanaryJob(
+            target=target, data=data, canaries=canaries, confidence=confidence, seed=seed, **vars(how)
         )
-        job = CanaryJob(
-            target=target,
-            data=data,
-            canaries=canaries,
-            confidence=confidence,
-            canary_kind=canary_kind,
-            evidence=evidence,
-            guesses=guesses,
-            split=split,
-            columns=columns,
-            features_model=features_model,
-            trust_features_model=trust_features_model,
-            store=store,
-            ledger=ledger,
-            dataset=dataset,
-            public_data=public_data,
-            seed=seed,
-        )
-        canary_audit.audit_with_canaries(job, record, json_output)
+        audit_with_canaries(job, record, json_output)
         return
-    if (target is None) == (design is None):
-        raise InvalidInput("TARGET, --design", "both or neither", "one of the two: a folder or a design")
+    if (target is None) == (design.name is None):
+        raise InvalidInput("target, design", "both or neither", "one of the two: a folder or a design")
     if target is not None and (records is not None or epsilon_target is not None or as_published):
-        raise InvalidInput("--records, --epsilon, --as-published", "given", "options of --design only")
+        raise InvalidInput("records, epsilon, as_published", "given", "options of `design` only")
     if target is not None:
-        claim = Claim.of_folder(target)
+        claim = jobs.audited.Claim.of_folder(target)
     else:
         if records is None or epsilon_target is None:
-            raise InvalidInput("--records, --epsilon", "not given", "the design's record count and its claim")
-        config = ReleaseConfig(
+            raise InvalidInput("records, epsilon", "not given", "the design's record count and its claim")
+        config = release.ReleaseConfig(
             records=records,
             dim=1,
             classes=tuple(str(number) for number in range(classes)),
-            design=design or "",
+            design=design.name or "",
             rows=rows,
             centre=centre,
-            **design_options(context, noise="noise_law"),
+            **design.options,
         )
-        claim = Claim.of_design(config, epsilon_target, delta, as_published=as_published)
+        claim = jobs.audited.Claim.of_design(config, epsilon_target, delta, as_published=as_published)
     with progress_bars(quiet=json_output) as progress:
         kind = "noise" if noise else "worst-case"
-        found = jobs.audit(claim, kind, runs=runs, confidence=confidence, seed=seed, progress=progress)
+        found = jobs.audit.audit(claim, kind, runs=runs, confidence=confidence, seed=seed, progress=progress)
     keep(found, record)
     if json_output:
         print_json(found.to_dict())
         return
-    if isinstance(found.audit, NoiseAudit):
-        show_noise(found.audit)
-    elif isinstance(found.audit, Audit):
-        _show(found.audit)
+    _show_either(found.audit)
     for text in found.measurement.statements:
         err.print(text, soft_wrap=True)
+
+
+def _show_either(found: object) -> None:
+    from privmix.attacks.audit import Audit
+    from privmix.attacks.noise_scale import NoiseAudit
+    from privmix.cli.noise_audit import show_noise
+
+    if isinstance(found, NoiseAudit):
+        show_noise(found)
+    elif isinstance(found, Audit):
+        _show(found)
 
 
 def _show(found: Audit) -> None:

@@ -3,35 +3,27 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
 
-from privmix.attacks.collapse import CollapseReport
+from privmix import jobs
 from privmix.cli.app import out, plain, print_json
 from privmix.cli.attack import attack
-from privmix.cli.options import (
-    Classes,
-    Colour,
-    FeatureColumn,
-    FeatureLength,
-    FeaturesModel,
-    ImageColumn,
-    ImageSize,
-    LabelColumn,
-    NumberColumns,
-    TextColumn,
-    TrustFeaturesModel,
-)
+from privmix.cli.options import Classes, FeaturesModel, Json, TrustFeaturesModel
 from privmix.cli.progress import progress_bars
 from privmix.cli.recording import Record, keep
-from privmix.jobs import collapse as job
+from privmix.cli.verb import verb
 from privmix.jobs.columns import Columns, class_list
 
+if TYPE_CHECKING:
+    from privmix.attacks.collapse import CollapseReport
 
-@attack.command()
+
+@verb(attack)
 def collapse(
+    *,
     proxy: Annotated[str, typer.Option(help="A PUBLIC dataset like the private one; read like --data. Never private.")],
     release: Annotated[
         Path | None, typer.Argument(help="Release whose plan and extractor are judged, in place of options.")
@@ -48,14 +40,7 @@ def collapse(
     ] = None,
     clip_norm: Annotated[float | None, typer.Option(help="Bound on a record's feature norm. Default: 1.")] = None,
     classes: Classes = None,
-    label_column: LabelColumn = "label",
-    image_column: ImageColumn = "image",
-    feature_column: FeatureColumn = None,
-    text_column: TextColumn = None,
-    image_size: ImageSize = None,
-    colour: Colour = None,
-    number_columns: NumberColumns = None,
-    feature_length: FeatureLength = None,
+    columns: Columns,
     features_model: FeaturesModel = None,
     trust_features_model: TrustFeaturesModel = False,
     seed: Annotated[int, typer.Option(help="Decides the mixtures and the noise drawn.")] = 0,
@@ -63,7 +48,7 @@ def collapse(
         Path | None, typer.Option(help="Histograms of mixed labels, clean and noisy (.png, .svg).")
     ] = None,
     record: Record = None,
-    json_output: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+    json_output: Json = False,
 ) -> None:
     """Measure on public data how well classes survive mixing (Li et al. 2024, Figures 2 and 14). Reads no private data.
 
@@ -72,11 +57,8 @@ def collapse(
 
     Example: privmix attack collapse --proxy mnist --features scattering --epsilon 8 --records 60000 --figure labels.png
     """
-    columns = Columns(
-        label_column, image_column, feature_column, text_column, image_size, colour, number_columns, feature_length
-    )
     with progress_bars() as progress:
-        found = job.collapse(
+        found = jobs.collapse.collapse(
             release,
             proxy,
             features=features,

@@ -7,40 +7,23 @@ from typing import Annotated
 
 import typer
 
+from privmix import jobs
 from privmix.cli.app import app, out, plain, print_json
-from privmix.cli.options import (
-    Classes,
-    Colour,
-    FeatureColumn,
-    FeatureLength,
-    FeaturesModel,
-    ImageColumn,
-    ImageSize,
-    LabelColumn,
-    NumberColumns,
-    TextColumn,
-    TrustFeaturesModel,
-)
+from privmix.cli.options import Classes, FeaturesModel, Json, TrustFeaturesModel
 from privmix.cli.progress import progress_bars
 from privmix.cli.recording import Record, keep
-from privmix.jobs import evaluation
+from privmix.cli.verb import verb
 from privmix.jobs.columns import Columns, class_list
 
 
-@app.command()
+@verb(app)
 def evaluate(
+    *,
     model: Annotated[Path, typer.Argument(help="Folder that privmix fit or privmix train wrote.")],
     data: Annotated[str, typer.Option(help="Dataset with labels: file, folder, pattern or address.")],
     split: Annotated[str, typer.Option(help="Which part of it.")] = "test",
     classes: Classes = None,
-    label_column: LabelColumn = "label",
-    image_column: ImageColumn = "image",
-    feature_column: FeatureColumn = None,
-    text_column: TextColumn = None,
-    image_size: ImageSize = None,
-    colour: Colour = None,
-    number_columns: NumberColumns = None,
-    feature_length: FeatureLength = None,
+    columns: Columns,
     features_model: FeaturesModel = None,
     trust_features_model: TrustFeaturesModel = False,
     figure: Annotated[
@@ -50,7 +33,7 @@ def evaluate(
     public_data: Annotated[
         bool, typer.Option("--public-data", help="The data are public: record and picture may be shown.")
     ] = False,
-    json_output: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+    json_output: Json = False,
     record: Record = None,
 ) -> None:
     """Measure a model on your own labelled data: raw inputs in, accuracy out.
@@ -60,11 +43,8 @@ def evaluate(
 
     Example: privmix evaluate MODEL --data mnist --split test --json
     """
-    columns = Columns(
-        label_column, image_column, feature_column, text_column, image_size, colour, number_columns, feature_length
-    )
     with progress_bars() as progress:
-        found = evaluation.evaluate(
+        found = jobs.evaluation.evaluate(
             model,
             data,
             split=split,

@@ -3,33 +3,28 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
 
-from privmix.attacks.inversion import InversionConfig
-from privmix.attacks.inversion_study import STATEMENTS, InversionStudy, case_name
+from privmix import jobs
+from privmix.attacks.defaults import DEGREES, DELTA, EPSILONS, STEPS
 from privmix.cli.app import out, plain, print_json
 from privmix.cli.attack import attack
-from privmix.cli.options import (
-    Classes,
-    Colour,
-    FeaturesModel,
-    ImageColumn,
-    ImageSize,
-    LabelColumn,
-    TrustFeaturesModel,
-)
+from privmix.cli.options import Classes, FeaturesModel, Json, TrustFeaturesModel
 from privmix.cli.progress import progress_bars
 from privmix.cli.recording import Record, keep
-from privmix.jobs import inversion as job
+from privmix.cli.verb import Take, verb
 from privmix.jobs.columns import Columns, class_list
-from privmix.jobs.inversion import DEGREES, DELTA, EPSILONS
+
+if TYPE_CHECKING:
+    from privmix.attacks.inversion_study import InversionStudy
 
 
-@attack.command()
+@verb(attack)
 def inversion(
+    *,
     data: Annotated[str, typer.Option(help="Images with labels: those that rows are made of.")],
     release: Annotated[
         Path | None, typer.Argument(help="Release whose plan, extractor and mean are attacked, in place of options.")
@@ -47,19 +42,16 @@ def inversion(
     rows: Annotated[int | None, typer.Option(help="Rows T that the plan releases. Default: n.")] = None,
     centre: Annotated[str | None, typer.Option(help="private or none, as in privmix release. Default: none.")] = None,
     images: Annotated[int, typer.Option(help="Images to attack at each degree.")] = 8,
-    steps: Annotated[int, typer.Option(help="Steps of an attack.")] = InversionConfig.steps,
+    steps: Annotated[int, typer.Option(help="Steps of an attack.")] = STEPS,
     seed: Annotated[int, typer.Option(help="Decides images, noise and starts: same seed, same picture.")] = 0,
     public_data: Annotated[bool, typer.Option("--public-data", help="Declare --data public.")] = False,
     classes: Classes = None,
-    label_column: LabelColumn = "label",
-    image_column: ImageColumn = "image",
-    image_size: ImageSize = None,
-    colour: Colour = None,
+    columns: Annotated[Columns, Take("label_column", "image_column", "image_size", "colour")],
     features_model: FeaturesModel = None,
     trust_features_model: TrustFeaturesModel = False,
     figure: Annotated[Path | None, typer.Option(help="Picture of originals and recovered images (.png, .svg).")] = None,
     record: Record = None,
-    json_output: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+    json_output: Json = False,
 ) -> None:
     """Recover images from mixed features, with and without noise, and show them beside the originals.
 
@@ -73,7 +65,7 @@ def inversion(
     A release: privmix attack inversion REL --data mnist --figure inversion.png
     """
     with progress_bars() as progress:
-        found = job.inversion(
+        found = jobs.inversion.inversion(
             release,
             data,
             features=features,
@@ -89,7 +81,7 @@ def inversion(
             seed=seed,
             public_data=public_data,
             classes=class_list(classes),
-            columns=Columns(label_column, image_column, None, None, image_size, colour),
+            columns=columns,
             features_model=features_model,
             trust_features_model=trust_features_model,
             figure=figure,
@@ -103,6 +95,8 @@ def inversion(
 
 
 def _show(study: InversionStudy, figure: Path | None) -> None:
+    from privmix.attacks.inversion_study import STATEMENTS, case_name
+
     table = Table(
         title=f"likeness of recovered images to their originals ({study.cases[0].originals} a setting, best matches)",
         title_justify="left",

@@ -3,37 +3,29 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
 
-from privmix.attacks.membership import ATTACKS, MembershipResult
+from privmix import jobs
+from privmix.attacks.defaults import ATTACKS
 from privmix.cli.app import err, out, plain, print_json
 from privmix.cli.attack import attack
-from privmix.cli.options import (
-    Classes,
-    Colour,
-    FeatureColumn,
-    FeatureLength,
-    FeaturesModel,
-    ImageColumn,
-    ImageSize,
-    LabelColumn,
-    NumberColumns,
-    TextColumn,
-    TrustFeaturesModel,
-)
+from privmix.cli.options import Classes, FeaturesModel, Json, TrustFeaturesModel
 from privmix.cli.progress import progress_bars
 from privmix.cli.recording import Record, keep
-from privmix.jobs import membership as job
+from privmix.cli.verb import verb
 from privmix.jobs.columns import Columns, class_list
-from privmix.jobs.membership import OWN_ONLY, STATEMENTS
 from privmix.jobs.places import check_writable
 
+if TYPE_CHECKING:
+    from privmix.attacks.membership import MembershipResult
 
-@attack.command()
+
+@verb(attack)
 def membership(
+    *,
     model: Annotated[Path, typer.Argument(help="Folder that privmix fit or privmix train wrote.")],
     data: Annotated[str, typer.Option(help="Dataset with labels: file, folder, pattern or address.")],
     members: Annotated[str, typer.Option(help="Split that the model was made of.")] = "train",
@@ -58,17 +50,10 @@ def membership(
     ] = False,
     record: Record = None,
     classes: Classes = None,
-    label_column: LabelColumn = "label",
-    image_column: ImageColumn = "image",
-    feature_column: FeatureColumn = None,
-    text_column: TextColumn = None,
-    image_size: ImageSize = None,
-    colour: Colour = None,
-    number_columns: NumberColumns = None,
-    feature_length: FeatureLength = None,
+    columns: Columns,
     features_model: FeaturesModel = None,
     trust_features_model: TrustFeaturesModel = False,
-    json_output: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+    json_output: Json = False,
 ) -> None:
     """Ask of each record whether the model was made of it, and measure how often that is right.
 
@@ -80,11 +65,8 @@ models, which are made from other draws of the same records, as the model was (C
     """
     if record is not None:
         check_writable("record", record)
-    columns = Columns(
-        label_column, image_column, feature_column, text_column, image_size, colour, number_columns, feature_length
-    )
     with progress_bars() as progress:
-        found = job.membership(
+        found = jobs.membership.membership(
             model,
             data,
             members=members,
@@ -131,9 +113,9 @@ def _show(found: MembershipResult, *, listed: bool) -> None:
                 cells.append(f"{100 * attempt.bounds[0][number]:.3g}%")
         table.add_row(attempt.name, *cells)
     out.print(table)
-    for sentence in STATEMENTS:
+    for sentence in jobs.membership.STATEMENTS:
         err.print(sentence, soft_wrap=True)
     if listed and found.highest_risk:
         places = ", ".join(str(place) for place, _ in found.highest_risk)
         out.print(f"members at the highest risk (places in their split, from 0): {plain(places)}", soft_wrap=True)
-        err.print(f"[yellow]private:[/] {OWN_ONLY}", soft_wrap=True)
+        err.print(f"[yellow]private:[/] {jobs.membership.OWN_ONLY}", soft_wrap=True)

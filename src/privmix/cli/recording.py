@@ -10,9 +10,9 @@ from typing import Annotated, Any
 
 import typer
 
+from privmix import jobs
 from privmix.cli.app import err, plain
 from privmix.jobs.places import check_unpublished
-from privmix.jobs.recording import Measured, Measurement, place
 
 
 def _outside(run: Path | None) -> Path | None:
@@ -32,11 +32,11 @@ Record = Annotated[
 ]
 
 
-def keep(found: Measured | Measurement, run: Path | None) -> None:
+def keep(found: jobs.recording.Measured | jobs.recording.Measurement, run: Path | None) -> None:
     """Store what was measured where ``run``, the value of ``--record``, is given."""
     if run is None:
         return
-    measurement = found.measurement if isinstance(found, Measured) else found
+    measurement = found.measurement if isinstance(found, jobs.recording.Measured) else found
     path = measurement.keep(run, command_line(sys.argv[1:], private=measurement.private))
     err.print(f"record: {plain(path)}", soft_wrap=True)
 
@@ -53,7 +53,7 @@ def keep_record(
     statements: Sequence[str] = (),
 ) -> None:
     """:func:`keep` of a :class:`Measurement` of these fields."""
-    keep(Measurement(kind, subject, content, private, settings, title, statements), run)
+    keep(jobs.recording.Measurement(kind, subject, content, private, settings, title, statements), run)
 
 
 def command_line(arguments: Sequence[str], *, private: bool) -> str:
@@ -66,5 +66,5 @@ def command_line(arguments: Sequence[str], *, private: bool) -> str:
     words = ["privmix"]
     for word in arguments:
         option, equals, value = word.partition("=") if word.startswith("--") else ("", "", word)
-        words.append(option + equals + place(value, private=private))
+        words.append(option + equals + jobs.recording.place(value, private=private))
     return shlex.join(words)

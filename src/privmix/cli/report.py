@@ -7,12 +7,13 @@ from typing import Annotated
 
 import typer
 
+from privmix import jobs
 from privmix.cli.app import app, err, out, plain
-from privmix.jobs import report as job
+from privmix.cli.verb import verb
 from privmix.reports.context import OWNER, PUBLIC
 
 
-@app.command()
+@verb(app)
 def report(
     runs: Annotated[
         list[Path],
@@ -34,7 +35,7 @@ def report(
 
     Example: privmix report RUN RELEASE --for public --out report.html
     """
-    found = job.report(runs, out=page, audience=audience, overwrite=overwrite)
+    found = jobs.report.report(runs, out=page, audience=audience, overwrite=overwrite)
     out.print(f"report for the {audience}: {plain(page)}", soft_wrap=True)
     if audience == OWNER:
         err.print("[yellow]warning:[/] this page holds private evaluation: do not publish it")

@@ -20,6 +20,7 @@ import types
 from collections.abc import Callable, Sequence
 from dataclasses import MISSING, Field, fields, is_dataclass, replace
 from functools import wraps
+from pathlib import Path
 from typing import Annotated, Any, Final, Protocol, TypeVar, Union, get_args, get_origin
 
 import typer
@@ -78,19 +79,21 @@ class Fields:
         take: which of them.
     """
 
-    def __init__(self, kind: type[Any], default: Any = None, take: Take | None = None) -> None:
+    def __init__(self, kind: type[Any], default: Any = MISSING, take: Take | None = None) -> None:
         self._kind, self._default, self._take = kind, default, take or Take()
         self._hints, self._inner = hints_of(kind), {}
         for item in self._take.of(kind):
-            if is_dataclass(hint := self._hints[item.name]) and isinstance(hint, type):
-                self._inner[item.name] = Fields(hint, self._default_of(item))
+            hint, inner = self._hints[item.name], self._default_of(item)
+            if isinstance(hint, type) and is_dataclass(hint):
+                self._inner[item.name] = Fields(hint if inner is MISSING else type(inner), inner)
 
     def _default_of(self, item: Field[Any]) -> Any:
         if item.name in self._take.needed:
             return MISSING
-        if self._default is not None:
+        if self._default is not MISSING:
             return getattr(self._default, item.name)
-        return item.default if item.default_factory is MISSING else item.default_factory()
+        factory: Any = item.default_factory
+        return item.default if factory is MISSING else factory()
 
     def parameters(self, taken: set[str]) -> list[inspect.Parameter]:
         """See :class:`Group`."""
@@ -111,7 +114,7 @@ class Fields:
             for item in self._take.of(self._kind)
             for inner in [self._inner.get(item.name)]
         }
-        return self._kind(**said) if self._default is None else replace(self._default, **said)
+        return self._kind(**said) if self._default is MISSING else replace(self._default, **said)
 
 
 def option(
@@ -199,7 +202,7 @@ def _group(parameter: inspect.Parameter) -> Group | None:
     if not (isinstance(kind, type) and is_dataclass(kind)):
         return None
     take = next((note for note in notes if isinstance(note, Take)), None)
-    return Fields(kind, None if parameter.default is parameter.empty else parameter.default, take)
+    return Fields(kind, MISSING if parameter.default is parameter.empty else parameter.default, take)
 
 
 class _Unread:
@@ -230,9 +233,9 @@ def hints_of(kind: type[Any]) -> dict[str, Any]:
 
 
 def _simple(hint: Any, default: Any) -> Any:
-    """A type that Typer can read from a word: of several the text, since that may say everything."""
+    """A type that Typer can read from a word: of several a path or a text, since these may say everything."""
     several = get_origin(hint) in (Union, types.UnionType)
     members = [one for one in get_args(hint) if one is not type(None)] if several else [hint]
     known = [one for one in members if one not in (Any, _Unread)]
-    kind = str if str in known or not known else known[0]
+    kind = next((one for one in (Path, str) if one in known), known[0] if known else str)
     return kind | None if type(None) in get_args(hint) or default is None else kind

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Final
 
-from privmix.attacks.audit import DEFAULT_CONFIDENCE, DEFAULT_RUNS, Audit, audit_plan, check_audit
+from privmix.attacks.audit import Audit, audit_plan, check_audit
 from privmix.attacks.canaries import CanaryAudit
+from privmix.attacks.defaults import CONFIDENCE, RUNS
 from privmix.attacks.noise_scale import NoiseAudit, audit_noise
 from privmix.attacks.training_worst_case import audit_training
 from privmix.errors import InvalidInput, check_choice
@@ -24,7 +25,7 @@ def audit(
     kind: str = "worst-case",
     *,
     runs: int | None = None,
-    confidence: float = DEFAULT_CONFIDENCE,
+    confidence: float = CONFIDENCE,
     seed: int | None = None,
     progress: Progress | None = None,
     **canaries: Any,
@@ -71,7 +72,7 @@ def audit(
     claim = target if isinstance(target, Claim) else Claim.of_folder(target)
     if kind == "noise":
         return _noise(claim, confidence, seed, progress)
-    return _worst_case(claim, DEFAULT_RUNS if runs is None else runs, confidence, seed, progress)
+    return _worst_case(claim, RUNS if runs is None else runs, confidence, seed, progress)
 
 
 def _worst_case(

@@ -17,8 +17,8 @@ from privmix.errors import WITHHELD, InvalidInput, StorageError
 from privmix.features import Extractor, from_spec
 from privmix.jobs.audited import Audited
 from privmix.jobs.budget import charge
+from privmix.jobs.canary_options import CanaryOptions
 from privmix.jobs.checks import check_budget
-from privmix.jobs.columns import Columns
 from privmix.jobs.dataset import Dataset, open_dataset
 from privmix.jobs.features import features_in_memory, features_on_disk
 from privmix.jobs.places import check_writable
@@ -48,7 +48,7 @@ _UNCHARGED: Final = "The run's cost was charged to no ledger: nothing of it but 
 
 
 @dataclass(frozen=True, kw_only=True)
-class CanaryJob:
+class CanaryJob(CanaryOptions):
     """An audit of a release or trained model with canaries among the owner's records: :meth:`open` it, then run it.
 
     Formal guarantees:
@@ -61,35 +61,15 @@ class CanaryJob:
         data: the records that it was made of.
         canaries: insert so many by coins, and run the plan once.
         confidence: of what is said to be proven.
-        canary_kind: ``"planted"``: what reveals most (models: gradients, seen step by step); ``"mislabelled"`` records;
-            ``"blank"`` ones (models).
-        evidence: ``"rows"`` (or steps); ``"neighbours"``, ``"tiles"``: differences, which show noise used twice.
-        guesses: coins to guess; what proves most if the claim holds where None.
-        split: which part of the dataset.
-        columns: what is declared of columns and images.
-        features_model: your own copy of the extractor's model, where it is a file or folder.
-        trust_features_model: that file may be a program, and may run.
-        store: where extracted features are kept (private!) and reused.
-        ledger, dataset: the budget that pays, or None of both.
-        public_data: the records are public, so the figures are too.
         seed: for tests.
+
+    The rest: :class:`privmix.jobs.canary_options.CanaryOptions`.
     """
 
     target: str | Path
     data: Any
     canaries: int
     confidence: float = 0.95
-    canary_kind: str = "planted"
-    evidence: str = "rows"
-    guesses: int | None = None
-    split: str = "train"
-    columns: Columns | None = None
-    features_model: str | Path | None = None
-    trust_features_model: bool = False
-    store: str | Path | None = None
-    ledger: str | None = None
-    dataset: str | None = None
-    public_data: bool = False
     seed: int | None = None
 
     def open(self) -> OpenedCanaries:

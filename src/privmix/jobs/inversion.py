@@ -10,6 +10,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from privmix.attacks.defaults import DEGREES, DELTA, EPSILONS
 from privmix.attacks.inversion import InversionConfig
 from privmix.attacks.inversion_study import STATEMENTS, InversionCase, InversionStudy, study_inversion
 from privmix.attacks.known_rows import check_sums
@@ -28,9 +29,6 @@ from privmix.release.folder import read_transform
 from privmix.reports.inversion import draw_inversion
 
 FEATURES: Final = "scattering"
-DEGREES: Final = "1,4,8,16,64"
-EPSILONS: Final = "none,8,1"
-DELTA: Final = 1e-5
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from privmix._lazy import lazily
 
 if TYPE_CHECKING:
+    from privmix.attacks.defaults import ATTACKS
     from privmix.attacks.membership.attack import (
-        ATTACKS,
         AttackResult,
         MembershipConfig,
         MembershipResult,

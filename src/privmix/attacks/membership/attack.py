@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
+from privmix.attacks.defaults import ATTACKS, LOSS
 from privmix.attacks.membership.bound import tpr_bound
 from privmix.attacks.membership.references import Progress, train_references
 from privmix.attacks.membership.roc import Roc, TprAt, auc_interval, roc_with_band, tpr_at
@@ -21,8 +22,6 @@ from privmix.errors import WITHHELD, InvalidInput, check_choice, check_integer, 
 from privmix.mechanisms.streams import SecretStreams
 from privmix.release import PrivateRecords
 
-LOSS: Final = "loss"
-ATTACKS: Final = (LOSS, "lira", "lira-offline", "rmia", "rmia-offline")
 # Whose scores rank the records at risk, where several attacks ran.
 _RANKS: Final = ("lira", "rmia", "lira-offline", "rmia-offline", LOSS)
 
