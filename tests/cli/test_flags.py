@@ -62,6 +62,13 @@ def test_fields_become_flags(line: str, error: PrivmixError, said: str) -> None:
     assert message(error, get_command(app), line.split()).startswith(said)
 
 
+def test_errors_of_a_part_keep_their_words() -> None:
+    error = InvalidInput("inputs", WITHHELD, "finite numbers")
+    error.args = (f"out: {error}",)
+    said = message(error, get_command(app), ["make", "X", "--out", "R"])
+    assert said == "--out: inputs: got a value that is private and not shown; allowed: finite numbers"
+
+
 def test_private_values_are_of_no_number_that_was_given() -> None:
     error = InvalidInput("records", WITHHELD, "as many labels as inputs")
     assert message(error, get_command(app), ["make", "X", "--records", "4"]).startswith("records: ")

@@ -118,7 +118,7 @@ def test_what_does_not_go_with_it_costs_nothing(
 def test_too_large_a_degree_is_compared_with_the_estimate_only(data: Path, tmp_path: Path) -> None:
     outcome = release(data, tmp_path / "REL", design="poisson", **{"mixup-degree": "100000"})
     assert outcome.code == 2
-    assert "mixup-degree" in outcome.err
+    assert "--mixup-degree" in outcome.err
     assert str(COUNT) not in outcome.err
 
 

@@ -305,7 +305,7 @@ WRONG: dict[str, tuple[dict[str, str | None], list[str]]] = {
     "bank and mixes": ({"bank": "2", "microbatch": "2", "microbatch_mixes": "1"}, ["--microbatch-mixes"]),
     "bank and store": ({"bank": "2", "store": "STORE"}, ["--store", "--bank"]),
     "mixed only without mixes": ({"microbatch": "2", "microbatch_mixed_only": ""}, ["microbatch_keep"]),
-    "mixes without microbatches": ({"microbatch_mixes": "1"}, ["microbatch_mixes"]),
+    "mixes without microbatches": ({"microbatch_mixes": "1"}, ["--microbatch-mixes"]),
     "microbatch above the batch": ({"microbatch": "31"}, ["microbatch_size", "30"]),
     "public data of another shape": ({**WARM, "public": "narrow.npz"}, ["--public", "(7, 8)", "(8, 8)"]),
     "public data that is no numbers": ({**WARM, "public": "floats.npz"}, ["--public", "finite"]),

@@ -6,7 +6,8 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Final
 
-from privmix.accounting import Adjacency, Event, Gaussian, PrivacyCost, epsilon, epsilon_delta_curve
+from privmix import accounting
+from privmix.accounting.events import Adjacency, Event, Gaussian
 from privmix.errors import InvalidInput
 
 COUNT_SHARE: Final = 0.1
@@ -14,12 +15,12 @@ COUNT_SHARE: Final = 0.1
 
 
 @lru_cache(maxsize=32)
-def price(event: Event, delta: float, adjacency: Adjacency) -> PrivacyCost:
+def price(event: Event, delta: float, adjacency: Adjacency) -> accounting.PrivacyCost:
     """Epsilon of ``event`` by PLD, or as pure DP where ``delta`` is 0.
 
     Kept for a while: a plan is priced before it is charged, when its run begins and for its certificate.
     """
-    return epsilon(event, delta, accountant=_accountant(delta), adjacency=adjacency)
+    return accounting.epsilon(event, delta, accountant=_accountant(delta), adjacency=adjacency)
 
 
 @lru_cache(maxsize=16)
@@ -28,11 +29,11 @@ def deltas(event: Event, epsilons: tuple[float, ...], delta: float, adjacency: A
 
     Kept for a while: many releases of one plan, as an attack's reference models need them, have one curve.
     """
-    found = epsilon_delta_curve(event, epsilons, accountant=_accountant(delta), adjacency=adjacency)
+    found = accounting.epsilon_delta_curve(event, epsilons, accountant=_accountant(delta), adjacency=adjacency)
     return tuple(float(value) for value in found)
 
 
-def price_after_count(count_noise: float, rest: Event, delta: float, adjacency: Adjacency) -> PrivacyCost:
+def price_after_count(count_noise: float, rest: Event, delta: float, adjacency: Adjacency) -> accounting.PrivacyCost:
     """Price a private record count and all that was planned with its answer.
 
     Queries whose settings are fixed beforehand are composed by their privacy loss distributions (PLD). A private
@@ -54,7 +55,7 @@ def budget_after_count(noise_multiplier: float, epsilon_asked: float, delta: flo
     Raises:
         InvalidInput: nothing is left.
     """
-    count = epsilon(Gaussian(noise_multiplier), COUNT_SHARE * delta).epsilon
+    count = accounting.epsilon(Gaussian(noise_multiplier), COUNT_SHARE * delta).epsilon
     if count >= epsilon_asked:
         raise InvalidInput("epsilon", epsilon_asked, f"more than {count:.3g}, which the private count already costs")
     return epsilon_asked - count, (1 - COUNT_SHARE) * delta
