@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from privmix.cli import planning
 from privmix.designs.moments import LARGEST_DIM
+from privmix.jobs import prediction
 from privmix.release import DataModel
 from tests.cli.helpers import Outcome, privmix
 
@@ -189,7 +189,7 @@ def test_second_moments_are_left_out_where_features_are_many(monkeypatch: pytest
         raise KeyboardInterrupt
 
     # What is tried for so many features is found without the minutes that trying takes.
-    monkeypatch.setattr(planning, "choose_design", stop)
+    monkeypatch.setattr(prediction, "choose_design", stop)
     monkeypatch.setattr(DataModel, "declared", lambda *_, **__: None)
     from privmix.release.planner import _trials
 

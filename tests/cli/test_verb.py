@@ -161,7 +161,7 @@ def outside(tmp_path: Path) -> dict[str, str]:
 
 
 def test_a_design_from_elsewhere_has_its_options_in_help(outside: dict[str, str]) -> None:
-    program = "from privmix.cli.main import run; import sys; sys.exit(run(['account', '--help']))"
+    program = "from privmix.cli.main import run; import sys; sys.exit(run(['release', '--help']))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=outside, check=False)
     assert done.returncode == 0, done.stderr
     panel = done.stdout.split("Design: rare")[1].split("Design")[0]

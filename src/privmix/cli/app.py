@@ -31,7 +31,7 @@ VERBS: Final = {
         "Train a classifier on a release. No private data is read and no privacy is spent, however often you do it.",
     ),
     "plan": Verb(
-        "privmix.cli.planning",
+        "privmix.cli.plan",
         "Predict every design's accuracy at a budget, and name the best. Reads no private data.",
     ),
     "release": Verb("privmix.cli.release", "Turn a private dataset into a differentially private release."),

@@ -40,18 +40,18 @@ class DesignOptions:
 
     Args:
         default: the design where none is named, or None.
-        help: of ``--design``.
+        more: that the help of ``--design`` says after the names.
         names: of options by those of the fields, where a verb has another use for the field's name.
     """
 
-    def __init__(self, default: str | None = "poisson", *, help: str | None = None, **names: str) -> None:
-        self._default, self._help, self._renamed = default, help, names
+    def __init__(self, default: str | None = "poisson", *, more: str = "", **names: str) -> None:
+        self._default, self._more, self._renamed = default, more, names
         # Option -> field.
         self._names: dict[str, str] = {}
 
     def parameters(self, taken: set[str]) -> list[inspect.Parameter]:
         """See :class:`privmix.cli.verb.Group`."""
-        chosen = typer.Option("--design", help=self._help or f"{design_list()}.")
+        chosen = typer.Option("--design", help=f"{design_list()}{self._more}.")
         kind: Any = str if self._default is not None else str | None
         annotation = Annotated[kind, chosen]
         named = inspect.Parameter(
@@ -83,28 +83,6 @@ class DesignOptions:
         taken = {name: values.pop(name) for name in self._names}
         given = {self._names[name]: value for name, value in taken.items() if _given(context, name)}
         return GivenDesign(values.pop("design"), given)
-
-
-def design_help(option: str) -> str:
-    """Help on an option of some designs, in the words of the first that has it."""
-    fields = (field for design in all_designs() for field in design.options() if field.name == option)
-    return str(next(fields).metadata["help"])
-
-
-def design_options(context: typer.Context, **renamed: str) -> dict[str, Any]:
-    """The options of designs that the user gave, whichever design they belong to.
-
-    Args:
-        context: of the command, whose parameters are named as the options.
-        renamed: parameters by the options that they are for, where names differ.
-    """
-    names = {field.name: None for design in all_designs() for field in design.options()}
-    parameters = {name: renamed.get(name, name) for name in names}
-    return {
-        name: context.params[parameter]
-        for name, parameter in parameters.items()
-        if parameter in context.params and _given(context, parameter)
-    }
 
 
 def _given(context: typer.Context, parameter: str) -> bool:

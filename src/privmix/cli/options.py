@@ -7,27 +7,13 @@ from typing import Annotated
 
 import typer
 
-Data = Annotated[
-    str,
-    typer.Option(
-        help="Private dataset: file, folder, pattern such as 'part-*.parquet', or address such as s3://bucket/x; "
-        "idx, npz, npy, safetensors, Parquet, Arrow, CSV, JSON lines, images by class, saved Hugging Face datasets."
-    ),
-]
-Features = Annotated[
-    str,
-    typer.Option(
-        help="Public extractor: pixels, scattering (scattering:ycbcr,mirror for photographs), identity, minilm "
-        "(texts), text:MODEL, vision:MODEL, tabular:SPEC.json or module:FILE. MODEL is a local folder or OWNER/NAME on "
-        "the hub."
-    ),
-]
-Classes = Annotated[
-    str | None,
-    typer.Option(
-        help="Class list: a number K, names with commas, or @FILE with one name a line. Needed unless a schema says it."
-    ),
-]
+from privmix.cli.verb import help_of
+from privmix.jobs.canary_options import CanaryOptions
+from privmix.jobs.release_options import ReleaseOptions
+
+Data = Annotated[str, typer.Option(help=help_of(ReleaseOptions, "data"))]
+Features = Annotated[str, typer.Option(help=help_of(ReleaseOptions, "features"))]
+Classes = Annotated[str | None, typer.Option(help=help_of(ReleaseOptions, "classes"))]
 LabelColumn = Annotated[str, typer.Option(help="The labels' column.")]
 ImageColumn = Annotated[str, typer.Option(help="The column of encoded images.")]
 FeatureColumn = Annotated[str | None, typer.Option(help="The column of number lists, where there are several.")]
@@ -45,18 +31,9 @@ NumberColumns = Annotated[
 FeatureLength = Annotated[
     int | None, typer.Option(help="How many numbers each list has; needed where the file's schema does not fix it.")
 ]
-FeaturesModel = Annotated[
-    Path | None,
-    typer.Option(
-        "--features-model",
-        help="Your copy of the extractor's model, where it is a file or folder: none is opened unless you name it.",
-    ),
-]
+FeaturesModel = Annotated[Path | None, typer.Option(help=help_of(CanaryOptions, "features_model"))]
 TrustFeaturesModel = Annotated[
-    bool,
-    typer.Option(
-        "--trust-features-model", help="The file of --features-model is a program (TorchScript, .pt2): let it run."
-    ),
+    bool, typer.Option("--trust-features-model", help=help_of(CanaryOptions, "trust_features_model"))
 ]
 
 Json = Annotated[bool, typer.Option("--json", help="For machines.")]

@@ -151,6 +151,11 @@ def option(
     )
 
 
+def help_of(kind: type[Any], field: str) -> str:
+    """The help of one field of a dataclass, for a verb that has the option alone."""
+    return with_flags(next(item for item in fields(kind) if item.name == field).metadata["help"])
+
+
 def verb(group: typer.Typer, name: str | None = None) -> Callable[[Function], Function]:
     """Make a function a verb of ``group``; see above.
 

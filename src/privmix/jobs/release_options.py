@@ -105,12 +105,7 @@ class ReleaseOptions:
             "OWNER/NAME on the hub."
         },
     )
-    design: str | Design[Any] = field(
-        default="poisson",
-        metadata={
-            "help": "poisson, moments, classwise, hierarchical, fixed, random-weight; auto lets the planner choose."
-        },
-    )
+    design: str | Design[Any] = "poisson"
     options: Mapping[str, Any] = field(default_factory=dict)
     rows: int | None = _told(None, "Rows to release, T. Default: n; moments: at most 10,000.")
     centre: str | None = _told(None, "private releases and subtracts the mean first; none.")

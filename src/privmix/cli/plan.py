@@ -1,0 +1,102 @@
+"""``privmix plan``: what each design would give, before any private row is read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.table import Table
+
+from privmix import jobs
+from privmix.cli.app import app, out, plain, print_json
+from privmix.cli.options import Features, Json
+from privmix.cli.progress import progress_bars
+from privmix.cli.verb import help_of, verb
+from privmix.jobs.columns import Columns
+from privmix.jobs.release_options import Assumptions, ReleaseOptions
+from privmix.rounding import exact
+
+if TYPE_CHECKING:
+    from privmix.release import Choice
+
+
+@verb(app)
+def plan(
+    epsilon: Annotated[float, typer.Option(help="Privacy budget, epsilon.")],
+    delta: Annotated[float, typer.Option(help="Privacy budget, delta.")],
+    records: Annotated[int, typer.Option(help="Record count: public, declared, or a private estimate.")],
+    classes: Annotated[str, typer.Option(help="Class list: a number K, names with commas, or @FILE.")],
+    assumptions: Assumptions,
+    columns: Columns,
+    dim: Annotated[int | None, typer.Option(help="Features of a record. Not needed with --proxy.")] = None,
+    features: Features = "identity",
+    rows: Annotated[int | None, typer.Option(help="Rows to release, T. Default: n.")] = None,
+    clip_norm: Annotated[float, typer.Option(help=help_of(ReleaseOptions, "clip_norm"))] = 1.0,
+    residual_clip_norm: Annotated[float, typer.Option(help=help_of(ReleaseOptions, "residual_clip_norm"))] = 0.55,
+    figure: Annotated[Path | None, typer.Option(help="Draw predicted accuracy against epsilon (.svg, .png).")] = None,
+    json_output: Json = False,
+) -> None:
+    """Predict every design's accuracy at a budget, and name the best. Reads no private data.
+
+    Predictions come from a simulation: of a public dataset (--proxy), or of a declared spectrum. They rank designs; the
+    real accuracy may differ.
+
+    Example: privmix plan --records 60000 --dim 3969 --classes 10 --epsilon 1 --delta 1e-5 --figure plan.svg
+    """
+    with progress_bars() as progress:
+        found = jobs.prediction.predict(
+            epsilon,
+            delta,
+            records,
+            classes,
+            dim=dim,
+            features=features,
+            assumptions=assumptions,
+            columns=columns,
+            rows=rows,
+            clip_norm=clip_norm,
+            residual_clip_norm=residual_clip_norm,
+            figure=figure,
+            progress=progress,
+        )
+    if json_output:
+        print_json(found.to_dict())
+        return
+    _show(found.choice)
+    if found.linear is not None:
+        out.print(
+            f"theory for linear regression (Li et al. 2022, Theorem 3.1, at the noise by PLD): best mixup degree "
+            f"{found.linear['mixup_degree']}; the paper's rate gives {found.linear['published_mixup_degree']:.0f}",
+            soft_wrap=True,
+        )
+    if found.collapse is not None:
+        distance = found.distance
+        out.print(
+            f"neural collapse of the public data: {found.collapse:.3g} (the smaller, the better classes survive mixing)"
+            + ("" if distance is None else f"; least distance of a mixed pair to another class: {distance:.3g}"),
+            soft_wrap=True,
+        )
+    if figure is not None:
+        out.print(f"picture: {plain(figure)}", soft_wrap=True)
+
+
+def _show(choice: Choice) -> None:
+    table = Table(
+        title=f"predicted accuracy at epsilon {exact(choice.epsilon)}, delta {exact(choice.delta)}",
+        title_justify="left",
+    )
+    for name in ("design", "noise multiplier", "predicted"):
+        table.add_column(name, justify="left" if name == "design" else "right")
+    labels = choice.to_dict()["labels"]
+    for item in choice.candidates:
+        table.add_row(labels[item.name], f"{item.plan.noise_multiplier:.4g}", f"{100 * item.accuracy:.1f}%")
+    out.print(table)
+    out.print("flags of privmix release for each:")
+    for item in choice.candidates:
+        settings = " ".join(
+            f"--{key.replace('_', '-')} {value}" for key, value in item.config.design.settings().items()
+        )
+        out.print(f"  {labels[item.name]}: {settings.replace('--full-batch True', '--full-batch')}", soft_wrap=True)
+    for text in choice.reasons:
+        out.print(f"- {plain(text)}", soft_wrap=True)

@@ -1,0 +1,139 @@
+"""What each design would give at a budget, before there is a private row to read."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privmix.data.source import resolve_classes
+from privmix.errors import InvalidInput
+from privmix.features import parse_features
+from privmix.jobs.columns import Columns, class_list
+from privmix.jobs.dataset import open_for
+from privmix.jobs.features import features_in_memory
+from privmix.jobs.places import check_figure
+from privmix.jobs.planning import declared_model, public_model
+from privmix.jobs.progress import Progress, silent
+from privmix.jobs.release_options import Assumptions
+from privmix.release import Choice, ReleaseConfig, choose_design
+from privmix.release.diagnostics import minimum_euclidean_distance, neural_collapse
+from privmix.release.theory import best_mixup_degree
+from privmix.reports.predictions import draw_predictions
+
+_MIXTURES: Final = 1000
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What the planner says of every design, and what theory does.
+
+    Attributes:
+        choice: accuracy by design, and the best one.
+        linear: for linear regression, the best mixup degree and the one that the paper's rate gives (Li et al. 2022,
+            Theorem 3.1); None where rows are too few for least squares.
+        collapse: neural collapse of the public data, where there are any.
+        distance: least distance of a mixed pair to another class; None where every pair holds all classes, too.
+    """
+
+    choice: Choice
+    linear: dict[str, Any] | None
+    collapse: float | None
+    distance: float | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready form."""
+        return {
+            **self.choice.to_dict(),
+            "linear_regression": self.linear,
+            "neural_collapse": self.collapse,
+            "minimum_euclidean_distance": self.distance,
+        }
+
+
+def predict(
+    epsilon: float,
+    delta: float,
+    records: int,
+    classes: str,
+    *,
+    dim: int | None = None,
+    features: str = "identity",
+    assumptions: Assumptions | None = None,
+    columns: Columns | None = None,
+    rows: int | None = None,
+    clip_norm: float = 1.0,
+    residual_clip_norm: float = 0.55,
+    figure: Path | None = None,
+    progress: Progress = silent,
+) -> Prediction:
+    """Ask the planner about every design; see :class:`privmix.release.Choice`. No private record is looked at.
+
+    Args:
+        epsilon, delta: the budget.
+        records, classes: public facts of the private data; classes as :func:`privmix.jobs.columns.class_list`.
+        dim: number of features, unless public data say it.
+        features: the public extractor, for public data.
+        assumptions, columns: of the records.
+        rows: to release; one a record where None.
+        clip_norm, residual_clip_norm: of :class:`privmix.designs.Setting`.
+        figure: where to draw accuracy against epsilon.
+        progress: called as work proceeds.
+
+    Raises:
+        InvalidInput: a value is out of range, or options do not go together.
+        StorageError: public data can't be read.
+    """
+    assumptions, columns = assumptions or Assumptions(), columns or Columns()
+    extractor, names = parse_features(features), resolve_classes(class_list(classes))
+    proxy = assumptions.proxy
+    if (dim is None) == (proxy is None):
+        raise InvalidInput("dim, proxy", (dim, proxy), "one of them: the proxy's features have a dimension")
+    check_figure(figure)
+    assumptions.check()
+    collapse = distance = public = None
+    if proxy is not None:
+        listed = class_list(assumptions.proxy_classes) or list(names)
+        public = features_in_memory(open_for(extractor, proxy, "train", listed, columns), extractor, progress)
+        dim = public.features.shape[1]
+    assert dim is not None
+    config = ReleaseConfig(
+        records=records,
+        dim=dim,
+        classes=names,
+        mixup_degree=1,
+        rows=rows,
+        clip_norm=clip_norm,
+        residual_clip_norm=residual_clip_norm,
+    )
+    if public is None:
+        model, words = declared_model(config, assumptions)
+    else:
+        model, words = public_model(config, public.features, public.labels)
+        collapse = neural_collapse(public.features, public.labels)
+        distance = _distance(public.features, public.labels, clip_norm)
+    choice = choose_design(config, epsilon, delta, model, model_words=words, progress=progress)
+    if figure is not None:
+        draw_predictions(choice.to_dict(), figure)
+    return Prediction(choice, _linear(config, epsilon, delta), collapse, distance)
+
+
+def _linear(config: ReleaseConfig, epsilon: float, delta: float) -> dict[str, Any] | None:
+    sampled = config.rows or config.records
+    # Least squares needs more rows than features; where there are fewer, the designs are compared all the same.
+    if sampled <= config.dim + 1:
+        return None
+    found = best_mixup_degree(config.records, sampled, config.dim, epsilon, delta)
+    return {"mixup_degree": found.mixup_degree, "published_mixup_degree": found.published_degree}
+
+
+def _distance(features: NDArray[Any], labels: NDArray[np.int64], clip_norm: float) -> float | None:
+    """Li et al. 2024, appendix I.5; None where every pair holds all classes."""
+    found = minimum_euclidean_distance(
+        features, labels, np.random.default_rng(0), clip_norm=clip_norm, mixtures=min(_MIXTURES, len(labels))
+    )
+    return found.smallest if math.isfinite(found.smallest) else None
