@@ -26,6 +26,8 @@ COMMANDS = {
     "privmix version": ["version"],
     "privmix account": PRICE,
     "privmix ledger show": ["ledger", "show", "--ledger", URL],
+    # Each is told all of its options, those of every design and of the models' presets.
+    **{f"privmix {verb} --help": [verb, "--help"] for verb in ("fit", "release", "train", "audit")},
 }
 BASE = "import typer, rich"
 # One reservation a dataset, so that there is something to show.

@@ -57,9 +57,9 @@ def membership(
 ) -> None:
     """Ask of each record whether the model was made of it, and measure how often that is right.
 
-    loss: members have a lower loss (Yeom et al. 2018). lira, rmia: each record's confidence beside that of reference \
-models, which are made from other draws of the same records, as the model was (Carlini et al. 2022; Zarifzadeh et al. \
-2024). The figures are for the owner, unless the data are public.
+    loss: members have a lower loss (Yeom et al. 2018). lira, rmia: each record's confidence beside that of reference
+    models, which are made from other draws of the same records, as the model was (Carlini et al. 2022; Zarifzadeh et
+    al. 2024). The figures are for the owner, unless the data are public.
 
     Example: privmix attack membership MODEL --data mnist --attack loss,lira,rmia --release REL
     """

@@ -191,9 +191,21 @@ def expanded(function: Callable[..., Any]) -> Callable[..., Any]:
         made = {name: group.value(values, context) for name, group in groups.items()}
         return function(**values, **made)
 
+    run.__doc__ = flowing(inspect.getdoc(function) or "")
     run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {one.name: one.annotation for one in parameters}
     return run
+
+
+def flowing(text: str) -> str:
+    """The text with a line a paragraph, for help to break where the window ends; lists of examples stay as they are.
+
+    Example:
+        >>> flowing("One and\\ntwo.\\n\\nExamples:\\nprivmix audit REL")
+        'One and two.\\n\\nExamples:\\nprivmix audit REL'
+    """
+    paragraphs = text.split("\n\n")
+    return "\n\n".join(one if one.startswith("Examples:") else " ".join(one.split()) for one in paragraphs)
 
 
 def _group(parameter: inspect.Parameter) -> Group | None:
