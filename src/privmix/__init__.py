@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from privmix.jobs.fitting import fit
     from privmix.jobs.models import Model, load
     from privmix.jobs.report import report
+    from privmix.jobs.training import train
     from privmix.learning.kl import GeneralizedKLClassifier
     from privmix.learning.moments import SecondMomentsClassifier
     from privmix.learning.ridge import NoiseAwareRidgeClassifier
@@ -88,5 +89,6 @@ __all__ = [
     "fit",
     "load",
     "report",
+    "train",
     "verify",
 ]

@@ -150,7 +150,7 @@ def test_what_can_not_be_audited_is_refused(targets: Path) -> None:
         (["REL", "--data=own", "--canaries=60", "--canary-kind=blank"], "planted, mislabelled"),
         (
             ["REL", "--data=own", "--canaries=60", "--seed=1", "--ledger=sqlite:///l.db", "--dataset=own"],
-            "no seed with a ledger",
+            "no seed with --ledger",
         ),
         (["MODEL", "--data=own", "--canaries=60", "--evidence=tiles"], "evidence"),
         (["REL", "--data=own", "--canaries=60", "--ledger=x"], "--ledger, --dataset"),

@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from privmix.cli import train as train_verb
 from privmix.data import Source
-from privmix.jobs.dataset import open_for
+from privmix.jobs import dataset
 from tests.cli.helpers import Outcome, privmix
 from tests.cli.training import (
     HELD_OUT,
@@ -54,6 +53,7 @@ def data(written: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 def unreadable(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever reads a private row fails; public data can be read."""
     private: list[Source] = []
+    open_for = dataset.open_for
 
     def open_private(*arguments: Any) -> Source:
         private.append(open_for(*arguments))
@@ -67,7 +67,7 @@ def unreadable(monkeypatch: pytest.MonkeyPatch) -> None:
 
         return read
 
-    monkeypatch.setattr(train_verb, "open_for", open_private)
+    monkeypatch.setattr(dataset, "open_for", open_private)
     for name in ("batches", "read"):
         monkeypatch.setattr(Source, name, refusing(getattr(Source, name)))
 

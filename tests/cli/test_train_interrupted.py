@@ -56,7 +56,8 @@ import os, signal, sys
 from pathlib import Path
 import torch
 torch.set_num_threads(1)
-from privmix.cli import main, training_run
+from privmix.cli import main
+from privmix.jobs import training
 from privmix.training import dp_sgd, run
 run._EVERY = 0.0
 root = Path(sys.argv[1])
@@ -76,7 +77,7 @@ for line in (root / "lines.txt").read_text().splitlines():
     if pid == 0:
         os.chdir(root / where)
         if where == "reading":
-            training_run.features_in_memory = dies(training_run.features_in_memory, 1)
+            training.features_in_memory = dies(training.features_in_memory, 1)
         elif where == "published":
             run.RunFolder.end_key = dies(run.RunFolder.end_key, 1)
         else:

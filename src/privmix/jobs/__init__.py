@@ -39,7 +39,9 @@ if TYPE_CHECKING:
         release,
         release_options,
         report,
+        training,
         training_options,
+        training_settings,
     )
 else:
     __getattr__, __dir__ = lazily(__name__)
@@ -76,5 +78,7 @@ __all__ = [
     "release",
     "release_options",
     "report",
+    "training",
     "training_options",
+    "training_settings",
 ]

@@ -10,6 +10,7 @@ from privmix.attacks.canaries import CanaryAudit
 from privmix.attacks.defaults import CONFIDENCE, RUNS
 from privmix.attacks.noise_scale import NoiseAudit, audit_noise
 from privmix.attacks.training_worst_case import audit_training
+from privmix.designs import Plan
 from privmix.errors import InvalidInput, check_choice
 from privmix.jobs.audited import Audited, Claim
 from privmix.jobs.canaries import CanaryJob
@@ -21,7 +22,7 @@ KINDS: Final = ("worst-case", "noise", "canaries")
 
 
 def audit(
-    target: str | Path | Claim,
+    target: str | Path | Plan | TrainingPlan | Claim,
     kind: str = "worst-case",
     *,
     runs: int | None = None,
@@ -40,7 +41,7 @@ def audit(
     the coins. What that shows is for the owner, and costs what the plan costs.
 
     Args:
-        target: folder of a release or trained model; or a claim about a design.
+        target: folder of a release or trained model; or a plan, or a claim about one.
         kind: ``"worst-case"``, ``"noise"`` or ``"canaries"``.
         runs: of the worst case: independent runs, half of them with the record; 10,000 where None.
         confidence: of what is said to be proven.
@@ -56,7 +57,7 @@ def audit(
     Example:
         >>> from privmix.release import ReleaseConfig
         >>> config = ReleaseConfig(records=1000, dim=1, classes=("no", "yes"), rows=50, centre="none")
-        >>> found = audit(Claim.of_design(config, 2.0, 1e-5), runs=400, seed=0)
+        >>> found = audit(config.calibrate(2.0, 1e-5), runs=400, seed=0)
         >>> found.violated, found.audit.proven_epsilon < 2.0
         (False, True)
     """
@@ -64,12 +65,15 @@ def audit(
     if kind != "worst-case" and runs is not None:
         raise InvalidInput("runs", runs, "runs of the worst case alone")
     if kind == "canaries":
-        if isinstance(target, Claim):
-            raise InvalidInput("target", "a claim", "the folder of a release or trained model")
+        if not isinstance(target, str | Path):
+            raise InvalidInput("target", type(target).__name__, "the folder of a release or trained model")
         return CanaryJob(target=target, confidence=confidence, seed=seed, **canaries).open().run(progress)
     if canaries:
         raise InvalidInput(", ".join(canaries), "given", "options of canaries alone")
-    claim = target if isinstance(target, Claim) else Claim.of_folder(target)
+    if isinstance(target, str | Path):
+        claim = Claim.of_folder(target)
+    else:
+        claim = target if isinstance(target, Claim) else Claim.of_plan(target)
     if kind == "noise":
         return _noise(claim, confidence, seed, progress)
     return _worst_case(claim, RUNS if runs is None else runs, confidence, seed, progress)

@@ -78,14 +78,27 @@ class Claim:
         return cls(found, released.epsilon, released.delta, {"kind": "release", "id": released.release_id})
 
     @classmethod
+    def of_plan(cls, plan: Plan | TrainingPlan) -> Claim:
+        """What a plan itself was asked for.
+
+        Raises:
+            InvalidInput: it was asked for nothing; ``plan.priced(delta)`` asks for what it costs.
+        """
+        if plan.epsilon is None or plan.delta is None:
+            raise InvalidInput("target", "a plan that was asked for nothing", "one with its target: plan.priced(delta)")
+        return cls(plan, plan.epsilon, plan.delta, {"kind": "design", "id": None})
+
+    @classmethod
     def of_design(cls, config: ReleaseConfig, epsilon: float, delta: float, *, as_published: bool = False) -> Claim:
         """A design under a claim, with the noise that the claim needs or, as published, that the papers give it.
 
         Raises:
             InvalidInput: the claim is out of range or can't be met, or the papers have no formula for the design.
         """
-        plan = published_plan(config, epsilon, delta) if as_published else config.calibrate(epsilon, delta)
-        return cls(plan, epsilon, delta, {"kind": "design", "id": None}, as_published)
+        if not as_published:
+            return cls.of_plan(config.calibrate(epsilon, delta))
+        plan = published_plan(config, epsilon, delta)
+        return cls(plan, epsilon, delta, {"kind": "design", "id": None}, as_published=True)
 
 
 def published_plan(config: ReleaseConfig, epsilon: float, delta: float) -> Plan:

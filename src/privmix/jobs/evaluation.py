@@ -53,7 +53,7 @@ def evaluate(
     model: Model | str | Path,
     data: Any,
     *,
-    split: str = "test",
+    split: str | None = None,
     classes: Any = None,
     columns: Columns | None = None,
     features_model: str | Path | None = None,
@@ -70,7 +70,7 @@ def evaluate(
     Args:
         model: a model, or the folder of one, trained or fitted on a release.
         data: raw inputs and labels, as :func:`privmix.release` takes them.
-        split: which part of a dataset on disk.
+        split: which part of the dataset; None: ``test``, or all of what is in memory.
         classes: number or names of the classes, where the model's are not meant.
         columns: what is declared of columns and images.
         features_model: your own copy of the extractor's model, where it is a file or folder.
@@ -87,7 +87,8 @@ def evaluate(
     check_figure(picture)
     chosen = model_in(model, features_model, trust_features_model)
     extractor = chosen.extractor
-    opened = open_for_model(chosen.facts, extractor, data, split, classes, columns)
+    opened = open_for_model(chosen.facts, extractor, data, split_of(data, split), classes, columns)
+    split = split or ("test" if has_splits(data) else "in memory")
     records = features_in_memory(opened.source, extractor, progress or silent)
     result, matrix = score(chosen.classifier.predict(records.features), records.labels, chosen.classes)
     if picture is not None:
@@ -133,6 +134,16 @@ def open_for_model(
         # In another order every label would mean another class, and the score would be of nothing.
         raise InvalidInput("classes", list(found.schema.classes), f"the model's: {', '.join(facts.classes)}")
     return found
+
+
+def has_splits(data: Any) -> bool:
+    """Whether data have parts of different names: those in memory do where they are a mapping of them."""
+    return isinstance(data, str | Path | Mapping)
+
+
+def split_of(data: Any, split: str | None) -> str:
+    """The part that is meant by ``split``: None is the test records, where there are several parts."""
+    return split or ("test" if has_splits(data) else "train")
 
 
 def score(

@@ -19,6 +19,7 @@ from privmix.errors import InvalidInput, check_integer, check_number
 from privmix.features import Extractor, from_spec, parse_features
 from privmix.jobs.columns import Columns
 from privmix.jobs.dataset import open_dataset
+from privmix.jobs.evaluation import split_of
 from privmix.jobs.places import check_figure
 from privmix.jobs.progress import Progress, silent
 from privmix.jobs.recording import Measured, Measurement
@@ -53,7 +54,7 @@ def inversion(
     data: Any,
     *,
     features: str | None = None,
-    split: str = "test",
+    split: str | None = None,
     mixup_degrees: str | Sequence[int] | None = None,
     epsilons: str | Sequence[float | None] | None = None,
     delta: float | None = None,
@@ -82,7 +83,7 @@ def inversion(
         release: the release whose plan, extractor and mean are attacked; None: a plan of the options up to ``centre``.
         data: images with labels: those that rows are made of.
         features: public extractor of images with gradients; scattering where None.
-        split: which part of the data.
+        split: which part of the data; None: ``test``, or all of what is in memory.
         mixup_degrees: degrees m to attack, as a list or with commas; 1, 4, 8, 16, 64 where None.
         epsilons: budgets whose noise to add, as a list or with commas; None or ``none`` among them is no noise; none,
             8, 1 where None.
@@ -127,7 +128,9 @@ def inversion(
     # A release names its classes; they make labels mean the same.
     named = list(certificate["plan"]["classes"]) if classes is None and certificate is not None else classes
     shape = None if certificate is None else tuple(certificate["input_shape"])
-    source = open_dataset(data, extractor, split=split, classes=named, columns=columns, input_shape=shape).source
+    source = open_dataset(
+        data, extractor, split=split_of(data, split), classes=named, columns=columns, input_shape=shape
+    ).source
     extractor.differentiable(source.schema.input_shape)
     if release is None or certificate is None:
         setting = _declared(extractor, source.schema, given)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,6 +18,7 @@ from privmix.learning.base import ReleaseFacts, ReleaseLearner
 from privmix.learning.model_io import is_fitted_model, load_model, save_model
 from privmix.release.dataset import ReleasedDataset
 from privmix.release.folder import load_release
+from privmix.training.run import MODEL_FOLDER
 from privmix.training.trained import ModelFacts, TrainedModel, is_trained_model, load_trained
 
 _CERTIFICATE = "certificate.json"
@@ -45,6 +47,17 @@ class Model:
     def classes(self) -> tuple[str, ...]:
         """K class names; a prediction k means ``classes[k]``."""
         return tuple(self.facts.classes)
+
+    @property
+    def certificate(self) -> Mapping[str, Any]:
+        """What was guaranteed of a trained model.
+
+        Raises:
+            InvalidInput: the model was fitted on a release, whose guarantee is the model's too.
+        """
+        if not isinstance(self.classifier, TrainedModel):
+            raise InvalidInput("model", "fitted on a release", "a trained one; see the release's certificate")
+        return self.classifier.certificate
 
     @cached_property
     def extractor(self) -> Extractor:
@@ -89,15 +102,18 @@ class Model:
         return float((predicted == labels).mean())
 
     def save(self, folder: str | Path, *, overwrite: bool = False) -> Path:
-        """Write a model fitted on a release to a new folder; :func:`load` reads it.
+        """Write the model to a new folder, whole or not at all; :func:`load` reads it.
 
         Raises:
-            InvalidInput: the folder exists, or the model is a trained one, which its run has written.
+            InvalidInput: the folder exists.
             StorageError: writing failed; nothing is left behind.
         """
-        if isinstance(self.classifier, TrainedModel):
-            raise InvalidInput("model", "a trained model", "one fitted on a release; a trained one has its folder")
-        return save_model(self.classifier, folder, overwrite=overwrite)
+        if not isinstance(self.classifier, TrainedModel):
+            return save_model(self.classifier, folder, overwrite=overwrite)
+        place = Path(folder)
+        with MODEL_FOLDER.new(place, overwrite=overwrite) as draft:
+            self.classifier.write(draft)
+        return place
 
 
 def load(

@@ -1,40 +1,50 @@
-"""What a DP-SGD run is to be, in one flat table of options: those of ``privmix train`` and of :func:`privmix.train`."""
+"""What is asked of a DP-SGD run, option by option; importing this takes no time."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, replace
-from typing import Any, Final
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
-from privmix import training
-from privmix.accounting import Adjacency
-from privmix.errors import InvalidInput, check_choice, check_number
+from privmix.accounting.events import Adjacency
+from privmix.jobs.columns import Columns
 
-LINEAR: Final = "linear"
-# Where views need augmentations and none are named.
-_AUGMENTATIONS: Final = "flip,crop"
-# Far above any rate that trains, and far below what float32 can't hold.
-_HIGHEST_RATE: Final = 1e30
-_ADAM_RATE: Final = 1e-3
-# Options of the warm-up -> its fields.
-_WARM_UP: Final = {
-    "warm_up_epochs": "epochs",
-    "warm_up_rate": "learning_rate",
-    "warm_up_optimiser": "optimiser",
-    "warm_up_augment": "augmentations",
-    "warm_up_mixing": "mixing",
-}
-_PRIVACY, _DP_SGD, _VIEWS, _PUBLIC, _RUNNING = "Privacy", "DP-SGD", "Views and mixup", "Public data", "Running"
+if TYPE_CHECKING:
+    from privmix.features import Extractor
+
+_PRIVACY: Final = "Privacy"
+_DP_SGD: Final = "DP-SGD"
+_VIEWS: Final = "Views and mixup"
+_PUBLIC: Final = "Public data"
+_RUNNING: Final = "Running"
 
 
-def _option(default: Any, panel: str, text: str) -> Any:
-    return field(default=default, metadata={"help": text, "panel": panel})
+def _told(default: Any, text: str, panel: str | None = None) -> Any:
+    return field(default=default, metadata={"help": text, **({"panel": panel} if panel else {})})
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False)
 class TrainingOptions:
-    """Options of a DP-SGD run. What is None takes the model's own default; ``help`` is in each field's metadata.
+    """What is asked of a DP-SGD run. What is None takes the model's own default.
 
     Attributes:
+        data: the private dataset: file, folder, pattern, address, or in memory; see :func:`privmix.data.open_dataset`.
+        epsilon, delta: the target.
+        out: the folder that is made; None keeps the model in memory.
+        features: the public extractor, or its name.
+        model: its name; see :func:`privmix.training.models.build_model`.
+        split, classes, columns: of the dataset.
+        records: a public record count to plan with; the real one then stays private.
+        ledger, dataset: the budget that pays, or None of both.
+        seed: for tests and benchmarks; takes the privacy away.
+        pool: public labelled examples to mix with: a dataset, in a file or in memory.
+        public: real public records of the same classes.
+        synthetic: synthetic records, made from public data only.
+        dry_run: only plan.
+        resume: finish an interrupted run; all else must be as it was.
+        overwrite: replace a model at ``out``; discard an interrupted run.
+        store: where features are kept and reused, in the clear; None keeps none.
+        device: ``cpu`` or ``cuda``; CUDA if there is any where None.
         adjacency: what the guarantee hides: ``add_remove``, that a record is there; ``replace_one``, its content.
         epochs: expected passes; 60 for the linear model, 50 for others.
         batch_size: expected batch; about n/7 linear, n/12 else.
@@ -74,195 +84,120 @@ class TrainingOptions:
         amp: bfloat16 forward passes.
         compile: ``torch.compile``.
         model_seed: initial weights and public draws; public.
-
-    Example:
-        >>> options = TrainingOptions(views="dp-mix-self", k_base=4)
-        >>> config = options.config("cnn", records=50_000, epsilon=8.0, delta=1e-5, on_images=True)
-        >>> config.views.views, config.batch_size
-        (20, 4096)
     """
 
-    adjacency: str = _option(
+    data: Any = field(
+        metadata={
+            "help": "Private dataset: file, folder, pattern such as 'part-*.parquet', or address such as "
+            "s3://bucket/x; idx, npz, npy, safetensors, Parquet, Arrow, CSV, JSON lines, images by class, saved "
+            "Hugging Face datasets."
+        }
+    )
+    epsilon: float = field(metadata={"help": "Privacy budget, epsilon."})
+    delta: float = field(metadata={"help": "Privacy budget, delta; well below 1/n."})
+    out: Path | None = field(default=None, metadata={"help": "Folder to create."})
+    features: str | Extractor = field(
+        default="pixels",
+        metadata={
+            "help": "Public extractor: pixels, scattering (scattering:ycbcr,mirror for photographs), identity, minilm "
+            "(texts), text:MODEL, vision:MODEL, tabular:SPEC.json or module:FILE. MODEL is a local folder or "
+            "OWNER/NAME on the hub."
+        },
+    )
+    model: str = _told(
+        "linear",
+        "linear (any features); cnn, cnn-relu, resnet-9, wrn-16-4, wrn-40-4, hf:FOLDER_OR_NAME or "
+        "hf-head:FOLDER_OR_NAME (images, `features` pixels).",
+    )
+    split: str = _told("train", "Which part of the dataset.")
+    classes: Any = field(
+        default=None,
+        metadata={
+            "help": "Class list: a number K, names with commas, or @FILE with one name a line. "
+            "Needed unless a schema says it."
+        },
+    )
+    columns: Columns = field(default_factory=Columns)
+    adjacency: str = _told(
         Adjacency.ADD_REMOVE.value,
-        _PRIVACY,
         "What the guarantee hides: add_remove, that a record is there; replace_one, its content.",
+        _PRIVACY,
     )
-    epochs: float | None = _option(None, _DP_SGD, "Expected passes. Default: 60 linear, 50 else.")
-    batch_size: int | None = _option(None, _DP_SGD, "Expected batch. Default: about n/7 linear, n/12 else.")
-    clip_norm: float | None = _option(
-        None, _DP_SGD, "Bound C on the gradient of a record. Default: 0.1 linear, 1 else."
+    records: int | None = _told(None, "A public record count to plan with; the real one then stays private.", _PRIVACY)
+    ledger: Any = field(
+        default=None,
+        metadata={"help": "Charge this ledger before reading: sqlite:///FILE or postgresql://...", "panel": _PRIVACY},
     )
-    clipping: str = _option("flat", _DP_SGD, "flat (Abadi et al.) or automatic (Bu et al.).")
-    optimiser: str = _option("sgd", _DP_SGD, "sgd or adam.")
-    learning_rate: float | None = _option(None, _DP_SGD, "Default: 16 linear, 2 else; 0.001 with adam.")
-    momentum: float | None = _option(None, _DP_SGD, "Of sgd. Default: 0.9 linear, 0 else.")
-    schedule: str = _option("constant", _DP_SGD, "Learning rate: constant, cosine, linear.")
-    ema: float | None = _option(None, _DP_SGD, "Decay of the averaged weights. Default: 0.95 linear, 0.999 else.")
-    feature_norm: float | None = _option(None, _DP_SGD, "Linear: scale features to this length. Default: 16.")
-    microbatch: int = _option(1, _DP_SGD, "Records clipped together; above 1 costs sensitivity 2C.")
-    microbatch_mixes: int = _option(0, _DP_SGD, "Mixed views of a microbatch, beside its records.")
-    microbatch_mixed_only: bool = _option(False, _DP_SGD, "With `microbatch_mixes`: these in place of the records.")
-    views: str = _option(
+    dataset: str | None = _told(None, "With `ledger`: the dataset's name there.", _PRIVACY)
+    seed: int | None = _told(None, "Tests and benchmarks only: the model is then NOT private.", _PRIVACY)
+    epochs: float | None = _told(None, "Expected passes. Default: 60 linear, 50 else.", _DP_SGD)
+    batch_size: int | None = _told(None, "Expected batch. Default: about n/7 linear, n/12 else.", _DP_SGD)
+    clip_norm: float | None = _told(None, "Bound C on the gradient of a record. Default: 0.1 linear, 1 else.", _DP_SGD)
+    clipping: str = _told("flat", "flat (Abadi et al.) or automatic (Bu et al.).", _DP_SGD)
+    optimiser: str = _told("sgd", "sgd or adam.", _DP_SGD)
+    learning_rate: float | None = _told(None, "Default: 16 linear, 2 else; 0.001 with adam.", _DP_SGD)
+    momentum: float | None = _told(None, "Of sgd. Default: 0.9 linear, 0 else.", _DP_SGD)
+    schedule: str = _told("constant", "Learning rate: constant, cosine, linear.", _DP_SGD)
+    ema: float | None = _told(None, "Decay of the averaged weights. Default: 0.95 linear, 0.999 else.", _DP_SGD)
+    feature_norm: float | None = _told(None, "Linear: scale features to this length. Default: 16.", _DP_SGD)
+    microbatch: int = _told(1, "Records clipped together; above 1 costs sensitivity 2C.", _DP_SGD)
+    microbatch_mixes: int = _told(0, "Mixed views of a microbatch, beside its records.", _DP_SGD)
+    microbatch_mixed_only: bool = _told(False, "With `microbatch_mixes`: these in place of the records.", _DP_SGD)
+    views: str = _told(
         "plain",
-        _VIEWS,
         "plain; self-aug (De et al.); dp-mix-self, dp-mix-diff (DP-Mix; the latter with `pool`); pure-diff.",
-    )
-    k_base: int | None = _option(None, _VIEWS, "Augmented copies of a record.")
-    k_self: int | None = _option(None, _VIEWS, "Mixes of two views.")
-    k_diff: int | None = _option(None, _VIEWS, "Public examples from `pool`.")
-    augment: str | None = _option(
-        None,
         _VIEWS,
+    )
+    k_base: int | None = _told(None, "Augmented copies of a record.", _VIEWS)
+    k_self: int | None = _told(None, "Mixes of two views.", _VIEWS)
+    k_diff: int | None = _told(None, "Public examples from `pool`.", _VIEWS)
+    pool: Any = field(
+        default=None, metadata={"help": "Public labelled examples to mix with: a dataset.", "panel": _VIEWS}
+    )
+    augment: str | None = _told(
+        None,
         "With commas: flip, crop, jitter, affine, cutout, noise, blur, sobel, all; or none. "
         "Default: flip,crop with such views or `bank`.",
+        _VIEWS,
     )
-    mixing: str = _option("mixup", _VIEWS, "mixup or cutmix.")
-    alpha: float = _option(0.2, _VIEWS, "Mixing weights are Beta(alpha, alpha).")
-    bank: int = _option(0, _VIEWS, "Linear on images: features of so many augmented copies of each, extracted once.")
-    scenario: str = _option(
+    mixing: str = _told("mixup", "mixup or cutmix.", _VIEWS)
+    alpha: float = _told(0.2, "Mixing weights are Beta(alpha, alpha).", _VIEWS)
+    bank: int = _told(0, "Linear on images: features of so many augmented copies of each, extracted once.", _VIEWS)
+    scenario: str = _told(
         "cold",
-        _PUBLIC,
         "cold: none is used; warm, warm-synthetic: training starts from it; extended: it helps in every step.",
+        _PUBLIC,
     )
-    public_method: str = _option(
-        "none", _PUBLIC, "With extended: multiplicity, dope, mirror, adadps; multiplicity+dope and so on."
+    public: Any = field(
+        default=None, metadata={"help": "Real public records of the same classes: a dataset.", "panel": _PUBLIC}
     )
-    public_batch: int | None = _option(None, _PUBLIC, "With extended: public records a step. Default: 64.")
-    rho: float | None = _option(None, _PUBLIC, "Radius of weight multiplicity. Default: 0.1.")
-    perturbations: int | None = _option(None, _PUBLIC, "Of weight multiplicity. Default: one a view.")
-    warm_up_epochs: int | None = _option(None, _PUBLIC, "Passes over public records. Default: 100.")
-    warm_up_rate: float | None = _option(None, _PUBLIC, "Learning rate of the warm-up. Default: 0.05.")
-    warm_up_optimiser: str | None = _option(None, _PUBLIC, "sgd, sam or asam. Default: sam.")
-    warm_up_augment: str | None = _option(
-        None, _PUBLIC, "Of the warm-up's images, as `augment`. Default: as the private views."
+    synthetic: Any = field(
+        default=None, metadata={"help": "Synthetic records, made from public data only.", "panel": _PUBLIC}
     )
-    warm_up_mixing: str | None = _option(
-        None, _PUBLIC, "Mix public records in the warm-up: mixup or cutmix. Default: neither."
+    public_method: str = _told(
+        "none", "With extended: multiplicity, dope, mirror, adadps; multiplicity+dope and so on.", _PUBLIC
     )
-    strategy: str = _option("auto", _RUNNING, "auto (measured), loop, vmap, ghost, closed-form: speed only.")
-    chunk: int | None = _option(None, _RUNNING, "Records computed at once. Default: what fits.")
-    amp: bool = _option(False, _RUNNING, "bfloat16 forward passes.")
-    compile: bool = _option(False, _RUNNING, "torch.compile.")
-    model_seed: int = _option(0, _RUNNING, "Initial weights and public draws; public.")
-
-    @classmethod
-    def of(cls, given: dict[str, Any]) -> TrainingOptions:
-        """Those options.
-
-        Raises:
-            InvalidInput: there is no option of that name.
-        """
-        known = [one.name for one in fields(cls)]
-        for name in given:
-            check_choice("option", name, known)
-        return cls(**given)
-
-    def config(
-        self, model: str, *, records: int, epsilon: float, delta: float, on_images: bool
-    ) -> training.TrainingConfig:
-        """The settings that these options mean.
-
-        Args:
-            model: its name.
-            records: n, public or declared.
-            epsilon, delta: the target.
-            on_images: the model takes images, which views may augment.
-
-        Raises:
-            InvalidInput: a value is out of range, or these don't go together.
-        """
-        check_choice("adjacency", self.adjacency, [item.value for item in Adjacency])
-        views, copies = self._views(on_images=on_images)
-        config = training.TrainingConfig.for_model(
-            model,
-            records=records,
-            epsilon=epsilon,
-            delta=delta,
-            epochs=self.epochs,
-            batch_size=self.batch_size,
-            clip_norm=self.clip_norm,
-            clipping=self.clipping,
-            feature_norm=self.feature_norm,
-            microbatch_size=self.microbatch,
-            microbatch_mixes=self.microbatch_mixes,
-            microbatch_keep=not self.microbatch_mixed_only,
-            adjacency=Adjacency(self.adjacency),
-            views=views,
-            bank_views=self.bank,
-            bank_augmentations=copies,
-            scenario=self.scenario,
-            warm_up=self._warm_up(on_images=on_images),
-            extended=self._extended(views.views),
-            execution=training.ExecutionConfig(self.strategy, self.chunk, self.amp, self.compile),
-            model_seed=self.model_seed,
-        )
-        return replace(config, optimiser=self._optimiser(config.optimiser))
-
-    def _views(self, *, on_images: bool) -> tuple[training.ViewConfig, tuple[Any, ...]]:
-        """Views of a step, and what makes the views of a bank."""
-        found = training.ViewConfig.named(self.views)
-        named = self.augment
-        if named is None and self.bank and not found.augmentations:
-            named = _AUGMENTATIONS
-        if named is not None:
-            found = replace(found, augmentations=training.parse_augmentations(named))
-        if self.bank and not found.augmentations:
-            raise InvalidInput("augment", self.augment, "at least one augmentation with a bank")
-        if found.augmentations and not on_images and not self.bank:
-            name = "views" if self.augment is None else "augment"
-            allowed = "no augmentations, a bank, or an image model on pixels: features can't be augmented"
-            raise InvalidInput(name, getattr(self, name), allowed)
-        changes = {name: getattr(self, name) for name in ("k_base", "k_self", "k_diff")}
-        given = {name: value for name, value in changes.items() if value is not None}
-        copies = found.augmentations if self.bank else ()
-        kept = () if self.bank else found.augmentations
-        return replace(found, augmentations=kept, mixing=self.mixing, alpha=self.alpha, **given), copies
-
-    def _optimiser(self, found: training.OptimiserConfig) -> training.OptimiserConfig:
-        """A model's defaults with what was given in their place."""
-        rate = self.learning_rate
-        if rate is not None:
-            check_number("learning_rate", rate, low=0, low_open=True, high=_HIGHEST_RATE)
-        if self.optimiser == "adam":
-            if self.momentum is not None:
-                raise InvalidInput("momentum", self.momentum, "none with adam")
-            rate = _ADAM_RATE if rate is None else rate
-        given = {"learning_rate": rate, "momentum": self.momentum, "ema_decay": self.ema}
-        changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-        return replace(found, name=self.optimiser, schedule=self.schedule, **changes)
-
-    def _warm_up(self, *, on_images: bool) -> training.WarmUpConfig:
-        """How to train on public records, where the scenario does."""
-        given = {name: getattr(self, name) for name in _WARM_UP if getattr(self, name) is not None}
-        if self.scenario == "cold":
-            _refuse(given, "none in scenario cold, which does not use public data")
-        if self.warm_up_rate is not None:
-            check_number("warm_up_rate", self.warm_up_rate, low=0, low_open=True, high=_HIGHEST_RATE)
-        if self.warm_up_mixing is not None:
-            check_choice("warm_up_mixing", self.warm_up_mixing, training.MIXINGS)
-        changes = {_WARM_UP[name]: value for name, value in given.items()}
-        if self.warm_up_augment is not None:
-            changes["augmentations"] = training.parse_augmentations(self.warm_up_augment)
-        if changes.get("augmentations") and not on_images:
-            raise InvalidInput("warm_up_augment", self.warm_up_augment, "none, or an image model on pixels")
-        if self.warm_up_mixing == "cutmix" and not on_images:
-            raise InvalidInput("warm_up_mixing", self.warm_up_mixing, "mixup, or an image model on pixels")
-        return training.WarmUpConfig(**changes)
-
-    def _extended(self, views: int) -> training.ExtendedConfig:
-        """How public records help in each step, where the scenario lets them."""
-        own = {"rho": self.rho, "perturbations": self.perturbations}
-        if self.scenario != "extended":
-            _refuse({"public_batch": self.public_batch, **own}, "none but in scenario extended")
-        if "perturbations" not in training.settings_of(self.public_method):
-            _refuse(own, "none without the public method multiplicity")
-        given = {"batch_size": self.public_batch, "rho": self.rho}
-        changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-        perturbations = views if self.perturbations is None else self.perturbations
-        return training.ExtendedConfig(method=self.public_method, perturbations=perturbations, **changes)
-
-
-def _refuse(given: dict[str, Any], allowed: str) -> None:
-    for name, value in given.items():
-        if value is not None:
-            raise InvalidInput(name, value, allowed)
+    public_batch: int | None = _told(None, "With extended: public records a step. Default: 64.", _PUBLIC)
+    rho: float | None = _told(None, "Radius of weight multiplicity. Default: 0.1.", _PUBLIC)
+    perturbations: int | None = _told(None, "Of weight multiplicity. Default: one a view.", _PUBLIC)
+    warm_up_epochs: int | None = _told(None, "Passes over public records. Default: 100.", _PUBLIC)
+    warm_up_rate: float | None = _told(None, "Learning rate of the warm-up. Default: 0.05.", _PUBLIC)
+    warm_up_optimiser: str | None = _told(None, "sgd, sam or asam. Default: sam.", _PUBLIC)
+    warm_up_augment: str | None = _told(
+        None, "Of the warm-up's images, as `augment`. Default: as the private views.", _PUBLIC
+    )
+    warm_up_mixing: str | None = _told(
+        None, "Mix public records in the warm-up: mixup or cutmix. Default: neither.", _PUBLIC
+    )
+    dry_run: bool = _told(False, "Show the plan; read no private row.", _RUNNING)
+    resume: bool = _told(False, "Finish an interrupted run with the same options.", _RUNNING)
+    overwrite: bool = _told(False, "Replace an existing `out`; discard an interrupted run.", _RUNNING)
+    store: Path | None = field(
+        default=None, metadata={"help": "Keep extracted features here (private!) and reuse them.", "panel": _RUNNING}
+    )
+    device: str | None = _told(None, "cpu or cuda. Default: cuda if there is one.", _RUNNING)
+    strategy: str = _told("auto", "auto (measured), loop, vmap, ghost, closed-form: speed only.", _RUNNING)
+    chunk: int | None = _told(None, "Records computed at once. Default: what fits.", _RUNNING)
+    amp: bool = _told(False, "bfloat16 forward passes.", _RUNNING)
+    compile: bool = _told(False, "torch.compile.", _RUNNING)
+    model_seed: int = _told(0, "Initial weights and public draws; public.", _RUNNING)

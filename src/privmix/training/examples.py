@@ -95,7 +95,7 @@ class PublicData:
     @classmethod
     def open(
         cls,
-        path: str | Path,
+        path: Any,
         extractor: Extractor,
         classes: Sequence[str],
         *,
@@ -109,7 +109,7 @@ class PublicData:
         their labels are digits and the private classes are names, digits are places in ``classes``.
 
         Args:
-            path: a file, folder, pattern or address.
+            path: a file, folder, pattern or address, or records in memory.
             extractor: the private data's.
             classes: the private data's class names, in order.
             split: of the public dataset.
@@ -131,10 +131,10 @@ class PublicData:
             [[0.0, 1.0], [1.0, 0.0]]
         """
         source = open_source(path, classes, split, {"input_shape": input_shape, **options})
-        schema = source.schema
+        schema, where = source.schema, str(path) if isinstance(path, str | Path) else "memory"
         if input_shape is not None and schema.input_shape != tuple(input_shape):
             allowed = f"{tuple(input_shape)} as the private inputs"
-            raise InvalidInput(f"shape of the public inputs in {path}", schema.input_shape, allowed)
+            raise InvalidInput(f"shape of the public inputs in {where}", schema.input_shape, allowed)
         extractor.check_schema(schema)
         try:
             content = source.read()
@@ -142,8 +142,8 @@ class PublicData:
             if error.field != "label":
                 raise
             found = "a label outside the class list"
-            raise InvalidInput(f"public labels in {path}", found, _listed(classes)) from None
-        places = _places(schema.classes, np.unique(content.y), classes, path)
+            raise InvalidInput(f"public labels in {where}", found, _listed(classes)) from None
+        places = _places(schema.classes, np.unique(content.y), classes, where)
         shape = schema.input_shape if schema.columns is None else None
         return cls._made(extractor.extract(content.x), places[content.y], len(classes), shape)
 
@@ -270,7 +270,7 @@ def public_generator(purpose: str, *indices: int) -> np.random.Generator:
     return np.random.Generator(np.random.PCG64(int.from_bytes(digest, "little")))
 
 
-def open_source(path: str | Path, classes: Sequence[str], split: str, options: dict[str, Any]) -> Source:
+def open_source(path: Any, classes: Sequence[str], split: str, options: dict[str, Any]) -> Source:
     """A public dataset, with its own list of classes if it has one, else with the private data's."""
     try:
         return open_dataset(path, split=split, **options)
@@ -280,7 +280,7 @@ def open_source(path: str | Path, classes: Sequence[str], split: str, options: d
         return open_dataset(path, split=split, classes=list(classes), **options)
 
 
-def _places(own: Sequence[str], used: NDArray[Any], classes: Sequence[str], path: str | Path) -> NDArray[np.int64]:
+def _places(own: Sequence[str], used: NDArray[Any], classes: Sequence[str], path: str) -> NDArray[np.int64]:
     """Place in ``classes`` of each of the dataset's own classes; -1 for those without examples."""
     # As everywhere in data: a name or, failing that, a place in digits.
     known = {str(place): place for place in range(len(classes))} | {name: place for place, name in enumerate(classes)}

@@ -1,0 +1,326 @@
+"""One DP-SGD training, from a dataset and a budget to a model, in the order that makes its certificate true."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final
+
+from privmix.errors import InvalidInput, PrivmixError, StorageError
+from privmix.features import Extractor, parse_features
+from privmix.jobs.budget import Charge, charge
+from privmix.jobs.checks import check_budget
+from privmix.jobs.dataset import Dataset, open_dataset
+from privmix.jobs.features import features_in_memory, features_on_disk
+from privmix.jobs.models import Model
+from privmix.jobs.overlap import refuse_overlap
+from privmix.jobs.places import check_writable
+from privmix.jobs.progress import Progress, silent
+from privmix.jobs.public_data import contents_of, named, pool_options, refuse_private
+from privmix.jobs.training_options import TrainingOptions
+from privmix.jobs.training_settings import check_device, settings_for
+from privmix.mechanisms.plan import check_price
+from privmix.mechanisms.streams import SecretStreams
+from privmix.training import (
+    ModelFacts,
+    PublicData,
+    TrainedModel,
+    TrainingPlan,
+    TrainingRecords,
+    TrainingRun,
+    current_world,
+    read_run,
+)
+from privmix.training import (
+    TrainingJob as Trainer,
+)
+from privmix.training.views.bank import extract_bank
+from privmix.training.world import World
+
+_GO, _FAILED = b"go", b"failed"
+_SHARED: Final = ("pool", "public", "synthetic")
+
+
+class HeadFailed(PrivmixError):
+    """The first of several processes failed, and says why; the others end."""
+
+
+@dataclass(frozen=True)
+class PlannedTraining:
+    """A training that is planned: no private record was read.
+
+    Attributes:
+        job: that it is of.
+        trainer: network, views and public data, ready.
+        world: the processes that do it.
+    """
+
+    job: TrainingJob
+    trainer: Trainer = field(repr=False)
+    world: World = field(repr=False)
+
+    @property
+    def plan(self) -> TrainingPlan:
+        """Public."""
+        return self.trainer.plan
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A training that is done.
+
+    Attributes:
+        model: with its certificate.
+        not_noted: why the charge for it could not be noted as done, though it was made.
+    """
+
+    model: TrainedModel
+    not_noted: StorageError | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingJob(TrainingOptions):
+    """A training on one private dataset: join its :meth:`processes`, :meth:`plan` it, then :meth:`train`.
+
+    Formal guarantees:
+        * Paid first: no process reads a private row before the head has charged the cost, durably.
+        * Charged once: an interrupted run that goes on is not charged again, nor is a run of several processes.
+        * Checked first: options that don't go together, places that can't be written, models that mix records and
+          budgets that no noise meets are refused before anything is charged.
+        * Apart: public records that are private ones end the run, after the charge and before it computes.
+        * Together: where the head fails before the private phase, all processes end.
+    """
+
+    @cached_property
+    def extractor(self) -> Extractor:
+        """The public extractor."""
+        return parse_features(self.features) if isinstance(self.features, str) else self.features
+
+    @cached_property
+    def opened(self) -> Dataset:
+        """The dataset; opening it reads no record."""
+        return open_dataset(self.data, self.extractor, split=self.split, classes=self.classes, columns=self.columns)
+
+    @cached_property
+    def facts(self) -> ModelFacts:
+        """Public facts of the dataset."""
+        schema, extractor = self.opened.schema, self.extractor
+        shape = tuple(schema.input_shape)
+        return ModelFacts(tuple(schema.classes), extractor.spec(), shape, extractor.output_dim(shape))
+
+    @property
+    def _shared(self) -> dict[str, Any]:
+        """What is called public, by the option that names it."""
+        return {name: getattr(self, name) for name in _SHARED}
+
+    def check(self) -> None:
+        """Raise where options don't go together or places can't be written; reads no record.
+
+        Raises:
+            InvalidInput: options don't go together, or are not for this machine.
+            StorageError: a place can't be written.
+        """
+        check_budget(self.ledger, self.dataset, self.seed, "a model")
+        if self.bank and self.store is not None:
+            raise InvalidInput("store", str(self.store), "none with `bank`: its views are drawn anew for each run")
+        if self.out is None and self.resume:
+            raise InvalidInput("resume", True, "the `out` of an interrupted run")
+        for name, place in (("out", None if self.out is None else Path(self.out).parent), ("store", self.store)):
+            if place is not None and not self.dry_run:
+                check_writable(name, Path(place))
+        check_device(self.device)
+        refuse_private(self._shared, self.data, self.split)
+
+    def processes(self) -> AbstractContextManager[World]:
+        """The processes that do it: each of several has its own CUDA device from here on; a plan alone needs one."""
+        return nullcontext(World()) if self.dry_run else current_world(self.device)
+
+    def plan(self, world: World) -> PlannedTraining:
+        """Check everything, and make the plan from public facts.
+
+        Raises:
+            InvalidInput: as :meth:`check`; or settings, data and public data do not fit, or no noise meets the budget.
+            StorageError, MissingExtra: something can't be read.
+        """
+        self.check()
+        facts = self.facts
+        records = self.opened.schema.records if self.records is None else self.records
+        trainer = Trainer(
+            settings_for(self, facts, records),
+            facts,
+            records,
+            pool=self._public("pool"),
+            public=self._public("public"),
+            synthetic=self._public("synthetic"),
+            records_declared=self.records is not None,
+            device=self.device,
+        )
+        trainer.check_world(world)
+        return PlannedTraining(self, trainer, world)
+
+    def train(self, planned: PlannedTraining, progress: Progress = silent) -> Trained:
+        """Charge, read, train and publish; what is planned is used up by it.
+
+        Raises:
+            BudgetExceeded: the ledger does not hold it; nothing was read.
+            InvalidInput: records are not as declared, or public records are private ones. What was charged is spent.
+            StorageError: reading or writing failed. What was charged is spent; ``resume`` finishes the run.
+            HeadFailed: in the processes beside the head.
+        """
+        trainer, world = planned.trainer, planned.world
+        if not world.is_head:
+            # Nothing private is read before the head has paid.
+            _wait(world)
+            return Trained(trainer.run(self._records(planned, None, silent), world=world))
+        with _others_wait(world):
+            shared = contents_of(self._shared, self.extractor, self.facts, self.columns)
+            charged, streams = self._charged(trainer)
+            refuse_overlap(shared, self.opened.source)
+            run = self._run(trainer, charged, streams)
+        with nullcontext() if run is None else run:
+            streams = streams if run is None else run.streams
+            found = self._records(planned, streams, progress)
+            made = trainer.run(
+                found,
+                run=run,
+                streams=streams,
+                reservation=charged.reserved,
+                progress=progress,
+                world=world,
+            )
+        try:
+            charged.done(f"model {made.certificate['model_id']}")
+        except StorageError as error:
+            return Trained(made, error)
+        return Trained(made)
+
+    def _charged(self, trainer: Trainer) -> tuple[Charge, SecretStreams | None]:
+        """Charge the budget, or find that it was charged before; the streams of a new run."""
+        state = None
+        if self.out is not None:
+            TrainingRun.check_target(self.out, overwrite=self.overwrite)
+            # A run that is to be discarded need not be readable.
+            state = None if self.overwrite and not self.resume else read_run(self.out)
+            if state is not None and not self.resume:
+                raise InvalidInput(
+                    "resume", False, f"`resume` or `overwrite`: an interrupted run was making {self.out}"
+                )
+            if state is None and self.resume:
+                raise InvalidInput("resume", True, "the `out` of an interrupted run; there is none")
+        if state is None:
+            check_price(trainer.plan)
+            # Before the first private row is read: a crash from here on leaves the budget spent.
+            event, adjacency = trainer.plan.event, trainer.plan.adjacency
+            charged = charge(self.ledger, self.dataset, event, adjacency, "training", self.opened)
+            return charged, SecretStreams.from_entropy() if self.seed is None else SecretStreams.from_seed(self.seed)
+        TrainingRun.check_settings(state, trainer.settings())
+        before = state["extra"].get("seed")
+        if before != self.seed:
+            # The run goes on with its own key, so another seed would be said and not used.
+            given = "no seed" if before is None else str(before)
+            raise InvalidInput("seed", self.seed, f"{given}, as in the interrupted run")
+        return Charge.again(self.ledger, self.dataset, state["extra"].get("reservation"), self.opened), None
+
+    def _run(self, trainer: Trainer, charged: Charge, streams: SecretStreams | None) -> TrainingRun | None:
+        if self.out is None:
+            return None
+        return TrainingRun(
+            self.out,
+            trainer.settings(),
+            streams=streams,
+            extra={"reservation": charged.note(), "seed": self.seed},
+            overwrite=self.overwrite,
+            resume=self.resume,
+        )
+
+    def _public(self, name: str) -> PublicData | None:
+        """Public labelled examples, read as the private ones are."""
+        data, facts = getattr(self, name), self.facts
+        if data is None:
+            return None
+        with named(name):
+            options = pool_options(self.extractor, self.columns)
+            return PublicData.open(data, self.extractor, facts.classes, input_shape=facts.input_shape, **options)
+
+    def _records(self, planned: PlannedTraining, streams: SecretStreams | None, progress: Progress) -> TrainingRecords:
+        """Read the private records: features in memory or in a store, or a bank of views."""
+        world, config, source = planned.world, planned.trainer.config, self.opened.source
+        classes = source.schema.num_classes
+        if config.bank_views:
+            bank = world.share_streams(None if streams is None else streams.derive("view bank"))
+            return extract_bank(source, self.extractor, config.bank_augmentations, config.bank_views, bank, progress)
+        if self.store is None:
+            found = features_in_memory(source, self.extractor, progress)
+            return TrainingRecords.of(found.features, found.labels, classes=classes)
+        if world.is_head:
+            # One process writes the store, the others find it finished.
+            with _others_wait(world):
+                kept = features_on_disk(self.opened, self.extractor, Path(self.store), progress)
+        else:
+            _wait(world)
+            kept = features_on_disk(self.opened, self.extractor, Path(self.store), progress)
+        return TrainingRecords.of(kept.features, kept.labels, classes=classes)
+
+
+def train(data: Any, *, epsilon: float, delta: float, progress: Progress | None = None, **options: Any) -> Model:
+    """Train a private model with DP-SGD: mixup, augmentation, public data.
+
+    The plan (batches, steps, noise) is made from public facts before any private record is read, and one plan serves
+    the sampler, the noise and the accountant. With ``ledger`` and ``dataset`` the budget is charged before that, too.
+
+    Args:
+        data: private records: file, folder, pattern or address; ``(x, y)`` with ``classes=``, a frame or a Dataset.
+        epsilon, delta: the target.
+        progress: called with (stage, done, total).
+        options: fields of :class:`privmix.jobs.training_options.TrainingOptions`, such as ``features``, ``model``,
+            ``classes``, ``views="dp-mix-self"``, ``out`` (a folder to write; ``resume`` finishes an interrupted run) or
+            ``ledger`` and ``dataset``.
+
+    Returns:
+        a model that takes raw inputs and has its ``certificate``; without ``out`` it is in memory until it is saved.
+
+    Raises:
+        InvalidInput: options don't go together, the data are not as declared, or no noise meets the budget.
+        BudgetExceeded: the ledger does not hold it; nothing was read.
+        StorageError: reading or writing failed.
+
+    Example:
+        >>> import numpy as np
+        >>> x = np.random.default_rng(0).normal(size=(400, 4))
+        >>> y = (x[:, 0] > 0).astype(int)
+        >>> model = train((x, y), epsilon=8.0, delta=1e-4, classes=range(2), features="identity", epochs=5)
+        >>> model.certificate["guarantee"]["epsilon"] <= 8.0, model.predict(x).shape
+        (True, (400,))
+    """
+    job = TrainingJob(data, epsilon, delta, **options)
+    if job.dry_run:
+        raise InvalidInput("dry_run", True, "False: a plan alone is made by TrainingJob.plan")
+    with job.processes() as world:
+        done = job.train(job.plan(world), progress or silent)
+    if done.not_noted is not None:
+        warnings.warn(f"the model is charged, but not noted as done: {done.not_noted}", stacklevel=2)
+    model = Model(done.model)
+    # The user's own, whose model may lie where a certificate may not point.
+    model.__dict__["extractor"] = job.extractor
+    return model
+
+
+@contextmanager
+def _others_wait(world: World) -> Iterator[None]:
+    """The head's part of :func:`_wait`: the others go on after the block, or end where it fails."""
+    try:
+        yield
+    except Exception:
+        world.share(_FAILED)
+        raise
+    world.share(_GO)
+
+
+def _wait(world: World) -> None:
+    """Wait for the head; end where it failed."""
+    if world.share(b"") != _GO:
+        raise HeadFailed("the first process failed, and says why")

@@ -1,0 +1,171 @@
+"""A training asked from Python: what the command line gives, models in memory, and the order of paying and reading."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import privmix as pm
+from privmix.data import Source
+from privmix.jobs import training
+from privmix.jobs.training import TrainingJob
+from privmix.jobs.training_options import TrainingOptions
+from tests.cli.training import (
+    LEDGER,
+    RECORDS,
+    certificate,
+    charges,
+    digits,
+    history,
+    left_over,
+    open_ledger,
+    train,
+    weights,
+    write_all,
+)
+
+OWN: dict[str, Any] = {"epsilon": 8, "delta": 1e-4, "classes": 10, "batch_size": 30, "epochs": 1}
+PAID: dict[str, Any] = {"ledger": LEDGER, "dataset": "own"}
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("data") / "root"
+    write_all(root)
+    return root
+
+
+@pytest.fixture(autouse=True)
+def data(written: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The current folder holds the data."""
+    shutil.copytree(written, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+
+
+def test_python_and_the_command_line_make_the_same_model() -> None:
+    told = train(seed="5", out="TOLD", features="scattering", json="")
+    assert told.code == 0, told.err
+    model = pm.train("own", **OWN, seed=5, features="scattering", out="MODEL")
+    assert weights("MODEL") == weights("TOLD")
+    mine = {name: value for name, value in model.certificate.items() if name not in ("model_id", "content_sha256")}
+    theirs = json.loads(told.out)
+    assert mine == {name: theirs[name] for name in mine}
+    assert model.certificate == certificate("MODEL")
+    held = np.load("own/test.npz")
+    assert model.score(held["x"], held["y"]) == pm.evaluate("MODEL", "own").accuracy
+
+
+def test_a_model_in_memory_takes_raw_inputs_and_is_saved() -> None:
+    """Of arrays, without a folder: the weights of a run on disk."""
+    x, y = digits(0, RECORDS)
+    model = pm.train((x, y), **{**OWN, "classes": range(10)}, seed=5, views="plain")
+    assert left_over() == set()
+    assert pm.train("own", **OWN, seed=5, out="DISK").predict(x).tolist() == model.predict(x).tolist()
+    model.save("SAVED")
+    assert weights("SAVED") == weights("DISK")
+    assert pm.verify("SAVED").found["epsilon"] <= 8
+    assert pm.evaluate("SAVED", digits(500, 600)).accuracy == model.score(*digits(500, 600))
+    with pytest.raises(pm.InvalidInput):
+        model.save("SAVED")
+
+
+def test_options_are_those_of_the_library() -> None:
+    """Names of presets, of public methods, of augmentations: known without the command line."""
+    job = TrainingJob(
+        "own", 8.0, 1e-4, classes=10, model="wrn-10-1", views="dp-mix-diff", k_base=3, pool="pool", dry_run=True
+    )
+    with job.processes() as world:
+        planned = job.plan(world)
+    assert (planned.trainer.views.views, planned.trainer.config.views.k_base) == (3 + 18 + 2, 3)
+    assert sorted(planned.trainer.public_digests()) == ["pool"]
+    assert left_over() == set()
+
+
+def test_every_option_says_what_it_is() -> None:
+    """In the metadata, from which --help is made, and in the docstring."""
+    words = inspect.getdoc(TrainingOptions) or ""
+    named = {name.strip() for line in words.splitlines() if ": " in line for name in line.partition(":")[0].split(",")}
+    for item in dataclasses.fields(TrainingOptions):
+        assert item.name in named, item.name
+        assert item.name == "columns" or item.metadata["help"].strip()
+
+
+def test_paid_before_the_first_record_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever reads a record looks at the ledger."""
+    open_ledger()
+    seen, batches = [], Source.batches
+
+    def watched(self: Source, *arguments: Any) -> Any:
+        seen.append([entry["kind"] for entry in history()])
+        return batches(self, *arguments)
+
+    monkeypatch.setattr(Source, "batches", watched)
+    job = TrainingJob("own", **OWN, **PAID)
+    with job.processes() as world:
+        planned = job.plan(world)
+        assert (charges(), seen) == ([], [])
+        done = job.train(planned)
+    assert done.not_noted is None
+    assert seen
+    assert all("reserve" in kinds and "commit" not in kinds for kinds in seen)
+    assert charges("commit") == [f"model {done.model.certificate['model_id']}"]
+    assert done.model.certificate["in_ledger"] == "planned"
+
+
+def test_a_training_that_reads_before_it_pays_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    charge = training.charge
+
+    def late(*arguments: Any) -> Any:
+        next(iter(arguments[-1].source.batches(10)))
+        return charge(*arguments)
+
+    monkeypatch.setattr(training, "charge", late)
+    with pytest.raises(AssertionError):
+        test_paid_before_the_first_record_is_used(monkeypatch)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "field"),
+    [
+        ({"ledger": None}, "ledger, dataset"),
+        ({"seed": 1}, "seed"),
+        ({"resume": True}, "resume"),
+        ({"bank": 2, "store": "STORE"}, "store"),
+        ({"views": "dp-mix-twice"}, "views"),
+        ({"augment": "flip"}, "augment"),
+        ({"rho": 0.1}, "rho"),
+        ({"device": "tpu"}, "device"),
+        ({"public": "own", "scenario": "warm"}, "public"),
+        ({"dry_run": True}, "dry_run"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_is_refused_is_a_field_and_costs_nothing(
+    wrong: dict[str, Any], field: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unread(*_: Any) -> Any:
+        raise AssertionError("a record was read")
+
+    open_ledger()
+    monkeypatch.setattr(Source, "batches", unread)
+    with pytest.raises(pm.InvalidInput) as refused:
+        pm.train("own", **{**OWN, **PAID, **wrong})
+    assert refused.value.field == field
+    assert charges() == []
+    assert left_over() == set()
+
+
+def test_public_records_in_memory_that_are_private_ones_end_the_run() -> None:
+    """Their place tells nothing; once they are paid for, the records do."""
+    open_ledger()
+    x, y = digits(0, RECORDS)
+    with pytest.raises(pm.InvalidInput, match="public records"):
+        pm.train("own", **OWN, **PAID, scenario="warm", warm_up_epochs=1, public=(x, y))
+    assert (charges(), charges("commit")) == (["training"], [])
