@@ -79,7 +79,7 @@ def test_a_price_needs_no_learning() -> None:
     line = ["account", "--records", "5000", "--noise-multiplier", "2", "--json"]
     said, imported = run_fresh({"arguments": line})
     assert json.loads(said)["is_upper_bound"]
-    assert not imported & (HEAVY - {"scipy", "dp_accounting"})
+    assert not imported & (HEAVY - {"scipy"})
 
 
 def test_the_front_door_is_open_at_once() -> None:
@@ -103,7 +103,7 @@ print(*extractor_names())
     assert "scipy" in priced
     # What registers itself when it is imported is there for whoever asks.
     assert extractors == {"identity", "minilm", "module", "pixels", "scattering", "tabular", "text", "vision"}
-    assert not priced & (HEAVY - {"scipy", "dp_accounting"})
+    assert not priced & (HEAVY - {"scipy"})
 
 
 @pytest.mark.parametrize("path", LAZY, ids=lambda path: str(path.parent.relative_to(SOURCE)))

@@ -1,4 +1,7 @@
-"""Renyi DP and the moments accountant: valid bounds, looser than the PLD, kept because the papers used them."""
+"""Renyi DP and the moments accountant: valid bounds, looser than the PLD, kept because the papers used them.
+
+The library behind them is imported where one of them prices something: the default accountant does without it.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
-import dp_accounting
 import numpy as np
-from absl import logging as absl_logging
-from dp_accounting.rdp import RdpAccountant as _LibraryRdp
-from dp_accounting.rdp.rdp_privacy_accountant import compute_delta, compute_epsilon
 from numpy.typing import NDArray
 from scipy.special import gammaln, logsumexp
 
@@ -26,6 +26,9 @@ from privmix.accounting.events import (
     PoissonSampled,
     Repeated,
 )
+
+if TYPE_CHECKING:
+    import dp_accounting
 
 _ORDERS = tuple(np.concatenate((np.linspace(1.05, 10, 90), np.arange(11, 64), 2.0 ** np.arange(6, 14))).tolist())
 # More than a query's divergence was seen to lose to rounding (1e-15, at noise 1e9).
@@ -52,10 +55,14 @@ class RdpAccountant:
 
     def epsilon(self, event: Event, delta: float, adjacency: Adjacency) -> float:
         """Upper bound on epsilon at ``delta`` > 0."""
+        from dp_accounting.rdp.rdp_privacy_accountant import compute_epsilon
+
         return float(compute_epsilon(self.orders, self._divergences(event, adjacency), delta)[0])
 
     def delta(self, event: Event, epsilon: float, adjacency: Adjacency) -> float:
         """Upper bound on delta at ``epsilon``."""
+        from dp_accounting.rdp.rdp_privacy_accountant import compute_delta
+
         return float(compute_delta(self.orders, self._divergences(event, adjacency), epsilon)[0])
 
     def divergence(self, event: Event, adjacency: Adjacency) -> float:
@@ -68,11 +75,14 @@ class RdpAccountant:
 
     def _divergences(self, event: Event, adjacency: Adjacency) -> NDArray[np.float64]:
         """Renyi divergence of everything that ran, at every order, rounded up."""
+        import dp_accounting
+        from dp_accounting.rdp import RdpAccountant as LibraryRdp
+
         relation = dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE
         leaves = flatten(event)
         if any(isinstance(leaf, FixedSizeSampled) for leaf in leaves):
             relation = dp_accounting.NeighboringRelation.REPLACE_ONE
-        accountant = _LibraryRdp(self.orders, relation)
+        accountant = LibraryRdp(self.orders, relation)
         with _quiet():
             for leaf, count in leaves.items():
                 composed = _library_event(leaf, adjacency, self.name)
@@ -94,6 +104,8 @@ class RdpAccountant:
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Keep the library from reporting every order that it leaves out, which is always the safe side."""
+    from absl import logging as absl_logging
+
     before = absl_logging.get_verbosity()
     absl_logging.set_verbosity(absl_logging.ERROR)
     try:
@@ -103,6 +115,8 @@ def _quiet() -> Iterator[None]:
 
 
 def _library_event(leaf: Leaf, adjacency: Adjacency, name: str) -> dp_accounting.DpEvent:
+    import dp_accounting
+
     match adjacency:
         case Adjacency.ADD_REMOVE:
             shift = 1.0
