@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,14 +11,14 @@ from rich.table import Table
 
 from privmix import jobs
 from privmix.cli.app import app, err, out, plain, print_json
+from privmix.cli.flags import with_flags
 from privmix.cli.progress import progress_bars
 from privmix.cli.verb import Take, verb
-from privmix.jobs.columns import class_list
 from privmix.jobs.training_options import TrainingOptions
 from privmix.rounding import exact, rounded_up
 
 if TYPE_CHECKING:
-    from privmix.jobs.training import PlannedTraining
+    from privmix.jobs.planned_training import PlannedTraining
     from privmix.training import TrainedModel
 
 
@@ -44,17 +43,15 @@ torchrun, every process takes its share of each batch.
 
     Public data: privmix train ... --scenario extended --public PUBLIC --public-method multiplicity
     """
-    options = replace(options, classes=class_list(options.classes))
-    job = jobs.training.TrainingJob(**{item.name: getattr(options, item.name) for item in fields(options)})
+    job = jobs.training.TrainingJob(**vars(options))
     with job.processes() as world:
         planned = job.plan(world)
-        if world.is_head:
-            _warn(planned)
+        for text in planned.warnings if world.is_head else ():
+            err.print(f"[yellow]warning:[/] {plain(with_flags(text))}")
         if job.dry_run:
             _show_plan(planned, json_output)
             return
-        private = planned.plan.records_declared
-        with progress_bars(quiet=not world.is_head, percent=private) as progress:
+        with progress_bars(quiet=not world.is_head, percent=planned.plan.records_declared) as progress:
             try:
                 done = job.train(planned, progress)
             except jobs.training.HeadFailed:
@@ -69,14 +66,6 @@ torchrun, every process takes its share of each batch.
             )
         assert job.out is not None
         _show_result(done.model, job.out, json_output)
-
-
-def _warn(planned: PlannedTraining) -> None:
-    plan = planned.plan
-    if plan.delta >= 1 / plan.records:
-        err.print(f"[yellow]warning:[/] delta {exact(plan.delta)} is not below 1/records = {1 / plan.records:.3g}")
-    if planned.job.seed is not None:
-        err.print("[yellow]warning:[/] --seed makes the noise reproducible: this model is NOT private")
 
 
 def _show_result(model: TrainedModel, folder: Path, json_output: bool) -> None:
@@ -94,22 +83,10 @@ def _show_result(model: TrainedModel, folder: Path, json_output: bool) -> None:
 
 
 def _show_plan(planned: PlannedTraining, json_output: bool) -> None:
-    plan, trainer = planned.plan, planned.trainer
     if json_output:
-        print_json({"plan": plan.to_dict(), "epsilon": plan.cost().epsilon, "settings": trainer.settings()})
+        print_json(planned.to_dict())
         return
     table = Table(title="plan (public; made before any private row is used)", title_justify="left", show_header=False)
-    config, adjacency = trainer.config, plan.adjacency.value
-    facts = {
-        "model": f"{config.model}, {trainer.weights} trained",
-        "records, features, classes": f"{plan.records}, {trainer.facts.dim}, {len(trainer.facts.classes)}",
-        "target": f"epsilon {exact(config.epsilon)}, delta {exact(plan.delta)}, adjacency {adjacency}",
-        "batches": f"Poisson, {plan.batch_size} expected, {plan.steps} steps, {plan.epochs:.4g} epochs",
-        "views of a record": str(trainer.views.views),
-        "clipping": f"{config.clipping}, C = {plan.clip_norm:g}, sensitivity {plan.sensitivity:g}",
-        "noise multiplier": f"{plan.noise_multiplier:.5g}",
-        "public data": config.scenario,
-    }
-    for name, value in facts.items():
+    for name, value in planned.facts().items():
         table.add_row(name, plain(value))
     out.print(table)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
@@ -19,6 +19,7 @@ from privmix.jobs.features import features_in_memory, features_on_disk
 from privmix.jobs.models import Model
 from privmix.jobs.overlap import refuse_overlap
 from privmix.jobs.places import check_writable
+from privmix.jobs.planned_training import PlannedTraining
 from privmix.jobs.progress import Progress, silent
 from privmix.jobs.public_data import contents_of, named, pool_options, refuse_private
 from privmix.jobs.training_options import TrainingOptions
@@ -29,7 +30,6 @@ from privmix.training import (
     ModelFacts,
     PublicData,
     TrainedModel,
-    TrainingPlan,
     TrainingRecords,
     TrainingRun,
     current_world,
@@ -47,26 +47,6 @@ _SHARED: Final = ("pool", "public", "synthetic")
 
 class HeadFailed(PrivmixError):
     """The first of several processes failed, and says why; the others end."""
-
-
-@dataclass(frozen=True)
-class PlannedTraining:
-    """A training that is planned: no private record was read.
-
-    Attributes:
-        job: that it is of.
-        trainer: network, views and public data, ready.
-        world: the processes that do it.
-    """
-
-    job: TrainingJob
-    trainer: Trainer = field(repr=False)
-    world: World = field(repr=False)
-
-    @property
-    def plan(self) -> TrainingPlan:
-        """Public."""
-        return self.trainer.plan
 
 
 @dataclass(frozen=True)
@@ -181,7 +161,7 @@ class TrainingJob(TrainingOptions):
             charged, streams = self._charged(trainer)
             refuse_overlap(shared, self.opened.source)
             run = self._run(trainer, charged, streams)
-        with nullcontext() if run is None else run:
+        with _ended(streams) if run is None else run:
             streams = streams if run is None else run.streams
             found = self._records(planned, streams, progress)
             made = trainer.run(
@@ -307,6 +287,16 @@ def train(data: Any, *, epsilon: float, delta: float, progress: Progress | None 
     # The user's own, whose model may lie where a certificate may not point.
     model.__dict__["extractor"] = job.extractor
     return model
+
+
+@contextmanager
+def _ended(streams: SecretStreams | None) -> Iterator[None]:
+    """The key ends with the block, however that ends."""
+    try:
+        yield
+    finally:
+        if streams is not None:
+            streams.destroy()
 
 
 @contextmanager
