@@ -13,7 +13,9 @@ Example:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 from privmix._lazy import lazily
 
@@ -38,9 +40,12 @@ if TYPE_CHECKING:
     from privmix.jobs.attack import attack
     from privmix.jobs.audit import audit
     from privmix.jobs.checking import verify
+    from privmix.jobs.columns import Columns
     from privmix.jobs.evaluation import evaluate
     from privmix.jobs.fitting import fit
     from privmix.jobs.models import Model, load
+    from privmix.jobs.released import Release
+    from privmix.jobs.releasing import plan, release
     from privmix.jobs.report import report
     from privmix.jobs.training import train
     from privmix.learning.kl import GeneralizedKLClassifier
@@ -52,6 +57,30 @@ if TYPE_CHECKING:
 else:
     __getattr__, __dir__ = lazily(__name__)
 
+
+class _FrontDoor(ModuleType):
+    """This package, which lends a function and has a package of one name: ``privmix.release`` is both."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "release":
+            if not isinstance(value, ModuleType):
+                # Its package is imported by then, and here.
+                return
+            value.__class__ = _ReleasePackage
+        super().__setattr__(name, value)
+
+
+class _ReleasePackage(ModuleType):
+    """The package; called, it is :func:`privmix.jobs.releasing.release`."""
+
+    def __call__(self, *arguments: Any, **options: Any) -> Any:
+        from privmix.jobs.releasing import release
+
+        return release(*arguments, **options)
+
+
+sys.modules[__name__].__class__ = _FrontDoor
+
 __version__ = "0.1.0"
 
 __all__ = [
@@ -60,6 +89,7 @@ __all__ = [
     "BudgetExceeded",
     "Calibration",
     "ClusterSampled",
+    "Columns",
     "Composed",
     "DPClassifier",
     "Event",
@@ -75,6 +105,7 @@ __all__ = [
     "PoissonSampled",
     "PrivacyCost",
     "PrivmixError",
+    "Release",
     "Repeated",
     "SecondMomentsClassifier",
     "StorageError",
@@ -88,6 +119,8 @@ __all__ = [
     "evaluate",
     "fit",
     "load",
+    "plan",
+    "release",
     "report",
     "train",
     "verify",

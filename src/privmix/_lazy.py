@@ -48,10 +48,9 @@ def lazily(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]
         if module == package:
             # A part of the package itself; importing it makes it an attribute, too.
             return importlib.import_module(f"{package}.{original}")
-        value = getattr(importlib.import_module(module), original)
         # The next one to ask finds it without asking here.
-        setattr(sys.modules[package], name, value)
-        return value
+        setattr(sys.modules[package], name, getattr(importlib.import_module(module), original))
+        return vars(sys.modules[package])[name]
 
     def names() -> list[str]:
         return sorted({*vars(sys.modules[package]), *_exports(package)})

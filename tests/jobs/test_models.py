@@ -11,7 +11,7 @@ from sklearn.datasets import load_digits
 
 import privmix as pm
 from privmix.features import get_extractor
-from privmix.release import PrivateRecords, ReleaseConfig, ReleasedDataset, SecretStreams, release_to_folder
+from privmix.release import PrivateRecords, ReleaseConfig, SecretStreams, release_to_folder
 from privmix.training import ModelFacts, TrainingConfig, TrainingJob, TrainingRecords
 
 TARGET = (8.0, 1e-4)
@@ -57,7 +57,9 @@ def test_a_model_takes_raw_inputs_before_and_after_saving(digits: Digits, releas
 
 def test_a_folder_is_what_it_is(release: Path, tmp_path: Path) -> None:
     found = pm.load(release)
-    assert isinstance(found, ReleasedDataset)
+    assert isinstance(found, pm.Release)
+    assert found.folder == release
+    assert found.dataset.x is found.x
     assert pm.fit(found, "noise-aware-ridge", regularisation=0.1).classifier.name == "noise-aware-ridge"
     own = pm.SecondMomentsClassifier(regularisation=0.5)
     assert pm.fit(found, own).classifier is own

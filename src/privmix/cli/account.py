@@ -8,7 +8,8 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from privmix import accounting, jobs, release
+import privmix.release as releases
+from privmix import accounting, jobs
 from privmix.accounting.events import Adjacency, Event
 from privmix.cli.app import app, out, print_json
 from privmix.cli.design_options import DesignOptions, GivenDesign
@@ -54,7 +55,7 @@ def price(
         raise InvalidInput("records", records, "the public record count")
     if (noise_multiplier is None) == (epsilon_target is None):
         raise InvalidInput("noise_multiplier, epsilon", "both or neither", "exactly one of the two")
-    config = release.ReleaseConfig(
+    config = releases.ReleaseConfig(
         records=records,
         dim=1,
         classes=tuple(str(number) for number in range(classes)),
@@ -74,7 +75,7 @@ def price(
 
 
 def _one(
-    config: release.ReleaseConfig,
+    config: releases.ReleaseConfig,
     accountant: str,
     delta: float,
     noise_multiplier: float | None,

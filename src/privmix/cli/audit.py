@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from privmix import jobs, release
+import privmix.release as releases
+from privmix import jobs
 from privmix.attacks.defaults import CONFIDENCE, RUNS
 from privmix.cli.app import app, err, out, print_json
 from privmix.cli.canary_audit import audit_with_canaries
@@ -97,7 +98,7 @@ def audit(
     else:
         if records is None or epsilon_target is None:
             raise InvalidInput("records, epsilon", "not given", "the design's record count and its claim")
-        config = release.ReleaseConfig(
+        config = releases.ReleaseConfig(
             records=records,
             dim=1,
             classes=tuple(str(number) for number in range(classes)),

@@ -8,7 +8,8 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from privmix import jobs, release
+import privmix.release as releases
+from privmix import jobs
 from privmix.cli.app import app, err, out, plain, print_json
 from privmix.cli.flags import with_flags
 from privmix.cli.options import Json
@@ -77,7 +78,7 @@ def _signed(signature: dict[str, Any] | None) -> str:
     return f"signed, it says by key {signature['key_id']}: not checked (give --key)"
 
 
-def _show_tests(checked: release.Verification) -> None:
+def _show_tests(checked: releases.Verification) -> None:
     """What was measured, and what it would have caught."""
     table = Table(title="tests of the released numbers, as shares of the certified noise", title_justify="left")
     table.add_column("tested")

@@ -18,50 +18,61 @@ class Charge:
     """Budget taken from a ledger, or nothing where no ledger is used.
 
     Attributes:
+        ledger: where, or its address.
+        reservation: there.
         reserved: what lets the certificate say so.
     """
 
-    url: str | None = None
+    ledger: str | Ledger | None = None
     reservation: Reservation | None = None
     reserved: ReservationNote | None = None
 
     @classmethod
-    def _of(cls, url: str, book: Ledger, reservation: Reservation) -> Charge:
-        return cls(url, reservation, ReservationNote(book, reservation))
+    def _of(cls, ledger: str | Ledger, book: Ledger, reservation: Reservation) -> Charge:
+        return cls(ledger, reservation, ReservationNote(book, reservation))
 
     def done(self, result: str) -> None:
         """Record what came of it."""
-        if self.url is not None and self.reservation is not None:
-            Ledger.open(self.url).commit(self.reservation, result=result)
+        if self.ledger is not None and self.reservation is not None:
+            _book(self.ledger).commit(self.reservation, result=result)
 
     def note(self) -> dict[str, Any] | None:
         """What an interrupted run must remember to find its reservation again."""
         return None if self.reservation is None else asdict(self.reservation)
 
     @classmethod
-    def again(cls, url: str | None, dataset: str | None, note: Mapping[str, Any] | None, data: Dataset) -> Charge:
+    def again(
+        cls, ledger: str | Ledger | None, dataset: str | None, note: Mapping[str, Any] | None, data: Dataset
+    ) -> Charge:
         """The charge of an interrupted run: it was made before and is not made twice.
 
         Raises:
             InvalidInput: the ledger or dataset is another one than the run was charged to, or the data has its budget
                 under another name.
         """
-        if (url is None) != (note is None):
-            raise InvalidInput("ledger", url, "as in the interrupted run: given there, or not")
-        if url is None or note is None:
+        if (ledger is None) != (note is None):
+            raise InvalidInput(
+                "ledger", None if ledger is None else str(ledger), "as in the interrupted run: given there, or not"
+            )
+        if ledger is None or note is None:
             return cls()
         reservation = Reservation(**note)
         if reservation.dataset != dataset:
             raise InvalidInput("dataset", dataset, "the dataset that the interrupted run was charged to")
-        book = Ledger.open(url)
-        found = cls._of(url, book, reservation)
+        book = _book(ledger)
+        found = cls._of(ledger, book, reservation)
         # The data may be other data by now, if the run was interrupted before it noted its records.
         book.bind(reservation, _contents(book, data))
         return found
 
 
 def charge(
-    ledger: str | None, dataset: str | None, event: Event, adjacency: Adjacency, purpose: str, data: Dataset
+    ledger: str | Ledger | None,
+    dataset: str | None,
+    event: Event,
+    adjacency: Adjacency,
+    purpose: str,
+    data: Dataset,
 ) -> Charge:
     """Take the cost of ``event`` from the dataset's budget, durably. Without a ledger it does nothing.
 
@@ -70,12 +81,16 @@ def charge(
     """
     if ledger is None or dataset is None:
         return Charge()
-    book = Ledger.open(ledger)
+    book = _book(ledger)
     # What the budget does not hold is refused before a large dataset is hashed.
     book.check(dataset, event, adjacency=adjacency)
     contents = _contents(book, data)
     reservation = book.reserve(dataset, event, adjacency=adjacency, purpose=purpose, contents=contents)
     return Charge._of(ledger, book, reservation)
+
+
+def _book(ledger: str | Ledger) -> Ledger:
+    return ledger if isinstance(ledger, Ledger) else Ledger.open(ledger)
 
 
 def _contents(book: Ledger, data: Dataset) -> Contents:

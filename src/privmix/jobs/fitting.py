@@ -8,6 +8,7 @@ from typing import Final
 from privmix.designs import design_named
 from privmix.errors import check_choice
 from privmix.jobs.models import Model
+from privmix.jobs.released import Release
 from privmix.learning import GeneralizedKLClassifier, NoiseAwareRidgeClassifier, Progress, SecondMomentsClassifier
 from privmix.learning.base import ReleaseLearner
 from privmix.release import ReleasedDataset, load_release
@@ -17,7 +18,7 @@ LEARNERS: Final = (AUTO, "noise-aware-ridge", "second-moments", "generalized-kl"
 
 
 def fit(
-    release: ReleasedDataset | str | Path,
+    release: Release | ReleasedDataset | str | Path,
     learner: str | ReleaseLearner = AUTO,
     *,
     regularisation: float | str = AUTO,
@@ -29,7 +30,7 @@ def fit(
     """Train a classifier on a release. No private data is read and no privacy is spent, however often you do it.
 
     Args:
-        release: a release in memory, or its folder.
+        release: a release, or its folder.
         learner: ``"auto"``: second-moments for releases that have them, else noise-aware-ridge; or one of these two, or
             ``"generalized-kl"`` (the papers'); or an estimator of your own settings.
         regularisation: noise-aware-ridge, second-moments: ``"auto"``, or a share of the largest eigenvalue.
@@ -45,7 +46,10 @@ def fit(
         InvalidInput: a setting is out of range, or the folder is no release as it was certified.
         StorageError: a file of it is missing or can't be read.
     """
-    dataset = release if isinstance(release, ReleasedDataset) else load_release(release)
+    if isinstance(release, Release):
+        dataset = release.dataset
+    else:
+        dataset = release if isinstance(release, ReleasedDataset) else load_release(release)
     if isinstance(learner, ReleaseLearner):
         return Model(learner.fit(dataset, progress=progress))
     learner = learner_for(dataset, learner)

@@ -14,10 +14,9 @@ from numpy.typing import NDArray
 from privmix.data.source import as_inputs, as_table, encode_labels
 from privmix.errors import InvalidInput
 from privmix.features import Extractor, Tabular, TextEncoder, from_spec
+from privmix.jobs.released import Release
 from privmix.learning.base import ReleaseFacts, ReleaseLearner
 from privmix.learning.model_io import is_fitted_model, load_model, save_model
-from privmix.release.dataset import ReleasedDataset
-from privmix.release.folder import load_release
 from privmix.training.run import MODEL_FOLDER
 from privmix.training.trained import ModelFacts, TrainedModel, is_trained_model, load_trained
 
@@ -118,7 +117,7 @@ class Model:
 
 def load(
     folder: str | Path, *, features_model: str | Path | None = None, trust_features_model: bool = False
-) -> ReleasedDataset | Model:
+) -> Release | Model:
     """Read a release, a model fitted on one, or a trained model, by what the folder is.
 
     The folder is data: nothing of it is run, and no path or address that it names is opened.
@@ -142,7 +141,10 @@ def load(
         return Model(load_trained(path), features_model, trust_features_model)
     if is_fitted_model(path) and not (path / _CERTIFICATE).exists():
         return Model(load_model(path), features_model, trust_features_model)
-    return load_release(path)
+    found = Release(path)
+    # What is damaged shows now, and not when it is used.
+    _ = found.dataset
+    return found
 
 
 def model_in(

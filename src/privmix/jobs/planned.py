@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from privmix.accounting import PrivacyCost
 from privmix.designs import MomentsPlan, Plan
 from privmix.jobs.budget import Charge
 from privmix.jobs.planning import Chosen
@@ -39,6 +40,11 @@ class Planned:
     def choice(self) -> Choice | None:
         """Every design's prediction, and the best, where the planner was asked."""
         return None if self.chosen is None else self.chosen.choice
+
+    @property
+    def cost(self) -> PrivacyCost:
+        """Epsilon at the delta asked for, an upper bound."""
+        return self.plan.cost()
 
     @property
     def warnings(self) -> tuple[str, ...]:

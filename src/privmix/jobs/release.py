@@ -123,8 +123,12 @@ class ReleaseJob(ReleaseOptions):
             raise InvalidInput("records", self.records, allowed)
         return config
 
-    def plan(self, progress: Progress = silent) -> Planned:
+    def plan(self, progress: Progress = silent, made: Planned | None = None) -> Planned:
         """Check everything and make the plan from public facts. Only a private count is read, once it is paid for.
+
+        Args:
+            progress: called while the planner works.
+            made: by a job of the same settings before; it is taken, if the data are as it was made for.
 
         Raises:
             InvalidInput, StorageError, MissingExtra: as :meth:`check`; or the data do not open, or an interrupted run
@@ -143,6 +147,9 @@ class ReleaseJob(ReleaseOptions):
             if state.extra.get("data") != identity:
                 raise InvalidInput("resume", WITHHELD, "the records of the interrupted run: its data, split, columns")
         streams = None if self.resume or self.dry_run else _streams(self.seed)
+        if made is not None:
+            engine = self.engine if self.engine in made.plan.kind.engines else "local"
+            return Planned(self, self._fitting(made, config), made.chosen, engine, state, streams, Charge(), identity)
         counted, chosen, engine = Charge(), None, self.engine
         if self.private_count:
             # A plan with some noise shows what no plan would be made of, before the count is paid for.
@@ -159,6 +166,15 @@ class ReleaseJob(ReleaseOptions):
             engine = engine if engine in config.design.engines else "local"
         plan = config.calibrate(self.epsilon, self.delta)
         return Planned(self, plan, chosen, engine, state, streams, counted, identity)
+
+    @staticmethod
+    def _fitting(made: Planned, config: ReleaseConfig) -> Plan:
+        """The plan, if it is one of these public facts."""
+        for name in ("records", "dim", "classes"):
+            if getattr(made.plan, name) != getattr(config, name):
+                # The count may be one that nobody declared public.
+                raise InvalidInput("plan", WITHHELD, f"one made for this dataset: its {name} differ")
+        return made.plan
 
     def release(self, planned: Planned, progress: Progress = silent) -> Released:
         """Charge, read, release and publish; what is planned is used up by it.

@@ -1,0 +1,132 @@
+"""A release in one's hands: its rows, its certificate, and a folder to hand on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privmix.designs import Plan, plan_from_dict
+from privmix.folders import write_durably
+from privmix.private_files import ScratchFolder
+from privmix.release import ReleasedDataset, load_release, verify_release
+from privmix.release.certificate import read_certificate
+from privmix.release.folder import DATA_FOLDER, MEMBERS, RELEASE_FOLDER, check_files
+from privmix.rounding import exact, rounded_up
+from privmix.untrusted import open_plain
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """What a release's certificate guarantees.
+
+    Attributes:
+        content: all of the certificate.
+    """
+
+    content: Mapping[str, Any] = field(repr=False)
+
+    @property
+    def epsilon(self) -> float:
+        """An upper bound."""
+        return float(self.content["guarantee"]["epsilon"])
+
+    @property
+    def delta(self) -> float:
+        """That epsilon holds at."""
+        return float(self.content["guarantee"]["delta"])
+
+    @property
+    def adjacency(self) -> str:
+        """Which datasets are neighbours."""
+        return str(self.content["guarantee"]["adjacency"])
+
+    def __repr__(self) -> str:
+        bound = f"epsilon={rounded_up(self.epsilon, 6)}, delta={exact(self.delta)}, adjacency={self.adjacency!r}"
+        return f"{type(self).__name__}({bound})"
+
+
+class Release:
+    """A release: noisy rows and their certificate. Everything here is public.
+
+    Its files are in a folder: the user's, or a temporary one that is gone when this object is. The rows are read from
+    there when they are first asked for.
+
+    Attributes:
+        certificate: what it guarantees.
+
+    Raises:
+        InvalidInput: the folder is no release as it was certified.
+        StorageError: a file is missing or can't be read.
+    """
+
+    def __init__(self, folder: str | Path, scratch: ScratchFolder | None = None) -> None:
+        self._folder, self._scratch = Path(folder), scratch
+        self.certificate = Guarantee(read_certificate(self._folder))
+
+    @property
+    def folder(self) -> Path | None:
+        """Where it is; None where it is nowhere yet, see :meth:`save`."""
+        return None if self._scratch is not None else self._folder
+
+    @cached_property
+    def dataset(self) -> ReleasedDataset:
+        """All that learners ask for; reading it checks the files against the certificate."""
+        return load_release(self._folder)
+
+    @cached_property
+    def plan(self) -> Plan:
+        """The public constants from which both the sampler and the price follow."""
+        return plan_from_dict(self.certificate.content["plan"])
+
+    @property
+    def x(self) -> NDArray[np.float32]:
+        """(T, d) noisy rows."""
+        return self.dataset.x
+
+    @property
+    def y(self) -> NDArray[np.float32]:
+        """(T, K) their noisy labels."""
+        return self.dataset.y
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """K class names."""
+        return self.plan.classes
+
+    def save(self, folder: str | Path, *, overwrite: bool = False) -> Path:
+        """Write the release to a new folder, whole and verified, or not at all.
+
+        Args:
+            folder: to make; hand it to anyone.
+            overwrite: replace a release that is there.
+
+        Raises:
+            InvalidInput: the folder exists, or the release's files are not as certified.
+            StorageError: reading or writing failed; nothing is left behind.
+        """
+        path = Path(folder)
+        with replace(RELEASE_FOLDER, field="folder").new(path, overwrite=overwrite) as draft:
+            check_files(self._folder, self.certificate.content, self.plan)
+            (draft / DATA_FOLDER).mkdir()
+            for name in self._files():
+                with open_plain(self._folder / name, name) as stream:
+                    write_durably(draft / name, stream.read())
+            verify_release(draft)
+        return path
+
+    def _files(self) -> list[str]:
+        """Names of all files; which there are was checked."""
+        listed = [str(item["file"]) for item in self.certificate.content["files"]]
+        others = [member.name for member in MEMBERS if member.rows is None]
+        return listed + [name for name in others if (self._folder / name).exists()]
+
+    def __repr__(self) -> str:
+        plan = self.plan
+        shape = f"design={plan.design!r}, rows={plan.rows}, dim={plan.dim}, classes={plan.num_classes}"
+        return f"{type(self).__name__}({shape}, {self.certificate!r})"

@@ -1,0 +1,201 @@
+"""Planning and releasing from Python: ``privmix.plan`` and ``privmix.release``."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypedDict, Unpack
+
+from privmix.designs import Design
+from privmix.errors import InvalidInput
+from privmix.features import Extractor
+from privmix.jobs.columns import Columns
+from privmix.jobs.planned import Planned
+from privmix.jobs.progress import Progress, silent
+from privmix.jobs.release import ReleaseJob
+from privmix.jobs.release_options import Assumptions
+from privmix.jobs.released import Release
+from privmix.ledger import Ledger
+from privmix.private_files import ScratchFolder
+
+
+class Settings(TypedDict, total=False):
+    """What a release is to be, beside its budget; see :func:`plan`."""
+
+    features: str | Extractor
+    design: str | Design[Any]
+    classes: Any
+    label: str
+    columns: Columns | Sequence[str]
+    split: str
+    rows: int
+    centre: str
+    clip_norm: float
+    residual_clip_norm: float
+    records: int
+    proxy: Any
+    proxy_classes: Any
+    spectrum_decay: float
+    between_share: float
+
+
+def plan(
+    data: Any, *, epsilon: float, delta: float, progress: Progress | None = None, **settings: Unpack[Settings]
+) -> Planned:
+    """Plan a release from public facts: what it will cost, and with which noise. No private record is read.
+
+    Args:
+        data: the private dataset: a path or address as on the command line; ``(x, y)`` of arrays, tensors or lists; a
+            pandas or polars frame; or a Hugging Face ``Dataset``. See :func:`privmix.data.open_dataset`.
+        epsilon, delta: the budget; delta well below 1/n.
+        progress: called with (stage, done, total).
+        settings: ``features``: a public extractor or its name, as of ``privmix release --features``; default pixels.
+            ``design``: one of :mod:`privmix.designs`, its name, or ``"auto"``; default poisson. ``classes``: K or the
+            classes, as declared, never looked up in the labels. ``label``: the labels' column. ``columns``: names of
+            the columns of numbers, or :class:`privmix.Columns`. ``split``. ``rows``, ``centre``, ``clip_norm``,
+            ``residual_clip_norm``: see :class:`privmix.designs.Setting`. ``records``: a public count in place of the
+            real one. ``proxy``, ``proxy_classes``, ``spectrum_decay``, ``between_share``: what design ``"auto"`` may
+            assume.
+
+    Returns:
+        the plan, which prints readably; give it to :func:`release`.
+
+    Raises:
+        InvalidInput: settings are out of range or do not go together, or the data do not open.
+        StorageError: the data, or what is public beside them, can't be read.
+
+    Example:
+        >>> import numpy as np
+        >>> import privmix as pm
+        >>> data = np.eye(300), np.arange(300) % 2
+        >>> planned = pm.plan(data, classes=2, features="identity", epsilon=1, delta=1e-4)
+        >>> planned.cost.epsilon <= 1, planned.plan.design, planned.choice
+        (True, 'poisson', None)
+    """
+    return _job(data, epsilon, delta, settings, dry_run=True).plan(progress or silent)
+
+
+def release(
+    data: Any,
+    plan: Planned | None = None,
+    *,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    out: str | Path | None = None,
+    ledger: str | Ledger | None = None,
+    dataset: str | None = None,
+    private_count: bool = False,
+    store: str | Path | None = None,
+    engine: str = "local",
+    memory_gb: float | None = None,
+    workers: int | None = None,
+    ray_address: str | None = None,
+    seed: int | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    progress: Progress | None = None,
+    **settings: Unpack[Settings],
+) -> Release:
+    """Turn a private dataset into a differentially private release, as ``privmix release`` does.
+
+    Everything is checked before anything is charged, and the ledger is charged before a record is read: if that fails
+    later, the budget is spent.
+
+    Formal guarantees:
+        * the same job as the command line's: with a seed, the same rows bit for bit;
+        * without ``out``, the run is in a private temporary folder; its key and features are gone when it ends, and
+          the release, which is public, when the returned object is;
+        * a plan is of its dataset: other record counts, features or classes than it was made for are refused.
+
+    Args:
+        data: the private dataset; see :func:`plan`.
+        plan: made by :func:`plan`, in place of a budget and settings.
+        epsilon, delta, settings: see :func:`plan`.
+        out: folder to create; None keeps the release in memory and in a temporary place, see :meth:`Release.save`.
+        ledger, dataset: a budget ledger, or its address, and the name of the dataset there.
+        private_count: the record count is private: estimate it, and pay for that.
+        store: a folder to keep features in (private!) and to reuse them from.
+        engine, memory_gb, workers, ray_address: ``"local"``, or ``"ray"`` for a cluster; GiB for sums and records;
+            threads, or tasks of a cluster; its address.
+        seed: for tests and benchmarks; the release is then NOT private.
+        resume, overwrite: finish an interrupted run that was making ``out``; replace a release that is there.
+        progress: called with (stage, done, total); numbers can tell the count of records.
+
+    Raises:
+        InvalidInput: settings are out of range or do not go together, a record is not as declared.
+        BudgetExceeded: the ledger does not hold the cost; nothing was read.
+        StorageError: reading or writing failed.
+
+    Example:
+        >>> import numpy as np
+        >>> import privmix as pm
+        >>> data = np.eye(300)[:, :9], np.arange(300) % 2
+        >>> found = pm.release(data, classes=2, features="identity", design=pm.designs.Moments(), epsilon=1, delta=1e-4)
+        >>> found.x.shape, found.certificate.epsilon <= 1
+        ((300, 9), True)
+    """
+    if out is None and (resume or overwrite):
+        raise InvalidInput("out", None, "a folder, with `resume` or `overwrite`")
+    running: dict[str, Any] = {
+        "ledger": ledger,
+        "dataset": dataset,
+        "private_count": private_count,
+        "store": None if store is None else Path(store),
+        "engine": engine,
+        "memory_gb": memory_gb,
+        "workers": workers,
+        "ray_address": ray_address,
+        "seed": seed,
+        "resume": resume,
+        "overwrite": overwrite,
+    }
+    if plan is None:
+        job = _job(data, epsilon, delta, settings, **running)
+    else:
+        given = [*settings, *(name for name, value in (("epsilon", epsilon), ("delta", delta)) if value is not None)]
+        if given or private_count:
+            raise InvalidInput("plan", [*given, *["private_count"] * private_count], "none of these beside a plan")
+        job = replace(plan.job, data=data, dry_run=False, **running)
+    if out is not None:
+        return _carried_out(replace(job, out=Path(out)), plan, progress or silent)
+    scratch = ScratchFolder()
+    try:
+        return _carried_out(replace(job, out=scratch.path / "release"), plan, progress or silent, scratch)
+    except BaseException:
+        # Nobody could go on with it.
+        scratch.remove()
+        raise
+
+
+def _carried_out(
+    job: ReleaseJob, made: Planned | None, progress: Progress, scratch: ScratchFolder | None = None
+) -> Release:
+    assert job.out is not None
+    planned = job.plan(progress, made)
+    for text in planned.warnings:
+        warnings.warn(text, stacklevel=3)
+    done = job.release(planned, progress)
+    for error in done.not_noted:
+        warnings.warn(f"the release is made and charged, but not noted as done: {error}", stacklevel=3)
+    return Release(job.out, scratch)
+
+
+def _job(data: Any, epsilon: Any, delta: Any, settings: Settings, **running: Any) -> ReleaseJob:
+    given: dict[str, Any] = dict(settings)
+    unknown = sorted(set(given) - set(Settings.__annotations__))
+    if unknown:
+        raise TypeError(
+            f"{', '.join(unknown)}: no argument of a release; there are {', '.join(Settings.__annotations__)}"
+        )
+    for name, value in (("epsilon", epsilon), ("delta", delta)):
+        if value is None:
+            raise InvalidInput(name, None, "a budget: `epsilon` and `delta`, or a plan")
+    assumed = {name: given.pop(name, None) for name in Assumptions.__dataclass_fields__}
+    columns, label = given.pop("columns", None), given.pop("label", None)
+    if not isinstance(columns, Columns):
+        columns = Columns(number_columns=columns)
+    if label is not None:
+        columns = replace(columns, label_column=label)
+    return ReleaseJob(data, epsilon, delta, columns=columns, assumptions=Assumptions(**assumed), **given, **running)

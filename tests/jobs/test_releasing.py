@@ -1,0 +1,241 @@
+"""Releases from Python: the job of the command line, for data that people hold in their hands."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas
+import polars
+import pytest
+
+import privmix as pm
+from privmix.jobs import release as release_job
+from privmix.release import planner
+from tests.cli.helpers import privmix
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(400, 6)) + np.repeat([[0.0], [2.0]], 200, axis=0)
+Y = np.repeat([0, 1], 200)
+WISHES: dict[str, Any] = {"classes": 2, "features": "identity", "epsilon": 4, "delta": 1e-4}
+MOMENTS: dict[str, Any] = {**WISHES, "design": pm.designs.Moments()}
+
+
+@pytest.fixture(autouse=True)
+def own_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Temporary files of the release are seen, and nobody else's."""
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def held() -> list[str]:
+    """All files in the folder for temporary files."""
+    return [str(path) for path in Path("tmp").rglob("*") if path.is_file()]
+
+
+def test_the_lines_of_the_readme_run_in_a_fresh_interpreter() -> None:
+    lines = """
+import privmix as pm
+from sklearn.datasets import load_digits
+x, y = load_digits(return_X_y=True)
+release = pm.release(
+    (x / 16, y), classes=range(10), features="identity", design=pm.designs.Moments(), epsilon=4, delta=1e-4
+)
+model = pm.fit(release)
+print(release.certificate.epsilon, model.score(x / 16, y))      # model takes raw inputs
+release.save("REL"); pm.verify("REL")
+"""
+    done = subprocess.run([sys.executable, "-c", lines], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    epsilon, accuracy = map(float, done.stdout.split())
+    assert 3.9 < epsilon <= 4
+    assert accuracy > 0.9
+    assert not done.stderr
+
+
+@pytest.mark.parametrize("design", [pm.designs.Moments(), pm.designs.Poisson(mixup_degree=16)])
+def test_one_seed_gives_the_bytes_of_the_command_line(design: Any, own_place: Path) -> None:
+    np.savez("own.npz", x=X, y=Y)
+    named = "--design=moments" if design.name == "moments" else "--mixup-degree=16"
+    flags = ["--features=identity", "--classes=2", "--epsilon=4", "--delta=1e-4", named, "--seed=3"]
+    assert privmix("release", "--data=own.npz", "--out=CLI", *flags).code == 0
+    frame = pandas.DataFrame(X, columns=list("abcdef")).assign(label=Y)
+    wishes = {**WISHES, "design": design, "seed": 3}
+    made = [((X, Y), {}), (frame, {}), ("own.npz", {"out": "OUT"})]
+    with pytest.warns(UserWarning, match="NOT private"):
+        found = [pm.release(data, **wishes, **more) for data, more in made]
+    for place, one in enumerate(found):
+        one.save(f"REL{place}")
+    for name in ("REL0", "REL1", "REL2", "OUT"):
+        for path in [*Path("CLI/data").iterdir(), *Path("CLI").glob("*.safetensors")]:
+            assert (Path(name) / path.relative_to("CLI")).read_bytes() == path.read_bytes()
+        certificates = [json.loads(Path(folder, "certificate.json").read_text()) for folder in (name, "CLI")]
+        for one in certificates:
+            # A name of its own, and the hash of all that.
+            del one["release_id"], one["content_sha256"]
+        assert certificates[0] == certificates[1]
+
+
+def test_nothing_stays_but_what_is_saved(own_place: Path) -> None:
+    release = pm.release((X, Y), **MOMENTS)
+    assert release.folder is None
+    # What is public, and nothing of the run: no key, no notes, no features.
+    names = {Path(path).name for path in held() if "lock" not in Path(path).name}
+    listed = {Path(item["file"]).name for item in release.certificate.content["files"]}
+    assert names <= listed | {"certificate.json", "README.md", "croissant.json"}
+    assert release.x.shape == (400, 6)
+    release.save("REL")
+    del release
+    gc.collect()
+    assert held() == []
+    found = pm.load("REL")
+    assert isinstance(found, pm.Release)
+    assert found.certificate.epsilon <= 4
+    assert "epsilon=" in repr(found)
+
+
+def test_nothing_stays_of_what_fails(own_place: Path) -> None:
+    spoilt = X.copy()
+    spoilt[7, 2] = np.nan
+    with pytest.raises(pm.InvalidInput, match="inputs: got a value that is private"):
+        pm.release((spoilt, Y), **MOMENTS)
+    assert held() == []
+
+
+def test_saving_is_whole_and_verified_or_not_at_all(own_place: Path) -> None:
+    release = pm.release((X, Y), **MOMENTS, out="REL")
+    with pytest.raises(pm.InvalidInput, match=r"folder: got 'REL'.*does not exist yet"):
+        release.save("REL")
+    shard = next(Path("REL/data").iterdir())
+    content = bytearray(shard.read_bytes())
+    content[-20] ^= 1
+    shard.write_bytes(content)
+    with pytest.raises(pm.PrivmixError):
+        release.save("COPY")
+    Path("REL/extra").touch()
+    with pytest.raises(pm.InvalidInput, match="files"):
+        release.save("COPY")
+    assert sorted(os.listdir()) == ["REL", "tmp"]
+
+
+def ledger(epsilon: float = 9) -> pm.Ledger:
+    book = pm.Ledger.create("sqlite:///ledger.db")
+    for name in ("own", "other"):
+        book.add_dataset(name, epsilon=epsilon, delta=1e-3)
+    return book
+
+
+def test_a_ledger_is_charged_and_holds_data_in_memory_to_their_name(own_place: Path) -> None:
+    book = ledger(5)
+    release = pm.release((X, Y), **MOMENTS, ledger=book, dataset="own")
+    assert "ledger" in json.dumps(release.certificate.content)
+    assert 3 < book.budget("own").spent <= 4
+    assert book.budget("own").uncommitted == 0
+    frame = polars.DataFrame(X, schema=list("abcdef")).with_columns(label=polars.Series(Y))
+    for data in ((X.astype(object), list(Y)), frame):
+        with pytest.raises(pm.InvalidInput, match="own, under which this data has its budget"):
+            pm.release(data, **MOMENTS, ledger="sqlite:///ledger.db", dataset="other")
+    with pytest.raises(pm.BudgetExceeded):
+        pm.release((X, Y), **MOMENTS, ledger=book, dataset="own")
+    assert book.budget("other").spent == 0
+
+
+WRONG: dict[str, tuple[dict[str, Any], str]] = {
+    "ledger alone": ({"dataset": None}, "ledger, dataset"),
+    "seed": ({"seed": 1}, "seed: got 1; allowed: no seed with `ledger`"),
+    "seed range": ({"ledger": None, "dataset": None, "seed": 2**64}, "seed"),
+    "count": ({"private_count": True, "records": 400}, "private_count"),
+    "design": ({"design": "magic"}, "design"),
+    "fixed": ({"design": "fixed", "records": 300}, "records"),
+    "proxy": ({"proxy": (X, Y)}, "design: got 'moments'"),
+    "engine": ({"engine": "magic"}, "engine"),
+    "workers": ({"workers": 0}, "workers"),
+    "epsilon": ({"epsilon": 0}, "epsilon"),
+    "no epsilon": ({"epsilon": None}, "epsilon: got None"),
+    "delta": ({"delta": 1}, "delta"),
+    "resume": ({"resume": True}, "out: got None"),
+    "resume nothing": ({"resume": True, "out": "NEW"}, "resume"),
+    "classes": ({"classes": None}, "classes: got None"),
+    "columns": ({"columns": ["a"]}, "columns"),
+    "rows": ({"rows": 0}, "rows"),
+    "clip": ({"clip_norm": 0}, "clip_norm"),
+    "taken": ({"out": "."}, "out"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_does_not_go_together_costs_nothing_and_names_fields(
+    name: str, own_place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def charged(*_: Any) -> None:
+        raise AssertionError("charged")
+
+    monkeypatch.setattr(release_job, "charge", charged)
+    changes, words = WRONG[name]
+    with pytest.raises(pm.InvalidInput) as caught:
+        pm.release((X, Y), **{**MOMENTS, "ledger": "sqlite:///none.db", "dataset": "own", **changes})
+    assert words in str(caught.value)
+    assert "--" not in str(caught.value)
+    assert held() == []
+
+
+def test_a_place_that_cannot_be_written_costs_nothing(own_place: Path) -> None:
+    Path("file").touch()
+    with pytest.raises(pm.StorageError, match="out: can't write"):
+        pm.release((X, Y), **MOMENTS, out="file/REL")
+    with pytest.raises(TypeError, match="nonsense"):
+        pm.release((X, Y), **MOMENTS, nonsense=1)
+
+
+def test_a_plan_is_made_of_public_facts_and_carried_out(own_place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planner, "_DRAWS", 1)
+    planned = pm.plan((X, Y), **WISHES, design="auto")
+    assert planned.choice is not None
+    assert planned.plan.design == planned.choice.best.plan.design
+    assert planned.cost.epsilon <= 4
+    for words in ("design: ", "epsilon 4", "noise in"):
+        assert words in str(planned)
+    release = pm.release((X, Y), planned)
+    assert release.plan == planned.plan
+    assert release.certificate.content["choice"]["chosen"] == planned.choice.best.name
+    with pytest.raises(pm.InvalidInput, match=r"plan: .*none of these"):
+        pm.release((X, Y), planned, epsilon=1)
+    for other in ((X[:-1], Y[:-1]), (X[:, 1:], Y)):
+        with pytest.raises(pm.InvalidInput, match="plan: got a value that is private"):
+            pm.release(other, planned)
+
+
+def test_public_data_in_memory_may_not_be_the_private_data(own_place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data, wide = (X, Y), RNG.normal(size=(80, 20))
+    monkeypatch.setattr(planner, "_DRAWS", 1)
+    with pytest.raises(pm.InvalidInput, match=r"proxy: .*this is the private dataset"):
+        pm.plan(data, **WISHES, design="auto", proxy=data)
+    with pytest.raises(pm.InvalidInput, match="many of these are records of the private dataset"):
+        pm.release((wide, Y[160:240]), **WISHES, design="auto", proxy=(wide.copy(), Y[160:240]))
+
+
+ODD = [None, 2.5, float("nan"), "Zq7Secret", "", True, 10**400, pandas.Timestamp("2020-01-01")]
+
+
+@pytest.mark.parametrize("odd", ODD, ids=lambda odd: type(odd).__name__)
+def test_neighbouring_frames_have_one_plan(odd: Any, own_place: Path) -> None:
+    """A value that changes the type of its column changes neither the plan nor what is said before the price."""
+    plain = [{"a": number, "b": 1, "label": number % 2} for number in range(40)]
+    plans = set()
+    for more in ([], [{"a": odd, "b": 1, "label": 0}], [{"a": 1, "b": 1, "label": odd}]):
+        data = pandas.DataFrame([*plain[:20], *more, *plain[20:]])
+        plans.add(str(pm.plan(data, **WISHES, records=400).plan.to_dict()))
+        for wrong in ({"columns": ["c"]}, {"label": "c"}):
+            with pytest.raises(pm.InvalidInput) as caught:
+                pm.plan(data, **WISHES, **wrong)
+            assert "Zq7Secret" not in str(caught.value)
+            assert "41" not in str(caught.value)
+    assert len(plans) == 1
