@@ -11,9 +11,13 @@ from typing import Any, Final
 
 
 class PrivmixError(Exception):
-    """Base of every error privmix raises on purpose; ``exit_code`` is what the CLI returns for it."""
+    """Base of every error privmix raises on purpose; ``exit_code`` is what the CLI returns for it.
+
+    ``resumable`` says whether the run that it ended may succeed when it goes on; see :mod:`privmix.mechanisms.run`.
+    """
 
     exit_code = 1
+    resumable = True
 
 
 class StorageError(PrivmixError):
@@ -22,6 +26,9 @@ class StorageError(PrivmixError):
 
 class InvalidInput(PrivmixError, ValueError):
     """A value the user gave is not acceptable. Exit code 2.
+
+    A run with the same inputs would fail again: where another attempt may give the value otherwise, whoever raises it
+    sets ``resumable``.
 
     Args:
         field: the name the user knows it by (a flag, a config field, a file).
@@ -34,6 +41,7 @@ class InvalidInput(PrivmixError, ValueError):
     """
 
     exit_code = 2
+    resumable = False
 
     def __init__(self, field: str, value: object, allowed: str) -> None:
         self.field, self.allowed = field, allowed

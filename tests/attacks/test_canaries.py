@@ -174,8 +174,10 @@ def test_clipping_entries_in_place_of_records_is_caught(monkeypatch: pytest.Monk
 def test_noise_used_twice_is_caught(monkeypatch: pytest.MonkeyPatch, evidence: str) -> None:
     """Every row tile gets the noise of the first, or every second row that of the row before."""
     if evidence == "tiles":
-        honest = release_engine.Engine._add_noise
-        monkeypatch.setattr(release_engine.Engine, "_add_noise", lambda self, tile, *arrays: honest(self, 0, *arrays))
+        honest = release_engine.RowEngine._add_noise
+        monkeypatch.setattr(
+            release_engine.RowEngine, "_add_noise", lambda self, tile, *arrays: honest(self, 0, *arrays)
+        )
     else:
         gaussian = release_engine.gaussian_on_lattice
 

@@ -191,7 +191,7 @@ def test_clipping_forgotten_after_centring_is_caught(monkeypatch: pytest.MonkeyP
 
 def test_division_by_the_realised_count_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows with few members are scaled up, whoever they are."""
-    honest = engine.Engine._add_noise
+    honest = engine.RowEngine._add_noise
 
     def divided(self: Any, tile: int, x: Any, counts: Any, totals: Any, out_x: Any, out_y: Any) -> None:
         share = (self._plan.divisor / np.maximum(totals, 1))[:, None]
@@ -199,7 +199,7 @@ def test_division_by_the_realised_count_is_caught(monkeypatch: pytest.MonkeyPatc
         out_x *= share
         out_y *= share
 
-    monkeypatch.setattr(engine.Engine, "_add_noise", divided)
+    monkeypatch.setattr(engine.RowEngine, "_add_noise", divided)
     features, labels = far_apart()
     plan = worst_plan("poisson", rows=200)
     assert exceeded(measured(plan, features, labels, 0)) >= {"features", "labels", "rows"}

@@ -13,7 +13,7 @@ from privmix.certificate.reservation import ReservationNote, mode_of
 from privmix.errors import InvalidInput
 from privmix.ledger import Ledger, Reservation
 from privmix.mechanisms.streams import SecretStreams
-from privmix.release import open_run, release_to_memory
+from privmix.release import ReleaseRun, release_to_memory
 from tests.release.helpers import make_plan, make_records
 from tests.training.runs import job_of, private
 
@@ -65,7 +65,7 @@ def test_no_door_takes_anybody_elses_word(said: Any, tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match=r"reservation: .*ReservationNote"):
         release_to_memory(plan, make_records(), SecretStreams.from_entropy(), reservation=said, **FACTS)
     with pytest.raises(InvalidInput, match=r"reservation: .*ReservationNote"):
-        open_run(tmp_path / "REL", plan, reservation=said, **FACTS)
+        ReleaseRun(tmp_path / "REL", plan, reservation=said, **FACTS)
     with pytest.raises(InvalidInput, match=r"reservation: .*ReservationNote"):
         job_of().run(private(), reservation=said)
     assert not list(tmp_path.iterdir())

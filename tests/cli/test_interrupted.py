@@ -31,7 +31,8 @@ import torch
 torch.set_num_threads(1)
 from privmix.cli import main
 from privmix.features.identity import Identity
-from privmix.release import folder, resume
+from privmix.mechanisms import run as run_module
+from privmix.release import folder
 folder.SHARD_ROWS = 1024
 root = Path(sys.argv[1])
 
@@ -53,7 +54,7 @@ for line in (root / "lines.txt").read_text().splitlines():
         if where == "features":
             Identity.transform = dies(Identity.transform, 3)
         elif where == "complete":
-            resume.put_in_place = dies(resume.put_in_place, 1)
+            run_module.put_in_place = dies(run_module.put_in_place, 1)
         else:
             folder.ShardWriter._shard = dies(folder.ShardWriter._shard, 3)
         os._exit(100 + main.run(arguments))
@@ -124,7 +125,9 @@ def run(where: str, *more: str, **changes: str | None) -> Outcome:
 
 
 def content(folder: str = ".") -> dict[str, bytes]:
-    return {str(path): path.read_bytes() for path in Path(folder).rglob("*") if path.is_file() and path.suffix != ".db"}
+    """Without ledgers, and without the locks that a kill leaves, which are empty and say nothing."""
+    found = (path for path in Path(folder).rglob("*") if path.is_file() and path.suffix not in (".db", ".lock"))
+    return {str(path): path.read_bytes() for path in found}
 
 
 def history(dataset: str = "own") -> list[dict[str, Any]]:
@@ -274,7 +277,7 @@ def test_a_charge_is_not_carried_to_data_of_another_name(left: str) -> None:
 
 @pytest.mark.parametrize("left", ["count"], indirect=True)
 def test_resume_keeps_the_private_count(left: str) -> None:
-    planned = json.loads(Path(".REL.run/run.json").read_text())["plan"]["records"]
+    planned = json.loads(Path(".REL.run/run.json").read_text())["settings"]["plan"]["records"]
     refused(privmix(*[part for part in line(left) if part != "--private-count"], "--resume"), "--resume", "plan")
     assert run(left, "--resume").code == 0
     certificate = json.loads(Path("REL/certificate.json").read_text())

@@ -45,10 +45,11 @@ RUNS: dict[str, dict[str, str | None]] = {
     "ledger": {"ledger": LEDGER, "dataset": "own"},
     # Killed while features are read, before there is any checkpoint.
     "reading": {"ledger": LEDGER, "dataset": "own"},
-    # Killed once the model is in place and before the run's folder is gone.
-    "published": {"ledger": LEDGER, "dataset": "own"},
+    # Killed once the model is written: before its run's key is gone, and after.
+    "complete": {"ledger": LEDGER, "dataset": "own"},
+    "keyless": {"ledger": LEDGER, "dataset": "own"},
 }
-KILLED = [name for name in RUNS if name != "published"]
+KILLED = [name for name in RUNS if name != "keyless"]
 
 # Each child is forked before anything has started a thread, and dies at one place.
 SCRIPT = """
@@ -58,6 +59,7 @@ import torch
 torch.set_num_threads(1)
 from privmix.cli import main
 from privmix.jobs import training
+from privmix.mechanisms.run_folder import RunFolder
 from privmix.training import dp_sgd, run
 run._EVERY = 0.0
 root = Path(sys.argv[1])
@@ -78,8 +80,10 @@ for line in (root / "lines.txt").read_text().splitlines():
         os.chdir(root / where)
         if where == "reading":
             training.features_in_memory = dies(training.features_in_memory, 1)
-        elif where == "published":
-            run.RunFolder.end_key = dies(run.RunFolder.end_key, 1)
+        elif where == "complete":
+            RunFolder.end_key = dies(RunFolder.end_key, 1)
+        elif where == "keyless":
+            RunFolder.keep_only = dies(RunFolder.keep_only, 1)
         else:
             dp_sgd.DpSgd.step = dies(dp_sgd.DpSgd.step, 6)
         os._exit(100 + main.run(arguments))
@@ -266,15 +270,24 @@ def test_resume_with_changed_records_is_refused(left: str) -> None:
     assert run(left, resume="").code == 0
 
 
-@pytest.mark.parametrize("left", ["published"], indirect=True)
-def test_killed_after_the_model_was_in_place(left: str) -> None:
-    """The model is there and paid for; what is left of the run ends with the next command."""
+@pytest.mark.parametrize("left", ["complete", "keyless"], indirect=True)
+def test_killed_after_the_model_was_written(left: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The model is paid for and whole; resuming puts it in its place and reads no record."""
+
+    def read(*_: object) -> None:
+        raise AssertionError("records are read")
+
+    monkeypatch.setattr("privmix.jobs.training.features_in_memory", read)
+    assert Path(".MODEL.run/run.key").exists() == (left == "complete")
+    refused(run(left, resume="", epochs="2"), "--resume", "epochs")
+    outcome = run(left, resume="")
+    assert outcome.code == 0, outcome.err
     assert privmix("verify", "MODEL").code == 0
-    made = weights()
-    outcome = run(left)
-    refused(outcome, "MODEL")
-    assert weights() == made
     assert charges() == ["training"]
+    # Nothing shows any more which reservation it was once the key, whose seal showed it, is gone.
+    assert len(charges("commit")) == (left == "complete")
+    clean("MODEL")
+    refused(run(left), "MODEL")
 
 
 def test_two_at_a_time_are_refused(left: str) -> None:

@@ -16,7 +16,7 @@ from privmix.designs import plan_from_dict
 from privmix.errors import InvalidInput
 from privmix.mechanisms.plan import Plan, check_count, check_price, check_target
 from privmix.mechanisms.streams import SecretStreams
-from privmix.release import ReleaseConfig, open_run, release_to_folder, release_to_memory
+from privmix.release import ReleaseConfig, ReleaseRun, release_to_folder, release_to_memory
 from privmix.training.plan import TrainingPlan, plan_training
 from tests.release.helpers import CLASSES, EVERY_DESIGN, design_name, own_options
 from tests.training.runs import config_of, job_of, private
@@ -121,7 +121,7 @@ def test_no_record_is_read_for_such_a_plan(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="plan epsilon"):
         release_to_folder(plan, unread, SecretStreams.from_entropy(), tmp_path / "REL", **FACTS)
     with pytest.raises(InvalidInput, match="plan epsilon"):
-        open_run(tmp_path / "REL", plan, **FACTS)
+        ReleaseRun(tmp_path / "REL", plan, **FACTS)
     assert not list(tmp_path.iterdir())
     job = job_of(config_of())
     job.plan = replace(job.plan, epsilon=0.5)
@@ -133,7 +133,7 @@ def test_no_record_is_read_for_such_a_plan(tmp_path: Path) -> None:
 
 def test_the_target_is_told_nowhere_else() -> None:
     plan = release_plan({"design": "poisson"})
-    for door in (release_to_memory, release_to_folder, open_run):
+    for door in (release_to_memory, release_to_folder, ReleaseRun):
         with pytest.raises(TypeError, match="target"):
             door(plan, None, None, "out", target=(0.5, 1e-4), **FACTS)  # type: ignore[operator]
 

@@ -20,9 +20,9 @@ import pytest
 from privmix.errors import InvalidInput, PrivmixError, StorageError
 from privmix.release import (
     PrivateRecords,
+    ReleaseRun,
     SecretStreams,
     load_release,
-    read_run,
     release_to_folder,
     verify_release,
 )
@@ -290,7 +290,7 @@ def test_a_full_disk_is_one_line_and_leaves_a_run_to_resume(tmp_path: Path) -> N
     assert output.count("\n") == 1
     # It may have been paid for, and a disk can be made room on.
     assert [path.name for path in tmp_path.iterdir()] == [".rel.run"]
-    assert read_run(tmp_path / "rel") is not None
+    assert ReleaseRun.interrupted(tmp_path / "rel") is not None
 
 
 def test_a_killed_run_leaves_no_release_and_the_next_one_does_not_take_its_place_unasked(tmp_path: Path) -> None:

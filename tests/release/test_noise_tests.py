@@ -10,7 +10,7 @@ from scipy.stats import chi2, gamma, norm
 
 from privmix.errors import InvalidInput
 from privmix.release import ReleaseConfig, noise_tests
-from privmix.release.evidence import RowEvidence
+from privmix.release.evidence import RowEvidence, row_law
 from privmix.release.noise_tests import (
     FALSE_ALARM,
     energy_test,
@@ -174,7 +174,7 @@ def test_numbers_whose_squares_overflow_are_judged_like_others(offset: float) ->
     """Noise of 1e21 is honest; sums of 2^52 steps are a stranger's, and within what a sum may be."""
     config = ReleaseConfig(records=64, dim=8, classes=("a", "b"), mixup_degree=1, clip_norm=1e9, centre="none")
     plan = config.with_noise(1.0 if offset else 1e12)
-    rng, evidence = np.random.default_rng(0), RowEvidence(plan)
+    rng, evidence = np.random.default_rng(0), RowEvidence(plan, row_law(plan, None))
     for name, width, std, unit in (
         ("x", 8, plan.noise_std_x, plan.unit_x),
         ("y", 2, plan.noise_std_y, plan.unit_y),

@@ -18,9 +18,8 @@ from privmix.errors import InvalidInput, StorageError
 from privmix.release import (
     PrivateRecords,
     ReleasePlan,
+    ReleaseRun,
     SecretStreams,
-    open_run,
-    read_run,
     release_to_folder,
     verify_release,
 )
@@ -70,9 +69,9 @@ import os, random, signal, sys, time, uuid
 from pathlib import Path
 import numpy as np
 import torch
-from privmix.release import PrivateRecords, ReleaseConfig, SecretStreams, read_run, release_to_folder
+from privmix.release import PrivateRecords, ReleaseConfig, ReleaseRun, SecretStreams, release_to_folder
 from privmix.release import folder as release_folder
-from privmix.release import resume as release_resume
+from privmix.release import run as release_run
 from privmix.release.certificate import content_hash
 torch.set_num_threads(1)
 release_folder.SHARD_ROWS = 1024
@@ -89,7 +88,7 @@ def once(plan, **facts):
         priced.update(make(plan, **{**facts, "files": []}))
     content = {**priced, "files": [dict(item) for item in facts["files"]]}
     return {**content, "content_sha256": content_hash(content)}
-make, release_resume.make_certificate = release_resume.make_certificate, once
+make, release_run.make_certificate = release_run.make_certificate, once
 
 def child(work):
     pid = os.fork()
@@ -136,9 +135,9 @@ for number, at in enumerate(range(1, steps + 1, int(sys.argv[2]))):
     code = child(lambda: hooked(lambda: run(out), at))
     assert code == -signal.SIGKILL, (at, code)
     kills += 1
-    if number % 3 == 0 and read_run(out):  # killed again while it resumes
+    if number % 3 == 0 and ReleaseRun.interrupted(out):  # killed again while it resumes
         child(lambda: hooked(lambda: run(out, True), random.randrange(1, 40)))
-    state = read_run(out)
+    state = ReleaseRun.interrupted(out)
     assert not out.exists() or files(out) == expected, at
     if not out.exists():
         if state and not state.complete:
@@ -169,7 +168,7 @@ def test_a_run_killed_at_any_step_resumes_to_the_same_bits(tmp_path: Path) -> No
 def test_an_interrupted_run_resumes_to_the_same_bits(tmp_path: Path, plan: ReleasePlan) -> None:
     release_to_folder(plan, make_records(), SecretStreams.from_seed(1), tmp_path / "whole", **FACTS)
     interrupted(tmp_path / "rel", plan)
-    state = read_run(tmp_path / "rel")
+    state = ReleaseRun.interrupted(tmp_path / "rel")
     assert state is not None
     assert not state.complete
     shards = sorted((tmp_path / ".rel.run" / "data").iterdir())
@@ -178,7 +177,7 @@ def test_an_interrupted_run_resumes_to_the_same_bits(tmp_path: Path, plan: Relea
     last = shards[-1]
     last.write_bytes(last.read_bytes()[:-1])  # as a disk may lose it: found by its hash, and made again
     certificate = release_to_folder(plan, make_records(), None, tmp_path / "rel", resume=True, **FACTS)
-    assert certificate["release_id"] == state.release_id
+    assert certificate["release_id"] == state.id
     for name, written in kept[:-1]:
         assert (tmp_path / "rel" / "data" / name).stat().st_mtime_ns == written
     whole, resumed = content(tmp_path / "whole"), content(tmp_path / "rel")
@@ -251,49 +250,38 @@ def test_an_unfinished_run_is_not_discarded_unasked(tmp_path: Path, plan: Releas
         release_to_folder(plan, make_records(), None, tmp_path / "new", resume=True, **FACTS)
 
 
-def test_errors_discard_the_run_and_its_key(tmp_path: Path, plan: ReleasePlan) -> None:
+def test_records_that_are_refused_leave_no_run_and_no_key(tmp_path: Path, plan: ReleasePlan) -> None:
     bad = PrivateRecords(np.full((600, 7), np.nan, np.float32), np.zeros(600, np.int64))
     with pytest.raises(InvalidInput):
         release_to_folder(plan, bad, SecretStreams.from_seed(1), tmp_path / "rel", **FACTS)
-    with pytest.raises(RuntimeError, match="extraction"), open_run(tmp_path / "rel", plan, **FACTS):
-        raise RuntimeError("extraction failed")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_options_that_do_not_exist_cost_no_run(tmp_path: Path, plan: ReleasePlan) -> None:
-    interrupted(tmp_path / "rel", plan)
+    out, resume = tmp_path / "rel", False
     for options in ({"engine": "abacus"}, {"memory_gb": -1}):
         with pytest.raises(InvalidInput):
-            release_to_folder(plan, make_records(), None, tmp_path / "rel", resume=True, **FACTS, **options)
-    release_to_folder(plan, make_records(), None, tmp_path / "rel", resume=True, **FACTS)
-
-
-def test_one_process_at_a_time(tmp_path: Path, plan: ReleasePlan) -> None:
-    with open_run(tmp_path / "rel", plan, **FACTS):
-        for options in ({}, {"resume": True}, {"overwrite": True}):
-            with pytest.raises(InvalidInput, match="other process"):
-                open_run(tmp_path / "rel", plan, **FACTS, **options)
-    with open_run(tmp_path / "rel", plan, resume=True, **FACTS) as run:
-        run.release(make_records())
-    assert [path.name for path in tmp_path.iterdir()] == ["rel"]
+            release_to_folder(plan, make_records(), None, out, resume=resume, **FACTS, **options)
+        resume = True
+    release_to_folder(plan, make_records(), None, out, resume=True, **FACTS)
 
 
 def test_a_run_is_there_before_its_features(tmp_path: Path, plan: ReleasePlan) -> None:
     """The order of the command line: reserve, begin the run, extract into it, release."""
     out = tmp_path / "rel"
-    assert read_run(out) is None
-    with open_run(out, plan, extra={"reservation": "abc"}, **FACTS) as run:
+    assert ReleaseRun.interrupted(out) is None
+    with ReleaseRun(out, plan, extra={"reservation": "abc"}, **FACTS) as run:
         run.features_folder.mkdir()
         (run.features_folder / "features.npy").write_bytes(b"half")
-    state = read_run(out)
+    state = ReleaseRun.interrupted(out)
     assert state is not None
     assert (dict(state.extra), state.complete) == ({"reservation": "abc"}, False)
-    with open_run(out, plan, resume=True, **FACTS) as run:
+    with ReleaseRun(out, plan, resume=True, **FACTS) as run:
         assert run.resumed
         assert run.extra == {"reservation": "abc"}
         assert (run.features_folder / "features.npy").read_bytes() == b"half"
         certificate = run.release(make_records())
-    assert certificate["release_id"] == state.release_id
+    assert certificate["release_id"] == state.id
     assert not (out / "features").exists()
     verify_release(out)
 
@@ -305,56 +293,30 @@ def test_a_finished_run_that_was_not_put_in_place_needs_no_records(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr("privmix.release.resume.put_in_place", fail)
+        patch.setattr("privmix.mechanisms.run.put_in_place", fail)
         with pytest.raises(StorageError, match="No space"):
             release_to_folder(plan, make_records(), SecretStreams.from_seed(1), tmp_path / "rel", **FACTS)
-    state = read_run(tmp_path / "rel")
+    state = ReleaseRun.interrupted(tmp_path / "rel")
     assert state is not None
     assert state.complete
-    with open_run(tmp_path / "rel", plan, resume=True, **FACTS) as run:
+    with ReleaseRun(tmp_path / "rel", plan, resume=True, **FACTS) as run:
         assert run.complete
         run.release()
     verify_release(tmp_path / "rel")
 
 
-def test_damaged_notes_are_one_line(tmp_path: Path, plan: ReleasePlan) -> None:
-    interrupted(tmp_path / "rel", plan)
-    notes = tmp_path / ".rel.run" / "run.json"
-    for text in ("{", "[]", json.dumps({"version": 99})):
-        notes.write_text(text)
-        with pytest.raises(InvalidInput, match="interrupted run"):
-            open_run(tmp_path / "rel", plan, resume=True, **FACTS)
-    release_to_folder(plan, make_records(), None, tmp_path / "rel", overwrite=True, **FACTS)
-
-
-def test_notes_are_those_that_the_key_sealed(tmp_path: Path, plan: ReleasePlan) -> None:
-    """Any field: with another fingerprint the same noise would be added to other records."""
+def test_the_picture_is_the_one_that_the_run_began_with(tmp_path: Path, plan: ReleasePlan) -> None:
     picture = b"<svg/>"
     options = {**FACTS, "choice": {"best": "poisson"}, "picture": picture}
-    with open_run(tmp_path / "rel", plan, extra={"reservation": "abc"}, **options):
+    with ReleaseRun(tmp_path / "rel", plan, **options):
         pass
-    file = tmp_path / ".rel.run" / "run.json"
-    notes = json.loads(file.read_text())
-    assert {"fingerprint", "extra", "plan", "release_id", "made_with", "picture", "seal"} <= set(notes)
-    edited = [{**notes, name: {"other": 1}} for name in notes]
-    edited += [{name: value for name, value in notes.items() if name != gone} for gone in notes]
-    edited += [{**notes, "more": 1}, {**notes, "plan": {**notes["plan"], "rows": 9}}]
-    for other in edited:
-        file.write_text(json.dumps(other))
-        for work in (
-            lambda: read_run(tmp_path / "rel"),
-            lambda: open_run(tmp_path / "rel", plan, resume=True, **FACTS),
-        ):
-            with pytest.raises(InvalidInput, match=r"wrote it, unchanged \(`overwrite`"):
-                work()
-    file.write_text(json.dumps(notes, indent=3))
     shown = tmp_path / ".rel.run" / "predictions.svg"
     shown.write_bytes(b"<svg>private</svg>")
-    with pytest.raises(InvalidInput, match="undamaged"):
-        open_run(tmp_path / "rel", plan, resume=True, **options)
+    with pytest.raises(InvalidInput, match=r"predictions\.svg: got 'damaged"):
+        ReleaseRun(tmp_path / "rel", plan, resume=True, **options)
     shown.write_bytes(picture)
-    with open_run(tmp_path / "rel", plan, resume=True, **options) as run:
-        assert run.extra == {"reservation": "abc"}
+    with ReleaseRun(tmp_path / "rel", plan, resume=True, **options) as run:
+        assert run.resumed
 
 
 def test_shards_that_the_key_did_not_note_are_made_again(tmp_path: Path, plan: ReleasePlan) -> None:
@@ -369,59 +331,3 @@ def test_shards_that_the_key_did_not_note_are_made_again(tmp_path: Path, plan: R
     release_to_folder(plan, make_records(), None, tmp_path / "rel", resume=True, **FACTS)
     shard = "data/train-00000-of-00012.parquet"
     assert (tmp_path / "rel" / shard).read_bytes() == (tmp_path / "whole" / shard).read_bytes()
-
-
-# A folder that somebody else can write: they put a run folder there before us.
-
-
-def linked_key(draft: Path, precious: Path) -> None:
-    draft.mkdir(mode=0o755)
-    (draft / "run.key").symlink_to(precious)
-
-
-def own_folder_with_a_linked_key(draft: Path, precious: Path) -> None:
-    draft.mkdir(mode=0o700)
-    (draft / "run.key").symlink_to(precious)
-
-
-def linked_folder(draft: Path, precious: Path) -> None:
-    draft.symlink_to(precious.parent)
-
-
-def moved_folder(draft: Path, precious: Path) -> None:
-    """Not theirs to read, but theirs to rename."""
-    draft.mkdir(mode=0o700)
-    (draft / "thesis.tex").write_bytes(b"years of work")
-
-
-@pytest.mark.parametrize("plant", [linked_key, own_folder_with_a_linked_key, linked_folder, moved_folder])
-@pytest.mark.parametrize("options", [{}, {"overwrite": True}, {"resume": True}], ids=["plain", "overwrite", "resume"])
-def test_a_planted_run_folder_is_refused_and_harms_nothing(
-    tmp_path: Path, plan: ReleasePlan, plant: Any, options: dict[str, Any]
-) -> None:
-    precious = tmp_path / "home" / "id_ed25519"
-    precious.parent.mkdir(mode=0o700)
-    precious.touch(mode=0o600)
-    precious.write_bytes(b"k" * 33)
-    plant(tmp_path / ".rel.run", precious)
-    with pytest.raises(InvalidInput):
-        open_run(tmp_path / "rel", plan, **FACTS, **options)
-    assert precious.read_bytes() == b"k" * 33
-    assert (tmp_path / ".rel.run").is_symlink() or list((tmp_path / ".rel.run").iterdir())
-
-
-def test_a_planted_key_is_refused(tmp_path: Path, plan: ReleasePlan) -> None:
-    """A key that another user wrote, or can read, is theirs: with it they would subtract the noise."""
-    interrupted(tmp_path / "rel", plan)
-    key = tmp_path / ".rel.run" / "run.key"
-    before = content(key.parent)
-    key.chmod(0o640)
-    with pytest.raises(InvalidInput, match="own key"):
-        open_run(tmp_path / "rel", plan, resume=True, **FACTS)
-    key.chmod(0o600)
-    theirs = tmp_path / "theirs"
-    SecretStreams.from_seed(5).save(theirs)
-    os.replace(theirs, key)
-    with pytest.raises(InvalidInput, match="unchanged"):
-        open_run(tmp_path / "rel", plan, resume=True, **FACTS)
-    assert {**content(key.parent), "run.key": before["run.key"]} == before

@@ -33,7 +33,7 @@ from privmix.release import (
 from privmix.release import folder as release_folder
 from privmix.release.arrays import arrays_bytes
 from privmix.release.certificate import certificate_bytes, content_hash, read_certificate
-from privmix.release.folder import CENTRE_FILE, MOMENTS_FILE, file_hash
+from privmix.release.folder import CENTRE_FILE, file_hash
 from privmix.release.shards import write_shard
 from tests.release.helpers import ALL_DESIGNS, CLASSES, TARGET, design_name, make_records, own_options
 
@@ -249,13 +249,13 @@ def forge_arrays(folder: Path, name: str, change: Callable[[dict[str, NDArray[An
         (CENTRE_FILE, lambda a: a["centre"].fill(0), "the mean"),
         (CENTRE_FILE, lambda a: a["centre"].__setitem__(0, np.nan), "finite"),
         (CENTRE_FILE, lambda a: a["centre"].__setitem__(0, 3e38), "centre"),
-        (MOMENTS_FILE, lambda a: a["second"].fill(0), "X'X"),
-        (MOMENTS_FILE, lambda a: a["second"].__setitem__(slice(100, None), 0), "X'X"),
-        (MOMENTS_FILE, lambda a: a["cross"].fill(0), "X'Y"),
-        (MOMENTS_FILE, lambda a: a["second"].__setitem__(3, np.inf), "finite"),
+        ("moments.safetensors", lambda a: a["second"].fill(0), "X'X"),
+        ("moments.safetensors", lambda a: a["second"].__setitem__(slice(100, None), 0), "X'X"),
+        ("moments.safetensors", lambda a: a["cross"].fill(0), "X'Y"),
+        ("moments.safetensors", lambda a: a["second"].__setitem__(3, np.inf), "finite"),
         # Labels sum to a constant: where X'Y is exact, so are its sums, which centring makes all but 0.
         (
-            MOMENTS_FILE,
+            "moments.safetensors",
             lambda a: a["cross"].__setitem__((slice(None), 2), -a["cross"][:, :2].sum(axis=1)),
             "over class",
         ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import subprocess
@@ -17,8 +18,8 @@ import numpy as np
 import pytest
 import torch
 
-from privmix import folders
 from privmix.errors import InvalidInput, StorageError
+from privmix.mechanisms import run as base_module
 from privmix.mechanisms.run_folder import RunFolder
 from privmix.mechanisms.streams import SecretStreams
 from privmix.training import dp_sgd
@@ -28,7 +29,7 @@ from privmix.training.gradients.execution import ExecutionConfig
 from privmix.training.optimiser import OptimiserConfig
 from privmix.training.public import ExtendedConfig, WarmUpConfig
 from privmix.training.records import TrainingRecords
-from privmix.training.run import TrainingRun, pack_state, read_run, unpack_state
+from privmix.training.run import TrainingRun, pack_state, unpack_state
 from privmix.training.trained import load_trained
 from privmix.training.views.pipeline import ViewConfig
 from tests.training.runs import RECORDS, config_of, digits, files, job_of, private, public, run_to, weights_of
@@ -43,7 +44,7 @@ class Killed(BaseException):
 
 @pytest.fixture(autouse=True)
 def same_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_module.uuid, "uuid4", lambda: uuid.UUID(int=7))
+    monkeypatch.setattr(base_module.uuid, "uuid4", lambda: uuid.UUID(int=7))
 
 
 def checkpoint_at(monkeypatch: pytest.MonkeyPatch, steps: set[int]) -> None:
@@ -73,14 +74,18 @@ def begin(out: Path, **given: Any) -> TrainingRun:
 
 def left_by_a_kill(out: Path, step: int = 2) -> Path:
     with begin(out, streams=SecretStreams.from_seed(1)) as run:
-        run.bind(private())
+        run.bind(private().digest(run.fingerprint_key))
         run.save(step, lambda: {"weights": torch.arange(4.0)}, now=True)
     return out.with_name(f".{out.name}.run")
 
 
 def write_model(folder: Path) -> None:
+    weights = b"weights"
+    content = {"model_id": uuid.UUID(int=7).hex, "settings": SETTINGS, "plan": {}, "public_data": {}}
+    content["weights_sha256"] = hashlib.sha256(weights).hexdigest()
+    (folder / "weights.safetensors").write_bytes(weights)
     for name in ("model.json", "certificate.json"):
-        (folder / name).write_text(json.dumps({"model_id": uuid.UUID(int=7).hex}))
+        (folder / name).write_text(json.dumps(content))
 
 
 SCENARIOS: dict[str, Any] = {
@@ -144,7 +149,10 @@ def test_same_bits_after_a_kill_in_the_warm_up(tmp_path: Path, monkeypatch: pyte
     assert files(tmp_path / "out") == files(tmp_path / "whole")
 
 
-@pytest.mark.parametrize("place", ["draft", "before publish", "in publish", "after publish", "key gone"])
+PLACES = ["draft", "before publish", "before the end of the key", "key gone", "in publish", "in place"]
+
+
+@pytest.mark.parametrize("place", PLACES)
 def test_same_bits_after_a_kill_between_files(place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run_to(tmp_path / "whole", job_of())
     out, folder = tmp_path / "out", tmp_path / ".out.run"
@@ -153,13 +161,17 @@ def test_same_bits_after_a_kill_between_files(place: str, tmp_path: Path, monkey
         kill_at(place, patch)
         with pytest.raises(Killed):
             run_to(out, job_of())
-    assert folder.exists()
-    if out.exists():
-        # All that is left to do is to end the key.
-        assert files(out) == files(tmp_path / "whole")
+    if place == "in place":
         with pytest.raises(InvalidInput, match="out"):
             run_to(out, job_of())
     else:
+        assert not out.exists()
+        state = TrainingRun.interrupted(out)
+        assert state is not None
+        assert state.complete == (PLACES.index(place) > 1)
+        assert (folder / "run.key").exists() == (PLACES.index(place) < 3)
+        with pytest.raises(InvalidInput, match="`resume` with epochs"):
+            run_to(out, job_of(config_of(epochs=0.7)), resume=True)
         run_to(out, job_of(), resume=True)
     assert files(out) == files(tmp_path / "whole")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "whole"]
@@ -184,30 +196,30 @@ def kill_at(place: str, patch: pytest.MonkeyPatch) -> None:
         patch.setattr(RunFolder, "write", torn)
     elif place == "before publish":
         patch.setattr(TrainingRun, "publish", kill)
-    elif place == "in publish":
-        patch.setattr(folders, "put_in_place", kill)
-    elif place == "after publish":
+    elif place == "before the end of the key":
         patch.setattr(RunFolder, "end_key", kill)
+    elif place == "key gone":
+        patch.setattr(RunFolder, "keep_only", kill)
+    elif place == "in publish":
+        patch.setattr(base_module, "put_in_place", kill)
     else:
-        patch.setattr(RunFolder, "discard", kill)
+        put = base_module.put_in_place
+        patch.setattr(base_module, "put_in_place", lambda *given: (put(*given), kill()))
 
 
 SCRIPT = """
-import functools, os, signal, sys, uuid
+import os, signal, sys, uuid
 from dataclasses import replace
 from pathlib import Path
 import torch
 torch.set_num_threads(1)
 from privmix.errors import InvalidInput
 from privmix.training import run as run_module
-from privmix.training.plan import TrainingPlan
-from privmix.training.run import read_run
+from privmix.training.run import TrainingRun
 from tests.training.runs import config_of, files, job_of, run_to
 uuid.uuid4 = lambda: uuid.UUID(int=7)
 run_module._EVERY = 0.0
 root, stride = Path(sys.argv[1]), int(sys.argv[2])
-# Pricing takes most of the time and is the same each time.
-TrainingPlan.epsilon = functools.cache(TrainingPlan.epsilon)
 job = job_of(config_of(epochs=0.4))
 
 def child(work):
@@ -252,7 +264,7 @@ for at in range(1, steps + 1, stride):
         except InvalidInput as error:
             assert error.field == "out", error
     else:
-        again = read_run(out) is not None
+        again = TrainingRun.interrupted(out) is not None
         resumed += again
         run_to(out, job, resume=again)
     assert files(out) == expected, at
@@ -327,13 +339,6 @@ def test_one_key_one_setting(changes: dict[str, Any], named: str, tmp_path: Path
     run_to(tmp_path / "out", job_of(), resume=True)
 
 
-def test_a_run_goes_on_in_the_versions_that_it_began_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    left_by_a_kill(tmp_path / "out")
-    monkeypatch.setattr(run_module, "version", lambda name: "0.0.1" if name == "randomgen" else "1")
-    with pytest.raises(InvalidInput, match="made_with"):
-        begin(tmp_path / "out", resume=True)
-
-
 def test_a_plan_that_is_calibrated_otherwise_is_another_setting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -378,46 +383,6 @@ def test_one_key_one_dataset(tmp_path: Path) -> None:
     run_to(tmp_path / "out", job_of(), resume=True)
 
 
-def test_the_note_of_the_records_confirms_no_guess(tmp_path: Path) -> None:
-    notes = []
-    for name in ("one", "two"):
-        with begin(tmp_path / name) as run:
-            run.bind(private())
-        notes.append((tmp_path / f".{name}.run" / "run.data").read_bytes())
-    assert notes[0] != notes[1], "the digest depends on the key"
-
-
-# Flags, and others.
-
-
-def test_nothing_to_resume(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInput, match=r"resume.*there is none"):
-        begin(tmp_path / "out", resume=True)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_an_interrupted_run_is_not_discarded_unasked(tmp_path: Path) -> None:
-    folder = left_by_a_kill(tmp_path / "out")
-    before = files(folder)
-    with pytest.raises(InvalidInput, match="`resume` to go on"):
-        begin(tmp_path / "out")
-    assert files(folder) == before
-    os.link(folder / "run.key", tmp_path / "same file")
-    with begin(tmp_path / "out", overwrite=True) as run:
-        assert run.load() == (0, {})
-    assert (tmp_path / "same file").read_bytes() == bytes(33), "the discarded run's key is overwritten"
-    assert (folder / "run.key").read_bytes() != before["run.key"]
-
-
-def test_two_processes_at_once_are_refused(tmp_path: Path) -> None:
-    with begin(tmp_path / "out"):
-        for given in ({}, {"resume": True}, {"overwrite": True}):
-            with pytest.raises(InvalidInput, match="no other run"):
-                begin(tmp_path / "out", **given)
-    with begin(tmp_path / "out", resume=True):
-        pass
-
-
 def test_what_is_at_out_is_not_replaced_unasked(tmp_path: Path) -> None:
     out = tmp_path / "out"
     out.mkdir()
@@ -432,44 +397,11 @@ def test_what_is_at_out_is_not_replaced_unasked(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="`overwrite`"):
         begin(out)
     with begin(out, overwrite=True) as run:
-        run.publish(lambda draft: (write_model(draft), (draft / "new").touch())[0])
-    assert (out / "new").exists()
-
-
-def test_a_run_has_its_own_streams(tmp_path: Path) -> None:
-    left_by_a_kill(tmp_path / "out")
-    other = SecretStreams.from_seed(9)
-    with begin(tmp_path / "out", resume=True, streams=other) as run:
-        own = run.streams
-        assert own.generator("a").random() == SecretStreams.from_seed(1).generator("a").random()
-    for streams in (other, own):
-        with pytest.raises(RuntimeError, match="destroyed"):
-            streams.generator("a")
-
-
-def test_read_run_finds_what_the_caller_left(tmp_path: Path) -> None:
-    assert read_run(tmp_path / "out") is None
-    with begin(tmp_path / "out", extra={"reservation": "r1"}):
-        pass
-    found = read_run(tmp_path / "out")
-    assert found is not None
-    assert found["extra"] == {"reservation": "r1"}
-    with begin(tmp_path / "out", resume=True) as run:
-        assert (run.extra, run.id) == (found["extra"], found["id"])
+        run.publish(lambda draft: (write_model(draft), (draft / "model.json").write_text("new"))[0])
+    assert (out / "model.json").read_text() == "new"
 
 
 # Damage.
-
-
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"id": "1"}', b"\xff\xfe", b'{"id":1,"settings":2,"extra":3}'])
-def test_damaged_notes_say_so_and_can_be_overwritten(content: bytes, tmp_path: Path) -> None:
-    folder = left_by_a_kill(tmp_path / "out")
-    (folder / "run.json").write_bytes(content)
-    for given in ({}, {"resume": True}, {"resume": True, "overwrite": True}):
-        with pytest.raises(StorageError, match=r"run\.json: damaged.*; start again with `overwrite`"):
-            begin(tmp_path / "out", **given)
-    with begin(tmp_path / "out", overwrite=True) as run:
-        assert run.load() == (0, {})
 
 
 @pytest.mark.parametrize("damage", ["cut", "empty", "flipped", "other file"])
@@ -481,26 +413,9 @@ def test_a_damaged_checkpoint_says_so(damage: str, tmp_path: Path) -> None:
     state.write_bytes({"cut": content[:-3], "empty": b"", "flipped": bytes(flipped), "other file": b"{}" * 40}[damage])
     with (
         begin(tmp_path / "out", resume=True) as run,
-        pytest.raises(StorageError, match=r"run\.state: damaged.*`overwrite`"),
+        pytest.raises(InvalidInput, match=r"run\.state: got 'damaged.*`overwrite`"),
     ):
         run.load()
-
-
-def test_notes_are_those_that_the_key_sealed(tmp_path: Path) -> None:
-    file = left_by_a_kill(tmp_path / "out") / "run.json"
-    notes = json.loads(file.read_text())
-    assert {"id", "settings", "extra", "made_with", "seal"} == set(notes)
-    edited = [{**notes, name: {"other": 1}} for name in notes]
-    edited += [{name: value for name, value in notes.items() if name != gone} for gone in notes]
-    edited += [{**notes, "settings": {**SETTINGS, "epochs": 4}}, {**notes, "extra": {"reservation": "r2"}}]
-    for other in edited:
-        file.write_text(json.dumps(other))
-        for work in (lambda: read_run(tmp_path / "out"), lambda: begin(tmp_path / "out", resume=True)):
-            with pytest.raises(StorageError, match=r"run\.json: damaged, changed"):
-                work()
-    file.write_text(json.dumps(notes))
-    with begin(tmp_path / "out", resume=True) as run:
-        assert run.load()[0] == 2
 
 
 def test_a_checkpoint_is_one_that_the_key_sealed(tmp_path: Path) -> None:
@@ -510,7 +425,7 @@ def test_a_checkpoint_is_one_that_the_key_sealed(tmp_path: Path) -> None:
     file.write_bytes(before[:64] + pack_state(2, {"weights": torch.zeros(4)}))
     with (
         begin(tmp_path / "out", resume=True) as run,
-        pytest.raises(StorageError, match=r"run\.state: damaged, changed"),
+        pytest.raises(InvalidInput, match=r"run\.state: got 'damaged, changed"),
     ):
         run.load()
     file.write_bytes(before)
@@ -522,46 +437,17 @@ def test_a_checkpoint_is_one_that_the_key_sealed(tmp_path: Path) -> None:
     key = tmp_path / ".out.run" / "run.key"
     key.unlink()
     SecretStreams.from_seed(2).save(key)
-    with pytest.raises(StorageError, match=r"run\.json: damaged, changed"):
+    with pytest.raises(InvalidInput, match=r"run\.json: got 'damaged, changed"):
         begin(tmp_path / "out", resume=True)
-
-
-# A folder that somebody else can write: they put a run folder there before us.
-
-
-@pytest.mark.parametrize("plant", ["linked key", "own folder, linked key", "linked folder", "folder moved there"])
-def test_a_planted_run_folder_is_refused_and_harms_nothing(plant: str, tmp_path: Path) -> None:
-    precious, folder = tmp_path / "home" / "id_ed25519", tmp_path / ".out.run"
-    precious.parent.mkdir(mode=0o700)
-    precious.touch(mode=0o600)
-    precious.write_bytes(b"k" * 33)
-    if plant == "linked folder":
-        folder.symlink_to(precious.parent)
-    else:
-        folder.mkdir(mode=0o755 if plant == "linked key" else 0o700)
-        name = "thesis.tex" if plant == "folder moved there" else "run.key"
-        (folder / name).symlink_to(precious)
-    for given in ({}, {"overwrite": True}, {"resume": True}):
-        with pytest.raises(InvalidInput):
-            begin(tmp_path / "out", **given)
-    assert precious.read_bytes() == b"k" * 33
-    assert folder.is_symlink() or list(folder.iterdir())
-
-
-def test_a_lost_key_says_so(tmp_path: Path) -> None:
-    folder = left_by_a_kill(tmp_path / "out")
-    for content in (bytes(33), None):
-        (folder / "run.key").unlink() if content is None else (folder / "run.key").write_bytes(content)
-        with pytest.raises(StorageError, match=r"the key is gone.*`overwrite`"):
-            begin(tmp_path / "out", resume=True)
-    with begin(tmp_path / "out", overwrite=True):
-        pass
 
 
 def test_damaged_choices_say_so(tmp_path: Path) -> None:
     folder = left_by_a_kill(tmp_path / "out")
     (folder / "run.execution").write_bytes(b"{")
-    with begin(tmp_path / "out", resume=True) as run, pytest.raises(StorageError, match=r"run\.execution: damaged"):
+    with (
+        begin(tmp_path / "out", resume=True) as run,
+        pytest.raises(InvalidInput, match=r"run\.execution: got 'damaged"),
+    ):
         run.once(dict)
 
 
@@ -605,27 +491,16 @@ class _Unpublished:
         return (lambda write: None) if name == "publish" else getattr(self._run, name)
 
 
-def test_the_key_is_gone_once_the_model_is_in_place_and_not_before(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_key_is_gone_before_the_model_is_in_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     order = []
-    end, put = RunFolder.end_key, folders.put_in_place
+    end, put = RunFolder.end_key, base_module.put_in_place
     monkeypatch.setattr(RunFolder, "end_key", lambda folder: (order.append("end"), end(folder)))
-    monkeypatch.setattr(folders, "put_in_place", lambda *given: (order.append("in place"), put(*given)))
+    monkeypatch.setattr(base_module, "put_in_place", lambda *given: (order.append("in place"), put(*given)))
     with begin(tmp_path / "out") as run, (tmp_path / ".out.run" / "run.key").open("rb") as same_file:
         run.publish(write_model)
         assert same_file.read() == bytes(33)
-    assert order == ["in place", "end"]
+    assert order == ["end", "in place"]
     assert not (tmp_path / ".out.run").exists()
-
-
-def test_a_resume_of_what_was_done_says_so_and_ends_the_key(tmp_path: Path) -> None:
-    folder = left_by_a_kill(tmp_path / "out")
-    (tmp_path / "out").mkdir()
-    write_model(tmp_path / "out")
-    with pytest.raises(InvalidInput, match="this one was done"):
-        begin(tmp_path / "out", resume=True)
-    assert not folder.exists()
 
 
 def test_a_failed_publish_keeps_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -635,7 +510,7 @@ def test_a_failed_publish_keeps_the_run(tmp_path: Path, monkeypatch: pytest.Monk
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(folders, "put_in_place", full)
+        patch.setattr(base_module, "put_in_place", full)
         with pytest.raises(StorageError, match="No space left"):
             run_to(tmp_path / "out", job_of())
     assert not (tmp_path / "out").exists()
@@ -669,19 +544,3 @@ def test_a_disk_that_is_full_at_a_checkpoint_keeps_the_run(tmp_path: Path, monke
 
 def begin_again(out: Path) -> TrainingRun:
     return TrainingRun(out, job_of().settings(), resume=True)
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_an_unwritable_place_says_so(tmp_path: Path) -> None:
-    tmp_path.chmod(0o500)
-    try:
-        with pytest.raises(StorageError, match="out"):
-            begin(tmp_path / "out")
-    finally:
-        tmp_path.chmod(0o700)
-
-
-def test_a_place_below_a_file_says_so(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    with pytest.raises(StorageError, match="out: can't write"):
-        begin(tmp_path / "file" / "out")

@@ -22,12 +22,12 @@ from privmix.attacks.canary_records import CANARY_SHARE, KINDS, Canaries, WithCa
 from privmix.attacks.canary_scores import Filters, RowScores, resolve
 from privmix.attacks.one_run import OneRun
 from privmix.attacks.one_run_proof import Mechanism, OneRunProof, best_guesses, check_enough, prove
-from privmix.designs import Plan, averaging_designs
+from privmix.designs import Plan, averaging_plan
 from privmix.errors import InvalidInput, check_choice, check_integer, check_number
 from privmix.mechanisms.streams import SecretStreams
 from privmix.release import ReleasePlan
-from privmix.release.api import make_engine
 from privmix.release.engine import Progress
+from privmix.release.engines import make_engine
 from privmix.release.tiles import RecordSource, RecordTiles, tiles_of
 
 EVIDENCE: Final = ("rows", "neighbours", "tiles")
@@ -155,10 +155,7 @@ def audit_release(
 
 def check_auditable(plan: Plan, config: CanaryConfig) -> ReleasePlan:
     """Raise :class:`InvalidInput` unless canaries can audit such a plan; reads no data."""
-    if not isinstance(plan, ReleasePlan) or not plan.kind.averages:
-        raise InvalidInput(
-            "design", plan.design, "one with mixed rows of equal weights: " + ", ".join(averaging_designs())
-        )
+    plan = averaging_plan(plan, "one with mixed rows of equal weights")
     if plan.noise != "gaussian":
         raise InvalidInput("noise", plan.noise, "gaussian for an audit with canaries")
     check_choice("canaries' kind", config.kind, KINDS[:2])

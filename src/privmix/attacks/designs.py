@@ -18,12 +18,21 @@ from scipy.special import expit, logsumexp
 
 from privmix.attacks import replace_one  # noqa: F401  (it knows the designs of fixed size)
 from privmix.attacks.bounds import Scores
-from privmix.attacks.worst_case import LONG, Mask, WorstCase, exact_pairs, known_case, log_mixture, worst_case_for
+from privmix.attacks.worst_case import (
+    LONG,
+    AnyCase,
+    Mask,
+    P,
+    WorstCase,
+    exact_pairs,
+    known_case,
+    log_mixture,
+    worst_case_for,
+)
 from privmix.designs import Classwise, Hierarchical, Moments, MomentsPlan, Plan, Poisson, ReleasePlan
 from privmix.errors import InvalidInput
 from privmix.release import PrivateRecords, RecordTransform
 from privmix.release.engine import Engine, RowBlock
-from privmix.release.moments_engine import MomentsEngine
 
 Indices = NDArray[np.int64]
 
@@ -37,7 +46,7 @@ _CLEAR: Final = 4.0
 _GRID: Final = 6.0
 
 
-def worst_case_of(plan: Plan) -> WorstCase:
+def worst_case_of(plan: Plan) -> AnyCase:
     """The worst case of a plan's design, under the plan's own rates, rows, noise and clipping.
 
     What runs is the plan with fewer features and, where the class list plays no part, other classes. The law of the
@@ -69,20 +78,20 @@ def _width(plan: ReleasePlan) -> int:
 
 
 @worst_case_for(Poisson)
-def _poisson_case(plan: ReleasePlan) -> WorstCase:
+def _poisson_case(plan: ReleasePlan) -> PoissonCase:
     width = _width(plan)
     return PoissonCase(_reduced(plan, width, width + 1), width)
 
 
 @worst_case_for(Classwise)
-def _classwise_case(plan: ReleasePlan) -> WorstCase:
+def _classwise_case(plan: ReleasePlan) -> ClasswiseCase:
     width = _width(plan)
     usable = 1 if plan.centred else plan.rows % plan.num_classes or plan.num_classes
     return ClasswiseCase(replace(plan, dim=width), width * usable, usable)
 
 
 @worst_case_for(Hierarchical)
-def _hierarchical_case(plan: ReleasePlan) -> WorstCase:
+def _hierarchical_case(plan: ReleasePlan) -> HierarchicalCase:
     level = _companion_level(plan, 1.0)
     members = _members_for(plan, level)
     width = max(1, min(_width(plan), _MOST_OTHERS // members))
@@ -97,7 +106,7 @@ def _reduced(plan: ReleasePlan, dim: int, classes: int) -> ReleasePlan:
 
 
 @worst_case_for(Moments)
-def _moments_case(plan: MomentsPlan) -> WorstCase:
+def _moments_case(plan: MomentsPlan) -> MomentsCase:
     _check_room(plan)
     width = 1 if plan.centred else _MOST_TRIALS
     names = plan.classes if plan.centred else tuple(str(number) for number in range(width + 1))
@@ -135,7 +144,7 @@ def _joint(feature_noise: float, label_noise: float, level: float) -> float:
 
 
 @dataclass(frozen=True)
-class _AddRemoveCase(WorstCase):
+class _AddRemoveCase(WorstCase[P]):
     """Canary j has all its length in coordinate j, more than C, and label j; a bystander is in every dataset."""
 
     def records(self, present: Mask) -> PrivateRecords:
@@ -158,17 +167,7 @@ class _AddRemoveCase(WorstCase):
     def _classes(self) -> Indices:
         return np.arange(self.trials)
 
-    def of_repeats(self, x: Scores, transform: RecordTransform) -> Scores:
-        return np.asarray(self._pairs(x, transform).sum(axis=0))
-
-    def _pairs(self, x: Scores, transform: RecordTransform) -> Scores:
-        """(rows, d) pairs that differ by one canary in a coordinate."""
-        plan = self.plan
-        assert isinstance(plan, ReleasePlan)
-        unit = plan.final_clip_norm / plan.divisor
-        return exact_pairs(x, unit * 2.0**-plan.lattice_bits, unit * self._canary(transform))
-
-    def of_rest(self, engine: Engine | MomentsEngine) -> Scores:
+    def of_rest(self, engine: Engine) -> Scores:
         """What the released mean shows: a Gaussian query that holds the canary's clipped feature."""
         plan = self.plan
         if plan.centre_noise_multiplier is None or engine.transform.centre is None:
@@ -195,10 +194,23 @@ class _AddRemoveCase(WorstCase):
             self.__dict__["_last"] = last
         return last[1]
 
+
+@dataclass(frozen=True)
+class _RowCase(_AddRemoveCase[ReleasePlan]):
+    """What the cases of noisy rows have in common."""
+
+    def of_repeats(self, x: Scores, transform: RecordTransform) -> Scores:
+        return np.asarray(self._pairs(x, transform).sum(axis=0))
+
+    def _pairs(self, x: Scores, transform: RecordTransform) -> Scores:
+        """(rows, d) pairs that differ by one canary in a coordinate."""
+        plan = self.plan
+        unit = plan.final_clip_norm / plan.divisor
+        return exact_pairs(x, unit * 2.0**-plan.lattice_bits, unit * self._canary(transform))
+
     def _readings(self, block: RowBlock) -> tuple[Scores, Scores]:
         """(rows, trials) readings of features and of labels, each with the canary as 1."""
         plan = self.plan
-        assert isinstance(plan, ReleasePlan)
         features = block.x.astype(np.float64) * (plan.divisor / plan.final_clip_norm)
         if plan.centred:
             own = -plan.label_offset * np.ones(plan.num_classes)
@@ -210,12 +222,11 @@ class _AddRemoveCase(WorstCase):
 
 
 @dataclass(frozen=True)
-class PoissonCase(_AddRemoveCase):
+class PoissonCase(_RowCase):
     """The canary alone: each row holds it with the sampling rate, on top of noise."""
 
     def _others(self) -> tuple[Scores, Indices]:
         features, labels = super()._others()
-        assert isinstance(self.plan, ReleasePlan)
         if self.plan.centred:
             # Its label is not orthogonal to the canary's; see _companion_level.
             features[0, 0] = _companion_level(self.plan, _label_overlap(self.plan)) * self.plan.final_clip_norm
@@ -223,7 +234,6 @@ class PoissonCase(_AddRemoveCase):
 
     def of_rows(self, block: RowBlock, transform: RecordTransform) -> Scores:
         plan, own = self.plan, self._canary(transform)
-        assert isinstance(plan, ReleasePlan)
         feature, label = self._readings(block)
         noise = _joint(plan.feature_noise_multiplier, plan.label_noise_multiplier, own)
         reading = noise**2 * (own * feature / plan.feature_noise_multiplier**2 + label / plan.label_noise_multiplier**2)
@@ -232,7 +242,7 @@ class PoissonCase(_AddRemoveCase):
 
 
 @dataclass(frozen=True)
-class ClasswiseCase(_AddRemoveCase):
+class ClasswiseCase(_RowCase):
     """Canaries in coordinates of their own and in every class that has the most rows; labels show nothing."""
 
     usable: int
@@ -251,7 +261,6 @@ class ClasswiseCase(_AddRemoveCase):
 
     def of_rows(self, block: RowBlock, transform: RecordTransform) -> Scores:
         plan, own = self.plan, self._canary(transform)
-        assert isinstance(plan, ReleasePlan)
         reading = block.x.astype(np.float64) * (plan.divisor / plan.final_clip_norm / own)
         noise = plan.feature_noise_multiplier / own
         gains = log_mixture(plan.record_rate, (2 * reading - 1) / (2 * noise**2))
@@ -264,7 +273,7 @@ class ClasswiseCase(_AddRemoveCase):
 
 
 @dataclass(frozen=True)
-class HierarchicalCase(_AddRemoveCase):
+class HierarchicalCase(_RowCase):
     """The canary among ``members`` records of its class, by which the label row shows whether the class was drawn.
 
     They lie against the canary in its coordinate, so that their random number moves feature and label readings apart
@@ -286,7 +295,6 @@ class HierarchicalCase(_AddRemoveCase):
 
     def of_rows(self, block: RowBlock, transform: RecordTransform) -> Scores:
         plan, own = self.plan, self._canary(transform)
-        assert isinstance(plan, ReleasePlan)
         assert plan.class_rate is not None
         probe = np.zeros((1, plan.dim))
         probe[0, 0] = self.level * plan.final_clip_norm
@@ -303,7 +311,6 @@ class HierarchicalCase(_AddRemoveCase):
     def _drawn(self, number: Scores, noise: float) -> Scores:
         """Chance that the class was drawn, given a noisy count of its members in the row."""
         plan = self.plan
-        assert isinstance(plan, ReleasePlan)
         assert plan.class_rate is not None
         if plan.class_rate == 1:
             return np.ones_like(number)
@@ -328,7 +335,7 @@ def _class_odds(members: int, rate: float, class_rate: float, noise: float) -> t
 
 
 @dataclass(frozen=True)
-class MomentsCase(_AddRemoveCase):
+class MomentsCase(_AddRemoveCase[MomentsPlan]):
     """The canary alone: all of one Gaussian query shows it, and so there is nothing that a better attack could use."""
 
     def of_rows(self, block: RowBlock, transform: RecordTransform) -> Scores:
@@ -339,11 +346,9 @@ class MomentsCase(_AddRemoveCase):
         """There is one query."""
         return np.zeros(self.trials)
 
-    def of_rest(self, engine: Engine | MomentsEngine) -> Scores:
+    def of_rest(self, engine: Engine) -> Scores:
         plan = self.plan
-        assert isinstance(plan, MomentsPlan)
-        assert isinstance(engine, MomentsEngine)
-        found, bound, columns = engine.moments, plan.final_clip_norm, np.arange(self.trials)
+        found, bound, columns = engine.beside, plan.final_clip_norm, np.arange(self.trials)
         own, other = self._canary(engine.transform), 0.0
         labels = np.eye(plan.num_classes)[: self.trials] - plan.label_offset
         overlap = 0.0

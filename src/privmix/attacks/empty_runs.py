@@ -13,7 +13,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Final, TypeVar
+from functools import singledispatch
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +22,8 @@ from numpy.typing import NDArray
 from privmix.attacks.bounds import Scores
 from privmix.attacks.linear_steps import linear_steps
 from privmix.attacks.worst_case import EngineFactory, real_engine
-from privmix.designs import MomentsPlan, Plan, ReleasePlan
+from privmix.designs import BasePlan, MomentsPlan, Plan, ReleasePlan
+from privmix.errors import InvalidInput
 from privmix.mechanisms.membership import ROW_TILE
 from privmix.mechanisms.streams import SecretStreams
 from privmix.release import PrivateRecords, RecordTransform
@@ -46,8 +48,6 @@ _WEIGHTS: Final = 2048
 _COUNT_SHARE: Final = 4
 # Numbers of one noise that are kept where a run has more of them than are asked for.
 _KEPT: Final = 2**20
-
-_Plan = TypeVar("_Plan", ReleasePlan, MomentsPlan)
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,18 +94,15 @@ def release_noises(
         >>> [noise.name for noise in release_noises(config.with_noise(3.0), 1000, seed=0)]
         ['mean', 'features', 'labels']
     """
-    keys = _Keys(seed, tell or (lambda name, done, total: None))
+    keys = Keys(seed, tell or (lambda name, done, total: None))
     if plan.records_noise_multiplier is not None:
         yield _count_noise(plan.records_noise_multiplier, samples // _COUNT_SHARE, keys)
     if plan.centred:
         yield _mean_noise(plan, samples, keys)
-    if isinstance(plan, MomentsPlan):
-        yield from _moment_noises(plan, samples, keys)
-    else:
-        yield from _row_noises(plan, samples, keys, make)
+    yield from main_noises(plan, samples, keys, make)
 
 
-class _Keys:
+class Keys:
     """Fresh streams for run after run, counted."""
 
     def __init__(self, seed: int | None, tell: Tell) -> None:
@@ -130,7 +127,7 @@ class _Keys:
         return found
 
 
-def _count_noise(multiplier: float, samples: int, keys: _Keys) -> PureNoise:
+def _count_noise(multiplier: float, samples: int, keys: Keys) -> PureNoise:
     # So many that no estimate is cut off at 1.
     count = 10**6 + math.ceil(100 * multiplier)
     margin = math.ceil(4 * multiplier)
@@ -141,7 +138,7 @@ def _count_noise(multiplier: float, samples: int, keys: _Keys) -> PureNoise:
     return PureNoise("record count", GAUSSIAN, multiplier, multiplier, 1.0, np.stack(keys.run("count", samples, one)))
 
 
-def _mean_noise(plan: Plan, samples: int, keys: _Keys) -> PureNoise:
+def _mean_noise(plan: Plan, samples: int, keys: Keys) -> PureNoise:
     assert plan.centre_noise_multiplier is not None
     wide = replace(plan, dim=_MEAN_FEATURES)
     nothing = np.zeros(wide.dim)
@@ -156,7 +153,18 @@ def _mean_noise(plan: Plan, samples: int, keys: _Keys) -> PureNoise:
     return PureNoise("mean", GAUSSIAN, std, std, plan.clip_norm * 2.0**-plan.lattice_bits, drawn)
 
 
-def _moment_noises(plan: MomentsPlan, samples: int, keys: _Keys) -> Iterator[PureNoise]:
+@singledispatch
+def main_noises(plan: BasePlan, samples: int, keys: Keys, make: EngineFactory) -> Iterator[PureNoise]:
+    """The noises of what a plan releases after count and mean; a function of the plan's class.
+
+    Raises:
+        InvalidInput: nobody said which there are.
+    """
+    raise InvalidInput("design", plan.design, "one whose noises are known")
+
+
+@main_noises.register
+def _(plan: MomentsPlan, samples: int, keys: Keys, make: EngineFactory) -> Iterator[PureNoise]:
     names = plan.classes + tuple(f"{number} more" for number in range(_SIDE - plan.num_classes))
     wide = replace(plan, dim=_SIDE, classes=names, rows=1)
     below = np.tril_indices(_SIDE, -1)
@@ -184,7 +192,8 @@ def _moment_noises(plan: MomentsPlan, samples: int, keys: _Keys) -> Iterator[Pur
         yield PureNoise(name, GAUSSIAN, deviation, deviation, grid, np.stack(parts[part]))
 
 
-def _row_noises(plan: ReleasePlan, samples: int, keys: _Keys, make: EngineFactory) -> Iterator[PureNoise]:
+@main_noises.register
+def _(plan: ReleasePlan, samples: int, keys: Keys, make: EngineFactory) -> Iterator[PureNoise]:
     step = 2.0**-plan.lattice_bits * plan.weight_step
     law = LAPLACE if plan.noise == LAPLACE else GAUSSIAN
     wide = _with_few_records(replace(plan, dim=_FEATURES, rows=max(_ROWS, -(-samples // _FEATURES))))
@@ -207,7 +216,7 @@ def _with_few_records(plan: ReleasePlan) -> ReleasePlan:
     return replace(plan, records=plan.mixup_degree, record_rate=1.0)
 
 
-def _rows(plan: ReleasePlan, keys: _Keys, make: EngineFactory, name: str) -> tuple[Scores, Scores]:
+def _rows(plan: ReleasePlan, keys: Keys, make: EngineFactory, name: str) -> tuple[Scores, Scores]:
     """(T, d) and (T, K) noise of the sums behind released rows, in the units of features and labels."""
     count = plan.records if plan.kind.fixed_size else 1
     records = PrivateRecords(np.zeros((count, plan.dim), np.float32), np.zeros(count, np.int64))
@@ -265,7 +274,7 @@ def training_noise(plan: TrainingPlan, samples: int, seed: int | None = None, te
     steps = max(2, -(-samples // (2 * _WEIGHTS)))
     run = replace(plan, steps=steps, records_declared=True)
     records = TrainingRecords.of(np.zeros((1, _WEIGHTS), np.float32), np.zeros(1, np.int64), classes=2)
-    keys = _Keys(seed, tell or (lambda name, done, total: None))
+    keys = Keys(seed, tell or (lambda name, done, total: None))
 
     def one(streams: SecretStreams) -> NDArray[Any]:
         return np.stack([moved.numpy().ravel() * run.units for moved in linear_steps(run, records, 1.0, streams)])

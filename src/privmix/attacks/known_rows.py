@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.designs import Plan, ReleasePlan, averaging_designs
+from privmix.designs import Plan, ReleasePlan, averaging_plan
 from privmix.errors import InvalidInput, check_integer
 from privmix.mechanisms.membership import Membership, offsets_of
 from privmix.mechanisms.mixing import LatticeRecords, sum_rows
@@ -105,6 +105,4 @@ def check_sums(plan: Plan) -> ReleasePlan:
     Raises:
         InvalidInput: second moments, whose rows are samples of a model, or random weights.
     """
-    if not isinstance(plan, ReleasePlan) or not plan.kind.averages:
-        raise InvalidInput("design", plan.design, "one whose rows are averages: " + ", ".join(averaging_designs()))
-    return plan
+    return averaging_plan(plan, "one whose rows are averages")

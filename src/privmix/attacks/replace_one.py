@@ -19,16 +19,13 @@ from privmix.attacks.worst_case import LONG, Mask, WorstCase, exact_pairs, log_m
 from privmix.designs import Fixed, RandomWeight, ReleasePlan
 from privmix.release import PrivateRecords, RecordTransform
 from privmix.release.engine import Engine, RowBlock
-from privmix.release.moments_engine import MomentsEngine
 
 _NODES: Final = 24
 
 
 @dataclass(frozen=True)
-class ReplaceCase(WorstCase):
-    """One canary a run, since members of one row depend on each other. ``plan`` is a :class:`ReleasePlan`."""
-
-    plan: ReleasePlan
+class ReplaceCase(WorstCase[ReleasePlan]):
+    """One canary a run, since members of one row depend on each other."""
 
     @classmethod
     def of(cls, plan: ReleasePlan) -> ReplaceCase:
@@ -64,7 +61,7 @@ class ReplaceCase(WorstCase):
         pairs = exact_pairs(x, unit * 2.0**-plan.lattice_bits, unit * float(new - others))
         return np.asarray(pairs.sum(axis=0))
 
-    def of_rest(self, engine: Engine | MomentsEngine) -> Scores:
+    def of_rest(self, engine: Engine) -> Scores:
         plan = self.plan
         if plan.centre_noise_multiplier is None or engine.transform.centre is None:
             return np.zeros((2, 1))
@@ -120,5 +117,5 @@ class ReplaceCase(WorstCase):
 
 
 @worst_case_for(Fixed, RandomWeight)
-def _replace_case(plan: ReleasePlan) -> WorstCase:
+def _replace_case(plan: ReleasePlan) -> ReplaceCase:
     return ReplaceCase.of(plan)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import singledispatch
 from typing import Any, Final
 
 import numpy as np
@@ -22,13 +23,14 @@ from numpy.typing import NDArray
 from privmix.accounting import Adjacency
 from privmix.attacks.bounds import Scores
 from privmix.attacks.worst_case import EngineFactory, real_engine
-from privmix.designs import MomentsPlan, Plan, ReleasePlan
+from privmix.designs import BasePlan, MomentsPlan, Plan, ReleasePlan
 from privmix.errors import InvalidInput, check_integer
 from privmix.mechanisms.membership import RECORD_TILE, ROW_TILE, Membership, offsets_of
 from privmix.mechanisms.sampling import Sampler
 from privmix.mechanisms.streams import SecretStreams
 from privmix.release import PrivateRecords
 from privmix.release.count import private_record_count
+from privmix.release.engine import RowEngine
 from privmix.release.moments import SecondMoments
 
 # Half a unit in the last place of float32, which released numbers are rounded to.
@@ -106,7 +108,7 @@ def release_sensitivity(
     check_integer("position", position, low=0, high=count - 1)
     if (replacement is not None) != (plan.adjacency is Adjacency.REPLACE_ONE):
         raise InvalidInput("replacement", replacement is not None, "one exactly where the plan is for replaced records")
-    pair = _Pair(plan, records, position, replacement, seed, make)
+    pair = Pair(plan, records, position, replacement, seed, make)
     found = []
     if plan.records_noise_multiplier is not None:
         larger, smaller = (
@@ -116,11 +118,10 @@ def release_sensitivity(
         found.append(QuerySensitivity("record count", 1.0, float(abs(larger - smaller))))
     if plan.centred:
         found.append(_mean_moved(pair))
-    rest = _moments_moved(pair) if isinstance(plan, MomentsPlan) else _rows_moved(pair)
-    return tuple(found + rest)
+    return tuple(found + main_moved(plan, pair))
 
 
-class _Pair:
+class Pair:
     """Two runs under one key that differ by one record."""
 
     def __init__(
@@ -157,7 +158,7 @@ class _Pair:
             return np.array(kept[0])
 
         first._clipped_sum, second._clipped_sum = recorded, lambda progress: np.array(kept[0])
-        if not isinstance(self.plan, ReleasePlan) or len(self.other.labels) == len(self.present.labels):
+        if not isinstance(first, RowEngine) or len(self.other.labels) == len(self.present.labels):
             return first, second, None
         label = int(self.present.labels[self.position])
         replay = _Replayed(self.plan.sampler_for(len(self.present.labels)), self.position, label)
@@ -186,22 +187,32 @@ class _Replayed:
         return Membership(offsets_of(np.bincount(row[others], minlength=drawn.rows)), indices, weights)
 
 
-def _mean_moved(pair: _Pair) -> QuerySensitivity:
+def _mean_moved(pair: Pair) -> QuerySensitivity:
     """Both means as they are released: nothing of them is replayed but the noise."""
     plan, centres = pair.plan, []
     for records in (pair.present, pair.other):
         engine = pair.engine(records)
-        # From the row after the last on: only the mean is made. Moments know no such shortcut.
-        for _ in engine.rows(first=0 if isinstance(plan, MomentsPlan) else plan.rows):
+        # From the row after the last on: nothing is made that need not be.
+        for _ in engine.rows(first=plan.rows):
             pass
         centres.append(engine.transform.centre[None])
     moved, rounding = distances(centres[0], centres[1], plan.records, plan.norm)
     return QuerySensitivity("mean", pair.factor * plan.clip_norm, float(moved[0]), float(rounding[0]))
 
 
-def _rows_moved(pair: _Pair) -> list[QuerySensitivity]:
-    plan, factor = pair.plan, pair.factor
-    assert isinstance(plan, ReleasePlan)
+@singledispatch
+def main_moved(plan: BasePlan, pair: Pair) -> list[QuerySensitivity]:
+    """How far a record moves what is released after count and mean; a function of the plan's class.
+
+    Raises:
+        InvalidInput: nobody said what that is.
+    """
+    raise InvalidInput("design", plan.design, "one whose queries are known")
+
+
+@main_moved.register
+def _(plan: ReleasePlan, pair: Pair) -> list[QuerySensitivity]:
+    factor = pair.factor
     first, second, replay = pair.replayed()
     released = [(engine, list(engine.rows())) for engine in (first, second)]
     (xa, xb), (ya, yb) = (
@@ -239,14 +250,14 @@ def _rows_moved(pair: _Pair) -> list[QuerySensitivity]:
     return found
 
 
-def _moments_moved(pair: _Pair) -> list[QuerySensitivity]:
-    plan, factor = pair.plan, pair.factor
-    assert isinstance(plan, MomentsPlan)
+@main_moved.register
+def _(plan: MomentsPlan, pair: Pair) -> list[QuerySensitivity]:
+    factor = pair.factor
     released: list[SecondMoments] = []
     for engine in pair.replayed()[:2]:
         for _ in engine.rows():
             pass
-        released.append(engine.moments)
+        released.append(engine.beside)
     bound, label = plan.final_clip_norm, plan.label_norm
     below = np.tril_indices(plan.dim, -1)
     # The upper triangle with its entries off the diagonal times sqrt(2): of the norm that the whole matrix has.

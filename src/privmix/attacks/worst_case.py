@@ -17,24 +17,24 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privmix.attacks.bounds import Scores
-from privmix.designs import Design, Plan
+from privmix.designs import BasePlan, Design, Plan
 from privmix.errors import InvalidInput, check_integer
 from privmix.mechanisms.membership import ROW_TILE
 from privmix.mechanisms.streams import SecretStreams
 from privmix.release import PrivateRecords, RecordTransform
-from privmix.release.api import make_engine
 from privmix.release.engine import Engine, Progress, RowBlock
-from privmix.release.moments_engine import MomentsEngine
+from privmix.release.engines import make_engine
 
-EngineFactory = Callable[[Plan, PrivateRecords, SecretStreams], Engine | MomentsEngine]
+EngineFactory = Callable[[Plan, PrivateRecords, SecretStreams], Engine]
 """Makes the engine that is audited."""
 
+P = TypeVar("P", bound=BasePlan)
 Mask = NDArray[np.bool_]
 
 LONG: Final = 4.0
@@ -51,13 +51,13 @@ _MOST_STEPS: Final = 2.0**30 - 1
 _SMALL: Final = 2**17
 
 
-def real_engine(plan: Plan, records: PrivateRecords, streams: SecretStreams) -> Engine | MomentsEngine:
+def real_engine(plan: Plan, records: PrivateRecords, streams: SecretStreams) -> Engine:
     """The engine that releases are made with, on one thread: an audit runs several at once."""
     return make_engine(plan, records, streams, workers=1)
 
 
 @dataclass(frozen=True)
-class WorstCase(ABC):
+class WorstCase(ABC, Generic[P]):
     """A design's worst pair of neighbours, as ``trials`` independent trials in one run of the engine.
 
     Attributes:
@@ -65,7 +65,7 @@ class WorstCase(ABC):
         trials: canaries in one run.
     """
 
-    plan: Plan
+    plan: P
     trials: int
 
     @abstractmethod
@@ -76,7 +76,7 @@ class WorstCase(ABC):
     def of_rows(self, block: RowBlock, transform: RecordTransform) -> Scores:
         """(2, trials) what some released rows show: log-likelihood ratio, and the weaker linear statistic."""
 
-    def of_rest(self, engine: Engine | MomentsEngine) -> Scores:
+    def of_rest(self, engine: Engine) -> Scores:
         """(2, trials) what else was released shows: here nothing."""
         return np.zeros((2, self.trials))
 
@@ -109,8 +109,9 @@ class WorstCase(ABC):
         return np.asarray(lattice.quantise(transform(features) / transform.final_clip_norm) * lattice.step)
 
 
-_CASES: dict[type[Design[Any]], Callable[[Any], WorstCase]] = {}
-Maker = TypeVar("Maker", bound=Callable[[Any], WorstCase])
+AnyCase = WorstCase[Any]
+_CASES: dict[type[Design[Any]], Callable[[Any], AnyCase]] = {}
+Maker = TypeVar("Maker", bound="Callable[[Any], AnyCase]")
 
 
 def worst_case_for(*designs: type[Design[Any]]) -> Callable[[Maker], Maker]:
@@ -127,7 +128,7 @@ def worst_case_for(*designs: type[Design[Any]]) -> Callable[[Maker], Maker]:
     return known
 
 
-def known_case(plan: Plan) -> WorstCase:
+def known_case(plan: Plan) -> AnyCase:
     """The worst case that is known for the plan's design.
 
     Raises:
@@ -160,7 +161,7 @@ class AttackScores:
 
 
 def attack(
-    case: WorstCase,
+    case: AnyCase,
     runs: int,
     *,
     seed: int | None = None,

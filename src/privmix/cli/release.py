@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from privmix import designs, jobs
+from privmix import jobs
 from privmix.cli.app import app, err, out, plain, print_json
 from privmix.cli.design_options import DesignOptions, GivenDesign
 from privmix.cli.flags import with_flags
@@ -68,11 +68,11 @@ def _show_result(
         print_json(certificate)
         return
     guarantee = certificate["guarantee"]
-    moments = isinstance(plan, designs.MomentsPlan)
+    beside = plan.kind.released
     if choice is not None:
         out.print(f"design: {plain(choice.reasons[0])}", soft_wrap=True)
     out.print(
-        f"released: {'second moments and ' if moments else ''}{plan.rows} rows of {plan.dim} features to "
+        f"released: {f'{beside} and ' if beside else ''}{plan.rows} rows of {plan.dim} features to "
         f"{plain(folder)}\n"
         f"guarantee: epsilon {rounded_up(guarantee['epsilon'], 4)}, delta {exact(guarantee['delta'])}, "
         f"adjacency {guarantee['adjacency']} (accountant {guarantee['accountant']})\n"

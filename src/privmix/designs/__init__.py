@@ -34,18 +34,34 @@ __all__ = [
     "Setting",
     "all_designs",
     "averaging_designs",
+    "averaging_plan",
     "check_options",
     "design_named",
     "plan_from_dict",
     "register",
 ]
 
-Plan = ReleasePlan | MomentsPlan
+Plan = BasePlan
 
 
 def averaging_designs() -> list[str]:
     """Names of the designs whose rows are averages of records."""
     return [design.name for design in all_designs() if issubclass(design, RowDesign) and design.averages]
+
+
+def averaging_plan(plan: Plan, which: str) -> ReleasePlan:
+    """The plan, if its rows are sums of records divided by a constant.
+
+    Args:
+        plan: of whichever design.
+        which: what is asked of its design, for the message.
+
+    Raises:
+        InvalidInput: they are not: random weights, or rows that are samples of a model.
+    """
+    if not isinstance(plan, ReleasePlan) or not plan.kind.averages:
+        raise InvalidInput("design", plan.design, f"{which}: {', '.join(averaging_designs())}")
+    return plan
 
 
 def plan_from_dict(description: Mapping[str, Any]) -> Plan:
@@ -56,6 +72,4 @@ def plan_from_dict(description: Mapping[str, Any]) -> Plan:
     """
     if not isinstance(description, Mapping):
         raise InvalidInput("plan", type(description).__name__, "the fields of a release plan")
-    plan = design_named(description.get("design", "")).plan_type.from_dict(description)
-    assert isinstance(plan, ReleasePlan | MomentsPlan)
-    return plan
+    return design_named(description.get("design", "")).plan_type.from_dict(description)

@@ -260,6 +260,30 @@ def check_plan_integer(name: str, value: object) -> None:
         raise InvalidInput(name, value, "an integer")
 
 
+@dataclass(frozen=True)
+class Beside:
+    """A file of float32 arrays that is released beside the rows.
+
+    Attributes:
+        file: its name, ``NAME.safetensors``.
+        shapes: of the arrays, by name.
+        rows: what the certificate's list of files says of it.
+    """
+
+    file: str
+    shapes: Mapping[str, tuple[int, ...]]
+    rows: int
+
+
+@dataclass(frozen=True)
+class RowFacts:
+    """What learners are told of rows: their divisor, and the standard deviation of the noise in their entries."""
+
+    mixup_degree: float = 1.0
+    noise_std_x: float = 0.0
+    noise_std_y: float = 0.0
+
+
 P = TypeVar("P", bound=BasePlan)
 
 
@@ -281,6 +305,9 @@ class Design(ABC, Generic[P]):
         engines: the engines that it runs on.
         fixed_size: whether all rows hold the same number of records. Such draws depend on the number of records,
             which must then be the real one.
+        lost: what the released form keeps nothing of, for the assessment.
+        statements: further sentences of the certificate.
+        released: what is released, the rows apart; empty where there is nothing else.
     """
 
     name: ClassVar[str]
@@ -292,6 +319,9 @@ class Design(ABC, Generic[P]):
     mixes_all_classes: ClassVar[bool] = True
     engines: ClassVar[tuple[str, ...]] = ("local", "ray")
     fixed_size: ClassVar[bool] = False
+    lost: ClassVar[str] = ""
+    statements: ClassVar[tuple[str, ...]] = ()
+    released: ClassVar[str] = ""
 
     @abstractmethod
     def check(self, setting: Setting) -> None:
@@ -338,6 +368,36 @@ class Design(ABC, Generic[P]):
     @abstractmethod
     def forecast(cls, plan: P, assumed: Assumed) -> Forecast:
         """What learners of the release may expect to see."""
+
+    @classmethod
+    def beside(cls, plan: P) -> Beside | None:
+        """What is released beside the rows."""
+        return None
+
+    @classmethod
+    def row_facts(cls, plan: P) -> RowFacts:
+        """What learners are told of the rows; by default that they stand for single records and bear no noise."""
+        return RowFacts()
+
+    @classmethod
+    @abstractmethod
+    def mechanism(cls, plan: P, multiplier: str) -> str:
+        """What is done to the records, for the assessment; ``multiplier`` is the noise multiplier, rounded."""
+
+    @classmethod
+    @abstractmethod
+    def card(cls, plan: P, extractor: str) -> str:
+        """What the rows are, for the data card: Markdown."""
+
+    @classmethod
+    @abstractmethod
+    def summary(cls, plan: P, about: str) -> str:
+        """What is released, in a line; ``about`` says of how many records, features and classes."""
+
+    @classmethod
+    @abstractmethod
+    def shown(cls, plan: P) -> dict[str, str]:
+        """What people want to see of the plan's own fields."""
 
     @classmethod
     def options(cls) -> tuple[Field[Any], ...]:

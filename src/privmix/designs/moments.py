@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Final
 
 from privmix.accounting import Adjacency, Event, Gaussian
-from privmix.designs.base import BasePlan, Design, register
+from privmix.designs.base import BasePlan, Beside, Design, register
 from privmix.designs.setting import Assumed, Forecast, Setting
 from privmix.errors import InvalidInput, check_number
 from privmix.mechanisms.sampling import EveryRecord, Sampler
@@ -144,6 +144,11 @@ class Moments(Design[MomentsPlan]):
     mixes_all_classes = False
     # Records are read once and in blocks: there is nothing to spread.
     engines = ("local",)
+    lost = "Moments hold means and correlations of features and labels, and nothing beyond them."
+    statements = (
+        "The rows are samples of a model made from the released moments; they add nothing to what the moments show.",
+    )
+    released = "second moments"
 
     label_share: float = field(
         default=0.5, metadata={"help": "Moments: share of the budget for X'Y; X'X gets the rest."}
@@ -186,6 +191,44 @@ class Moments(Design[MomentsPlan]):
 
     def settings(self) -> dict[str, Any]:
         return {"design": self.name, "label_share": self.label_share}
+
+    @classmethod
+    def beside(cls, plan: MomentsPlan) -> Beside:
+        dim, classes = plan.dim, plan.num_classes
+        # Of X'X its lower triangle by rows.
+        shapes = {"second": (dim * (dim + 1) // 2,), "cross": (dim, classes), "label_sums": (classes,)}
+        return Beside("moments.safetensors", shapes, dim)
+
+    @classmethod
+    def mechanism(cls, plan: MomentsPlan, multiplier: str) -> str:
+        return (
+            f"Second moments, cross moments and label sums of all records in one query with Gaussian noise, "
+            f"{multiplier} times what adding one record can change."
+        )
+
+    @classmethod
+    def card(cls, plan: MomentsPlan, extractor: str) -> str:
+        return f"""`moments.safetensors` holds the released second moments of all records' `{extractor}` features X and one-hot labels
+minus {plan.label_offset:.6g}, Y:
+
+| entry | shape | meaning |
+|---|---|---|
+| `second` | {plan.dim * (plan.dim + 1) // 2} | X'X, lower triangle by rows; noise {plan.noise_std_second:.6g} on, {plan.noise_std_second / 2**0.5:.6g} off the diagonal |
+| `cross` | {plan.dim} x {plan.num_classes} | X'Y; noise {plan.noise_std_cross:.6g} |
+| `label_sums` | {plan.num_classes} | column sums of Y; noise {plan.noise_std_counts:.6g} |
+
+The {plan.rows} rows (columns `x`, {plan.dim} float32, and `y`, {plan.num_classes} float32) are no records and no averages of them: they are samples of a
+Gaussian mixture that has these moments, for classifiers that want rows.
+"""  # noqa: E501
+
+    @classmethod
+    def summary(cls, plan: MomentsPlan, about: str) -> str:
+        return f"Noisy second moments of {about}, with {plan.rows:,} rows sampled from them"
+
+    @classmethod
+    def shown(cls, plan: MomentsPlan) -> dict[str, str]:
+        shares = f"{(1 - plan.label_share):.0%} to X'X, {plan.label_share:.0%} to X'Y; {plan.count_share:.0%} before"
+        return {"sampled rows": str(plan.rows), "budget": shares + " to label sums"}
 
     @classmethod
     def forecast(cls, plan: MomentsPlan, assumed: Assumed) -> Forecast:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privmix.accounting import Adjacency, Event, Gaussian, Laplace
-from privmix.designs.base import BasePlan, Design, check_plan_integer
+from privmix.designs.base import BasePlan, Design, RowFacts, check_plan_integer
 from privmix.designs.setting import Assumed, Forecast, Setting
 from privmix.errors import InvalidInput, check_choice, check_integer, check_number
 from privmix.mechanisms.sampling import DirichletWeights, Sampler
@@ -199,6 +199,7 @@ class RowDesign(Design[ReleasePlan]):
     averages: ClassVar[bool] = True
     parts: ClassVar[frozenset[str]] = frozenset()
     noises: ClassVar[tuple[str, ...]] = (GAUSSIAN,)
+    lost = "A row mixes many records: rare combinations vanish in it."
     plan_type = ReleasePlan
 
     mixup_degree: int = field(default=64, metadata={"help": "Records mixed into a row, m."})
@@ -315,6 +316,38 @@ class RowDesign(Design[ReleasePlan]):
     def amplified(cls, plan: ReleasePlan) -> float:
         """How many times larger than among records the scatter between classes is among rows."""
         return 1.0
+
+    @classmethod
+    def row_facts(cls, plan: ReleasePlan) -> RowFacts:
+        return RowFacts(plan.mixup_degree, plan.noise_std_x, plan.noise_std_y)
+
+    @classmethod
+    def mechanism(cls, plan: ReleasePlan, multiplier: str) -> str:
+        noise = "Laplace" if plan.noise == LAPLACE else "Gaussian"
+        return (
+            f"{plan.rows} rows of about m = {plan.mixup_degree} of n = {plan.records} records: {cls.draws}. "
+            f"Each row has {noise} noise, {multiplier} times what adding one record can change, drawn once."
+        )
+
+    @classmethod
+    def card(cls, plan: ReleasePlan, extractor: str) -> str:
+        return f"""{plan.rows} rows; {cls.words} (mixup degree {plan.mixup_degree}). A row is not a record: it is a noisy
+average of many.
+
+| column | type | meaning |
+|---|---|---|
+| `x` | list of {plan.dim} float32 | mixed `{extractor}` features; noise of standard deviation {plan.noise_std_x:.6g} |
+| `y` | list of {plan.num_classes} float32 | mixed one-hot labels minus {plan.label_offset:.6g}; noise {plan.noise_std_y:.6g} |
+"""  # noqa: E501
+
+    @classmethod
+    def summary(cls, plan: ReleasePlan, about: str) -> str:
+        mix = "noisy average" if cls.averages else "noisy sum"
+        return f"{plan.rows:,} rows, each a {mix} of about {plan.mixup_degree:,} of {about}"
+
+    @classmethod
+    def shown(cls, plan: ReleasePlan) -> dict[str, str]:
+        return {"rows, mixup degree": f"{plan.rows}, {plan.mixup_degree}"}
 
     @classmethod
     def forecast(cls, plan: ReleasePlan, assumed: Assumed) -> Forecast:

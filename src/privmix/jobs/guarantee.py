@@ -19,7 +19,7 @@ from privmix.accounting import (
     epsilon_delta_curve,
     tradeoff_curve,
 )
-from privmix.designs import MomentsPlan, Plan
+from privmix.designs import Plan
 from privmix.errors import InvalidInput
 from privmix.release.certificate import read_certificate
 from privmix.release.verify import check_certificate
@@ -186,10 +186,7 @@ def _published(claim: _Claim) -> dict[str, Any] | None:
 
 def _release_summary(plan: Plan, extractor: str) -> str:
     about = f"{plan.records:,} records ({extractor} features, {plan.num_classes} classes)"
-    if isinstance(plan, MomentsPlan):
-        return f"Noisy second moments of {about}, with {plan.rows:,} rows sampled from them"
-    mix = "noisy average" if plan.kind.averages else "noisy sum"
-    return f"{plan.rows:,} rows, each a {mix} of about {plan.mixup_degree:,} of {about}"
+    return plan.kind.summary(plan, about)
 
 
 def _finite(value: float) -> float | None:

@@ -6,10 +6,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from privmix.accounting import PrivacyCost
-from privmix.designs import MomentsPlan, Plan
+from privmix.designs import Plan
 from privmix.jobs.budget import Charge
 from privmix.jobs.planning import Chosen
-from privmix.release import Choice, RunState, SecretStreams
+from privmix.mechanisms.run import RunState
+from privmix.release import Choice, SecretStreams
 from privmix.rounding import exact
 
 if TYPE_CHECKING:
@@ -83,13 +84,8 @@ class Planned:
 
 def design_facts(plan: Plan) -> dict[str, str]:
     """What people want to see of a plan's design and noise."""
-    if isinstance(plan, MomentsPlan):
-        shares = f"{(1 - plan.label_share):.0%} to X'X, {plan.label_share:.0%} to X'Y; {plan.count_share:.0%} before"
-        own = {"sampled rows": str(plan.rows), "budget": shares + " to label sums"}
-    else:
-        own = {"rows, mixup degree": f"{plan.rows}, {plan.mixup_degree}"}
     return {
-        **own,
+        **plan.kind.shown(plan),
         "joint noise multiplier": f"{plan.noise_multiplier:.5g}",
         "mean query's multiplier": "none" if not plan.centred else f"{plan.centre_noise_multiplier:.5g}",
         "noise in " + ", ".join(plan.noise_std): ", ".join(f"{value:.5g}" for value in plan.noise_std.values()),

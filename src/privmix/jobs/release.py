@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any, Final
 
 from privmix.accounting import Adjacency, Bounded, Event, Gaussian
@@ -26,7 +25,8 @@ from privmix.jobs.progress import Progress, silent
 from privmix.jobs.public_data import refuse_private
 from privmix.jobs.release_options import AUTO, ReleaseOptions
 from privmix.mechanisms.plan import check_price
-from privmix.release import PrivateRecords, ReleaseConfig, Run, RunState, SecretStreams, open_run, read_run
+from privmix.mechanisms.run import RunState
+from privmix.release import PrivateRecords, ReleaseConfig, ReleaseRun, SecretStreams
 from privmix.release.count import count_noise, private_record_count
 from privmix.release.engine import default_memory
 from privmix.release.folder import RELEASE_FOLDER
@@ -139,7 +139,7 @@ class ReleaseJob(ReleaseOptions):
         config = self.config
         state = None
         if self.out is not None and not self.dry_run:
-            state = interrupted(self.out, resume=self.resume, overwrite=self.overwrite)
+            state = ReleaseRun.check(self.out, overwrite=self.overwrite, resume=self.resume)
         identity = None
         if state is not None and state.extra:
             # What was paid for is a release of the data that the run began with: before the ledger notes any other.
@@ -194,7 +194,7 @@ class ReleaseJob(ReleaseOptions):
             charged = self._charge(self._rest(plan), plan.adjacency, "release")
         refuse_overlap({} if chosen is None else chosen.public, self.opened.source)
         identity = planned._identity or self.opened.identity()
-        with open_run(
+        with ReleaseRun(
             self.out,
             plan,
             extractor=self.extractor.spec(),
@@ -232,7 +232,7 @@ class ReleaseJob(ReleaseOptions):
         """An estimate of the private record count to plan with, and what that was charged."""
         if state is not None:
             # A second estimate would be a second query.
-            return state.records, self._charged_before(state, "count")
+            return state.settings["plan"]["records"], self._charged_before(state, "count")
         assert streams is not None
         assert self.config.records_noise_multiplier is not None
         noise = self.config.records_noise_multiplier
@@ -247,7 +247,7 @@ class ReleaseJob(ReleaseOptions):
             return Charge()
         return Charge.again(self.ledger, self.dataset, state.extra.get(what), self.opened)
 
-    def _records(self, run: Run, progress: Progress) -> PrivateRecords | FeatureStore:
+    def _records(self, run: ReleaseRun, progress: Progress) -> PrivateRecords | FeatureStore:
         """Features, on disk where asked for or where they would fill the memory."""
         schema = self.opened.schema
         large = 4 * schema.records * self.extractor.output_dim(schema.input_shape) > default_memory() / 2
@@ -255,16 +255,6 @@ class ReleaseJob(ReleaseOptions):
             return features_in_memory(self.opened.source, self.extractor, progress)
         place = self.store or run.features_folder
         return features_on_disk(self.opened, self.extractor, place, progress)
-
-
-def interrupted(out: Path, *, resume: bool, overwrite: bool) -> RunState | None:
-    """The run to resume; None where a new one is to begin."""
-    state = None if overwrite and not resume else read_run(out)
-    if state is not None and not resume:
-        raise InvalidInput("resume", False, f"`resume` or `overwrite`: an interrupted run was making {out}")
-    if state is None and resume:
-        raise InvalidInput("resume", True, "the `out` of an interrupted run; there is none")
-    return state
 
 
 def _streams(seed: int | None) -> SecretStreams:

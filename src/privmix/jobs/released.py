@@ -16,7 +16,7 @@ from privmix.folders import write_durably
 from privmix.private_files import ScratchFolder
 from privmix.release import ReleasedDataset, load_release, verify_release
 from privmix.release.certificate import read_certificate
-from privmix.release.folder import DATA_FOLDER, MEMBERS, RELEASE_FOLDER, check_files
+from privmix.release.folder import DATA_FOLDER, RELEASE_FOLDER, check_files, members
 from privmix.rounding import exact, rounded_up
 from privmix.untrusted import open_plain
 
@@ -123,7 +123,7 @@ class Release:
     def _files(self) -> list[str]:
         """Names of all files; which there are was checked."""
         listed = [str(item["file"]) for item in self.certificate.content["files"]]
-        others = [member.name for member in MEMBERS if member.rows is None]
+        others = [member.name for member in members(self.plan) if member.rows is None]
         return listed + [name for name in others if (self._folder / name).exists()]
 
     def __repr__(self) -> str:

@@ -33,7 +33,6 @@ from privmix.training import (
     TrainingRecords,
     TrainingRun,
     current_world,
-    read_run,
 )
 from privmix.training import (
     TrainingJob as Trainer,
@@ -161,6 +160,10 @@ class TrainingJob(TrainingOptions):
             charged, streams = self._charged(trainer)
             refuse_overlap(shared, self.opened.source)
             run = self._run(trainer, charged, streams)
+            if run is not None and run.complete:
+                with run:
+                    self._check_alone(world)
+                    return self._noted(charged, trainer.run(None, run=run))
         with _ended(streams) if run is None else run:
             streams = streams if run is None else run.streams
             found = self._records(planned, streams, progress)
@@ -172,25 +175,27 @@ class TrainingJob(TrainingOptions):
                 progress=progress,
                 world=world,
             )
+        return self._noted(charged, made)
+
+    @staticmethod
+    def _noted(charged: Charge, made: TrainedModel) -> Trained:
         try:
             charged.done(f"model {made.certificate['model_id']}")
         except StorageError as error:
             return Trained(made, error)
         return Trained(made)
 
+    @staticmethod
+    def _check_alone(world: World) -> None:
+        """Of a complete run nothing is left but to put the model in its place."""
+        if world.size > 1:
+            raise InvalidInput("resume", True, "one process for this run, which only has to be put in its place")
+
     def _charged(self, trainer: Trainer) -> tuple[Charge, SecretStreams | None]:
         """Charge the budget, or find that it was charged before; the streams of a new run."""
         state = None
         if self.out is not None:
-            TrainingRun.check_target(self.out, overwrite=self.overwrite)
-            # A run that is to be discarded need not be readable.
-            state = None if self.overwrite and not self.resume else read_run(self.out)
-            if state is not None and not self.resume:
-                raise InvalidInput(
-                    "resume", False, f"`resume` or `overwrite`: an interrupted run was making {self.out}"
-                )
-            if state is None and self.resume:
-                raise InvalidInput("resume", True, "the `out` of an interrupted run; there is none")
+            state = TrainingRun.check(self.out, overwrite=self.overwrite, resume=self.resume)
         if state is None:
             check_price(trainer.plan)
             # Before the first private row is read: a crash from here on leaves the budget spent.
@@ -198,12 +203,15 @@ class TrainingJob(TrainingOptions):
             charged = charge(self.ledger, self.dataset, event, adjacency, "training", self.opened)
             return charged, SecretStreams.from_entropy() if self.seed is None else SecretStreams.from_seed(self.seed)
         TrainingRun.check_settings(state, trainer.settings())
-        before = state["extra"].get("seed")
+        if state.complete and not state.extra:
+            # The kill came after the key was gone: all that is left is to rename a folder.
+            return Charge(), None
+        before = state.extra.get("seed")
         if before != self.seed:
             # The run goes on with its own key, so another seed would be said and not used.
             given = "no seed" if before is None else str(before)
             raise InvalidInput("seed", self.seed, f"{given}, as in the interrupted run")
-        return Charge.again(self.ledger, self.dataset, state["extra"].get("reservation"), self.opened), None
+        return Charge.again(self.ledger, self.dataset, state.extra.get("reservation"), self.opened), None
 
     def _run(self, trainer: Trainer, charged: Charge, streams: SecretStreams | None) -> TrainingRun | None:
         if self.out is None:

@@ -69,6 +69,8 @@ class ReleaseLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
     """
 
     name: ClassVar[str]
+    # Whether it learns from rows, or from what is released beside them alone.
+    reads_rows: ClassVar[bool] = True
     facts_: ReleaseFacts
     classes_: NDArray[np.int64]
     n_features_in_: int

@@ -40,12 +40,13 @@ class SecondMomentsClassifier(LinearLearner):
         >>> release = ReleasedDataset(
         ...     x=x, y=y, design="moments", mixup_degree=1, noise_std_x=0.0, noise_std_y=0.0, label_offset=0.0,
         ...     classes=("cat", "dog"), transform=RecordTransform(1.0), extractor={"name": "identity"},
-        ...     input_shape=(2,), release_id="example", moments=moments)
+        ...     input_shape=(2,), release_id="example", beside=moments)
         >>> SecondMomentsClassifier().fit(release).predict(np.eye(2)).tolist()
         [0, 1]
     """
 
     name: ClassVar[str] = "second-moments"
+    reads_rows: ClassVar[bool] = False
 
     def __init__(self, regularisation: float | str = AUTO) -> None:
         self.regularisation = regularisation

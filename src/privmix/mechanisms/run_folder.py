@@ -83,17 +83,6 @@ class RunFolder(PrivateFolder):
         """The notes; see :func:`unsealed`."""
         return unsealed(streams, NOTES_FILE, self.read(NOTES_FILE, _MOST_NOTES))
 
-    def read_unsealed(self) -> dict[str, Any]:
-        """The notes, whoever wrote them: for what does no harm if it is wrong.
-
-        Raises:
-            InvalidInput: they are no JSON object.
-        """
-        found = parse_json(self.read(NOTES_FILE, _MOST_NOTES), NOTES_FILE)
-        if not isinstance(found, dict):
-            raise InvalidInput(NOTES_FILE, "another value", "a JSON object")
-        return found
-
     def end(self, known: Collection[str]) -> None:
         """Destroy the key and remove the folder.
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from privmix.release.folder import load_release
     from privmix.release.planner import Choice, choose_design
     from privmix.release.prediction import DataModel
-    from privmix.release.resume import Run, RunState, open_run, read_run
+    from privmix.release.run import ReleaseRun
     from privmix.release.verify import Verification, verify_release
 else:
     __getattr__, __dir__ = lazily(__name__)
@@ -30,16 +30,13 @@ __all__ = [
     "ReleaseConfig",
     "ReleaseEngine",
     "ReleasePlan",
+    "ReleaseRun",
     "ReleasedDataset",
-    "Run",
-    "RunState",
     "SecretStreams",
     "Verification",
     "choose_design",
     "load_release",
-    "open_run",
     "plan_from_dict",
-    "read_run",
     "release_to_folder",
     "release_to_memory",
     "verify_release",

@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 
 from privmix.certificate.reservation import ReservationNote, mode_of
-from privmix.designs import MomentsPlan, Plan
-from privmix.errors import InvalidInput, check_choice, check_number
+from privmix.designs import Plan
+from privmix.errors import InvalidInput
 from privmix.mechanisms.plan import check_price
 from privmix.mechanisms.streams import SecretStreams
 from privmix.release.certificate import make_certificate
 from privmix.release.dataset import ReleasedDataset
-from privmix.release.engine import Engine, Progress, ReleaseEngine
+from privmix.release.engine import Progress
+from privmix.release.engines import make_engine
 from privmix.release.folder import assemble
-from privmix.release.moments_engine import MomentsEngine
-from privmix.release.resume import open_run
+from privmix.release.run import ReleaseRun
 from privmix.release.tiles import RecordSource
 
 
@@ -76,8 +76,7 @@ def release_to_memory(
     )
     x = np.concatenate([block.x for block in blocks]) if len(blocks) > 1 else blocks[0].x
     y = np.concatenate([block.y for block in blocks])
-    moments = engine.moments if isinstance(engine, MomentsEngine) else None
-    return assemble(plan, x, y, engine.transform.centre, certificate, moments)
+    return assemble(plan, x, y, engine.transform.centre, certificate, engine.beside)
 
 
 def release_to_folder(
@@ -104,10 +103,10 @@ def release_to_folder(
 
     Shards are written as they finish, so memory does not grow with the number of rows. ``out`` appears only when
     everything is in it. A run that was killed, or stopped with ctrl-C, is finished by the same call with ``resume``;
-    see :func:`privmix.release.resume.open_run`, which this call wraps, for that and for ``extra``.
+    see :class:`privmix.release.run.ReleaseRun`, which this call wraps, for that and for ``extra``.
 
-    Returns the certificate. Arguments as in :func:`release_to_memory` and :meth:`Run.release`; ``streams`` None takes
-    a fresh key.
+    Returns the certificate. Arguments as in :func:`release_to_memory` and :meth:`ReleaseRun.release`; ``streams`` None
+    takes a fresh key.
 
     Raises:
         InvalidInput: ``out`` exists and ``overwrite`` is off, an interrupted run is in the way, or the plan costs more
@@ -115,7 +114,7 @@ def release_to_folder(
         StorageError: ``out`` can't be written.
     """
     try:
-        with open_run(
+        with ReleaseRun(
             out,
             plan,
             extractor=extractor,
@@ -134,29 +133,3 @@ def release_to_folder(
     finally:
         if streams is not None:
             streams.destroy()
-
-
-def make_engine(
-    plan: Plan,
-    records: RecordSource,
-    streams: SecretStreams,
-    engine: str = "local",
-    *,
-    memory_gb: float | None = None,
-    workers: int | None = None,
-    address: str | None = None,
-) -> Engine | MomentsEngine:
-    """The engine of that name, ``"local"`` or ``"ray"``, for the plan. Each gives the same rows under one key."""
-    check_choice("engine", engine, ["local", "ray"])
-    memory = None
-    if memory_gb is not None:
-        memory = int(check_number("memory_gb", memory_gb, low=0, low_open=True) * 2**30)
-    if isinstance(plan, MomentsPlan):
-        if engine != "local":
-            raise InvalidInput("engine", engine, "local for design moments, which reads records once and in blocks")
-        return MomentsEngine(plan, records, streams, workers=workers)
-    if engine == "ray":
-        from privmix.release.ray_engine import RayReleaseEngine
-
-        return RayReleaseEngine(plan, records, streams, address=address, workers=workers, memory_bytes=memory)
-    return ReleaseEngine(plan, records, streams, workers=workers, memory_bytes=memory)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from privmix.certificate.assessment import SOURCE, markdown
-from privmix.designs import MomentsPlan, Plan, ReleasePlan
+from privmix.designs import Plan
 from privmix.rounding import exact, rounded_up
 
 
@@ -17,7 +17,7 @@ def data_card(plan: Plan, certificate: Mapping[str, Any]) -> str:
     warnings = "".join(f"\n> **Warning.** {text}\n" for text in certificate["warnings"])
     statements = "\n".join(f"- {text}" for text in certificate["statements"])
     extractor = certificate["extractor"].get("name", "?")
-    rows = _moments_rows(plan, extractor) if isinstance(plan, MomentsPlan) else _mixed_rows(plan, extractor)
+    rows = plan.kind.card(plan, extractor)
     learner = plan.kind.learner
     classes = ", ".join(f"`{name}`" for name in plan.classes)
     return f"""---
@@ -64,32 +64,6 @@ privmix evaluate MODEL --data YOUR_TEST_DATA --split test
 
 Training as often as you like costs no further privacy.
 {_choice(certificate.get("choice"))}"""
-
-
-def _mixed_rows(plan: ReleasePlan, extractor: str) -> str:
-    return f"""{plan.rows} rows; {plan.kind.words} (mixup degree {plan.mixup_degree}). A row is not a record: it is a noisy
-average of many.
-
-| column | type | meaning |
-|---|---|---|
-| `x` | list of {plan.dim} float32 | mixed `{extractor}` features; noise of standard deviation {plan.noise_std_x:.6g} |
-| `y` | list of {plan.num_classes} float32 | mixed one-hot labels minus {plan.label_offset:.6g}; noise {plan.noise_std_y:.6g} |
-"""  # noqa: E501
-
-
-def _moments_rows(plan: MomentsPlan, extractor: str) -> str:
-    return f"""`moments.safetensors` holds the released second moments of all records' `{extractor}` features X and one-hot labels
-minus {plan.label_offset:.6g}, Y:
-
-| entry | shape | meaning |
-|---|---|---|
-| `second` | {plan.dim * (plan.dim + 1) // 2} | X'X, lower triangle by rows; noise {plan.noise_std_second:.6g} on, {plan.noise_std_second / 2**0.5:.6g} off the diagonal |
-| `cross` | {plan.dim} x {plan.num_classes} | X'Y; noise {plan.noise_std_cross:.6g} |
-| `label_sums` | {plan.num_classes} | column sums of Y; noise {plan.noise_std_counts:.6g} |
-
-The {plan.rows} rows (columns `x`, {plan.dim} float32, and `y`, {plan.num_classes} float32) are no records and no averages of them: they are samples of a
-Gaussian mixture that has these moments, for classifiers that want rows.
-"""  # noqa: E501
 
 
 def _preparation(plan: Plan) -> str:

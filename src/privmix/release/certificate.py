@@ -17,7 +17,7 @@ from privmix.accounting import event_to_dict
 from privmix.accounting.filters import ledger_statement
 from privmix.certificate.assessment import as_rows, assess
 from privmix.certificate.reservation import ReservationNote, mode_of
-from privmix.designs import MomentsPlan, Plan
+from privmix.designs import Plan
 from privmix.errors import InvalidInput, check_integer, check_number
 from privmix.mechanisms.plan import check_price
 from privmix.release.facts import release_facts
@@ -46,7 +46,7 @@ _FIELDS: Final[dict[str, type]] = {
     "assessment": list,
     "files": list,
 }
-_FILE = re.compile(r"(data/train-\d{5,9}-of-\d{5,9}\.parquet|(centre|moments)\.safetensors|predictions\.svg)\Z")
+_FILE = re.compile(r"(data/train-\d{5,9}-of-\d{5,9}\.parquet|[a-z][a-z-]{0,63}\.safetensors|predictions\.svg)\Z")
 _OTHER_FIELDS: Final = {"schema_version", "choice", "versions", "content_sha256"}
 _EXTRACTOR: Final = {"name", "version", "options", "weights_sha256", "files_sha256"}
 _GUARANTEE: Final = {"epsilon", "delta", "adjacency", "accountant", "is_upper_bound", "epsilon_asked"}
@@ -240,16 +240,11 @@ def _statements(plan: Plan, in_ledger: str) -> list[str]:
         "add_remove": "adding or removing one record",
         "replace_one": "replacing one record by another",
     }[plan.adjacency.value]
-    rows = (
-        ["The rows are samples of a model made from the released moments; they add nothing to what the moments show."]
-        if isinstance(plan, MomentsPlan)
-        else []
-    )
     return [
         f"The guarantee is for {relation}. A person with several records in the data is protected less.",
         _count_statement(plan),
         "The class list, shapes, clipping bounds, rates, degree and number of rows are public constants.",
-        *rows,
+        *plan.kind.statements,
         ledger_statement(
             in_ledger,
             "releases",

@@ -86,7 +86,7 @@ class ReleasedDataset:
         input_shape: shape of one raw input of that extractor.
         release_id: names the release.
         certificate: the certificate's content, as stored beside the rows.
-        moments: design ``"moments"``: the released second moments, of which the rows are samples; else None.
+        beside: what was released beside the rows; of design ``"moments"`` the second moments that they are samples of.
 
     Example:
         >>> rng = np.random.default_rng(0)
@@ -112,13 +112,18 @@ class ReleasedDataset:
     input_shape: tuple[int, ...]
     release_id: str
     certificate: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    moments: SecondMoments | None = field(default=None, repr=False)
+    beside: Any = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if self.x.ndim != 2 or self.y.ndim != 2 or len(self.x) != len(self.y) or len(self.x) == 0:
             raise InvalidInput("released rows", (self.x.shape, self.y.shape), "x (T, d) and y (T, K) with one T >= 1")
         if self.y.shape[1] != len(self.classes):
             raise InvalidInput("classes", len(self.classes), f"{self.y.shape[1]} names, one a label column")
+
+    @property
+    def moments(self) -> SecondMoments | None:
+        """The released second moments, where the design releases some."""
+        return self.beside if isinstance(self.beside, SecondMoments) else None
 
     @property
     def rows(self) -> int:

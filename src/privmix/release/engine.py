@@ -28,7 +28,7 @@ from privmix.private_files import no_core_dumps
 from privmix.release.dataset import RecordTransform
 from privmix.release.tiles import PrivateRecords, RecordSource, TileSummer, mapping, record_tiles, tiles_of
 
-__all__ = ["Engine", "PrivateRecords", "Progress", "ReleaseEngine", "RowBlock"]
+__all__ = ["Engine", "PrivateRecords", "Progress", "ReleaseEngine", "RowBlock", "RowEngine"]
 
 Progress = Callable[[str, int, int], None]
 """Called with a stage's name, the steps done and the steps in all."""
@@ -73,9 +73,36 @@ def released_mean(
 
 
 class Engine(ABC):
-    """Carries out a plan on private records: makes the sums (how is each engine's own), adds the noise.
+    """Carries out a plan on private records; it runs once, and streams serve one engine."""
 
-    Formal guarantees (of every engine):
+    _transform: RecordTransform | None = None
+
+    @abstractmethod
+    def rows(self, progress: Progress | None = None, *, first: int = 0) -> Iterator[RowBlock]:
+        """Yield the released rows from row ``first`` on, in order, a few at a time; they do not depend on ``first``.
+
+        Raises:
+            RuntimeError: the engine, or another one on the same streams, ran before: the same noise on other sums
+                would give the sums away.
+        """
+
+    @property
+    def transform(self) -> RecordTransform:
+        """The public map from features to what was released; known once the first block of rows is out, or all are."""
+        if self._transform is None:
+            raise RuntimeError("the transform is known once rows are being released")
+        return self._transform
+
+    @property
+    def beside(self) -> Any:
+        """What is released beside the rows, or None; known when ``transform`` is."""
+        return None
+
+
+class RowEngine(Engine):
+    """Makes noisy rows: the sums (how is each engine's own), and the noise.
+
+    Formal guarantees (of every such engine):
         * the sums are those of :class:`TileSummer`: exact integers, whatever the engine, chunks, workers or order;
         * noise is drawn once a row, here, after the sum, from a secret stream keyed by the row's tile: running again
           under the same key re-creates the same rows;
@@ -103,7 +130,6 @@ class Engine(ABC):
         self._feature_noise = weight * plan.feature_noise_multiplier / step
         self._label_noise = plan.label_bound * plan.label_noise_multiplier / step
         self._units = plan.unit_x, plan.unit_y
-        self._transform: RecordTransform | None = None
 
     def rows(self, progress: Progress | None = None, *, first: int = 0) -> Iterator[RowBlock]:
         """Yield the released rows from row ``first`` on, in order, a few tiles at a time. An engine runs once.
@@ -121,13 +147,6 @@ class Engine(ABC):
             raise InvalidInput("first row", first, f"a multiple of {ROW_TILE}")
         self._streams.claim()
         return self._run(progress, -(-first // ROW_TILE))
-
-    @property
-    def transform(self) -> RecordTransform:
-        """The public map from features to what was mixed; known once the rows are being released, or all are."""
-        if self._transform is None:
-            raise RuntimeError("the transform is known once rows are being released")
-        return self._transform
 
     @abstractmethod
     def _clipped_sum(self, progress: Progress | None) -> NDArray[np.float64]:
@@ -221,12 +240,12 @@ class Engine(ABC):
         return np.eye(classes, dtype=np.float32)[labels] - np.float32(self._plan.label_offset)
 
 
-class ReleaseEngine(Engine):
+class ReleaseEngine(RowEngine):
     """The engine of one machine: quantised records in memory where they fit, else read tile by tile.
 
     Where they do not fit, as many rows as do are summed at once, and the records are read once for each such chunk.
 
-    Formal guarantees: those of :class:`Engine`; ``memory_bytes`` changes no bit either.
+    Formal guarantees: those of :class:`RowEngine`; ``memory_bytes`` changes no bit either.
 
     Args:
         plan: the public plan.

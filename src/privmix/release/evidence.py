@@ -13,12 +13,14 @@ from __future__ import annotations
 
 import hashlib
 import math
+from dataclasses import dataclass
+from functools import singledispatch
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.designs import MomentsPlan, Plan, ReleasePlan
+from privmix.designs import BasePlan, MomentsPlan, Plan, ReleasePlan
 from privmix.errors import InvalidInput
 from privmix.release.moments import SecondMoments, sampled_std
 from privmix.release.noise_tests import (
@@ -42,6 +44,54 @@ _ROWS_AT_ONCE: Final = 1024
 _VALUES_AT_ONCE: Final = 2**20
 
 
+@dataclass(frozen=True)
+class Law:
+    """The noise in each entry of a part: its standard deviation, its grid (0: none), and whether it is Laplace's."""
+
+    std: float
+    unit: float
+    laplace: bool = False
+
+
+@dataclass(frozen=True)
+class RowLaw:
+    """What a plan says of its rows.
+
+    Attributes:
+        x: the noise in features.
+        y: that in labels; None where they are public.
+        numbered: public labels follow from a row's number; else a row may be of any class.
+        directions: the features' noise can be tested in the directions in which they vary least.
+    """
+
+    x: Law
+    y: Law | None = None
+    numbered: bool = True
+    directions: bool = False
+
+
+@singledispatch
+def row_law(plan: BasePlan, beside: Any) -> RowLaw:
+    """What a plan, and what was released beside its rows, say of these; a function of the plan's class.
+
+    Raises:
+        InvalidInput: nobody said what rows of such a plan are.
+    """
+    raise InvalidInput("design", plan.design, "one whose rows can be tested")
+
+
+@row_law.register
+def _(plan: ReleasePlan, beside: Any) -> RowLaw:
+    laplace = plan.noise == "laplace"
+    labels = None if plan.public_labels else Law(plan.noise_std_y, plan.unit_y, laplace)
+    return RowLaw(Law(plan.noise_std_x, plan.unit_x, laplace), labels, directions=plan.noise == "gaussian")
+
+
+@row_law.register
+def _(plan: MomentsPlan, beside: SecondMoments) -> RowLaw:
+    return RowLaw(Law(sampled_std(beside) * (1 - _PRODUCTS), 0.0), numbered=False)
+
+
 class RowEvidence:
     """Tests of released rows, which are shown a page at a time, columns and shards in order.
 
@@ -52,19 +102,18 @@ class RowEvidence:
 
     Args:
         plan: the release's plan.
-        moments: the released moments, where the rows are samples of these.
+        law: of its rows.
     """
 
-    def __init__(self, plan: Plan, moments: SecondMoments | None = None) -> None:
-        self._plan = plan
-        self._parts = {"x": _Part(plan.dim, *_noise_of(plan, moments))}
-        if isinstance(plan, ReleasePlan) and not plan.public_labels:
-            self._parts["y"] = _Part(plan.num_classes, plan.noise_std_y, plan.unit_y, plan.noise == "laplace")
+    def __init__(self, plan: Plan, law: RowLaw) -> None:
+        self._plan, self._numbered = plan, law.numbered
+        self._parts = {"x": _Part(plan.dim, law.x.std, law.x.unit, law.x.laplace)}
+        if law.y is not None:
+            self._parts["y"] = _Part(plan.num_classes, law.y.std, law.y.unit, law.y.laplace)
         self._rows = np.zeros(plan.rows)
         self._digests = bytearray()
         self._class_sums = np.zeros(3)
-        gaussian = isinstance(plan, ReleasePlan) and plan.noise == "gaussian"
-        self._weak = _WeakDirections(plan.rows, self._parts["x"]) if gaussian and plan.rows >= 16 else None
+        self._weak = _WeakDirections(plan.rows, self._parts["x"]) if law.directions and plan.rows >= 16 else None
 
     def add(self, column: str, start: int, values: NDArray[np.float32]) -> None:
         """Take rows ``start`` and on of a column: values (rows, width).
@@ -121,10 +170,7 @@ class RowEvidence:
         """Labels that are no part of the private query: those of the row's number, or of a sampled class."""
         classes = self._plan.num_classes
         one_hot = np.eye(classes, dtype=np.float32) - np.float32(self._plan.label_offset)
-        if isinstance(self._plan, MomentsPlan):
-            wanted = one_hot[values.argmax(axis=1)]
-        else:
-            wanted = one_hot[(start + np.arange(len(values))) % classes]
+        wanted = one_hot[(start + np.arange(len(values))) % classes if self._numbered else values.argmax(axis=1)]
         if not np.array_equal(wanted, values):
             raise InvalidInput("rows: y", "other labels", "the public labels that follow from the plan")
 
@@ -143,7 +189,14 @@ class RowEvidence:
         return equal_chance(part.std / step if step > 0 else math.inf, part.width, law=law)
 
 
-def moments_tests(moments: SecondMoments, plan: MomentsPlan) -> list[NoiseTest]:
+@singledispatch
+def beside_tests(plan: BasePlan, beside: Any) -> list[NoiseTest]:
+    """Tests of what was released beside the rows; a function of the plan's class."""
+    return []
+
+
+@beside_tests.register
+def _(plan: MomentsPlan, moments: SecondMoments) -> list[NoiseTest]:
     """Test released second moments. Each was released once, so that signals hide more than they do in rows.
 
     Raises:
@@ -309,14 +362,6 @@ class _WeakDirections:
         rounding = self._part.rounding(rows * self._part.width) + _ULP * math.sqrt(self._norm)
         name = "noise of x where it varies least"
         return energy_test(name, energy, (rows - 1) * len(self._totals), rounding)
-
-
-def _noise_of(plan: Plan, moments: SecondMoments | None) -> tuple[float, float, bool]:
-    """Standard deviation of the noise in ``x``, its grid (0: none), and whether the noise is Laplace's."""
-    if isinstance(plan, MomentsPlan):
-        assert moments is not None
-        return sampled_std(moments) * (1 - _PRODUCTS), 0.0, False
-    return plan.noise_std_x, plan.unit_x, plan.noise == "laplace"
 
 
 def _norm(parts: list[float], law: str) -> float:

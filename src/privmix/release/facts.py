@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from privmix.certificate.assessment import Facts
-from privmix.designs import MomentsPlan, Plan, ReleasePlan
+from privmix.designs import Plan
 from privmix.rounding import exact, rounded_down
 
 
@@ -40,17 +40,7 @@ def release_facts(plan: Plan, certificate: Mapping[str, Any]) -> Facts:
 
 def _mechanism(plan: Plan) -> str:
     multiplier = rounded_down(plan.noise_multiplier, 4)
-    if isinstance(plan, MomentsPlan):
-        text = (
-            f"Second moments, cross moments and label sums of all records in one query with Gaussian noise, "
-            f"{multiplier} times what adding one record can change."
-        )
-    else:
-        noise = "Laplace" if plan.noise == "laplace" else "Gaussian"
-        text = (
-            f"{plan.rows} rows of about m = {plan.mixup_degree} of n = {plan.records} records: {plan.kind.draws}. "
-            f"Each row has {noise} noise, {multiplier} times what adding one record can change, drawn once."
-        )
+    text = plan.kind.mechanism(plan, multiplier)
     if plan.centred:
         text += " Before that, the mean of all features, with noise of its own."
     if plan.records_noise_multiplier is not None:
@@ -60,12 +50,8 @@ def _mechanism(plan: Plan) -> str:
 
 def _bias(plan: Plan) -> list[str]:
     centre = "" if plan.residual_clip_norm is None else f", and to {exact(plan.residual_clip_norm)} around the mean"
-    found = [
+    return [
         f"Features longer than {exact(plan.clip_norm)} ({plan.norm}) are scaled down to that{centre}: unusual records "
-        "count less."
+        "count less.",
+        plan.kind.lost,
     ]
-    if isinstance(plan, ReleasePlan):
-        found.append("A row mixes many records: rare combinations vanish in it.")
-    else:
-        found.append("Moments hold means and correlations of features and labels, and nothing beyond them.")
-    return found

@@ -19,21 +19,20 @@ from numpy.typing import NDArray
 
 from privmix.certificate.croissant import CROISSANT_FILE
 from privmix.certificate.signing import ATTESTATION_FILE
-from privmix.designs import MomentsPlan, Plan, ReleasePlan, plan_from_dict
+from privmix.designs import Plan, plan_from_dict
 from privmix.errors import InvalidInput, StorageError
 from privmix.folders import FolderKind, sync_folder, write_durably
 from privmix.release.arrays import Shapes, arrays_bytes, read_arrays
+from privmix.release.beside import from_arrays, to_arrays
 from privmix.release.certificate import CERTIFICATE_FILE, PICTURE_FILE, certificate_bytes, read_certificate
 from privmix.release.dataset import RecordTransform, ReleasedDataset
 from privmix.release.engine import RowBlock
-from privmix.release.moments import SecondMoments
 from privmix.release.shards import ShardForm, read_shard, write_shard
 from privmix.untrusted import all_finite, check_listing, open_plain
 
 DATA_FOLDER: Final = "data"
 CARD_FILE: Final = "README.md"
 CENTRE_FILE: Final = "centre.safetensors"
-MOMENTS_FILE: Final = "moments.safetensors"
 # Rows a shard; public, and a multiple of the row tile.
 SHARD_ROWS = 8192
 # Pages that the reader may be ahead of the hash.
@@ -60,17 +59,21 @@ class Member:
     optional: bool = False
 
 
-# All that a release may hold beside its shards, in the order of the certificate's list. Whatever else is in a folder
-# makes it no release.
-MEMBERS: Final = (
-    Member(CERTIFICATE_FILE),
-    Member(CARD_FILE),
-    Member(CROISSANT_FILE),
-    Member(ATTESTATION_FILE, optional=True),
-    Member(MOMENTS_FILE, lambda plan, _: isinstance(plan, MomentsPlan), lambda plan: plan.dim),
-    Member(PICTURE_FILE, lambda _, certificate: certificate["choice"] is not None, lambda _: 0),
-    Member(CENTRE_FILE, lambda plan, _: plan.centred, lambda _: 1),
-)
+def members(plan: Plan) -> tuple[Member, ...]:
+    """All that a release may hold beside its shards, in the order of the certificate's list.
+
+    Whatever else is in a folder makes it no release.
+    """
+    beside = plan.kind.beside(plan)
+    return (
+        Member(CERTIFICATE_FILE),
+        Member(CARD_FILE),
+        Member(CROISSANT_FILE),
+        Member(ATTESTATION_FILE, optional=True),
+        *(() if beside is None else (Member(beside.file, rows=lambda _: beside.rows),)),
+        Member(PICTURE_FILE, lambda _, certificate: certificate["choice"] is not None, lambda _: 0),
+        Member(CENTRE_FILE, lambda plan, _: plan.centred, lambda _: 1),
+    )
 
 
 def check_files(folder: Path, certificate: Mapping[str, Any], plan: Plan) -> None:
@@ -80,7 +83,7 @@ def check_files(folder: Path, certificate: Mapping[str, Any], plan: Plan) -> Non
         StorageError: a file is missing, or the folder can't be read.
         InvalidInput: there is another file, folder, link or list, or rows are divided in another way.
     """
-    belonging = [member for member in MEMBERS if member.belongs(plan, certificate)]
+    belonging = [member for member in members(plan) if member.belongs(plan, certificate)]
     listed = [(member.name, member.rows(plan)) for member in belonging if member.rows is not None]
     stated = [(item["file"], item["rows"]) for item in certificate["files"]]
     # One by one: how many files follow from the plan is the stranger's to say.
@@ -220,15 +223,15 @@ def write_centre(folder: Path, centre: NDArray[np.float32]) -> dict[str, Any]:
     return {"file": CENTRE_FILE, "rows": 1, "sha256": file_hash(folder / CENTRE_FILE)}
 
 
-def write_moments(folder: Path, moments: SecondMoments) -> dict[str, Any]:
-    """Store released moments, of X'X its lower triangle by rows; returns their entry for the certificate."""
-    content = {
-        "second": moments.second[np.tril_indices(moments.dim)],
-        "cross": np.ascontiguousarray(moments.cross),
-        "label_sums": moments.label_sums,
-    }
-    write_durably(folder / MOMENTS_FILE, arrays_bytes(content))
-    return {"file": MOMENTS_FILE, "rows": moments.dim, "sha256": file_hash(folder / MOMENTS_FILE)}
+def write_beside(folder: Path, plan: Plan, beside: Any) -> list[dict[str, Any]]:
+    """Store what is released beside the rows, if anything is; returns its entry for the certificate."""
+    declared = plan.kind.beside(plan)
+    if declared is None:
+        return []
+    arrays = to_arrays(beside)
+    assert {name: array.shape for name, array in arrays.items()} == dict(declared.shapes), "other arrays than declared"
+    write_durably(folder / declared.file, arrays_bytes(arrays))
+    return [{"file": declared.file, "rows": declared.rows, "sha256": file_hash(folder / declared.file)}]
 
 
 def write_certificate(folder: Path, certificate: dict[str, Any]) -> None:
@@ -257,8 +260,8 @@ def load_release(folder: str | Path) -> ReleasedDataset:
     for column, start, values in read_rows(root, shards, plan):
         all_finite({column: values}, "rows")
         (x if column == "x" else y)[start : start + len(values)] = values
-    moments = read_moments(root, plan, certificate) if isinstance(plan, MomentsPlan) else None
-    return assemble(plan, x, y, read_centre(root, plan, certificate), certificate, moments)
+    beside = read_beside(root, plan, certificate)
+    return assemble(plan, x, y, read_centre(root, plan, certificate), certificate, beside)
 
 
 def check_shards(root: Path, certificate: Mapping[str, Any], plan: Plan) -> list[Mapping[str, Any]]:
@@ -346,20 +349,17 @@ def assemble(
     y: NDArray[np.float32],
     centre: NDArray[np.float32] | None,
     certificate: dict[str, Any],
-    moments: SecondMoments | None = None,
+    beside: Any = None,
 ) -> ReleasedDataset:
     """Put released arrays and their public facts together."""
-    # Sampled rows stand for single records and carry no noise of their own.
-    degree, std_x, std_y = (
-        (plan.mixup_degree, plan.noise_std_x, plan.noise_std_y) if isinstance(plan, ReleasePlan) else (1, 0.0, 0.0)
-    )
+    rows = plan.kind.row_facts(plan)
     return ReleasedDataset(
         x=x,
         y=y,
         design=plan.design,
-        mixup_degree=degree,
-        noise_std_x=std_x,
-        noise_std_y=std_y,
+        mixup_degree=rows.mixup_degree,
+        noise_std_x=rows.noise_std_x,
+        noise_std_y=rows.noise_std_y,
         label_offset=plan.label_offset,
         classes=plan.classes,
         transform=RecordTransform(plan.clip_norm, plan.norm, centre, plan.residual_clip_norm),
@@ -367,33 +367,21 @@ def assemble(
         input_shape=tuple(certificate["input_shape"]),
         release_id=certificate["release_id"],
         certificate=certificate,
-        moments=moments,
+        beside=beside,
     )
 
 
-def read_moments(root: Path, plan: MomentsPlan, certificate: Mapping[str, Any]) -> SecondMoments:
-    """The released moments, X'X with both its triangles.
+def read_beside(root: Path, plan: Plan, certificate: Mapping[str, Any]) -> Any:
+    """What was released beside the rows, as learners take it; None where nothing was.
 
     Raises:
         StorageError: the file is missing or unreadable.
         InvalidInput: it is not the one that the certificate lists, or holds a value that is not finite.
     """
-    dim, classes = plan.dim, plan.num_classes
-    shapes = {"second": (dim * (dim + 1) // 2,), "cross": (dim, classes), "label_sums": (classes,)}
-    found = _certified_arrays(root, MOMENTS_FILE, shapes, certificate)
-    second = np.empty((dim, dim), np.float32)
-    second[np.tril_indices(dim)] = found["second"]
-    # Entry (i, j) above the diagonal is (j, i) below it.
-    second.T[np.tril_indices(dim)] = found["second"]
-    return SecondMoments(
-        second=second,
-        cross=found["cross"],
-        label_sums=found["label_sums"],
-        records=plan.records,
-        noise_std_second=plan.noise_std_second,
-        noise_std_cross=plan.noise_std_cross,
-        noise_std_counts=plan.noise_std_counts,
-    )
+    declared = plan.kind.beside(plan)
+    if declared is None:
+        return None
+    return from_arrays(plan, _certified_arrays(root, declared.file, declared.shapes, certificate))
 
 
 def read_centre(root: Path, plan: Plan, certificate: Mapping[str, Any] | None = None) -> NDArray[np.float32] | None:

@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 from scipy.linalg import eigh
 from threadpoolctl import threadpool_limits
 
+from privmix.designs import MomentsPlan
 from privmix.errors import InvalidInput, check_integer, check_number
+from privmix.release.beside import Arrays, from_arrays, to_arrays
 
 _BLOCK = 1024
 # Every class keeps at least this part of an equal share of the records.
@@ -184,6 +186,34 @@ def sample_rows(
         normal = generator.standard_normal((len(labels[part]), moments.dim), dtype=np.float32)
         x[part] = (means.T[labels[part]] + deviation * normal) @ spectrum.basis.T
     return x, np.eye(classes, dtype=np.float32)[labels] - np.float32(label_offset)
+
+
+@from_arrays.register
+def _(plan: MomentsPlan, arrays: Arrays) -> SecondMoments:
+    """X'X with both its triangles."""
+    second = np.empty((plan.dim, plan.dim), np.float32)
+    second[np.tril_indices(plan.dim)] = arrays["second"]
+    # Entry (i, j) above the diagonal is (j, i) below it.
+    second.T[np.tril_indices(plan.dim)] = arrays["second"]
+    return SecondMoments(
+        second=second,
+        cross=arrays["cross"],
+        label_sums=arrays["label_sums"],
+        records=plan.records,
+        noise_std_second=plan.noise_std_second,
+        noise_std_cross=plan.noise_std_cross,
+        noise_std_counts=plan.noise_std_counts,
+    )
+
+
+@to_arrays.register
+def _(moments: SecondMoments) -> Arrays:
+    """Of X'X its lower triangle by rows."""
+    return {
+        "second": moments.second[np.tril_indices(moments.dim)],
+        "cross": np.ascontiguousarray(moments.cross),
+        "label_sums": moments.label_sums,
+    }
 
 
 def sampled_std(moments: SecondMoments) -> float:

@@ -18,7 +18,7 @@ from privmix.mechanisms.noise import gaussian_on_lattice
 from privmix.mechanisms.streams import SecretStreams
 from privmix.private_files import no_core_dumps
 from privmix.release.dataset import RecordTransform
-from privmix.release.engine import Progress, RowBlock, released_mean
+from privmix.release.engine import Engine, Progress, RowBlock, released_mean
 from privmix.release.moments import SecondMoments, sample_rows
 from privmix.release.tiles import RecordSource, TileReader, record_tiles, tiles_of
 
@@ -31,7 +31,7 @@ _NOISE_ROWS = 128
 _BLOCK_ROWS = 8192
 
 
-class MomentsEngine:
+class MomentsEngine(Engine):
     """Carries out a plan of second moments on private records.
 
     Formal guarantees:
@@ -58,18 +58,10 @@ class MomentsEngine:
         self._plan, self._streams = plan, streams
         self._reader = TileReader(plan, tiles_of(records), workers=workers or os.cpu_count() or 1)
         self._reader.check_labels()
-        self._transform: RecordTransform | None = None
         self._moments: SecondMoments | None = None
 
     @property
-    def transform(self) -> RecordTransform:
-        """The public map from features to what was summed; known once the first block of rows is out."""
-        if self._transform is None:
-            raise RuntimeError("the transform is known once rows are being released")
-        return self._transform
-
-    @property
-    def moments(self) -> SecondMoments:
+    def beside(self) -> SecondMoments:
         """The released moments; known once the first block of rows is out."""
         if self._moments is None:
             raise RuntimeError("the moments are known once rows are being released")

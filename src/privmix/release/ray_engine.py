@@ -33,7 +33,7 @@ from privmix.mechanisms.row_sums import RowSums
 from privmix.mechanisms.streams import SecretStreams
 from privmix.private_files import ScratchFolder, file_mode
 from privmix.release.dataset import RecordTransform
-from privmix.release.engine import Engine, Progress
+from privmix.release.engine import Progress, RowEngine
 from privmix.release.tiles import RecordSource, RecordTiles, StoreTiles, Tile, TileSummer, record_tiles
 
 _Result = TypeVar("_Result")
@@ -152,14 +152,14 @@ def _guarded(work: Callable[[], _Result]) -> _Result | Failure:
         return Failure(None, type(error).__name__)
 
 
-class RayReleaseEngine(Engine):
+class RayReleaseEngine(RowEngine):
     """Makes the sums on a Ray cluster; same rows as :class:`ReleaseEngine`, bit for bit, under one key.
 
     For every chunk of rows, tasks sum spans of record tiles and merge tasks add them up in a tree. Tasks are pure: a
     task that Ray runs again, as its worker or machine was lost, gives the same integers, and noise is added after all
     of them, here.
 
-    Formal guarantees: those of :class:`Engine`, and
+    Formal guarantees: those of :class:`RowEngine`, and
         * workers get the key of the membership streams, never the one of the noise;
         * what a cluster that is started here writes, spilled records and sums among it, can be reached by no other user
           of the machine, and is gone at the end; after a kill, when the next scratch folder is made;

@@ -12,7 +12,7 @@ from typing import Any, Final
 from privmix.accounting import PrivacyCost, event_from_dict
 from privmix.certificate.assessment import assess
 from privmix.certificate.croissant import CROISSANT_FILE, croissant
-from privmix.designs import MomentsPlan, Plan, plan_from_dict
+from privmix.designs import Plan, plan_from_dict
 from privmix.errors import InvalidInput, check_number
 from privmix.features.base import check_spec
 from privmix.release.card import data_card
@@ -25,15 +25,15 @@ from privmix.release.certificate import (
     parse_certificate,
     public_text,
 )
-from privmix.release.evidence import RowEvidence, centre_tests, moments_tests
+from privmix.release.evidence import RowEvidence, beside_tests, centre_tests, row_law
 from privmix.release.facts import release_facts
 from privmix.release.folder import (
     CARD_FILE,
     check_files,
     check_hash,
     check_shards,
+    read_beside,
     read_centre,
-    read_moments,
     read_rows,
 )
 from privmix.release.noise_tests import NoiseTest
@@ -176,11 +176,9 @@ def _check_numbers(
             check_picture(picture, PICTURE_FILE)
     if (centre := read_centre(root, plan, certificate)) is not None:
         found += centre_tests(centre, plan)
-    moments = read_moments(root, plan, certificate) if isinstance(plan, MomentsPlan) else None
-    if moments is not None:
-        assert isinstance(plan, MomentsPlan)
-        found += moments_tests(moments, plan)
-    rows, odd = RowEvidence(plan, moments), None
+    beside = read_beside(root, plan, certificate)
+    found += beside_tests(plan, beside)
+    rows, odd = RowEvidence(plan, row_law(plan, beside)), None
     for column, start, values in read_rows(root, shards, plan):
         try:
             if odd is None:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from privmix.training.public import ExtendedConfig, WarmUpConfig
     from privmix.training.public.registry import settings_of
     from privmix.training.records import TrainingRecords
-    from privmix.training.run import TrainingRun, read_run
+    from privmix.training.run import TrainingRun
     from privmix.training.trained import ModelFacts, TrainedModel, is_trained_model, load_trained
     from privmix.training.views.augment import parse_augmentations
     from privmix.training.views.mixup import MIXINGS
@@ -59,6 +59,5 @@ __all__ = [
     "load_trained",
     "parse_augmentations",
     "plan_training",
-    "read_run",
     "settings_of",
 ]

@@ -44,7 +44,7 @@ from privmix.training.public.registry import settings_of
 from privmix.training.public_phase import PublicPhase
 from privmix.training.records import TrainingRecords
 from privmix.training.run import TrainingRun, pack_state, unpack_state
-from privmix.training.trained import ModelFacts, TrainedModel, shaped, weights_digest
+from privmix.training.trained import ModelFacts, TrainedModel, load_trained, shaped, weights_digest
 from privmix.training.views.pipeline import MicrobatchMixer, ViewPipeline
 from privmix.training.world import World
 
@@ -201,7 +201,7 @@ class TrainingJob:
 
     def run(
         self,
-        records: TrainingRecords,
+        records: TrainingRecords | None,
         *,
         run: TrainingRun | None = None,
         streams: SecretStreams | None = None,
@@ -213,7 +213,7 @@ class TrainingJob:
         """Warm up, train privately, and return the model; with ``run``, also keep checkpoints and publish it.
 
         Args:
-            records: private.
+            records: private; None for a run that is complete, whose model is put in its place without them.
             run: the run's folder, on rank 0 only; goes on where it stopped.
             streams: secret streams where there is no run folder; None takes a fresh key.
             reservation: of the ledger that was charged.
@@ -228,6 +228,11 @@ class TrainingJob:
             OutOfMemory: a chunk doesn't fit.
         """
         no_core_dumps()
+        if run is not None and run.complete:
+            run.publish()
+            return load_trained(run.out)
+        if records is None:
+            raise InvalidInput("records", None, "the private records: the run is not complete")
         world = world or World()
         check_price(self.plan)
         mode_of(reservation)
@@ -242,7 +247,7 @@ class TrainingJob:
             if own is not None:
                 own.claim()
             if run is not None:
-                run.bind(records)
+                run.bind(records.digest(run.fingerprint_key))
             known = None if own is None else {"insecure": own.insecure_seed, "id": None if run is None else run.id}
             self._check_same_records(records, world)
             told = json.loads(world.share(json.dumps(known).encode()))

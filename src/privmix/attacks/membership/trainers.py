@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 
 from privmix.designs import Plan
 from privmix.errors import InvalidInput
-from privmix.learning import SecondMomentsClassifier
 from privmix.learning.base import ReleaseLearner
 from privmix.mechanisms.streams import SecretStreams
-from privmix.release import MomentsPlan, PrivateRecords, plan_from_dict, release_to_memory
+from privmix.release import PrivateRecords, plan_from_dict, release_to_memory
 from privmix.training import TrainedModel, TrainingConfig, TrainingJob, TrainingRecords
 
 
@@ -65,8 +64,7 @@ class ReleaseTrainer:
             allowed = f"the release that the model was fitted on, {model.facts_.release_id}"
             raise InvalidInput("release", certificate["release_id"], allowed)
         plan = plan_from_dict(certificate["plan"])
-        if isinstance(plan, MomentsPlan) and isinstance(model, SecondMomentsClassifier):
-            # It reads no sampled row.
+        if not model.reads_rows:
             plan = replace(plan, rows=1)
         return cls(plan, sklearn.clone(model), certificate["extractor"], tuple(certificate["input_shape"]))
 
