@@ -15,7 +15,7 @@ from scipy import stats
 from scipy.optimize import linprog
 from scipy.special import ndtr
 
-from privmix.accounting import Adjacency, Gaussian, PoissonSampled, Repeated
+from privmix.accounting import Adjacency, Event, Gaussian, PoissonSampled, Repeated, epsilon, epsilon_delta_curve
 from privmix.attacks.one_run import (
     Least,
     OneRun,
@@ -250,3 +250,15 @@ def test_guesses_are_the_highest_and_the_lowest_scores() -> None:
 def test_impossible_figures_are_refused(make: object, message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
         make()  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("event", [Gaussian(0.3), Repeated(PoissonSampled(0.01, Gaussian(0.6)), 200)])
+def test_the_highest_of_all_lines_is_found(event: Event) -> None:
+    """Against all of them, in an order that leaves the search none of what it has found before."""
+    most = epsilon(event, 1e-12).epsilon
+    epsilons = np.concatenate([[0.0], np.geomspace(most / 500, most, 256)])
+    deltas = epsilon_delta_curve(event, epsilons.tolist())
+    for r in (1e-9, 1e-4, 0.03, 0.5, 0.97, 1 - 1e-6):
+        lines = np.maximum((r - deltas) * np.exp(-epsilons), 1 - deltas - np.exp(epsilons) * (1 - r))
+        found = event_least(event, Adjacency.ADD_REMOVE)(r)
+        assert found == pytest.approx(max(0.0, float(lines.max())), rel=1e-4, abs=1e-15)

@@ -201,12 +201,13 @@ class LossDirection:
             best = min([best, *(self._compose(grid).delta(epsilon)[0] for grid in self._solved(at)[1])])
             near = math.log10(max(best, 1e-300))
         # And its own, where those are too far away to say much, unless the normal law is certain.
-        window = self._window(cumulants, tilted.tilt, epsilon, math.exp(max(log_delta, -690.0)))
+        guessed = math.exp(max(log_delta, -690.0))
+        if best <= _FAR * guessed:
+            return best
+        window = self._window(cumulants, tilted.tilt, epsilon, guessed)
         upper, lower = (cumulants.normal_log_bound(tilted, epsilon, sign) for sign in (1, -1))
         certain = upper - lower <= self._certain_enough(window) * max(1.0, tilted.tilt * epsilon)
-        if not certain and best > _FAR * math.exp(max(log_delta, -690.0)):
-            best = min(best, self._compose(_Grid(window)).delta(epsilon)[0])
-        return best
+        return best if certain else min(best, self._compose(_Grid(window)).delta(epsilon)[0])
 
     def _guess(self, epsilon: float) -> tuple[float, float]:
         """Approximate log delta, and the level whose tails suit it."""

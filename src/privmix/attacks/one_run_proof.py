@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from privmix.accounting import Adjacency, Event, epsilon, epsilon_delta_curve
+from privmix.accounting import Adjacency, Event, delta, epsilon
 from privmix.accounting.gdp import gdp_mu
 from privmix.attacks.one_run import (
     Least,
@@ -23,7 +23,9 @@ from privmix.attacks.one_run import (
 )
 from privmix.errors import InvalidInput, check_integer, check_number
 
+# How many lines there are beside that of epsilon 0, and how far apart those are that are found first.
 _LINES: Final = 256
+_APART: Final = 16
 _RAREST: Final = 1e-12
 _SHARES: Final = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0)
 # Noise is searched for in this range, as a factor of the planned one, to one part in a hundred.
@@ -42,14 +44,43 @@ def event_least(event: Event, adjacency: Adjacency) -> Least:
         >>> 0.99 * exact < event_least(Gaussian(1.0), Adjacency.ADD_REMOVE)(0.7) <= exact
         True
     """
-    # The recursion begins with events as rare as a false proof may be: lines must reach them.
-    most = min(40.0, max(epsilon(event, _RAREST, adjacency=adjacency).epsilon, 1e-6))
-    epsilons = np.concatenate([[0.0], np.geomspace(most / 500, most, _LINES - 1)])
-    deltas = epsilon_delta_curve(event, epsilons.tolist(), adjacency=adjacency)
-    growth = np.exp(epsilons)
-    slopes = np.concatenate([1 / growth, growth])
-    starts = np.concatenate([-deltas / growth, 1 - deltas - growth])
-    return lambda r: max(0.0, float((starts + slopes * r).max()))
+    return _Lines(event, adjacency)
+
+
+class _Lines:
+    """Lines below a curve, of which those are found that are highest where it is asked for.
+
+    Lines that touch a convex curve are the lower, the farther away they touch: what is highest among a few leads to
+    what is highest among all. Every line is a bound, so a search that misses the highest one costs nothing but power.
+    """
+
+    def __init__(self, event: Event, adjacency: Adjacency) -> None:
+        # The recursion begins with events as rare as a false proof may be: lines must reach them.
+        most = min(40.0, max(epsilon(event, _RAREST, adjacency=adjacency).epsilon, 1e-6))
+        self._epsilons = np.concatenate([[0.0], np.geomspace(most / 500, most, _LINES)])
+        self._growth = np.exp(self._epsilons)
+        self._deltas = np.full(_LINES + 1, np.inf)  # of the lines that are not known yet
+        self._event, self._adjacency = event, adjacency
+        self._find(range(0, _LINES + 1, _APART))
+
+    def __call__(self, r: float) -> float:
+        step = _APART
+        while step > 1:
+            step //= 2
+            highest = int(self._heights(r).argmax())
+            self._find(range(max(0, highest - step), min(_LINES, highest + step) + 1, step))
+        return max(0.0, float(self._heights(r).max()))
+
+    def _find(self, places: Iterable[int]) -> None:
+        for place in places:
+            if self._deltas[place] == np.inf:
+                cost = delta(self._event, float(self._epsilons[place]), adjacency=self._adjacency)
+                self._deltas[place] = cost.delta
+
+    def _heights(self, r: float) -> NDArray[np.float64]:
+        """(lines,) of the two lines of each epsilon the higher one, at ``r``."""
+        growth, deltas = self._growth, self._deltas
+        return np.asarray(np.maximum((r - deltas) / growth, 1 - deltas - growth * (1 - r)))
 
 
 @dataclass(frozen=True)
