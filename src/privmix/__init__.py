@@ -13,6 +13,7 @@ Example:
 
 from __future__ import annotations
 
+import inspect
 import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -77,6 +78,12 @@ class _ReleasePackage(ModuleType):
         from privmix.jobs.releasing import release
 
         return release(*arguments, **options)
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        from privmix.jobs.releasing import release
+
+        return inspect.signature(release)
 
 
 sys.modules[__name__].__class__ = _FrontDoor

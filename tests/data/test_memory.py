@@ -15,6 +15,7 @@ import pytest
 import torch
 
 from privmix.data import content_hashes, open_dataset
+from privmix.data.frames import frame_inputs
 from privmix.errors import InvalidInput
 
 X = np.arange(12, dtype=np.float64).reshape(4, 3) / 4
@@ -82,6 +83,16 @@ def test_missing_cells_of_frames_are_missing_values() -> None:
         assert read(frame, classes=2, columns=["a", "b"])[0] == wanted
         with pytest.raises(InvalidInput, match="private"):
             read(frame, classes=2, number_columns=["b"])
+
+
+def test_inputs_of_a_frame_are_found_by_name() -> None:
+    """Whatever the order of its columns; with the cells that a source of it has."""
+    for frame in (pandas.DataFrame(FRAME), polars.DataFrame(FRAME)):
+        source = open_dataset(frame, classes=CLASSES, columns=["b", "a"])
+        assert frame_inputs(frame, ("b", "a")).tolist() == source.read().x.tolist()
+        with pytest.raises(InvalidInput, match="columns of the frame"):
+            frame_inputs(frame, ("c",))
+    assert frame_inputs(polars.DataFrame(FRAME).drop("label"), None).tolist() == [[1, 0.5], [2, 1.5], [3, 2.5]]
 
 
 def test_texts_and_rows() -> None:

@@ -87,6 +87,25 @@ def open_frame(frame: Any, classes: Any, selection: Selection, labels: Any = Non
     return MemorySource(Schema(len(frame), (len(wanted),), names, selection.table), inputs, label_part, translate)
 
 
+def frame_inputs(frame: Any, table: tuple[str, ...] | None) -> NDArray[Any]:
+    """All inputs of a frame that has no labels: cells of the columns of a table, found by name, or all as numbers.
+
+    Raises:
+        InvalidInput: a column is not there.
+
+    Example:
+        >>> import pandas
+        >>> frame_inputs(pandas.DataFrame({"a": [1, 2], "b": ["x", None]}), ("b", "a")).tolist()
+        [['x', 1], [None, 2]]
+    """
+    columns = [str(name) for name in frame.columns]
+    for name in table or ():
+        if name not in columns:
+            raise InvalidInput("columns", name, "columns of the frame")
+    parts = [_part(frame, columns.index(name)) for name in table or columns]
+    return (_numbers_of(parts) if table is None else _cells_of(parts))(0, len(frame))
+
+
 def _part(frame: Any, place: int) -> Part:
     """Parts of a column: numbers as they are, or cells, None where a value is missing."""
     polars = library_of(frame) == "polars"

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from privmix.data.frames import frame_inputs, library_of
 from privmix.data.source import as_inputs, as_table, encode_labels
 from privmix.errors import InvalidInput
 from privmix.features import Extractor, Tabular, TextEncoder, from_spec
@@ -68,12 +69,15 @@ class Model:
         return from_spec(self.facts.extractor, self.features_model, trust_model=self.trust_features_model)
 
     def features(self, x: Any) -> NDArray[np.float32]:
-        """(n, d) features of n raw inputs: arrays (n, *input_shape), n texts, or n rows of a table's columns.
+        """(n, d) features of n raw inputs: arrays (n, *input_shape), n texts, n rows of a table's columns, or a frame.
 
         Raises:
             InvalidInput: inputs of another shape, or values that the extractor does not take.
         """
         extractor = self.extractor
+        if library_of(x) in ("pandas", "polars"):
+            texts = ("text",) if isinstance(extractor, TextEncoder) else None
+            x = frame_inputs(x, tuple(extractor.columns) if isinstance(extractor, Tabular) else texts)
         if isinstance(extractor, Tabular):
             raw = as_table(np.asarray(x, dtype=object), tuple(extractor.columns))
         elif isinstance(extractor, TextEncoder):

@@ -1,4 +1,7 @@
-"""Release: plan -> engine -> released dataset and certificate. Here alone private rows become public ones."""
+"""Release: plan -> engine -> released dataset and certificate. Here alone private rows become public ones.
+
+Called, this package is :func:`privmix.jobs.releasing.release`: ``privmix.release(data, ...)``.
+"""
 
 from __future__ import annotations
 
