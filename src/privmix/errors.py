@@ -31,9 +31,10 @@ class InvalidInput(PrivmixError, ValueError):
     sets ``resumable``.
 
     Args:
-        field: the name the user knows it by (a flag, a config field, a file).
+        field: the name the user knows it by: an argument (several are joined by ", "), a config field, a file. Never a
+            flag: the command line makes flags of arguments.
         value: what was given. Pass ``WITHHELD`` when it stems from private rows: the message then does not show it.
-        allowed: what would have been accepted, in words.
+        allowed: what would have been accepted, in words, with other arguments between backticks.
 
     Example:
         >>> str(InvalidInput("epsilon", -1, "a number > 0"))
