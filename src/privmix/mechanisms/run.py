@@ -30,15 +30,22 @@ from typing import Any, ClassVar, Final, Self
 
 from privmix.errors import WITHHELD, InvalidInput, PrivmixError, StorageError
 from privmix.folders import FolderKind, PathLock, put_in_place, sync_folder, write_durably
-from privmix.mechanisms.run_folder import KEY_FILE, NOTES_FILE, RunFolder, run_folder_of
+from privmix.mechanisms.run_folder import (
+    DISCARD,
+    KEY_FILE,
+    NOTES_FILE,
+    RunFolder,
+    check_same,
+    damaged,
+    is_whole,
+    run_folder_of,
+)
 from privmix.mechanisms.streams import SecretStreams
 from privmix.packages import package_version
 
 _VERSION: Final = 3
 _MARK: Final = "certificate.json"
 _SEAL_BYTES: Final = 64
-_NOTES: Final = {"id": str, "settings": dict, "extra": dict, "made_with": dict, "files": dict}
-_DISCARD: Final = "`overwrite` discards the run"
 
 
 @dataclass(frozen=True)
@@ -107,9 +114,6 @@ class Run(ABC):
 
     Attributes:
         out: as given.
-        folder: the run folder.
-        id: names the result.
-        extra: what the caller of the first attempt gave.
         resumed: whether an earlier attempt was interrupted.
         complete: nothing is left but :meth:`publish`; there is no key and none is needed.
 
@@ -214,10 +218,10 @@ class Run(ABC):
         else:
             files = self._notes["files"]
             made_with = {name: package_version(name) for name in self.packages}
-            _check_same({"made_with": self._notes["made_with"]}, {"made_with": made_with})
+            check_same({"made_with": self._notes["made_with"]}, {"made_with": made_with})
         for name, digest in files.items():
-            if not _is_whole(self.folder / name, digest):
-                raise _damaged(self._folder, name)
+            if not is_whole(self.folder / name, digest):
+                raise damaged(self._folder, name)
 
     @classmethod
     def check(cls, out: str | Path, *, overwrite: bool = False, resume: bool = False) -> RunState | None:
@@ -263,7 +267,7 @@ class Run(ABC):
         """Raise :class:`InvalidInput` unless an interrupted run has these settings."""
         given = json.loads(json.dumps(dict(settings)))
         # A certificate need not state all of them.
-        _check_same(state.settings, {name: given.get(name) for name in state.settings} if state.complete else given)
+        check_same(state.settings, {name: given.get(name) for name in state.settings} if state.complete else given)
 
     @classmethod
     def _check_wanted(cls, out: Path, left: object | None, *, resume: bool) -> None:
@@ -287,7 +291,7 @@ class Run(ABC):
         except (FileNotFoundError, InvalidInput):
             if not complete:
                 raise InvalidInput(
-                    f"{folder.path.name}/{KEY_FILE}", "no such key", f"the interrupted run's own key ({_DISCARD})"
+                    f"{folder.path.name}/{KEY_FILE}", "no such key", f"the interrupted run's own key ({DISCARD})"
                 ) from None
             streams = None
         if streams is None:
@@ -299,9 +303,9 @@ class Run(ABC):
             notes = folder.read_notes(streams)
         except InvalidInput:
             notes = {}
-        if notes.get("version") != _VERSION or any(not isinstance(notes.get(name), of) for name, of in _NOTES.items()):
+        if notes.get("version") != _VERSION:
             streams.destroy()
-            raise _damaged(folder, NOTES_FILE)
+            raise damaged(folder, NOTES_FILE)
         return notes, streams
 
     @property
@@ -367,7 +371,7 @@ class Run(ABC):
             content = stream.read()
         # From other content, the noise of the steps to come would be added to other sums.
         if not hmac.compare_digest(content[:_SEAL_BYTES], self.streams.seal(name, content[_SEAL_BYTES:]).encode()):
-            raise _damaged(self._folder, name)
+            raise damaged(self._folder, name)
         return content[_SEAL_BYTES:]
 
     def publish(self, write: Callable[[Path], None] | None = None) -> None:
@@ -442,37 +446,6 @@ class Run(ABC):
     def _locked(cls, out: Path) -> PathLock:
         busy = InvalidInput(cls.kind.field, str(out), "a folder that no other process is making just now")
         return PathLock(out, busy)
-
-
-def _is_whole(file: Path, digest: str | None) -> bool:
-    if not file.is_file() or digest is None:
-        return file.is_file()
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest() == digest
-
-
-def _damaged(folder: RunFolder, name: str) -> InvalidInput:
-    allowed = f"what this version of privmix wrote there in this run, unchanged ({_DISCARD})"
-    return InvalidInput(f"{folder.path.name}/{name}", "damaged, changed or other content", allowed)
-
-
-def _check_same(kept: Mapping[str, Any], given: Mapping[str, Any]) -> None:
-    before, now = dict(_leaves(kept)), dict(_leaves(given))
-    differing = sorted(name for name in {*before, *now} if before.get(name) != now.get(name))
-    if differing:
-        name = differing[0]
-        allowed = f"{before.get(name)!r}, as in the interrupted run"
-        more = "" if len(differing) == 1 else f"; also different: {', '.join(differing[1:])}"
-        raise InvalidInput(f"`resume` with {name}", now.get(name), allowed + more)
-
-
-def _leaves(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Settings by their full names, such as ``optimiser.momentum``."""
-    for name, value in settings.items():
-        if isinstance(value, dict) and value:
-            yield from _leaves(value, f"{prefix}{name}.")
-        else:
-            yield prefix + name, value
 
 
 @contextmanager

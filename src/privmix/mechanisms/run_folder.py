@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,6 +15,7 @@ from privmix.private_files import PrivateFolder
 from privmix.untrusted import MEBIBYTE, parse_json
 
 KEY_FILE, NOTES_FILE = "run.key", "run.json"
+DISCARD: Final = "`overwrite` discards the run"
 _SEAL: Final = "seal"
 _MOST_NOTES: Final = 16 * MEBIBYTE
 
@@ -140,6 +142,40 @@ def unsealed(streams: SecretStreams, purpose: str, content: bytes) -> dict[str, 
         raise InvalidInput(purpose, _Words("other values"), "the notes of this run, unchanged")
     assert isinstance(found, dict)
     return found
+
+
+def is_whole(file: Path, digest: str | None) -> bool:
+    """Whether there is such a file, with the SHA-256 that it must have, if one is known."""
+    if not file.is_file() or digest is None:
+        return file.is_file()
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest() == digest
+
+
+def damaged(folder: RunFolder, name: str) -> InvalidInput:
+    """What to raise of a file that is not as the run left it."""
+    allowed = f"what this version of privmix wrote there in this run, unchanged ({DISCARD})"
+    return InvalidInput(f"{folder.path.name}/{name}", "damaged, changed or other content", allowed)
+
+
+def check_same(kept: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+    """Raise :class:`InvalidInput`, which names them, where settings differ from those of the interrupted run."""
+    before, now = dict(_leaves(kept)), dict(_leaves(given))
+    differing = sorted(name for name in {*before, *now} if before.get(name) != now.get(name))
+    if differing:
+        name = differing[0]
+        allowed = f"{before.get(name)!r}, as in the interrupted run"
+        more = "" if len(differing) == 1 else f"; also different: {', '.join(differing[1:])}"
+        raise InvalidInput(f"`resume` with {name}", now.get(name), allowed + more)
+
+
+def _leaves(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Settings by their full names, such as ``optimiser.momentum``."""
+    for name, value in settings.items():
+        if isinstance(value, dict) and value:
+            yield from _leaves(value, f"{prefix}{name}.")
+        else:
+            yield prefix + name, value
 
 
 def _canonical(notes: Mapping[str, Any]) -> bytes:
