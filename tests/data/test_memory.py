@@ -183,6 +183,21 @@ def test_equal_records_have_one_hash_and_others_have_others() -> None:
     assert len({content_hashes(open_dataset(([row], [label]), **table)) for row, label in cells}) == len(cells)
 
 
+def test_what_is_declared_of_a_frame_makes_no_other_data_of_it() -> None:
+    frame = pandas.DataFrame(FRAME)
+    whole = [
+        set(content_hashes(open_dataset(frame, classes=classes, **options)))
+        for classes, options in (
+            (CLASSES, {}),
+            (CLASSES, {"number_columns": ["b"]}),
+            (["dog", "cat"], {"columns": ["a"]}),
+        )
+    ]
+    assert len(set.intersection(*whole)) == 1
+    numbered = [content_hashes(open_dataset((X, Y), classes=classes)) for classes in (2, [1, 0], [0, 1])]
+    assert len(set(numbered)) == 1
+
+
 def test_a_hash_is_made_of_records_that_no_reader_takes() -> None:
     for x in ([[1, 2], [3]], [[1, object()], [1, 2]], [[10**400, 1], [1, 2]]):
         assert len(content_hashes(open_dataset((x, [0, "cow"]), classes=CLASSES, feature_length=2))) == 1

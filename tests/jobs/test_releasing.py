@@ -195,8 +195,38 @@ def test_a_place_that_cannot_be_written_costs_nothing(own_place: Path) -> None:
         pm.release((X, Y), **MOMENTS, nonsense=1)
 
 
-def test_a_plan_is_made_of_public_facts_and_carried_out(own_place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_run_goes_on_with_the_records_that_it_began_with(
+    own_place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever array or frame they are in; charged once."""
+    book = ledger()
+    paid = {**MOMENTS, "ledger": book, "dataset": "own"}
+
+    def fail(*_: object) -> None:
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(release_job, "features_in_memory", fail)
+        with pytest.raises((pm.StorageError, OSError)):
+            pm.release((X, Y), **paid, out="REL")
+    with pytest.raises(pm.InvalidInput, match="resume"):
+        pm.release((X, Y), **paid, out="REL")
+    with pytest.raises(pm.InvalidInput, match="resume: got a value that is private"):
+        pm.release((X + 1, Y), **paid, out="REL", resume=True)
+    release = pm.release((X.astype(object), list(Y)), **paid, out="REL", resume=True)
+    assert release.certificate.epsilon <= 4
+    budget = book.budget("own")
+    assert (budget.reservations, budget.uncommitted) == (1, 0)
+    assert sorted(os.listdir()) == ["REL", "ledger.db", "tmp"]
+
+
+def quick_planner(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planner, "_DRAWS", 1)
+    monkeypatch.setattr(planner, "_CURVE", (1.0,))
+
+
+def test_a_plan_is_made_of_public_facts_and_carried_out(own_place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    quick_planner(monkeypatch)
     planned = pm.plan((X, Y), **WISHES, design="auto")
     assert planned.choice is not None
     assert planned.plan.design == planned.choice.best.plan.design
@@ -215,7 +245,7 @@ def test_a_plan_is_made_of_public_facts_and_carried_out(own_place: Path, monkeyp
 
 def test_public_data_in_memory_may_not_be_the_private_data(own_place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data, wide = (X, Y), RNG.normal(size=(80, 20))
-    monkeypatch.setattr(planner, "_DRAWS", 1)
+    quick_planner(monkeypatch)
     with pytest.raises(pm.InvalidInput, match=r"proxy: .*this is the private dataset"):
         pm.plan(data, **WISHES, design="auto", proxy=data)
     with pytest.raises(pm.InvalidInput, match="many of these are records of the private dataset"):

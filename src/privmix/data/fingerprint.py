@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from privmix.data.files import reading
 from privmix.data.remote import is_remote, local_path, remote_digests
 from privmix.data.source import NUMERIC, Source
-from privmix.errors import InvalidInput, StorageError
+from privmix.errors import StorageError
 
 _RECORDS: Final = b"privmix records 1\n"
 _BATCH: Final = 4096
@@ -56,7 +56,8 @@ def content_hashes(source: Source) -> tuple[str, ...]:
 
     The hashes are private, as :func:`fingerprint`'s.
 
-    Records that are in memory have one hash, of all of them in their order; see :func:`records_hash`.
+    Records that are in memory have one hash, of all of them in their order; see :func:`records_hash`. Those of a frame
+    have a second one, of all its columns: other columns of one frame are of the same people.
 
     Returns:
         64 hexadecimal digits a file, sorted, each once.
@@ -65,7 +66,8 @@ def content_hashes(source: Source) -> tuple[str, ...]:
         StorageError: a file can't be read.
     """
     if not source.files:
-        return (records_hash(source),)
+        whole = getattr(source, "whole", None)
+        return tuple(sorted({records_hash(one) for one in (source, whole) if one is not None}))
     digests = set()
     for file in source.files:
         # The file's own name may be private.
@@ -91,11 +93,14 @@ def records_hash(source: Source) -> str:
     """
     hasher = hashlib.sha256(_RECORDS)
     try:
-        for inputs, labels in source._chunks(_BATCH):
+        for inputs, labels in source._as_given(_BATCH):
             for values in (inputs, labels):
                 hasher.update(repr(values.shape[1:]).encode())
                 hasher.update(_canonical(values))
-    except InvalidInput:
+    except (OSError, MemoryError):
+        raise
+    except Exception:
+        # What it says may quote a record.
         hasher.update(b"refused")
     return hasher.hexdigest()
 

@@ -84,7 +84,10 @@ def open_frame(frame: Any, classes: Any, selection: Selection, labels: Any = Non
             raise InvalidInput("columns", name, "columns of the frame")
     parts = [_part(frame, columns.index(name)) for name in wanted]
     inputs = _cells_of(parts) if selection.table is not None else _numbers_of(parts)
-    return MemorySource(Schema(len(frame), (len(wanted),), names, selection.table), inputs, label_part, translate)
+    every = _cells_of([_part(frame, place) for place in range(len(columns))])
+    whole = MemorySource(Schema(len(frame), (len(columns),), names), every, label_part)
+    schema = Schema(len(frame), (len(wanted),), names, selection.table)
+    return MemorySource(schema, inputs, label_part, translate, whole)
 
 
 def frame_inputs(frame: Any, table: tuple[str, ...] | None) -> NDArray[Any]:
@@ -191,6 +194,9 @@ class HuggingFaceSource(ArrowSource):
 
         super().__init__([Path("data")], ArrowFormat("records of its features", describe, blocks), selection, classes)
 
+    def _as_given(self, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+        return super()._chunks(size)
+
     def _chunks(self, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-        for inputs, labels in super()._chunks(size):
+        for inputs, labels in self._as_given(size):
             yield inputs, labels if self._translate is None else self._translate(labels)

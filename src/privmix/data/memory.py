@@ -33,9 +33,18 @@ class MemorySource(Source):
         schema: public facts.
         inputs, labels: the raw records from a first to before a last.
         translate: how raw labels become what :func:`privmix.data.source.encode_labels` takes.
+        whole: all that was handed over, of which these records are a part.
     """
 
-    def __init__(self, schema: Schema, inputs: Part, labels: Part, translate: Translate | None = None) -> None:
+    def __init__(
+        self,
+        schema: Schema,
+        inputs: Part,
+        labels: Part,
+        translate: Translate | None = None,
+        whole: Source | None = None,
+    ) -> None:
+        self.whole = whole
         self._schema, self._inputs, self._labels, self._translate = schema, inputs, labels, translate
 
     @property
@@ -43,12 +52,15 @@ class MemorySource(Source):
         """As declared."""
         return self._schema
 
-    def _chunks(self, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+    def _as_given(self, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
         records = self._schema.records
         for start in range(0, records, size):
             stop = min(start + size, records)
-            labels = self._labels(start, stop)
-            yield self._inputs(start, stop), labels if self._translate is None else self._translate(labels)
+            yield self._inputs(start, stop), self._labels(start, stop)
+
+    def _chunks(self, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+        for inputs, labels in self._as_given(size):
+            yield inputs, labels if self._translate is None else self._translate(labels)
 
 
 def open_arrays(x: Any, y: Any, classes: Any, selection: Selection) -> Source:

@@ -101,6 +101,10 @@ class Source(ABC):
     def _chunks(self, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
         """Yield raw (inputs, labels) of at most about ``size`` records, in order."""
 
+    def _as_given(self, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+        """The records before anything that was declared of labels is applied: what tells data from other data."""
+        return self._chunks(size)
+
     def batches(self, size: int) -> Iterator[LabelledArray]:
         """Yield validated batches of at most ``size`` records, in the source's order.
 
