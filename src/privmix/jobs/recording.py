@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final
 
 from privmix.data.remote import public_name
 from privmix.jobs.places import check_unpublished
+from privmix.packages import package_version
 from privmix.reports.places import last_name
 from privmix.reports.records import RunRecord, write_record
 
@@ -49,7 +49,7 @@ class Measurement:
             title=self.title,
             command=command,
             statements=list(self.statements),
-            versions={name: found for name in _PACKAGES if (found := _version(name))},
+            versions={name: found for name in _PACKAGES if (found := package_version(name)) != "unknown"},
         )
 
     def keep(self, run: str | Path, command: str = "") -> Path:
@@ -84,10 +84,3 @@ def place(text: str, *, private: bool) -> str:
     if not private:
         return last_name(text)
     return public_name(text) if "://" in text else text
-
-
-def _version(name: str) -> str | None:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return None
