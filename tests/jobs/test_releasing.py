@@ -193,6 +193,7 @@ def test_a_place_that_cannot_be_written_costs_nothing(own_place: Path) -> None:
         pm.release((X, Y), **MOMENTS, out="file/REL")
     with pytest.raises(TypeError, match="nonsense"):
         pm.release((X, Y), **MOMENTS, nonsense=1)
+    assert "warning: delta 0.01 is not below 1/records" in str(pm.plan((X, Y), **{**MOMENTS, "delta": 0.01}))
 
 
 def test_an_interrupted_run_goes_on_with_the_records_that_it_began_with(

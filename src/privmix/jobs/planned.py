@@ -79,7 +79,8 @@ class Planned:
 
     def __str__(self) -> str:
         reasons = () if self.choice is None else self.choice.reasons
-        return "\n".join([*(f"{name}: {value}" for name, value in self.facts().items()), *reasons])
+        told = [f"warning: {text}" for text in self.warnings]
+        return "\n".join([*(f"{name}: {value}" for name, value in self.facts().items()), *reasons, *told])
 
 
 def design_facts(plan: Plan) -> dict[str, str]:
