@@ -196,7 +196,7 @@ def test_a_mechanisms_own_curve_is_below_the_exact_one() -> None:
 
 
 def test_the_claim_is_violated_exactly_where_its_curve_is_refuted() -> None:
-    for correct in range(500, 900, 20):
+    for correct in range(500, 900, 40):
         run = OneRun(1000, 1000, correct)
         proof = prove(run, GAUSSIAN, 1e-5, 0.95)
         # Each bound has half of the chance of error.

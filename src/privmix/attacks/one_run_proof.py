@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -33,8 +34,11 @@ _NOISIER: Final = 64.0
 _HALVINGS: Final = 6
 
 
+@lru_cache(maxsize=64)
 def event_least(event: Event, adjacency: Adjacency) -> Least:
     """The curve of a mechanism, from its own privacy loss distribution; a lower bound, so tests by it are valid.
+
+    Proofs about one mechanism ask for the same noises again and again: their curves are kept.
 
     Each pair (epsilon, delta) that holds bounds it by (r - delta) e^-epsilon and by 1 - delta - e^epsilon (1 - r).
 
@@ -58,29 +62,32 @@ class _Lines:
         # The recursion begins with events as rare as a false proof may be: lines must reach them.
         most = min(40.0, max(epsilon(event, _RAREST, adjacency=adjacency).epsilon, 1e-6))
         self._epsilons = np.concatenate([[0.0], np.geomspace(most / 500, most, _LINES)])
-        self._growth = np.exp(self._epsilons)
-        self._deltas = np.full(_LINES + 1, np.inf)  # of the lines that are not known yet
+        growth = np.exp(self._epsilons)
+        # The two lines of each epsilon; none is known yet.
+        self._starts, self._slopes = np.full(2 * growth.size, -np.inf), np.concatenate([1 / growth, growth])
         self._event, self._adjacency = event, adjacency
-        self._find(range(0, _LINES + 1, _APART))
+        self._find(range(0, growth.size, _APART))
 
     def __call__(self, r: float) -> float:
         step = _APART
+        heights = self._starts + self._slopes * r
+        highest = int(heights.argmax())
         while step > 1:
             step //= 2
-            highest = int(self._heights(r).argmax())
-            self._find(range(max(0, highest - step), min(_LINES, highest + step) + 1, step))
-        return max(0.0, float(self._heights(r).max()))
+            middle = highest % self._epsilons.size
+            if self._find(range(max(0, middle - step), min(_LINES, middle + step) + 1, step)):
+                heights = self._starts + self._slopes * r
+                highest = int(heights.argmax())
+        return max(0.0, float(heights[highest]))
 
-    def _find(self, places: Iterable[int]) -> None:
-        for place in places:
-            if self._deltas[place] == np.inf:
-                cost = delta(self._event, float(self._epsilons[place]), adjacency=self._adjacency)
-                self._deltas[place] = cost.delta
-
-    def _heights(self, r: float) -> NDArray[np.float64]:
-        """(lines,) of the two lines of each epsilon the higher one, at ``r``."""
-        growth, deltas = self._growth, self._deltas
-        return np.asarray(np.maximum((r - deltas) / growth, 1 - deltas - growth * (1 - r)))
+    def _find(self, places: Iterable[int]) -> bool:
+        """Work out the lines that are not known; whether there were any."""
+        new = [place for place in places if self._starts[place] == -np.inf]
+        for place in new:
+            cost = delta(self._event, float(self._epsilons[place]), adjacency=self._adjacency)
+            shrink, growth = self._slopes[[place, place + self._epsilons.size]]
+            self._starts[[place, place + self._epsilons.size]] = -cost.delta * shrink, 1 - cost.delta - growth
+        return bool(new)
 
 
 @dataclass(frozen=True)
