@@ -23,7 +23,7 @@ from privmix.features.torch_encoder import PretrainedEncoder, freeze, unit_rows
 _RUNG: Final = 8
 _UNPADDED: Final = 20
 # Tokens and texts that a call on the CPU has at most: enough to be quick, and few spare places.
-_TOKENS: Final = 256
+_TOKENS: Final = 512
 _TEXTS: Final = 32
 _DEFAULT_LENGTH: Final = 512
 # Public; tried in every place of a batch.
@@ -45,7 +45,7 @@ class TextEncoder(PretrainedEncoder):
           the same bits everywhere, texts of this shape are encoded one a call.
         - Silent: no message shows a text.
 
-    On the CPU a call holds as many texts of one width, 32 at most, as make 256 tokens. ``batch_size`` sets their number
+    On the CPU a call holds as many texts of one width, 32 at most, as make 512 tokens. ``batch_size`` sets their number
     whatever the width; 1 encodes texts one by one, without padding.
 
     Args:
