@@ -17,7 +17,7 @@ ALLOWED: dict[str, set[str]] = {
     "data": set(),
     "features": {"data"},
     "designs": {"accounting", "mechanisms"},
-    "certificate": {"accounting"},
+    "certificate": {"accounting", "mechanisms.plan"},
     "release": {"accounting", "mechanisms", "data", "features", "designs", "certificate"},
     "learning": {"release.dataset", "release.moments"},
     "training": {"accounting", "mechanisms", "data", "features", "certificate"},

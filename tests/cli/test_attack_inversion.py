@@ -63,7 +63,7 @@ def test_a_release_says_what_is_attacked(digits: Path, released: Path, tmp_path:
     assert [(case["m"], case["epsilon"]) for case in cases] == [(32, None), (32, certificate["guarantee"]["epsilon"])]
     assert cases[1]["noise_std"] == pytest.approx(certificate["noise_std"]["x"])
     (record,) = read_records(tmp_path)
-    assert record.subject == {"kind": "release", "id": certificate["release_id"]}
+    assert record.subject == {"kind": "release", "id": certificate["id"]}
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from privmix.accounting import Gaussian, event_to_dict
-from privmix.release.certificate import content_hash
+from privmix.certificate.certificate import content_hash
 from privmix.reports.records import public_records, read_records
 from tests.cli.helpers import Outcome, privmix
 from tests.cli.training import line, save
@@ -68,7 +68,7 @@ def test_all_attacks_on_a_release(tmp_path: Path) -> None:
         assert {"fpr", "tpr", "low", "high"} <= set(entry["roc"])
     (record,) = read_records(tmp_path)
     assert (record.kind, record.private, record.subject["kind"]) == ("membership", True, "release")
-    assert record.subject["id"] == json.loads(Path("REL/certificate.json").read_text())["release_id"]
+    assert record.subject["id"] == json.loads(Path("REL/certificate.json").read_text())["id"]
     assert record.content["attacks"] == found["attacks"]
     assert len(record.content["highest_risk"]) == 10
     assert any("owner only" in sentence for sentence in record.statements)
@@ -99,7 +99,7 @@ def test_a_trained_model(tmp_path: Path) -> None:
     assert found["reference_models"] == 4
     (record,) = read_records(tmp_path)
     certificate = json.loads(Path("TRAINED/certificate.json").read_text())
-    assert record.subject == {"kind": "model", "id": certificate["model_id"]}
+    assert record.subject == {"kind": "model", "id": certificate["id"]}
 
 
 def test_a_second_run_uses_the_work_of_the_first(tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from privmix.certificate.certificate import CERTIFICATE_FILE, content_hash
 from privmix.release import ReleaseConfig, SecretStreams, engine, release_to_folder
-from privmix.release.certificate import CERTIFICATE_FILE, content_hash
 from privmix.reports.records import public_records, read_records
 from privmix.training import ModelFacts, TrainingConfig, TrainingJob, TrainingRecords
 from tests.cli.helpers import privmix
@@ -65,7 +65,7 @@ def test_a_release_is_audited_from_its_certificate_and_kept(release: Path, tmp_p
     assert found["design"] == "poisson"
     assert found["violated"] is False
     record = public_records(read_records(tmp_path / "run"))[0]
-    assert (record.kind, record.subject) == ("audit", {"kind": "release", "id": certificate["release_id"]})
+    assert (record.kind, record.subject) == ("audit", {"kind": "release", "id": certificate["id"]})
     assert record.content == found
     assert record.settings["plan"] == certificate["plan"]
     points = record.content["points"]
@@ -167,7 +167,7 @@ def test_the_noise_of_a_release_is_measured_and_kept(release: Path, tmp_path: Pa
     for noise in found["noises"]:
         assert noise["high"] - noise["low"] < 0.01 * noise["certified"]
     record = public_records(read_records(tmp_path / "run"))[0]
-    assert (record.kind, record.subject["id"]) == ("noise-audit", stated["release_id"])
+    assert (record.kind, record.subject["id"]) == ("noise-audit", stated["id"])
     assert record.content == found
     page = tmp_path / "page.html"
     assert privmix("report", str(tmp_path / "run"), str(release), "--for", "public", "--out", str(page)).code == 0

@@ -181,7 +181,7 @@ def test_resume_finishes_and_is_charged_once(left: str) -> None:
     outcome = run(left, "--resume")
     assert outcome.code == 0, outcome.err
     assert charges() == paid
-    release_id = json.loads(Path("REL/certificate.json").read_text())["release_id"]
+    release_id = json.loads(Path("REL/certificate.json").read_text())["id"]
     # A run that only had to be renamed has lost its notes, so nobody can tell the ledger.
     noted = 0 if left == "complete" else len(paid)
     assert charges("commit") == [f"release {release_id}"] * noted

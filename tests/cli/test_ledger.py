@@ -51,7 +51,7 @@ def test_a_release_is_charged_and_the_next_one_refused(digits: Path, url: str, t
     history = json.loads(privmix("ledger", "history", "--dataset", "NAME", "--ledger", url, "--json").out)
     certificate = json.loads((tmp_path / "ONE" / "certificate.json").read_text())
     assert [entry["kind"] for entry in history] == ["init", "reserve", "bind", "commit"]
-    assert history[-1]["result"] == f"release {certificate['release_id']}"
+    assert history[-1]["result"] == f"release {certificate['id']}"
     verified = privmix("ledger", "verify", "--ledger", url, "--head", history[1]["hash"])
     assert "holds: 4 entries of 1 datasets" in verified.out
     export = json.loads(privmix("ledger", "export", "--ledger", url).out)

@@ -12,9 +12,9 @@ import pytest
 from scipy.stats import norm
 
 from privmix.accounting import Adjacency, Gaussian, Repeated, event_from_dict, gdp_tradeoff, tradeoff_curve
-from privmix.jobs.guarantee import model_guarantee, release_guarantee
+from privmix.certificate.certificate import content_hash
+from privmix.jobs.guarantee import folder_guarantee
 from privmix.release import PrivateRecords, ReleaseConfig, SecretStreams, release_to_folder
-from privmix.release.certificate import content_hash
 from privmix.release.count import count_noise
 from privmix.reports.records import RunRecord, read_records, write_record
 from privmix.training import ModelFacts, TrainingConfig, TrainingJob, TrainingRecords
@@ -81,7 +81,7 @@ def note(run: Path, about: str | None, *, private: bool = False, kind: str = "au
 
 
 def id_of(folder: Path) -> str:
-    return str(json.loads((folder / "certificate.json").read_text())["release_id"])
+    return str(json.loads((folder / "certificate.json").read_text())["id"])
 
 
 def refused(outcome: Outcome, *words: str, code: int = 2) -> None:
@@ -277,10 +277,10 @@ def test_bad_input(line: list[str], words: list[str], work: Path) -> None:
     ids=["poisson", "centred", "fixed", "moments", "classwise"],
 )
 def test_the_record_says_what_accounting_says(changes: dict[str, Any], tmp_path: Path) -> None:
-    record = release_guarantee(make_release(tmp_path / "REL", **changes))
+    record = folder_guarantee(make_release(tmp_path / "REL", **changes))
     content, certificate = record.content, json.loads((tmp_path / "REL" / "certificate.json").read_text())
     assert content["recomputed_epsilon"] <= content["epsilon"] * (1 + 1e-6) <= 4.0 * (1 + 1e-6)
-    assert record.to_dict() == release_guarantee(tmp_path / "REL").to_dict()
+    assert record.to_dict() == folder_guarantee(tmp_path / "REL").to_dict()
     event = event_from_dict(certificate["event"])
     beta = tradeoff_curve(event, [0.05], adjacency=Adjacency(content["adjacency"]))[0]
     assert content["power"]["caught"] == pytest.approx(1 - beta)
@@ -294,7 +294,7 @@ def test_the_record_says_what_accounting_says(changes: dict[str, Any], tmp_path:
 def test_a_gaussian_release_has_gaussian_curves(tmp_path: Path) -> None:
     """Full-batch class sums are one Gaussian query for each record, whose curves are known in closed form."""
     folder = make_release(tmp_path / "REL", design="classwise", full_batch=True, rows=None)
-    record = release_guarantee(folder)
+    record = folder_guarantee(folder)
     event = event_from_dict(json.loads((folder / "certificate.json").read_text())["event"])
     assert isinstance(event, Repeated)
     assert isinstance(event.event, Gaussian)
@@ -312,7 +312,7 @@ def test_some_promise_one_point_and_not_a_curve(private_count: bool, tmp_path: P
     changes: dict[str, Any] = {"design": "fixed", "noise": "laplace", "mixup_degree": 8, "rows": 20, "delta": 0.0}
     if private_count:
         changes = {"records_noise_multiplier": count_noise(4.0, 1e-4)}
-    content = release_guarantee(make_release(tmp_path / "REL", **changes)).content
+    content = folder_guarantee(make_release(tmp_path / "REL", **changes)).content
     epsilon, delta = content["epsilon"], content["delta"]
     assert delta == (1e-4 if private_count else 0)
     if not private_count:
@@ -328,7 +328,7 @@ def test_some_promise_one_point_and_not_a_curve(private_count: bool, tmp_path: P
 
 
 def test_a_trained_models_record(made: Path) -> None:
-    record = model_guarantee(made / "TRAINED")
+    record = folder_guarantee(made / "TRAINED")
     assert record.subject["kind"] == "model"
     assert record.content["recomputed_epsilon"] <= record.content["epsilon"] * (1 + 1e-6)
     assert record.content["published"]["epsilon"] > 0

@@ -165,7 +165,7 @@ def test_json_is_the_certificate() -> None:
     assert json.loads(outcome.out) == certificate()
     assert json.loads(privmix("inspect", "MODEL", "--json").out) == certificate()
     verified = json.loads(privmix("verify", "MODEL", "--json").out)
-    assert verified["model_id"] == certificate()["model_id"]
+    assert verified["id"] == certificate()["id"]
     assert verified["recomputed_epsilon"] == verified["epsilon"] == certificate()["guarantee"]["epsilon"]
 
 
@@ -220,7 +220,7 @@ def test_charged_once_before_reading_and_noted() -> None:
     open_ledger()
     assert train(ledger=LEDGER, dataset="own").code == 0
     assert charges() == ["training"]
-    assert charges("commit") == [f"model {certificate()['model_id']}"]
+    assert charges("commit") == [f"model {certificate()['id']}"]
     assert certificate()["in_ledger"] == "planned"
     shown = json.loads(privmix("ledger", "show", "--ledger", LEDGER, "--dataset", "own", "--json").out)[0]
     assert 0 < shown["spent"] <= 8

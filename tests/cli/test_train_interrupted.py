@@ -180,7 +180,7 @@ def test_resume_finishes_and_is_charged_once(left: str) -> None:
     outcome = run(left, resume="")
     assert outcome.code == 0, outcome.err
     assert charges() == ["training"]
-    assert charges("commit") == [f"model {certificate()['model_id']}"]
+    assert charges("commit") == [f"model {certificate()['id']}"]
     assert certificate()["in_ledger"] == "planned"
     assert certificate()["insecure_seed"] is False
     for verb in (["ledger", "verify", "--ledger", LEDGER], ["verify", "MODEL"]):

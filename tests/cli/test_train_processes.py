@@ -119,7 +119,7 @@ def test_all_processes_end_well(name: str, codes: list[dict[str, int]], said: li
 
 def test_charged_and_written_once(codes: list[dict[str, int]], said: list[str]) -> None:
     assert charges() == ["training"]
-    assert charges("commit") == [f"model {certificate('PAID')['model_id']}"]
+    assert charges("commit") == [f"model {certificate('PAID')['id']}"]
     assert [entry["kind"] for entry in history()].count("reserve") == 1
     assert privmix("verify", "PAID").code == 0
     assert not Path(".PAID.run").exists()

@@ -16,12 +16,13 @@ import torch
 from safetensors.numpy import load_file
 
 from privmix.certificate import PrivateKey, sign_folder, verify_signature
+from privmix.certificate.certificate import content_hash
 from privmix.certificate.signing import ATTESTATION_FILE, Subject
 from privmix.learning import NoiseAwareRidgeClassifier, load_model, save_model
 from privmix.mechanisms.run_folder import sealed, unsealed
 from privmix.mechanisms.streams import SecretStreams
 from privmix.release import PrivateRecords, ReleaseConfig, load_release, release_to_folder, verify_release
-from privmix.release.certificate import content_hash, read_certificate
+from privmix.release.certificate import read_certificate
 from privmix.release.verify import check_certificate
 from privmix.reports.page import render_page
 from privmix.reports.records import RunRecord, read_record

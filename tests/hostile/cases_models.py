@@ -223,4 +223,4 @@ def trained_weights_that_are_a_pickle(world: World, folder: Path) -> None:
     from tests.hostile.planted import Payload
 
     torch.save(Payload(world.proof), folder / "weights.safetensors")
-    certify(folder, lambda found: found.update(weights_sha256=digest(folder / "weights.safetensors")))
+    certify(folder, lambda found: found["files"][0].update(sha256=digest(folder / "weights.safetensors")))

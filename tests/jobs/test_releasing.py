@@ -80,7 +80,7 @@ def test_one_seed_gives_the_bytes_of_the_command_line(design: Any, own_place: Pa
         certificates = [json.loads(Path(folder, "certificate.json").read_text()) for folder in (name, "CLI")]
         for one in certificates:
             # A name of its own, and the hash of all that.
-            del one["release_id"], one["content_sha256"]
+            del one["id"], one["content_sha256"]
         assert certificates[0] == certificates[1]
 
 
@@ -89,7 +89,7 @@ def test_nothing_stays_but_what_is_saved(own_place: Path) -> None:
     assert release.folder is None
     # What is public, and nothing of the run: no key, no notes, no features.
     names = {Path(path).name for path in held() if "lock" not in Path(path).name}
-    listed = {Path(item["file"]).name for item in release.certificate.content["files"]}
+    listed = {Path(item["file"]).name for item in release.certificate["files"]}
     assert names <= listed | {"certificate.json", "README.md", "croissant.json"}
     assert release.x.shape == (400, 6)
     release.save("REL")
@@ -136,7 +136,7 @@ def ledger(epsilon: float = 9) -> pm.Ledger:
 def test_a_ledger_is_charged_and_holds_data_in_memory_to_their_name(own_place: Path) -> None:
     book = ledger(5)
     release = pm.release((X, Y), **MOMENTS, ledger=book, dataset="own")
-    assert "ledger" in json.dumps(release.certificate.content)
+    assert "ledger" in json.dumps(release.certificate.to_dict())
     assert 3 < book.budget("own").spent <= 4
     assert book.budget("own").uncommitted == 0
     frame = polars.DataFrame(X, schema=list("abcdef")).with_columns(label=polars.Series(Y))
@@ -236,7 +236,7 @@ def test_a_plan_is_made_of_public_facts_and_carried_out(own_place: Path, monkeyp
         assert words in str(planned)
     release = pm.release((X, Y), planned)
     assert release.plan == planned.plan
-    assert release.certificate.content["choice"]["chosen"] == planned.choice.best.name
+    assert release.certificate["choice"]["chosen"] == planned.choice.best.name
     with pytest.raises(pm.InvalidInput, match=r"plan: .*none of these"):
         pm.release((X, Y), planned, epsilon=1)
     for other in ((X[:-1], Y[:-1]), (X[:, 1:], Y)):

@@ -54,7 +54,7 @@ def test_python_and_the_command_line_make_the_same_model() -> None:
     assert told.code == 0, told.err
     model = pm.train("own", **OWN, seed=5, features="scattering", out="MODEL")
     assert weights("MODEL") == weights("TOLD")
-    mine = {name: value for name, value in model.certificate.items() if name not in ("model_id", "content_sha256")}
+    mine = {name: value for name, value in model.certificate.items() if name not in ("id", "content_sha256")}
     theirs = json.loads(told.out)
     assert mine == {name: theirs[name] for name in mine}
     assert model.certificate == certificate("MODEL")
@@ -115,7 +115,7 @@ def test_paid_before_the_first_record_is_used(monkeypatch: pytest.MonkeyPatch) -
     assert done.not_noted is None
     assert seen
     assert all("reserve" in kinds and "commit" not in kinds for kinds in seen)
-    assert charges("commit") == [f"model {done.model.certificate['model_id']}"]
+    assert charges("commit") == [f"model {done.model.certificate.id}"]
     assert done.model.certificate["in_ledger"] == "planned"
 
 

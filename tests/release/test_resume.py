@@ -71,8 +71,8 @@ import numpy as np
 import torch
 from privmix.release import PrivateRecords, ReleaseConfig, ReleaseRun, SecretStreams, release_to_folder
 from privmix.release import folder as release_folder
+from privmix.certificate.certificate import Certificate, content_hash
 from privmix.release import run as release_run
-from privmix.release.certificate import content_hash
 torch.set_num_threads(1)
 release_folder.SHARD_ROWS = 1024
 uuid.uuid4 = lambda: uuid.UUID(int=7)
@@ -87,7 +87,7 @@ def once(plan, **facts):
     if not priced:
         priced.update(make(plan, **{**facts, "files": []}))
     content = {**priced, "files": [dict(item) for item in facts["files"]]}
-    return {**content, "content_sha256": content_hash(content)}
+    return Certificate({**content, "content_sha256": content_hash(content)})
 make, release_run.make_certificate = release_run.make_certificate, once
 
 def child(work):
@@ -177,7 +177,7 @@ def test_an_interrupted_run_resumes_to_the_same_bits(tmp_path: Path, plan: Relea
     last = shards[-1]
     last.write_bytes(last.read_bytes()[:-1])  # as a disk may lose it: found by its hash, and made again
     certificate = release_to_folder(plan, make_records(), None, tmp_path / "rel", resume=True, **FACTS)
-    assert certificate["release_id"] == state.id
+    assert certificate.id == state.id
     for name, written in kept[:-1]:
         assert (tmp_path / "rel" / "data" / name).stat().st_mtime_ns == written
     whole, resumed = content(tmp_path / "whole"), content(tmp_path / "rel")
@@ -281,7 +281,7 @@ def test_a_run_is_there_before_its_features(tmp_path: Path, plan: ReleasePlan) -
         assert run.extra == {"reservation": "abc"}
         assert (run.features_folder / "features.npy").read_bytes() == b"half"
         certificate = run.release(make_records())
-    assert certificate["release_id"] == state.id
+    assert certificate.id == state.id
     assert not (out / "features").exists()
     verify_release(out)
 

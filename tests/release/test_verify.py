@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 from numpy.typing import NDArray
 
+from privmix.certificate.certificate import Certificate, content_hash
 from privmix.certificate.croissant import croissant
 from privmix.designs import Plan, ReleasePlan
 from privmix.errors import InvalidInput, PrivmixError
@@ -32,7 +33,7 @@ from privmix.release import (
 )
 from privmix.release import folder as release_folder
 from privmix.release.arrays import arrays_bytes
-from privmix.release.certificate import certificate_bytes, content_hash, read_certificate
+from privmix.release.certificate import read_certificate
 from privmix.release.folder import CENTRE_FILE, file_hash
 from privmix.release.shards import write_shard
 from tests.release.helpers import ALL_DESIGNS, CLASSES, TARGET, design_name, make_records, own_options
@@ -75,7 +76,7 @@ def rehash(folder: Path, change: Callable[[dict[str, Any]], object] = lambda _: 
         item["sha256"] = file_hash(folder / item["file"])
     change(certificate)
     certificate["content_sha256"] = content_hash(certificate)
-    content = certificate_bytes(certificate)
+    content = Certificate(certificate).to_bytes()
     (folder / "certificate.json").write_bytes(content)
     with suppress(TypeError, OverflowError, PrivmixError):
         (folder / "croissant.json").write_bytes(croissant(certificate, hashlib.sha256(content).hexdigest()))

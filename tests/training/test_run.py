@@ -81,8 +81,8 @@ def left_by_a_kill(out: Path, step: int = 2) -> Path:
 
 def write_model(folder: Path) -> None:
     weights = b"weights"
-    content = {"model_id": uuid.UUID(int=7).hex, "settings": SETTINGS, "plan": {}, "public_data": {}}
-    content["weights_sha256"] = hashlib.sha256(weights).hexdigest()
+    content: dict[str, Any] = {"id": uuid.UUID(int=7).hex, "settings": SETTINGS, "plan": {}, "public_data": {}}
+    content["files"] = [{"sha256": hashlib.sha256(weights).hexdigest()}]
     (folder / "weights.safetensors").write_bytes(weights)
     for name in ("model.json", "certificate.json"):
         (folder / name).write_text(json.dumps(content))

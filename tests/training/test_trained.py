@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 import torch
 
+from privmix.certificate.certificate import content_hash
 from privmix.errors import InvalidInput, StorageError
 from privmix.mechanisms.streams import SecretStreams
-from privmix.training.certificate import content_hash
 from privmix.training.models import build_model
-from privmix.training.trained import ModelFacts, TrainedModel, is_trained_model, load_trained
+from privmix.training.trained import ModelFacts, TrainedModel, load_trained
 from tests.training.runs import FACTS, config_of, digits, job_of, private, weights_of
 
 
@@ -44,7 +44,7 @@ def test_a_loaded_model_predicts_the_same_bits(name: str, tmp_path: Path) -> Non
     assert expected.shape == (50, 10)
     np.testing.assert_allclose(expected.sum(axis=1), 1.0, rtol=1e-5)
     assert loaded.facts_ == model.facts_
-    assert loaded.certificate == json.loads(json.dumps(model.certificate))
+    assert loaded.certificate == model.certificate
     # Chunks of a prediction change nothing that one would see.
     np.testing.assert_allclose(loaded.predict_proba(x[:3]), expected[:3], rtol=1e-4)
 
@@ -104,10 +104,10 @@ def test_an_edited_description_is_refused(change: Any, named: str, folder: Path)
 def test_a_missing_or_damaged_file_is_named(name: str, folder: Path) -> None:
     for content in (b"", b"{", b"\xff\xfe\x00", b"[]"):
         (folder / name).write_bytes(content)
-        with pytest.raises((StorageError, InvalidInput), match=name):
+        with pytest.raises((StorageError, InvalidInput), match=name.removesuffix(".json")):
             load_trained(folder)
     (folder / name).unlink()
-    with pytest.raises(StorageError, match=name):
+    with pytest.raises(StorageError, match=name.removesuffix(".json")):
         load_trained(folder)
 
 
@@ -118,15 +118,6 @@ def test_other_features_are_refused(shape: tuple[int, ...], linear: TrainedModel
     with pytest.raises(InvalidInput, match="finite"):
         linear.predict(np.full((1, 64), np.nan))
     assert linear.predict(np.zeros((0, 64))).shape == (0,)
-
-
-def test_is_trained_model(folder: Path) -> None:
-    assert is_trained_model(folder)
-    edit(folder / "model.json", lambda content: content.update(format="privmix-model"))
-    assert not is_trained_model(folder)
-    (folder / "model.json").write_bytes(b"[]")
-    assert not is_trained_model(folder)
-    assert not is_trained_model(folder / "none")
 
 
 def test_facts_are_checked() -> None:

@@ -14,9 +14,9 @@ from safetensors.numpy import load_file as load_tensors
 from safetensors.numpy import save as save_tensors
 
 from privmix.accounting import Adjacency
+from privmix.certificate.certificate import content_hash
 from privmix.errors import InvalidInput, PrivmixError, StorageError
 from privmix.mechanisms.streams import SecretStreams
-from privmix.training.certificate import content_hash
 from privmix.training.public import WarmUpConfig
 from privmix.training.trained import TrainedModel
 from privmix.training.verify import verify_trained
@@ -46,6 +46,11 @@ def edit(folder: Path, change: Callable[[Content], object], *, rehashed: bool = 
     path.write_text(json.dumps(content, indent=2) + "\n")
 
 
+def _asked(content: Content, epsilon: object) -> None:
+    content["plan"].update(epsilon=epsilon)
+    content["settings"].update(epsilon=epsilon)
+
+
 @pytest.mark.parametrize(
     "name", ["linear", "wrn-10-1", "replace one", "microbatches", "mixes", "warm", "declared", "secret"]
 )
@@ -71,7 +76,7 @@ def test_what_training_writes_holds(name: str, tmp_path: Path) -> None:
     guarantee = made.certificate["guarantee"]
     assert found.recomputed_epsilon == found.epsilon == guarantee["epsilon"] <= 8.0
     assert (found.delta, found.adjacency) == (1e-3, guarantee["adjacency"])
-    assert found.model_id == made.certificate["model_id"]
+    assert found.id == made.certificate.id
     assert len(found.warnings) == (0 if name == "secret" else 1)
 
 
@@ -137,15 +142,16 @@ EDITS: dict[str, tuple[Callable[[Content], object], str]] = {
     ),
     "another accountant": (lambda content: content["guarantee"].update(accountant="rdp"), "certificate accountant"),
     "no bound": (lambda content: content["guarantee"].update(is_upper_bound=1), "certificate is_upper_bound"),
-    "less asked for": (lambda content: content["guarantee"].update(epsilon_asked=1.0), "certificate epsilon_asked"),
-    "nothing asked for": (lambda content: content["guarantee"].update(epsilon_asked="8"), "epsilon_asked"),
+    "less asked for": (lambda content: _asked(content, 1.0), "certificate epsilon.*which was asked for"),
+    "nothing asked for": (lambda content: _asked(content, None), "epsilon"),
+    "asked in words": (lambda content: _asked(content, "8"), "epsilon"),
     "one figure more": (lambda content: content["guarantee"].update(epsilon_true=1.0), "certificate guarantee"),
     "less noise in the plan": (less_noise, "certificate event"),
     "a cheaper event": (other_event, "certificate event"),
     "fewer steps": (lambda content: content["plan"].update(steps=1), "certificate event"),
     "less noise in both": (both_noises, "certificate epsilon: "),
     "a plan of other fields": (lambda content: content["plan"].pop("steps"), "plan"),
-    "no plan": (lambda content: content.pop("plan"), "certificate plan"),
+    "no plan": (lambda content: content.pop("plan"), "plan.*its fields and no others"),
     "no event": (lambda content: content.update(event={}), "event"),
     "an event of text": (lambda content: content.update(event="none"), "certificate event"),
     "a setting that is not used": (lambda content: content["settings"].update(microbatch_keep=True), "microbatch_keep"),
@@ -156,10 +162,10 @@ EDITS: dict[str, tuple[Callable[[Content], object], str]] = {
     "a caveat removed": (lambda content: content["statements"].pop(), "certificate statements"),
     "an answer bettered": (lambda content: content["assessment"][1].update(holds="All."), "certificate assessment"),
     "an answer of numbers": (lambda content: content["assessment"][1].update(holds=1), "certificate assessment"),
-    "no assessment": (lambda content: content.pop("assessment"), "certificate assessment"),
+    "no assessment": (lambda content: content.pop("assessment"), "assessment.*its fields"),
     "public data hidden": (lambda content: content.update(public_data={"public": "x"}), "certificate statements"),
     "another version": (lambda content: content.update(schema_version=1), "schema_version"),
-    "other weights": (lambda content: content.update(weights_sha256="0" * 64), r"weights\.safetensors"),
+    "other weights": (lambda content: content["files"][0].update(sha256="0" * 64), r"weights\.safetensors"),
 }
 
 
@@ -173,7 +179,7 @@ def test_a_certificate_that_was_edited_and_hashed_anew_is_refused(name: str, fol
 
 def test_a_larger_epsilon_than_the_plan_costs_holds(folder: Path) -> None:
     """Whoever states more than was spent takes nothing from anybody."""
-    edit(folder, lambda content: content["guarantee"].update(epsilon=content["guarantee"]["epsilon_asked"]))
+    edit(folder, lambda content: content["guarantee"].update(epsilon=content["plan"]["epsilon"]))
     found = verify_trained(folder)
     assert found.recomputed_epsilon <= found.epsilon == 8.0
 
@@ -189,7 +195,7 @@ def test_a_folder_that_holds_no_model(tmp_path: Path) -> None:
 def new_weights(folder: Path, content: bytes) -> None:
     """Other weights, with a certificate that is about them."""
     (folder / "weights.safetensors").write_bytes(content)
-    edit(folder, lambda found: found.update(weights_sha256=hashlib.sha256(content).hexdigest()))
+    edit(folder, lambda found: found["files"][0].update(sha256=hashlib.sha256(content).hexdigest()))
 
 
 def spaced_header(folder: Path) -> None:
@@ -236,7 +242,7 @@ FOLDERS: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda folder: edit(folder, lambda c: c["settings"].update(input_shape=[64])),
         r"input_shape|model\.json",
     ),
-    "a name that is none": (lambda folder: edit(folder, lambda c: c.update(model_id="../x")), "model_id"),
+    "a name that is none": (lambda folder: edit(folder, lambda c: c.update(id="../x")), "certificate id"),
 }
 
 

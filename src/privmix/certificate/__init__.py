@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from privmix._lazy import lazily
 
 if TYPE_CHECKING:
+    from privmix.certificate.certificate import Certificate, read_certificate
     from privmix.certificate.keys import PrivateKey, PublicKey, new_key_files
     from privmix.certificate.signing import (
         ATTESTATION_FILE,
@@ -16,17 +17,21 @@ if TYPE_CHECKING:
         sign_folder,
         verify_signature,
     )
+    from privmix.certificate.verification import Verification
 else:
     __getattr__, __dir__ = lazily(__name__)
 
 __all__ = [
     "ATTESTATION_FILE",
+    "Certificate",
     "PrivateKey",
     "PublicKey",
     "Signature",
     "Subject",
+    "Verification",
     "claimed_key",
     "new_key_files",
+    "read_certificate",
     "sign_folder",
     "verify_signature",
 ]

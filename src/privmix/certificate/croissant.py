@@ -84,7 +84,7 @@ def croissant(certificate: Mapping[str, Any], certificate_sha256: str) -> bytes:
         "@context": _CONTEXT,
         "@type": "sc:Dataset",
         "conformsTo": ["http://mlcommons.org/croissant/1.1", "http://mlcommons.org/croissant/RAI/1.0"],
-        "name": f"privmix-release-{certificate['release_id']}",
+        "name": f"privmix-release-{certificate['id']}",
         "description": _description(plan, certificate["extractor"]["name"]),
         "keywords": ["differential privacy", "mixup"],
         "version": "1.0.0",

@@ -20,6 +20,7 @@ from typing import Any, Final
 from privmix import __version__
 from privmix.certificate.dsse import Envelope
 from privmix.certificate.keys import PrivateKey, PublicKey
+from privmix.certificate.verification import Verification
 from privmix.errors import InvalidInput, StorageError, check_choice
 from privmix.folders import write_durably
 from privmix.untrusted import open_plain, parse_json, read_plain
@@ -57,11 +58,9 @@ class Subject:
         check_choice("kind", self.kind, KINDS)
 
     @classmethod
-    def of(cls, verified: Any) -> Subject:
+    def of(cls, verified: Verification) -> Subject:
         """What :func:`privmix.release.verify_release` or :func:`privmix.training.verify.verify_trained` found."""
-        is_release = hasattr(verified, "release_id")
-        kind, name = ("release", verified.release_id) if is_release else ("model", verified.model_id)
-        return cls(kind, name, verified.epsilon, verified.delta, verified.adjacency)
+        return cls(verified.kind, verified.id, verified.epsilon, verified.delta, verified.adjacency)
 
     @property
     def guarantee(self) -> dict[str, Any] | None:

@@ -24,7 +24,7 @@ _MEMBERSHIP: Final = MembershipConfig(attacks=("loss", "lira", "rmia"), referenc
 
 def attack_demo(digits: Digits, result: DemoResult, folder: Path, progress: Progress) -> tuple[Audit, MembershipResult]:
     """Attack what :func:`privmix.cli.demo_steps.run_demo` left in ``folder``; records go there as well."""
-    subject = {"kind": "release", "id": result.verified.release_id}
+    subject = {"kind": "release", "id": result.verified.id}
     audit = audit_plan(result.plan, EPSILON, DELTA, runs=_RUNS, progress=progress)
     keep_record(
         folder,

@@ -9,6 +9,7 @@ from typing import Any, Final
 from scipy.stats import binomtest
 from sklearn.linear_model import LogisticRegression
 
+from privmix.certificate import Verification
 from privmix.cli.recording import keep_record
 from privmix.data import embedded_digits
 from privmix.features import Extractor, get_extractor
@@ -20,7 +21,6 @@ from privmix.release import (
     ReleaseConfig,
     ReleasePlan,
     SecretStreams,
-    Verification,
     load_release,
     release_to_folder,
     release_to_memory,
@@ -103,7 +103,7 @@ def run_demo(digits: Digits, folder: Path, progress: Progress) -> DemoResult:
     reference = _reference(digits)
     result, matrix = score(classifier.predict(digits.test.features), digits.test.labels, digits.classes)
     draw_confusion(matrix, digits.classes, result["accuracy"], folder / "confusion.png")
-    subject = {"kind": "release", "id": verified.release_id}
+    subject = {"kind": "release", "id": verified.id}
     keep_record(
         folder,
         "evaluation",

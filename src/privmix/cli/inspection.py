@@ -10,15 +10,17 @@ from rich.table import Table
 
 from privmix.accounting import Adjacency, Event, tradeoff_curve
 from privmix.certificate.assessment import COLUMNS, as_rows
+from privmix.certificate.certificate import MODEL, Certificate
 from privmix.cli.app import out, plain, print_json
 from privmix.cli.flags import with_flags
 from privmix.designs import Plan, plan_from_dict
 from privmix.features import wanted_model
+from privmix.jobs.kinds import FITTED, kind_of
 from privmix.jobs.planned import design_facts
-from privmix.learning import ReleaseLearner, describe_model, is_fitted_model, load_model
+from privmix.learning import ReleaseLearner, describe_model, load_model
 from privmix.release.certificate import read_certificate
 from privmix.rounding import exact, rounded_up
-from privmix.training import TrainedModel, is_trained_model, load_trained
+from privmix.training import TrainedModel, load_trained
 from privmix.training.verify import plan_of
 
 
@@ -29,22 +31,24 @@ def show(folder: Path, json_output: bool) -> None:
         folder: that release, train or fit wrote.
         json_output: the certificate itself.
     """
-    if is_fitted_model(folder):
+    kind = kind_of(folder)
+    if kind == FITTED:
         _show_fitted(load_model(folder), json_output)
-        return
-    model = load_trained(folder) if is_trained_model(folder) else None
-    certificate = read_certificate(folder) if model is None else dict(model.certificate)
-    if json_output:
-        print_json(certificate)
-    elif model is None:
-        _show_release(certificate)
+    elif kind == MODEL:
+        model = load_trained(folder)
+        _as_json(model.certificate) if json_output else _show_model(model)
     else:
-        _show_model(model)
+        certificate = read_certificate(folder)
+        _as_json(certificate) if json_output else _show_release(certificate)
+
+
+def _as_json(certificate: Certificate) -> None:
+    print_json(certificate.to_dict())
 
 
 def _show_release(certificate: Mapping[str, Any]) -> None:
     plan = plan_from_dict(certificate["plan"])
-    _show_guarantee(f"release {plain(certificate['release_id'])}", certificate["guarantee"])
+    _show_guarantee(f"release {plain(certificate['id'])}", certificate["guarantee"])
     if certificate["guarantee"]["accountant"] == "pld" and plan.records_noise_multiplier is None:
         _show_power(plan.event, plan.adjacency)
     for text in certificate["warnings"]:
@@ -64,7 +68,7 @@ def _show_release(certificate: Mapping[str, Any]) -> None:
 def _show_model(model: TrainedModel) -> None:
     certificate = model.certificate
     plan = plan_of(certificate)
-    _show_guarantee(f"trained model {plain(certificate['model_id'])}", certificate["guarantee"])
+    _show_guarantee(f"trained model {plain(certificate['id'])}", certificate["guarantee"])
     _show_power(plan.event, plan.adjacency)
     for text in certificate["warnings"]:
         out.print(f"[yellow]warning:[/] {plain(text)}", soft_wrap=True)

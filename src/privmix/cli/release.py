@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
@@ -19,6 +19,7 @@ from privmix.jobs.release_options import ReleaseOptions
 from privmix.rounding import exact, rounded_up
 
 if TYPE_CHECKING:
+    from privmix.certificate import Certificate
     from privmix.designs import Plan
     from privmix.jobs.planned import Planned
     from privmix.release import Choice
@@ -61,11 +62,9 @@ def release(
     _show_result(planned.plan, done.certificate, job.out, planned.choice, json_output)
 
 
-def _show_result(
-    plan: Plan, certificate: dict[str, Any], folder: Path, choice: Choice | None, json_output: bool
-) -> None:
+def _show_result(plan: Plan, certificate: Certificate, folder: Path, choice: Choice | None, json_output: bool) -> None:
     if json_output:
-        print_json(certificate)
+        print_json(certificate.to_dict())
         return
     guarantee = certificate["guarantee"]
     beside = plan.kind.released

@@ -70,7 +70,7 @@ def train(
 
 def _show_result(model: TrainedModel, folder: Path, json_output: bool) -> None:
     if json_output:
-        print_json(model.certificate)
+        print_json(model.certificate.to_dict())
         return
     guarantee = model.certificate["guarantee"]
     out.print(

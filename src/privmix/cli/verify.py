@@ -8,8 +8,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-import privmix.release as releases
-from privmix import jobs
+from privmix import certificate, jobs
 from privmix.cli.app import app, err, out, plain, print_json
 from privmix.cli.flags import with_flags
 from privmix.cli.options import Json
@@ -48,8 +47,8 @@ def verify(
         return
     out.print(_held(checked), soft_wrap=True)
     out.print(_signed(checked.signature), soft_wrap=True)
-    if checked.released is not None:
-        _show_tests(checked.released)
+    if checked.held is not None and checked.held.tests:
+        _show_tests(checked.held)
     out.print("not checked:")
     for text in checked.unchecked:
         out.print(f"- {text}", soft_wrap=True)
@@ -78,7 +77,7 @@ def _signed(signature: dict[str, Any] | None) -> str:
     return f"signed, it says by key {signature['key_id']}: not checked (give --key)"
 
 
-def _show_tests(checked: releases.Verification) -> None:
+def _show_tests(checked: certificate.Verification) -> None:
     """What was measured, and what it would have caught."""
     table = Table(title="tests of the released numbers, as shares of the certified noise", title_justify="left")
     table.add_column("tested")

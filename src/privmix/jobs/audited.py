@@ -12,11 +12,10 @@ from privmix.attacks.canaries import CanaryAudit
 from privmix.attacks.noise_scale import NoiseAudit
 from privmix.designs import Plan
 from privmix.errors import InvalidInput, StorageError
+from privmix.jobs.kinds import certified
 from privmix.jobs.recording import Measured
-from privmix.release import ReleaseConfig, plan_from_dict, verify_release
-from privmix.release.certificate import read_certificate
-from privmix.training import TrainingPlan, is_trained_model, load_trained
-from privmix.training.verify import plan_of, verify_trained
+from privmix.release import ReleaseConfig
+from privmix.training import TrainingPlan
 
 A = TypeVar("A", Audit, NoiseAudit, CanaryAudit)
 
@@ -68,14 +67,10 @@ class Claim:
             InvalidInput: something does not hold.
             StorageError: a file is missing or can't be read.
         """
-        path = Path(folder)
-        if is_trained_model(path):
-            trained = verify_trained(path)
-            plan = plan_of(load_trained(path).certificate)
-            return cls(plan, trained.epsilon, trained.delta, {"kind": "model", "id": trained.model_id})
-        released = verify_release(path)
-        found = plan_from_dict(read_certificate(path)["plan"])
-        return cls(found, released.epsilon, released.delta, {"kind": "release", "id": released.release_id})
+        kind = certified(folder)
+        held, plan = kind.verify(folder), kind.plan(kind.read(folder))
+        assert isinstance(plan, Plan | TrainingPlan)
+        return cls(plan, held.epsilon, held.delta, {"kind": held.kind, "id": held.id})
 
     @classmethod
     def of_plan(cls, plan: Plan | TrainingPlan) -> Claim:

@@ -12,6 +12,7 @@ import numpy as np
 from privmix.accounting import Event
 from privmix.attacks.canaries import CanaryAudit, CanaryConfig, audit_release, check_auditable
 from privmix.attacks.training_canaries import audit_training_canaries, check_auditable_training, check_room
+from privmix.certificate.certificate import MODEL
 from privmix.data import FeatureStore
 from privmix.errors import WITHHELD, InvalidInput, StorageError
 from privmix.features import Extractor, from_spec
@@ -21,6 +22,7 @@ from privmix.jobs.canary_options import CanaryOptions
 from privmix.jobs.checks import check_budget
 from privmix.jobs.dataset import Dataset, open_dataset
 from privmix.jobs.features import features_in_memory, features_on_disk
+from privmix.jobs.kinds import kind_of
 from privmix.jobs.places import check_writable
 from privmix.jobs.progress import Progress, silent
 from privmix.jobs.recording import Measurement
@@ -33,7 +35,6 @@ from privmix.training import (
     TrainingPlan,
     TrainingRecords,
     ViewConfig,
-    is_trained_model,
     load_trained,
 )
 from privmix.training.gradients.parameters import FlatParameters
@@ -85,7 +86,7 @@ class CanaryJob(CanaryOptions):
             check_writable("store", Path(self.store))
         config = CanaryConfig(self.canaries, self.confidence, self.guesses, self.canary_kind, self.evidence)
         folder = Path(self.target)
-        found = (_TargetModel if is_trained_model(folder) else _TargetRelease).of(folder, config)
+        found = (_TargetModel if kind_of(folder) == MODEL else _TargetRelease).of(folder, config)
         extractor = from_spec(found.extractor, self.features_model, trust_model=self.trust_features_model)
         shape, classes = tuple(found.shape), tuple(found.classes)
         data = open_dataset(
@@ -179,7 +180,7 @@ class _TargetRelease:
     def of(cls, folder: Path, config: CanaryConfig) -> _TargetRelease:
         checked, certificate = verify_release(folder), read_certificate(folder)
         plan = check_auditable(plan_from_dict(certificate["plan"]), config)
-        return cls(plan, checked.epsilon, checked.delta, {"kind": "release", "id": checked.release_id}, certificate)
+        return cls(plan, checked.epsilon, checked.delta, {"kind": "release", "id": checked.id}, certificate)
 
     @property
     def described(self) -> dict[str, Any]:
@@ -235,7 +236,7 @@ class _TargetModel:
         plan, training = plan_of(model.certificate), trained_on_records(model.certificate)
         check_auditable_training(training, config)
         check_room(config, weights=FlatParameters(model.network).size, records=plan.records)
-        return cls(plan, checked.epsilon, {"kind": "model", "id": checked.model_id}, training, model.facts_)
+        return cls(plan, checked.epsilon, {"kind": "model", "id": checked.id}, training, model.facts_)
 
     @property
     def described(self) -> dict[str, Any]:

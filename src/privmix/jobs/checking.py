@@ -7,15 +7,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from privmix.certificate import PublicKey, Subject, claimed_key, verify_signature
+from privmix.certificate import PublicKey, Subject, Verification, claimed_key, verify_signature
 from privmix.features import wanted_model
+from privmix.jobs.kinds import FITTED, certified, kind_of
 from privmix.learning import load_model
-from privmix.release import Verification, verify_release
-from privmix.training import is_trained_model
-from privmix.training.verify import verify_trained
 
-_MODEL: Final = "model.json"
-_CERTIFICATE: Final = "certificate.json"
 _FITTED_UNCHECKED: Final = (
     "that it was fitted on that release. A fitted model has no guarantee of its own: verify the release, whose "
     "guarantee is the model's too if it saw nothing else",
@@ -33,7 +29,7 @@ class Checked:
         unchecked: what this check leaves open, in words.
         wanted: a model that its features need, from elsewhere.
         warnings: of the certificate.
-        released: what was found of a release; None for models.
+        held: what was verified; None where there is no certificate.
         signature: whose it says it is, and whether that was checked; None where there is none, or nobody looked.
     """
 
@@ -43,7 +39,7 @@ class Checked:
     unchecked: tuple[str, ...]
     wanted: str | None
     warnings: tuple[str, ...] = ()
-    released: Verification | None = None
+    held: Verification | None = None
     signature: dict[str, Any] | None = None
 
 
@@ -78,24 +74,14 @@ def check_folder(folder: Path) -> Checked:
         InvalidInput: something does not hold.
         StorageError: a file is missing or can't be read.
     """
-    if is_trained_model(folder):
-        trained = verify_trained(folder)
-        wanted, files = wanted_model(trained.extractor), "weights and certificate"
-        return Checked(Subject.of(trained), trained.to_dict(), files, trained.unchecked, wanted, trained.warnings)
-    if (folder / _MODEL).is_file() and not (folder / _CERTIFICATE).exists():
+    if kind_of(folder) == FITTED:
         facts = load_model(folder).facts_
-        subject, found = Subject("fitted-model", facts.release_id), {"fitted_on": facts.release_id}
+        subject, found = Subject(FITTED, facts.release_id), {"fitted_on": facts.release_id}
         return Checked(subject, found, "", _FITTED_UNCHECKED, wanted_model(facts.extractor))
-    released = verify_release(folder)
-    return Checked(
-        Subject.of(released),
-        released.to_dict(),
-        f"{released.files} files",
-        released.unchecked,
-        wanted_model(released.extractor),
-        released.warnings,
-        released,
-    )
+    held = certified(folder).verify(folder)
+    files = "1 file" if held.files == 1 else f"{held.files} files"
+    wanted = wanted_model(held.extractor)
+    return Checked(Subject.of(held), held.to_dict(), files, held.unchecked, wanted, held.warnings, held)
 
 
 def remembered(found: list[Checked]) -> Callable[[Path], Subject]:

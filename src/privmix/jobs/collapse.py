@@ -125,7 +125,7 @@ def collapse(
         subject: dict[str, Any] = {"kind": "design", "id": None}
     else:
         plans, epsilon = _released(certificate, source.schema, given), certificate["guarantee"]["epsilon"]
-        subject = {"kind": "release", "id": certificate["release_id"]}
+        subject = {"kind": "release", "id": certificate["id"]}
     generator = np.random.default_rng(check_integer("seed", seed, low=0))
     found = features_in_memory(source, extractor, progress or silent)
     report = measure_collapse(plans, found.features, found.labels, generator)

@@ -163,7 +163,7 @@ def score(
 def subject_of(classifier: Any) -> dict[str, Any]:
     """What a classifier's figures are about: the trained model itself, or the release that it was fitted on."""
     if isinstance(classifier, TrainedModel):
-        return {"kind": "model", "id": classifier.certificate["model_id"]}
+        return {"kind": "model", "id": classifier.certificate.id}
     return {"kind": "release", "id": classifier.facts_.release_id}
 
 

@@ -215,7 +215,7 @@ def _released(release: Path, certificate: Mapping[str, Any], schema: Schema, giv
     if tuple(schema.classes) != plan.classes:
         raise InvalidInput("classes", list(schema.classes), f"the release's: {', '.join(plan.classes)}")
     cases = (InversionCase(plan, None), InversionCase(plan, float(certificate["guarantee"]["epsilon"])))
-    subject = {"kind": "release", "id": certificate["release_id"]}
+    subject = {"kind": "release", "id": certificate["id"]}
     return _Setting(cases, read_transform(release, plan).centre, subject)
 
 

@@ -18,11 +18,13 @@ from privmix.attacks.membership import (
     ReleaseTrainer,
     infer_membership,
 )
+from privmix.certificate.certificate import MODEL
 from privmix.errors import WITHHELD, InvalidInput
 from privmix.features import from_spec
 from privmix.jobs.columns import Columns
 from privmix.jobs.evaluation import open_for_model
 from privmix.jobs.features import features_of_all
+from privmix.jobs.kinds import kind_of
 from privmix.jobs.places import check_writable
 from privmix.jobs.progress import Progress, silent
 from privmix.jobs.recording import Measured, Measurement
@@ -30,7 +32,7 @@ from privmix.learning import load_model
 from privmix.learning.base import ReleaseLearner
 from privmix.release.certificate import read_certificate
 from privmix.release.verify import check_certificate
-from privmix.training import TrainedModel, is_trained_model, load_trained
+from privmix.training import TrainedModel, load_trained
 from privmix.training.verify import verify_trained
 
 _ID = re.compile(r"[0-9a-f]{32}\Z")
@@ -160,15 +162,14 @@ class _Target:
     @classmethod
     def of(cls, folder: Path, release: Path | None, config: MembershipConfig) -> _Target:
         """The model and what it was made by."""
-        if is_trained_model(folder):
+        if kind_of(folder) == MODEL:
             if release is not None:
                 raise InvalidInput("release", str(release), "none: the model was trained on records, not on a release")
             trained = load_trained(folder)
             verify_trained(folder)
             trainer = DpSgdTrainer.of(trained) if config.needs_references else None
-            subject = {"kind": "model", "id": trained.certificate["model_id"]}
-            return cls(trained, subject, trained.certificate, trainer)
-        if release is not None and is_trained_model(release):
+            return cls(trained, {"kind": MODEL, "id": trained.certificate.id}, trained.certificate, trainer)
+        if release is not None and kind_of(release) == MODEL:
             raise InvalidInput("release", str(release), "a release's folder, not a trained model's")
         learner = load_model(folder)
         made_of = learner.facts_.release_id

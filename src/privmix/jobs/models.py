@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -11,17 +10,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from privmix.certificate.certificate import MODEL, Certificate
 from privmix.data.frames import frame_inputs, library_of
 from privmix.data.source import as_inputs, as_table, encode_labels
 from privmix.errors import InvalidInput
 from privmix.features import Extractor, Tabular, TextEncoder, from_spec
+from privmix.jobs.kinds import FITTED, kind_of
 from privmix.jobs.released import Release
 from privmix.learning.base import ReleaseFacts, ReleaseLearner
-from privmix.learning.model_io import is_fitted_model, load_model, save_model
+from privmix.learning.model_io import load_model, save_model
 from privmix.training.run import MODEL_FOLDER
-from privmix.training.trained import ModelFacts, TrainedModel, is_trained_model, load_trained
-
-_CERTIFICATE = "certificate.json"
+from privmix.training.trained import ModelFacts, TrainedModel, load_trained
 
 
 @dataclass(eq=False)
@@ -49,7 +48,7 @@ class Model:
         return tuple(self.facts.classes)
 
     @property
-    def certificate(self) -> Mapping[str, Any]:
+    def certificate(self) -> Certificate:
         """What was guaranteed of a trained model.
 
         Raises:
@@ -141,9 +140,10 @@ def load(
         privmix.errors.StorageError: certificate: can't read no-such-folder/certificate.json: No such file or directory
     """
     path = Path(folder)
-    if is_trained_model(path):
+    kind = kind_of(path)
+    if kind == MODEL:
         return Model(load_trained(path), features_model, trust_features_model)
-    if is_fitted_model(path) and not (path / _CERTIFICATE).exists():
+    if kind == FITTED:
         return Model(load_model(path), features_model, trust_features_model)
     found = Release(path)
     # What is damaged shows now, and not when it is used.
@@ -163,5 +163,5 @@ def model_in(
     if isinstance(model, Model):
         return model
     path = Path(model)
-    classifier = load_trained(path) if is_trained_model(path) else load_model(path)
+    classifier = load_trained(path) if kind_of(path) == MODEL else load_model(path)
     return Model(classifier, features_model, trust_features_model)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Final
+from typing import Final
 
 from privmix.accounting import Adjacency, Bounded, Event, Gaussian
+from privmix.certificate.certificate import Certificate
 from privmix.data import FeatureStore
 from privmix.designs import Plan
 from privmix.designs.pricing import budget_after_count
@@ -44,7 +45,7 @@ class Released:
         not_noted: why a charge of it could not be noted as done, though it was made; one error each.
     """
 
-    certificate: dict[str, Any]
+    certificate: Certificate
     not_noted: tuple[StorageError, ...]
 
 
@@ -216,7 +217,7 @@ class ReleaseJob(ReleaseOptions):
                 address=self.ray_address,
                 progress=progress,
             )
-        return Released(certificate, _note_done((planned._counted, charged), f"release {certificate['release_id']}"))
+        return Released(certificate, _note_done((planned._counted, charged), f"release {certificate.id}"))
 
     def _rest(self, plan: Plan) -> Event:
         """What to charge for the release: its event, or the budget that it was planned for with a private count."""

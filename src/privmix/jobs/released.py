@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,38 +15,7 @@ from privmix.private_files import ScratchFolder
 from privmix.release import ReleasedDataset, load_release, verify_release
 from privmix.release.certificate import read_certificate
 from privmix.release.folder import DATA_FOLDER, RELEASE_FOLDER, check_files, members
-from privmix.rounding import exact, rounded_up
 from privmix.untrusted import open_plain
-
-
-@dataclass(frozen=True)
-class Guarantee:
-    """What a release's certificate guarantees.
-
-    Attributes:
-        content: all of the certificate.
-    """
-
-    content: Mapping[str, Any] = field(repr=False)
-
-    @property
-    def epsilon(self) -> float:
-        """An upper bound."""
-        return float(self.content["guarantee"]["epsilon"])
-
-    @property
-    def delta(self) -> float:
-        """That epsilon holds at."""
-        return float(self.content["guarantee"]["delta"])
-
-    @property
-    def adjacency(self) -> str:
-        """Which datasets are neighbours."""
-        return str(self.content["guarantee"]["adjacency"])
-
-    def __repr__(self) -> str:
-        bound = f"epsilon={rounded_up(self.epsilon, 6)}, delta={exact(self.delta)}, adjacency={self.adjacency!r}"
-        return f"{type(self).__name__}({bound})"
 
 
 class Release:
@@ -67,7 +34,7 @@ class Release:
 
     def __init__(self, folder: str | Path, scratch: ScratchFolder | None = None) -> None:
         self._folder, self._scratch = Path(folder), scratch
-        self.certificate = Guarantee(read_certificate(self._folder))
+        self.certificate = read_certificate(self._folder)
 
     @property
     def folder(self) -> Path | None:
@@ -82,7 +49,7 @@ class Release:
     @cached_property
     def plan(self) -> Plan:
         """The public constants from which both the sampler and the price follow."""
-        return plan_from_dict(self.certificate.content["plan"])
+        return plan_from_dict(self.certificate["plan"])
 
     @property
     def x(self) -> NDArray[np.float32]:
@@ -112,7 +79,7 @@ class Release:
         """
         path = Path(folder)
         with replace(RELEASE_FOLDER, field="folder").new(path, overwrite=overwrite) as draft:
-            check_files(self._folder, self.certificate.content, self.plan)
+            check_files(self._folder, self.certificate, self.plan)
             (draft / DATA_FOLDER).mkdir()
             for name in self._files():
                 with open_plain(self._folder / name, name) as stream:
@@ -122,7 +89,7 @@ class Release:
 
     def _files(self) -> list[str]:
         """Names of all files; which there are was checked."""
-        listed = [str(item["file"]) for item in self.certificate.content["files"]]
+        listed = [str(item["file"]) for item in self.certificate["files"]]
         others = [member.name for member in members(self.plan) if member.rows is None]
         return listed + [name for name in others if (self._folder / name).exists()]
 

@@ -7,15 +7,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from privmix.certificate.certificate import MODEL, RELEASE
 from privmix.errors import InvalidInput, check_choice
-from privmix.jobs.guarantee import model_guarantee, release_guarantee
+from privmix.jobs.guarantee import folder_guarantee
+from privmix.jobs.kinds import FITTED, kind_of
 from privmix.jobs.places import check_writable
 from privmix.jobs.recording import Measured
 from privmix.learning import load_model
 from privmix.reports.context import AUDIENCES, OWNER, PUBLIC
 from privmix.reports.page import check_target, render_page, write_page
 from privmix.reports.records import RECORDS_FOLDER, RunRecord, public_records, read_records
-from privmix.training import is_trained_model
 
 _CERTIFICATE: Final = "certificate.json"
 _MODEL: Final = "model.json"
@@ -133,16 +134,13 @@ class _Found:
 
     def _add_subject(self, folder: Path, *, required: bool) -> bool:
         """Take in a release or model; whether there was one."""
-        if is_trained_model(folder):
-            if not (folder / _CERTIFICATE).is_file():
-                raise InvalidInput(str(folder), "a trained model without certificate", f"one with its {_CERTIFICATE}")
-            record = model_guarantee(folder)
-        elif (folder / _CERTIFICATE).is_file():
-            record = release_guarantee(folder)
-        elif (folder / _MODEL).is_file():
+        kind = kind_of(folder)
+        if kind in (MODEL, RELEASE):
+            record = folder_guarantee(folder)
+        elif kind == FITTED:
             self.fitted.append((folder, load_model(folder).facts_.release_id))
             return True
-        elif required or any((folder / "data").glob("train-*.parquet")):
+        elif required or (folder / _MODEL).is_file() or any((folder / "data").glob("train-*.parquet")):
             raise InvalidInput(str(folder), "no certificate", f"a release or model with its {_CERTIFICATE}")
         else:
             return False
@@ -168,8 +166,5 @@ class _Found:
 def _releases(folders: Sequence[Path]) -> list[Path]:
     """Folders that must hold the certified files and no others."""
     return [
-        part
-        for folder in folders
-        for part in (folder, *(folder / name for name in _PARTS))
-        if (part / _CERTIFICATE).is_file() and not is_trained_model(part)
+        part for folder in folders for part in (folder, *(folder / name for name in _PARTS)) if kind_of(part) == RELEASE
     ]

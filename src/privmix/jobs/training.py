@@ -180,7 +180,7 @@ class TrainingJob(TrainingOptions):
     @staticmethod
     def _noted(charged: Charge, made: TrainedModel) -> Trained:
         try:
-            charged.done(f"model {made.certificate['model_id']}")
+            charged.done(f"model {made.certificate.id}")
         except StorageError as error:
             return Trained(made, error)
         return Trained(made)

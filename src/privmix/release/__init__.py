@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from privmix.release.planner import Choice, choose_design
     from privmix.release.prediction import DataModel
     from privmix.release.run import ReleaseRun
-    from privmix.release.verify import Verification, verify_release
+    from privmix.release.verify import verify_release
 else:
     __getattr__, __dir__ = lazily(__name__)
 
@@ -36,7 +36,6 @@ __all__ = [
     "ReleaseRun",
     "ReleasedDataset",
     "SecretStreams",
-    "Verification",
     "choose_design",
     "load_release",
     "plan_from_dict",

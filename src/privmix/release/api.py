@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from privmix.certificate.certificate import Certificate
 from privmix.certificate.reservation import ReservationNote, mode_of
 from privmix.designs import Plan
 from privmix.errors import InvalidInput
@@ -53,7 +54,7 @@ def release_to_memory(
         >>> plan = ReleaseConfig(records=500, dim=8, classes=("no", "yes"), mixup_degree=16).calibrate(4.0, 1e-4)
         >>> released = release_to_memory(plan, records, SecretStreams.from_entropy(),
         ...                              extractor={"name": "identity"}, input_shape=(8,))
-        >>> released.x.shape, released.certificate["guarantee"]["epsilon"] <= 4.0
+        >>> released.x.shape, released.certificate.epsilon <= 4.0
         ((500, 8), True)
     """
     try:
@@ -98,7 +99,7 @@ def release_to_folder(
     workers: int | None = None,
     address: str | None = None,
     progress: Progress | None = None,
-) -> dict[str, Any]:
+) -> Certificate:
     """Run ``plan`` and write Parquet shards, the released mean, certificate and data card to ``out``.
 
     Shards are written as they finish, so memory does not grow with the number of rows. ``out`` appears only when

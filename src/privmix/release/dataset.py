@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from privmix.certificate.certificate import Certificate
 from privmix.designs import design_named
 from privmix.errors import InvalidInput, check_choice, check_number
 from privmix.mechanisms.clipping import clip_l1, clip_l2
@@ -85,7 +86,7 @@ class ReleasedDataset:
         extractor: description of the feature extractor, enough to rebuild it.
         input_shape: shape of one raw input of that extractor.
         release_id: names the release.
-        certificate: the certificate's content, as stored beside the rows.
+        certificate: as stored beside the rows; None for rows that no release made.
         beside: what was released beside the rows; of design ``"moments"`` the second moments that they are samples of.
 
     Example:
@@ -111,7 +112,7 @@ class ReleasedDataset:
     extractor: Mapping[str, Any]
     input_shape: tuple[int, ...]
     release_id: str
-    certificate: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    certificate: Certificate | None = field(default=None, repr=False)
     beside: Any = field(default=None, repr=False)
 
     def __post_init__(self) -> None:

@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from privmix.certificate.assessment import Facts
 from privmix.designs import Plan
 from privmix.rounding import exact, rounded_down
 
 
-def release_facts(plan: Plan, certificate: Mapping[str, Any]) -> Facts:
-    """Facts of a release: of its plan, and of the fields of its certificate that are said before the assessment."""
+def release_facts(plan: Plan, insecure_seed: bool, in_ledger: str, *, chosen: bool) -> Facts:
+    """Facts of a release: of its plan, and of what its owner states; ``chosen``: the planner chose the design."""
+    assert plan.epsilon is not None
+    assert plan.delta is not None
     private_count = plan.records_noise_multiplier is not None
     settings = "privmix fixes design and settings before it reads a private record"
-    settings += (
-        ", by a planner that saw what is public or was declared to be." if certificate["choice"] is not None else "."
-    )
+    settings += ", by a planner that saw what is public or was declared to be." if chosen else "."
     if private_count:
         settings += " Those that depend on the number of records used its private estimate."
     return Facts(
         what="release",
         adjacency=plan.adjacency,
-        epsilon=certificate["guarantee"]["epsilon_asked"],
-        delta=certificate["guarantee"]["delta"],
+        epsilon=plan.epsilon,
+        delta=plan.delta,
         records=plan.records,
         count="private" if private_count else "declared" if plan.records_declared else "public",
         mechanism=_mechanism(plan),
@@ -33,8 +30,8 @@ def release_facts(plan: Plan, certificate: Mapping[str, Any]) -> Facts:
         digits_left="The noise is drawn in float64 and its tails end near 12 standard deviations; the price takes it "
         "for exact.",
         settings=settings,
-        in_ledger=certificate["in_ledger"],
-        insecure_seed=certificate["insecure_seed"],
+        in_ledger=in_ledger,
+        insecure_seed=insecure_seed,
     )
 
 

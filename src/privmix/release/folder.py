@@ -17,6 +17,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from privmix.certificate.certificate import CERTIFICATE_FILE, Certificate
 from privmix.certificate.croissant import CROISSANT_FILE
 from privmix.certificate.signing import ATTESTATION_FILE
 from privmix.designs import Plan, plan_from_dict
@@ -24,7 +25,7 @@ from privmix.errors import InvalidInput, StorageError
 from privmix.folders import FolderKind, sync_folder, write_durably
 from privmix.release.arrays import Shapes, arrays_bytes, read_arrays
 from privmix.release.beside import from_arrays, to_arrays
-from privmix.release.certificate import CERTIFICATE_FILE, PICTURE_FILE, certificate_bytes, read_certificate
+from privmix.release.certificate import PICTURE_FILE, read_certificate
 from privmix.release.dataset import RecordTransform, ReleasedDataset
 from privmix.release.engine import RowBlock
 from privmix.release.shards import ShardForm, read_shard, write_shard
@@ -234,9 +235,9 @@ def write_beside(folder: Path, plan: Plan, beside: Any) -> list[dict[str, Any]]:
     return [{"file": declared.file, "rows": declared.rows, "sha256": file_hash(folder / declared.file)}]
 
 
-def write_certificate(folder: Path, certificate: dict[str, Any]) -> None:
+def write_certificate(folder: Path, certificate: Certificate) -> None:
     """Store the certificate as readable JSON."""
-    write_durably(folder / CERTIFICATE_FILE, certificate_bytes(certificate))
+    write_durably(folder / CERTIFICATE_FILE, certificate.to_bytes())
 
 
 def load_release(folder: str | Path) -> ReleasedDataset:
@@ -348,7 +349,7 @@ def assemble(
     x: NDArray[np.float32],
     y: NDArray[np.float32],
     centre: NDArray[np.float32] | None,
-    certificate: dict[str, Any],
+    certificate: Certificate,
     beside: Any = None,
 ) -> ReleasedDataset:
     """Put released arrays and their public facts together."""
@@ -365,7 +366,7 @@ def assemble(
         transform=RecordTransform(plan.clip_norm, plan.norm, centre, plan.residual_clip_norm),
         extractor=certificate["extractor"],
         input_shape=tuple(certificate["input_shape"]),
-        release_id=certificate["release_id"],
+        release_id=certificate.id,
         certificate=certificate,
         beside=beside,
     )

@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
+from privmix.certificate.certificate import CERTIFICATE_FILE, Certificate
 from privmix.certificate.croissant import CROISSANT_FILE, croissant
 from privmix.certificate.reservation import ReservationNote, mode_of
 from privmix.designs import Plan
@@ -24,13 +25,7 @@ from privmix.mechanisms.plan import check_price
 from privmix.mechanisms.run import Run, Stated
 from privmix.mechanisms.streams import SecretStreams
 from privmix.release.card import data_card
-from privmix.release.certificate import (
-    CERTIFICATE_FILE,
-    PICTURE_FILE,
-    certificate_bytes,
-    make_certificate,
-    read_certificate,
-)
+from privmix.release.certificate import PICTURE_FILE, make_certificate, read_certificate
 from privmix.release.engine import Engine, Progress
 from privmix.release.engines import make_engine
 from privmix.release.folder import (
@@ -74,7 +69,7 @@ class ReleaseRun(Run):
         >>> with ReleaseRun(Path(tempfile.mkdtemp()) / "rel", plan,
         ...                 extractor={"name": "identity"}, input_shape=(8,)) as run:
         ...     certificate = run.release(PrivateRecords(rng.normal(size=(500, 8)), rng.integers(0, 2, 500)))
-        >>> certificate["release_id"] == run.id
+        >>> certificate.id == run.id
         True
     """
 
@@ -123,7 +118,7 @@ class ReleaseRun(Run):
         found = read_certificate(folder)
         settings = {name: found[name] for name in ("plan", "extractor", "input_shape")}
         listed = {item["file"]: item["sha256"] for item in found["files"]}
-        return Stated(found["release_id"], settings, {**dict.fromkeys(_UNLISTED), **listed})
+        return Stated(found.id, settings, {**dict.fromkeys(_UNLISTED), **listed})
 
     @property
     def features_folder(self) -> Path:
@@ -139,7 +134,7 @@ class ReleaseRun(Run):
         workers: int | None = None,
         address: str | None = None,
         progress: Progress | None = None,
-    ) -> dict[str, Any]:
+    ) -> Certificate:
         """Compute the rows that are missing, write the rest, destroy the key and put the release in place.
 
         Args:
@@ -199,7 +194,7 @@ class ReleaseRun(Run):
             release_id=self.id,
         )
         write_durably(self.folder / CARD_FILE, data_card(self._plan, certificate).encode())
-        digest = hashlib.sha256(certificate_bytes(certificate)).hexdigest()
+        digest = hashlib.sha256(certificate.to_bytes()).hexdigest()
         write_durably(self.folder / CROISSANT_FILE, croissant(certificate, digest))
         # Last: a folder with a certificate is a whole release.
         write_certificate(self.folder, certificate)

@@ -5,28 +5,19 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from privmix.accounting import PrivacyCost, event_from_dict
-from privmix.certificate.assessment import assess
+from privmix.accounting import PrivacyCost
+from privmix.certificate.certificate import CERTIFICATE_FILE, MOST_BYTES, Certificate, check_guarantee, check_said
 from privmix.certificate.croissant import CROISSANT_FILE, croissant
+from privmix.certificate.verification import Verification
 from privmix.designs import Plan, plan_from_dict
 from privmix.errors import InvalidInput, check_number
 from privmix.features.base import check_spec
 from privmix.release.card import data_card
-from privmix.release.certificate import (
-    CERTIFICATE_FILE,
-    MOST_BYTES,
-    PICTURE_FILE,
-    certificate_bytes,
-    curve_of,
-    parse_certificate,
-    public_text,
-)
+from privmix.release.certificate import PICTURE_FILE, curve_of, parse_certificate, public_text
 from privmix.release.evidence import RowEvidence, beside_tests, centre_tests, row_law
-from privmix.release.facts import release_facts
 from privmix.release.folder import (
     CARD_FILE,
     check_files,
@@ -40,7 +31,6 @@ from privmix.release.noise_tests import NoiseTest
 from privmix.release.picture import MOST_BYTES as MOST_PICTURE_BYTES
 from privmix.release.picture import check_picture
 from privmix.release.planner import check_choice_record, check_choice_settings
-from privmix.rounding import rounded_up
 from privmix.untrusted import read_plain
 
 UNCHECKED: Final = (
@@ -53,49 +43,6 @@ UNCHECKED: Final = (
     "who made the release, unless privmix verify --key finds it signed: hashes show edits and are no signature",
 )
 """What verification can't see, in words."""
-
-
-@dataclass(frozen=True)
-class Verification:
-    """What held. Every check that fails raises instead.
-
-    Attributes:
-        release_id: names the release.
-        epsilon, delta, adjacency: as stated.
-        recomputed_epsilon: of the event, computed here.
-        files: how many files have their certified hashes.
-        warnings: the certificate's.
-        extractor: description of the feature extractor.
-        tests: of the released numbers; see :mod:`privmix.release.evidence`.
-        false_alarm: probability, at most, that an honest release is refused by any of them.
-        unchecked: what was not and can't be checked, in words.
-    """
-
-    release_id: str
-    epsilon: float
-    delta: float
-    adjacency: str
-    recomputed_epsilon: float
-    files: int
-    warnings: tuple[str, ...]
-    extractor: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    tests: tuple[NoiseTest, ...] = ()
-    unchecked: tuple[str, ...] = UNCHECKED
-
-    @property
-    def false_alarm(self) -> float:
-        return sum(test.false_alarm for test in self.tests)
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON-ready form."""
-        own = {name: value for name, value in vars(self).items() if not isinstance(value, tuple | Mapping)}
-        return {
-            **own,
-            "warnings": list(self.warnings),
-            "false_alarm": self.false_alarm,
-            "tests": [test.to_dict() for test in self.tests],
-            "unchecked": list(self.unchecked),
-        }
 
 
 def verify_release(folder: str | Path) -> Verification:
@@ -142,7 +89,7 @@ def verify_release(folder: str | Path) -> Verification:
     check_files(root, certificate, plan)
     shards = check_shards(root, certificate, plan)
     cost = check_certificate(certificate)[1]
-    if content != certificate_bytes(certificate):
+    if content != certificate.to_bytes():
         raise InvalidInput("certificate", "another layout", "the layout in which privmix writes it")
     card = data_card(plan, certificate).encode()
     if read_plain(root / CARD_FILE, CARD_FILE, len(card)) != card:
@@ -150,18 +97,8 @@ def verify_release(folder: str | Path) -> Verification:
     metadata = croissant(certificate, hashlib.sha256(content).hexdigest())
     if read_plain(root / CROISSANT_FILE, CROISSANT_FILE, len(metadata)) != metadata:
         raise InvalidInput(CROISSANT_FILE, "other content", "the metadata that follows from the certificate")
-    stated = certificate["guarantee"]
-    return Verification(
-        release_id=certificate["release_id"],
-        epsilon=math.inf if stated["epsilon"] is None else float(stated["epsilon"]),
-        delta=stated["delta"],
-        adjacency=stated["adjacency"],
-        recomputed_epsilon=cost.epsilon,
-        files=len(certificate["files"]),
-        warnings=tuple(certificate["warnings"]),
-        extractor=certificate["extractor"],
-        tests=tuple(_check_numbers(root, certificate, plan, shards)),
-    )
+    tests = tuple(_check_numbers(root, certificate, plan, shards))
+    return Verification.of(certificate, cost, extractor=certificate["extractor"], unchecked=UNCHECKED, tests=tests)
 
 
 def _check_numbers(
@@ -191,7 +128,7 @@ def _check_numbers(
     return found + rows.finish()
 
 
-def check_certificate(certificate: Mapping[str, Any]) -> tuple[Plan, PrivacyCost]:
+def check_certificate(certificate: Certificate) -> tuple[Plan, PrivacyCost]:
     """The part of :func:`verify_release` that needs no file but the certificate, as ``read_certificate`` gave it.
 
     Returns:
@@ -201,56 +138,32 @@ def check_certificate(certificate: Mapping[str, Any]) -> tuple[Plan, PrivacyCost
         InvalidInput: event, price, noise or words do not follow from the plan.
     """
     plan = plan_from_dict(certificate["plan"])
-    stated = certificate["guarantee"]
-    if event_from_dict(certificate["event"]) != plan.event:
-        raise InvalidInput("certificate event", certificate["event"], "the event that follows from its plan")
-    asked = {"epsilon_asked": plan.epsilon, "delta": plan.delta, "adjacency": plan.adjacency.value}
-    for name, planned in asked.items():
-        if stated[name] != planned or planned is None:
-            raise InvalidInput(f"certificate {name}", stated[name], f"{planned!r}, as in the plan")
-    claimed = math.inf if stated["epsilon"] is None else float(stated["epsilon"])
-    try:
-        cost = plan.cost()
-    except ArithmeticError:
-        raise InvalidInput("certificate event", plan.event, "an event that can be priced") from None
-    # The same figures may differ in the last digits between versions of the numerical libraries.
-    if not cost.epsilon <= claimed * (1 + 1e-6):
-        raise InvalidInput(
-            "certificate epsilon", claimed, f"at least {rounded_up(cost.epsilon, 6)}, the recomputed epsilon"
-        )
-    if (choice := certificate.get("choice")) is not None:
-        if (choice.get("epsilon"), choice.get("delta")) != (stated.get("epsilon_asked"), stated["delta"]):
+    cost = check_guarantee(certificate, plan)
+    if plan.records_noise_multiplier is not None and certificate.epsilon != plan.epsilon:
+        allowed = "the epsilon asked for, since the record count is private"
+        raise InvalidInput("certificate epsilon", certificate.epsilon, allowed)
+    if (choice := certificate["choice"]) is not None:
+        if (choice.get("epsilon"), choice.get("delta")) != (plan.epsilon, plan.delta):
             raise InvalidInput("certificate choice", "another budget", "a choice made for this budget")
         check_choice_record(choice)
         check_choice_settings(choice, plan)
     _check_noise(certificate["noise_std"], plan)
-    _check_text(certificate, plan, cost.accountant)
+    _check_curve(certificate, plan)
+    said = public_text(plan, certificate.insecure_seed, certificate.in_ledger, chosen=choice is not None)
+    check_said(certificate, said)
     return plan, cost
 
 
-def _check_text(certificate: Mapping[str, Any], plan: Plan, accountant: str) -> None:
-    """What people read says what was recomputed: accountant, curve, warnings and statements."""
-    stated = certificate["guarantee"]
-    if stated["accountant"] != accountant or stated["is_upper_bound"] is not True:
-        raise InvalidInput("certificate accountant", stated["accountant"], f"{accountant}, an upper bound")
-    claimed = math.inf if stated["epsilon"] is None else stated["epsilon"]
-    if not claimed * (1 - 1e-6) <= check_number("certificate epsilon_asked", stated.get("epsilon_asked"), low=0):
-        raise InvalidInput("certificate epsilon_asked", stated["epsilon_asked"], f"at least {rounded_up(claimed, 6)}")
-    if plan.records_noise_multiplier is not None and claimed != stated["epsilon_asked"]:
-        raise InvalidInput("certificate epsilon", claimed, "the epsilon asked for, since the record count is private")
-    expected = curve_of(plan, claimed, stated["delta"])
-    if len(certificate["epsilon_delta_curve"]) != len(expected):
-        raise InvalidInput("certificate curve", len(certificate["epsilon_delta_curve"]), f"{len(expected)} points")
-    for point, (at, recomputed) in zip(certificate["epsilon_delta_curve"], expected, strict=True):
+def _check_curve(certificate: Certificate, plan: Plan) -> None:
+    """The points that privmix states, each with at least the delta that is recomputed."""
+    stated, expected = certificate["epsilon_delta_curve"], curve_of(plan, certificate.epsilon, certificate.delta)
+    if len(stated) != len(expected):
+        raise InvalidInput("certificate curve", len(stated), f"{len(expected)} points")
+    for point, (at, recomputed) in zip(stated, expected, strict=True):
         if check_number("certificate curve", point[0], low=0) != at:
             raise InvalidInput("certificate curve", point, f"a point at epsilon {at:.6g}")
         if not check_number("certificate curve", point[1], low=0) >= recomputed * (1 - 1e-6):
             raise InvalidInput("certificate curve", point, f"delta of at least {recomputed:.6g}")
-    for name, text in public_text(plan, certificate["insecure_seed"], certificate["in_ledger"]).items():
-        if certificate[name] != text:
-            raise InvalidInput(f"certificate {name}", "other text", "the text that follows from the plan")
-    if certificate["assessment"] != assess(release_facts(plan, certificate)):
-        raise InvalidInput("certificate assessment", "other text", "the text that follows from the plan")
 
 
 def _check_noise(stated: dict[str, float], plan: Plan) -> None:

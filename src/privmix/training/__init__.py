@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from privmix.training.public.registry import settings_of
     from privmix.training.records import TrainingRecords
     from privmix.training.run import TrainingRun
-    from privmix.training.trained import ModelFacts, TrainedModel, is_trained_model, load_trained
+    from privmix.training.trained import ModelFacts, TrainedModel, load_trained
     from privmix.training.views.augment import parse_augmentations
     from privmix.training.views.mixup import MIXINGS
     from privmix.training.views.pipeline import ViewConfig
@@ -55,7 +55,6 @@ __all__ = [
     "ViewConfig",
     "WarmUpConfig",
     "current_world",
-    "is_trained_model",
     "load_trained",
     "parse_augmentations",
     "plan_training",

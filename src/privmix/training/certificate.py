@@ -1,23 +1,24 @@
-"""What is written beside a trained model: its guarantee in numbers that anyone can recompute, and in words."""
+"""The certificate of a trained model: what of it no release has, and the words that follow from a training plan."""
 
 from __future__ import annotations
 
-import hashlib
-import json
+import re
 from collections.abc import Mapping
-from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any, Final
 
-from privmix.accounting import Adjacency, event_to_dict
+from privmix.accounting import Adjacency
 from privmix.accounting.filters import ledger_statement
+from privmix.certificate import certificate as common
 from privmix.certificate.assessment import Facts, assess
+from privmix.certificate.certificate import Certificate, Kind, delta_warning, issue
 from privmix.certificate.reservation import ReservationNote, mode_of
+from privmix.errors import InvalidInput
 from privmix.mechanisms.plan import check_price
 from privmix.rounding import exact, rounded_down
 from privmix.training.plan import TrainingPlan
 
-SCHEMA_VERSION: Final = 4
-PACKAGES: Final = ("privmix", "dp-accounting", "numpy", "scipy", "randomgen", "torch")
+WEIGHTS_FILE: Final = "weights.safetensors"
 
 
 def training_certificate(
@@ -29,7 +30,7 @@ def training_certificate(
     insecure_seed: bool,
     reservation: ReservationNote | None,
     public_data: Mapping[str, Any],
-) -> dict[str, Any]:
+) -> Certificate:
     """Assemble the certificate from public facts only.
 
     Args:
@@ -44,69 +45,53 @@ def training_certificate(
     Raises:
         InvalidInput: the plan costs more than was asked.
     """
-    check_price(plan)
-    content = stated_content(
+    in_ledger = mode_of(reservation)
+    return issue(
+        KIND.name,
         plan,
-        model_id=model_id,
-        settings=settings,
-        weights_sha256=weights_sha256,
+        check_price(plan),
+        name=model_id,
+        own={"settings": dict(settings), "public_data": dict(public_data)},
+        said=public_text(plan, public_data, insecure_seed, in_ledger),
+        files=[{"file": WEIGHTS_FILE, "rows": 0, "sha256": weights_sha256}],
         insecure_seed=insecure_seed,
-        in_ledger=mode_of(reservation),
-        public_data=public_data,
+        in_ledger=in_ledger,
     )
-    content["content_sha256"] = content_hash(content)
-    return content
 
 
-def stated_content(
-    plan: TrainingPlan,
-    *,
-    model_id: str,
-    settings: Mapping[str, Any],
-    weights_sha256: str,
-    insecure_seed: bool,
-    in_ledger: str,
-    public_data: Mapping[str, Any],
+def public_text(
+    plan: TrainingPlan, public_data: Mapping[str, Any], insecure_seed: bool, in_ledger: str
 ) -> dict[str, Any]:
-    """All that a certificate says of ``plan`` and of what its owner states, but for its own hash.
-
-    Whether a ledger was charged, and that the plan keeps its target, is not asked here: this is what certificates are
-    compared with.
-    """
+    """The certificate's warnings, statements and assessment: what people read, from the plan and stated facts."""
     return {
-        "schema_version": SCHEMA_VERSION,
-        "model_id": model_id,
-        "guarantee": {
-            "epsilon": plan.cost().epsilon,
-            "delta": plan.delta,
-            "adjacency": plan.adjacency.value,
-            "accountant": "pld",
-            "is_upper_bound": True,
-            "epsilon_asked": plan.epsilon,
-        },
-        "plan": plan.to_dict(),
-        "event": event_to_dict(plan.event),
-        "settings": dict(settings),
-        "public_data": dict(public_data),
-        "insecure_seed": insecure_seed,
-        "in_ledger": in_ledger,
         "warnings": _warnings(plan, insecure_seed),
         "statements": _statements(plan, public_data, insecure_seed, in_ledger),
         "assessment": assess(_facts(plan, public_data, insecure_seed, in_ledger)),
-        "weights_sha256": weights_sha256,
-        "versions": {name: _version(name) for name in PACKAGES},
     }
 
 
-def certificate_bytes(certificate: Mapping[str, Any]) -> bytes:
-    """The one way in which a certificate is written to a file."""
-    return (json.dumps(dict(certificate), indent=2) + "\n").encode()
+def read_certificate(folder: str | Path) -> Certificate:
+    """Read and structurally check a trained model's certificate.
+
+    Raises:
+        StorageError: it can't be read.
+        InvalidInput: it is not a model's certificate of this version, or was edited.
+    """
+    return common.read_certificate(folder, KIND)
 
 
-def content_hash(certificate: Mapping[str, Any]) -> str:
-    """SHA-256 of the content without its own hash. It shows edits; it is no signature."""
-    body = {key: value for key, value in certificate.items() if key != "content_sha256"}
-    return hashlib.sha256(json.dumps(body, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+def _check_own(content: Mapping[str, Any]) -> None:
+    """Shape of a model's own fields."""
+    if [item["file"] for item in content["files"]] != [WEIGHTS_FILE]:
+        raise InvalidInput("certificate files", len(content["files"]), f"one, {WEIGHTS_FILE}")
+    for name, digest in content["public_data"].items():
+        if not isinstance(digest, str) or len(name) > 40 or len(digest) > 128:
+            raise InvalidInput("certificate public_data", name, "names and digests")
+
+
+KIND: Final = Kind(
+    common.MODEL, {"settings": dict, "public_data": dict}, re.compile(re.escape(WEIGHTS_FILE) + r"\Z"), _check_own
+)
 
 
 def _warnings(plan: TrainingPlan, insecure_seed: bool) -> list[str]:
@@ -116,11 +101,7 @@ def _warnings(plan: TrainingPlan, insecure_seed: bool) -> list[str]:
             "insecure_seed: the noise came from a seed, so whoever guesses it can subtract it. There is no privacy "
             "here."
         )
-    if plan.delta >= 1 / plan.records:
-        found.append(
-            f"delta {exact(plan.delta)} is not below 1/records = {1 / plan.records:.3g}: choose a smaller delta."
-        )
-    return found
+    return [*found, *delta_warning(plan)]
 
 
 def _statements(plan: TrainingPlan, public_data: Mapping[str, Any], insecure_seed: bool, in_ledger: str) -> list[str]:
@@ -186,10 +167,3 @@ def _facts(plan: TrainingPlan, public_data: Mapping[str, Any], insecure_seed: bo
         insecure_seed=insecure_seed,
         public_data=sorted(public_data),
     )
-
-
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None

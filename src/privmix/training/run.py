@@ -23,10 +23,12 @@ from safetensors.torch import load as load_tensors
 from safetensors.torch import save as dump_tensors
 from torch import Tensor
 
+from privmix.certificate.certificate import CERTIFICATE_FILE
 from privmix.errors import InvalidInput
 from privmix.folders import FolderKind
 from privmix.mechanisms.run import Run, Stated
-from privmix.training.trained import CERTIFICATE_FILE, MODEL_FILE, WEIGHTS_FILE
+from privmix.training.certificate import WEIGHTS_FILE
+from privmix.training.trained import MODEL_FILE
 from privmix.untrusted import read_json
 
 MODEL_FOLDER: Final = FolderKind("out", "a trained model", frozenset({MODEL_FILE, CERTIFICATE_FILE}))
@@ -66,9 +68,9 @@ class TrainingRun(Run):
         try:
             # What the certificate says at places of its own.
             settings = {**found["settings"], "plan": found["plan"], "public_data": found["public_data"]}
-            files = {WEIGHTS_FILE: str(found["weights_sha256"]), MODEL_FILE: None, CERTIFICATE_FILE: None}
-            return Stated(str(found["model_id"]), settings, files)
-        except (KeyError, TypeError):
+            files = {WEIGHTS_FILE: str(found["files"][0]["sha256"]), MODEL_FILE: None, CERTIFICATE_FILE: None}
+            return Stated(str(found["id"]), settings, files)
+        except (KeyError, TypeError, IndexError):
             raise InvalidInput(CERTIFICATE_FILE, "other content", "the certificate of a trained model") from None
 
     def once(self, choose: Callable[[], dict[str, Any]]) -> dict[str, Any]:

@@ -16,9 +16,10 @@ from safetensors import SafetensorError
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as dump_tensors
 
+from privmix.certificate.certificate import CERTIFICATE_FILE, Certificate
 from privmix.errors import InvalidInput, StorageError, check_integer
 from privmix.folders import write_durably
-from privmix.training.certificate import content_hash
+from privmix.training.certificate import WEIGHTS_FILE, read_certificate
 from privmix.training.layout import ImageLayout
 from privmix.training.models import Classifier, model_from_spec
 from privmix.training.models.budget import without_memory
@@ -26,7 +27,7 @@ from privmix.untrusted import array_shapes, open_plain, read_json
 
 FORMAT: Final = "privmix-trained-model"
 SCHEMA_VERSION: Final = 1
-MODEL_FILE, WEIGHTS_FILE, CERTIFICATE_FILE = "model.json", "weights.safetensors", "certificate.json"
+MODEL_FILE = "model.json"
 _BATCH: Final = 512
 # Of one batch, as the first layer sees it.
 _MOST_VALUES: Final = 2**25
@@ -75,7 +76,7 @@ class TrainedModel:
 
     network: Classifier
     facts_: ModelFacts
-    certificate: Mapping[str, Any] = field(repr=False)
+    certificate: Certificate = field(repr=False)
 
     def predict_proba(self, features: Any) -> NDArray[np.float32]:
         """(n, d) extractor output -> (n, classes) probabilities.
@@ -119,7 +120,7 @@ class TrainedModel:
         # On disk before anyone ends the key of the run that made them.
         write_durably(folder / WEIGHTS_FILE, weights_bytes(self.network))
         write_durably(folder / MODEL_FILE, (json.dumps(content, indent=2, allow_nan=False) + "\n").encode())
-        write_durably(folder / CERTIFICATE_FILE, (json.dumps(dict(self.certificate), indent=2) + "\n").encode())
+        write_durably(folder / CERTIFICATE_FILE, self.certificate.to_bytes())
 
 
 def shaped(x: torch.Tensor, network: Classifier, facts: ModelFacts) -> torch.Tensor:
@@ -147,15 +148,6 @@ def weights_digest(network: Classifier) -> str:
     return hashlib.sha256(weights_bytes(network)).hexdigest()
 
 
-def is_trained_model(folder: str | Path) -> bool:
-    """Whether ``folder`` holds a model that was trained with DP-SGD (and not one fitted on a release)."""
-    try:
-        found = read_json(Path(folder) / MODEL_FILE, MODEL_FILE)
-    except (StorageError, InvalidInput):
-        return False
-    return isinstance(found, dict) and found.get("format") == FORMAT
-
-
 def load_trained(folder: str | Path) -> TrainedModel:
     """Read a model's folder; it predicts exactly what the trained one did.
 
@@ -168,11 +160,10 @@ def load_trained(folder: str | Path) -> TrainedModel:
         InvalidInput: the files are not a trained model, were edited, or don't fit together.
     """
     path = Path(folder)
-    found, certificate = _read_object(path / MODEL_FILE), _read_object(path / CERTIFICATE_FILE)
+    found = _read_object(path / MODEL_FILE)
     if found.get("format") != FORMAT or found.get("schema_version") != SCHEMA_VERSION:
         raise InvalidInput(str(path / MODEL_FILE), found.get("format"), f"{FORMAT}, version {SCHEMA_VERSION}")
-    if certificate.get("content_sha256") != content_hash(certificate):
-        raise InvalidInput("certificate content_sha256", certificate.get("content_sha256"), "the hash of its content")
+    certificate = read_certificate(path)
     facts = ModelFacts(
         tuple(_field(found, "classes", list)),
         _field(found, "extractor", dict),
@@ -180,8 +171,8 @@ def load_trained(folder: str | Path) -> TrainedModel:
         _field(found, "dim", int),
     )
     spec = _field(found, "network", dict)
-    _check_facts(facts, spec, _field_of(certificate, "settings"))
-    network = _read_network(path / WEIGHTS_FILE, spec, str(certificate.get("weights_sha256")))
+    _check_facts(facts, spec, certificate["settings"])
+    network = _read_network(path / WEIGHTS_FILE, spec, str(certificate["files"][0]["sha256"]))
     _check_fit(network, facts)
     return TrainedModel(network, facts, certificate)
 
@@ -222,11 +213,6 @@ def _field(found: Mapping[str, Any], name: str, kind: type) -> Any:
     if not isinstance(found.get(name), kind):
         raise InvalidInput(f"{MODEL_FILE}: {name}", found.get(name), f"a JSON {kind.__name__}")
     return found[name]
-
-
-def _field_of(certificate: Mapping[str, Any], name: str) -> dict[str, Any]:
-    found = certificate.get(name)
-    return found if isinstance(found, dict) else {}
 
 
 def _check_facts(facts: ModelFacts, network: Mapping[str, Any], settings: Mapping[str, Any]) -> None:

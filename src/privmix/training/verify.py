@@ -5,30 +5,21 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, Final
 
-from privmix.accounting import event_from_dict
-from privmix.certificate.assessment import as_rows
+from privmix.certificate.certificate import CERTIFICATE_FILE, MOST_BYTES, check_guarantee, check_said
 from privmix.certificate.signing import ATTESTATION_FILE
-from privmix.errors import InvalidInput, check_number
-from privmix.rounding import rounded_up
-from privmix.training.certificate import PACKAGES, SCHEMA_VERSION, certificate_bytes, stated_content
+from privmix.certificate.verification import Verification
+from privmix.errors import InvalidInput
+from privmix.training.certificate import WEIGHTS_FILE, public_text
 from privmix.training.config import OF_THE_JOB, WHERE_USED, TrainingConfig
 from privmix.training.plan import TrainingPlan
-from privmix.training.trained import (
-    CERTIFICATE_FILE,
-    FORMAT,
-    MODEL_FILE,
-    WEIGHTS_FILE,
-    TrainedModel,
-    load_trained,
-)
+from privmix.training.trained import FORMAT, MODEL_FILE, TrainedModel, load_trained
 from privmix.training.trained import SCHEMA_VERSION as MODEL_VERSION
-from privmix.untrusted import MEBIBYTE, all_finite, array_shapes, check_listing, open_plain, parse_json, read_plain
+from privmix.untrusted import all_finite, array_shapes, check_listing, open_plain, parse_json, read_plain
 
 # All that a trained model's folder may hold; the second ones may be missing. Whatever else is there makes it no model.
 FILES: Final = (MODEL_FILE, WEIGHTS_FILE, CERTIFICATE_FILE)
@@ -43,31 +34,9 @@ UNCHECKED: Final = (
 )
 """What verification can't see, in words."""
 
-_MOST_BYTES: Final = 16 * MEBIBYTE
-_FIELDS: Final[dict[str, type]] = {
-    "model_id": str,
-    "guarantee": dict,
-    "plan": dict,
-    "event": dict,
-    "settings": dict,
-    "public_data": dict,
-    "insecure_seed": bool,
-    "in_ledger": str,
-    "warnings": list,
-    "statements": list,
-    "assessment": list,
-    "weights_sha256": str,
-    "versions": dict,
-    "content_sha256": str,
-    "schema_version": int,
-}
 # What model.json says beside its format, and the settings that must say the same.
 _EXTRACTOR: Final = {"name", "version", "options", "weights_sha256", "files_sha256"}
 _OF_THE_MODEL: Final = ("network", "classes", "dim", "extractor", "input_shape")
-_ID: Final = re.compile(r"[0-9a-f]{32}\Z")
-_HASH: Final = re.compile(r"[0-9a-f]{64}\Z")
-_VERSION: Final = re.compile(r"[\w.+-]{1,40}\Z")
-_GUARANTEE: Final = frozenset(("epsilon", "delta", "adjacency", "accountant", "is_upper_bound", "epsilon_asked"))
 # Settings that the plan holds too: model cards are made from either.
 _PLANNED: Final = (
     "epsilon",
@@ -81,37 +50,7 @@ _PLANNED: Final = (
 )
 
 
-@dataclass(frozen=True)
-class TrainedVerification:
-    """What held. Every check that fails raises instead.
-
-    Attributes:
-        model_id: names the model.
-        epsilon: stated.
-        delta: stated.
-        adjacency: stated.
-        recomputed_epsilon: of the event, computed here.
-        warnings: the certificate's.
-        extractor: description of the feature extractor.
-        unchecked: what was not and can't be checked, in words.
-    """
-
-    model_id: str
-    epsilon: float
-    delta: float
-    adjacency: str
-    recomputed_epsilon: float
-    warnings: tuple[str, ...]
-    extractor: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    unchecked: tuple[str, ...] = UNCHECKED
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON-ready form."""
-        own = {name: value for name, value in vars(self).items() if not isinstance(value, tuple | Mapping)}
-        return {**own, "warnings": list(self.warnings), "unchecked": list(self.unchecked)}
-
-
-def verify_trained(folder: str | Path) -> TrainedVerification:
+def verify_trained(folder: str | Path) -> Verification:
     """Recompute what a trained model's certificate claims.
 
     Formal guarantees:
@@ -145,116 +84,47 @@ def verify_trained(folder: str | Path) -> TrainedVerification:
     model = load_trained(root)
     certificate = model.certificate
     plan = plan_of(certificate)
-    if event_from_dict(certificate["event"]) != plan.event:
-        raise InvalidInput("certificate event", certificate["event"], "the event that follows from its plan")
     for name, planned in plan.to_dict().items():
         if name in _PLANNED and certificate["settings"].get(name) != planned:
             found = certificate["settings"].get(name)
             raise InvalidInput(f"certificate settings {name}", found, f"{planned!r}, as in the plan")
-    expected = _expected(certificate, plan)
-    recomputed = _check_guarantee(certificate["guarantee"], expected["guarantee"])
-    for name in ("warnings", "statements", "assessment"):
-        if certificate[name] != expected[name]:
-            raise InvalidInput(f"certificate {name}", "other text", "the text that follows from the plan")
-    _check_fields(certificate)
+    cost = check_guarantee(certificate, plan)
+    said = public_text(plan, certificate["public_data"], certificate.insecure_seed, certificate.in_ledger)
+    check_said(certificate, said)
+    _check_settings(certificate["settings"])
     _check_files(root, model)
-    stated = certificate["guarantee"]
-    return TrainedVerification(
-        certificate["model_id"],
-        stated["epsilon"],
-        stated["delta"],
-        stated["adjacency"],
-        recomputed,
-        tuple(certificate["warnings"]),
-        model.facts_.extractor,
-    )
+    return Verification.of(certificate, cost, extractor=model.facts_.extractor, unchecked=UNCHECKED)
 
 
 def plan_of(certificate: Mapping[str, Any]) -> TrainingPlan:
-    """The plan in a certificate whose fields are all there, so that it can be shown; nothing is recomputed.
+    """The plan in a certificate; nothing is recomputed.
 
     Raises:
-        InvalidInput: a field is missing or of another kind, or this is another version.
+        InvalidInput: it is none that was asked for.
     """
-    if certificate.get("schema_version") != SCHEMA_VERSION:
-        allowed = f"{SCHEMA_VERSION}; certificates of another are read by the privmix that their versions name"
-        raise InvalidInput("certificate schema_version", certificate.get("schema_version"), allowed)
-    for name, kind in _FIELDS.items():
-        if not isinstance(certificate.get(name), kind):
-            raise InvalidInput(f"certificate {name}", certificate.get(name), f"a JSON {kind.__name__}")
-    as_rows(certificate["assessment"])
-    stated = certificate["guarantee"]
-    if set(stated) != _GUARANTEE:
-        raise InvalidInput("certificate guarantee", sorted(stated), f"{sorted(_GUARANTEE)}")
-    for name in ("epsilon", "delta", "epsilon_asked"):
-        check_number(f"certificate {name}", stated[name], low=0)
     plan = TrainingPlan.from_dict(certificate["plan"])
     if plan.epsilon is None:
         raise InvalidInput("certificate plan epsilon", None, "the epsilon that was asked for")
     return plan
 
 
-def _expected(certificate: Mapping[str, Any], plan: TrainingPlan) -> dict[str, Any]:
-    """The certificate that training would write for this plan, priced anew."""
-    try:
-        return stated_content(
-            plan,
-            model_id=certificate["model_id"],
-            settings=certificate["settings"],
-            weights_sha256=certificate["weights_sha256"],
-            insecure_seed=certificate["insecure_seed"],
-            in_ledger=certificate["in_ledger"],
-            public_data=certificate["public_data"],
-        )
-    except ArithmeticError:
-        raise InvalidInput("certificate event", certificate["event"], "an event that can be priced") from None
-
-
-def _check_guarantee(stated: Mapping[str, Any], expected: Mapping[str, Any]) -> float:
-    """Compare all figures of the guarantee; returns the recomputed epsilon."""
-    recomputed, claimed = float(expected["epsilon"]), float(stated["epsilon"])
-    # The same figures may differ in the last digits between versions of the numerical libraries.
-    if not recomputed <= claimed * (1 + 1e-6):
-        raise InvalidInput("certificate epsilon", claimed, f"at least {recomputed:.6g}, the recomputed epsilon")
-    for name in sorted(set(expected) - {"epsilon"}):
-        if stated[name] != expected[name] or type(stated[name]) is not type(expected[name]):
-            raise InvalidInput(f"certificate {name}", stated[name], f"{expected[name]!r}, as follows from the plan")
-    if not claimed * (1 - 1e-6) <= stated["epsilon_asked"]:
-        raise InvalidInput("certificate epsilon_asked", stated["epsilon_asked"], f"at least {rounded_up(claimed, 6)}")
-    return recomputed
-
-
-def _check_fields(certificate: Mapping[str, Any]) -> None:
-    """Nothing but what training writes is in the certificate."""
-    if odd := sorted(set(certificate) ^ set(_FIELDS)):
-        raise InvalidInput("certificate", odd, "its fields and no others")
+def _check_settings(settings: Mapping[str, Any]) -> None:
+    """Nothing but what training writes is among the settings."""
     own = {field.name for field in fields(TrainingConfig)} | OF_THE_JOB
     # What is stated only where it is used is not stated where it is not.
-    unused = {name for name in WHERE_USED if certificate["settings"].get(name) is not False}
-    if odd := sorted(set(certificate["settings"]) ^ (own - unused)):
+    unused = {name for name in WHERE_USED if settings.get(name) is not False}
+    if odd := sorted(set(settings) ^ (own - unused)):
         raise InvalidInput("certificate settings", odd, "the settings of a training job and no others")
-    if odd := sorted(set(certificate["settings"]["extractor"]) - _EXTRACTOR):
+    if odd := sorted(set(settings["extractor"]) - _EXTRACTOR):
         raise InvalidInput("certificate extractor", odd, "the fields of an extractor and no others")
-    for name, form in (("model_id", _ID), ("weights_sha256", _HASH)):
-        if not form.match(certificate[name]):
-            raise InvalidInput(f"certificate {name}", certificate[name], "hexadecimal digits as privmix writes them")
-    versions = certificate["versions"]
-    if set(versions) != set(PACKAGES):
-        raise InvalidInput("certificate versions", sorted(versions), f"those of {', '.join(PACKAGES)}")
-    for name, version in versions.items():
-        if version is not None and not (isinstance(version, str) and _VERSION.match(version)):
-            raise InvalidInput(f"certificate versions {name}", version, "a version")
-    for name, digest in certificate["public_data"].items():
-        if not isinstance(digest, str) or len(name) > 40 or len(digest) > 128:
-            raise InvalidInput("certificate public_data", name, "names and digests")
 
 
 def _check_files(root: Path, model: TrainedModel) -> None:
     """The files hold what was loaded, as privmix writes it, and nothing else."""
     certificate, settings = model.certificate, model.certificate["settings"]
-    if read_plain(root / CERTIFICATE_FILE, CERTIFICATE_FILE, _MOST_BYTES) != certificate_bytes(certificate):
+    if read_plain(root / CERTIFICATE_FILE, CERTIFICATE_FILE, MOST_BYTES) != certificate.to_bytes():
         raise InvalidInput(CERTIFICATE_FILE, "another layout", "the layout in which privmix writes it")
-    content = read_plain(root / MODEL_FILE, MODEL_FILE, _MOST_BYTES)
+    content = read_plain(root / MODEL_FILE, MODEL_FILE, MOST_BYTES)
     found = parse_json(content, MODEL_FILE)
     wanted = {"format": FORMAT, "schema_version": MODEL_VERSION, **{name: settings[name] for name in _OF_THE_MODEL}}
     if found != wanted or content != (json.dumps(found, indent=2) + "\n").encode():
@@ -279,5 +149,5 @@ def _check_weights(path: Path, model: TrainedModel) -> None:
     compact = json.dumps(parse_json(head, WEIGHTS_FILE), separators=(",", ":"), ensure_ascii=False).encode()
     if head != compact + b" " * (-len(compact) % 8):
         raise InvalidInput(WEIGHTS_FILE, "another layout of its header", "the layout in which privmix writes it")
-    if hashlib.sha256(content).hexdigest() != model.certificate["weights_sha256"]:
+    if hashlib.sha256(content).hexdigest() != model.certificate["files"][0]["sha256"]:
         raise InvalidInput(WEIGHTS_FILE, "other bytes", "the weights that the certificate is about")

@@ -60,9 +60,9 @@ class ReleaseTrainer:
         Raises:
             InvalidInput: the model was fitted on another release.
         """
-        if certificate["release_id"] != model.facts_.release_id:
+        if certificate["id"] != model.facts_.release_id:
             allowed = f"the release that the model was fitted on, {model.facts_.release_id}"
-            raise InvalidInput("release", certificate["release_id"], allowed)
+            raise InvalidInput("release", certificate["id"], allowed)
         plan = plan_from_dict(certificate["plan"])
         if not model.reads_rows:
             plan = replace(plan, rows=1)

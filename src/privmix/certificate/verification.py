@@ -1,0 +1,107 @@
+"""What a verification found, of a release or of a trained model."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from privmix.accounting import PrivacyCost
+from privmix.certificate.certificate import Certificate
+
+
+class NoiseFinding(Protocol):
+    """A test of released numbers for the certified noise, that held.
+
+    Attributes:
+        name: what was tested.
+        tests: how many numbers were compared.
+        lowest: the least noise found, as a share of the certified one.
+        caught: the share below which noise is caught.
+        false_alarm: probability, at most, that an honest release does not pass it.
+    """
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def tests(self) -> int: ...
+    @property
+    def lowest(self) -> float | None: ...
+    @property
+    def caught(self) -> float | None: ...
+    @property
+    def false_alarm(self) -> float: ...
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values."""
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What held. Every check that fails raises instead.
+
+    Attributes:
+        kind: release or model.
+        id: names it.
+        epsilon, delta, adjacency: as stated.
+        recomputed_epsilon: of the event, computed here.
+        files: how many files have their certified hashes.
+        warnings: the certificate's.
+        unchecked: what was not and can't be checked, in words.
+        extractor: description of the feature extractor.
+        tests: of released numbers; a model's weights can't be tested.
+        false_alarm: probability, at most, that an honest release is refused by any of them.
+    """
+
+    kind: str
+    id: str
+    epsilon: float
+    delta: float
+    adjacency: str
+    recomputed_epsilon: float
+    files: int
+    warnings: tuple[str, ...]
+    unchecked: tuple[str, ...]
+    extractor: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    tests: tuple[NoiseFinding, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        certificate: Certificate,
+        cost: PrivacyCost,
+        *,
+        extractor: Mapping[str, Any],
+        unchecked: tuple[str, ...],
+        tests: tuple[NoiseFinding, ...] = (),
+    ) -> Verification:
+        """Of a certificate that holds, at the price that was recomputed."""
+        return cls(
+            kind=certificate.kind,
+            id=certificate.id,
+            epsilon=certificate.epsilon,
+            delta=certificate.delta,
+            adjacency=certificate.adjacency,
+            recomputed_epsilon=cost.epsilon,
+            files=len(certificate.files),
+            warnings=certificate.warnings,
+            unchecked=unchecked,
+            extractor=extractor,
+            tests=tests,
+        )
+
+    @property
+    def false_alarm(self) -> float:
+        return math.fsum(test.false_alarm for test in self.tests)
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready form."""
+        own = {name: value for name, value in vars(self).items() if not isinstance(value, tuple | Mapping)}
+        return {
+            **own,
+            "warnings": list(self.warnings),
+            "false_alarm": self.false_alarm,
+            "tests": [test.to_dict() for test in self.tests],
+            "unchecked": list(self.unchecked),
+        }

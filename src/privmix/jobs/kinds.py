@@ -1,0 +1,65 @@
+"""What a folder is, by its certificate, and what is done with each kind."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from privmix.certificate import Certificate, Verification
+from privmix.certificate import read_certificate as read_any
+from privmix.certificate.certificate import CERTIFICATE_FILE, MODEL, RELEASE
+from privmix.designs import plan_from_dict
+from privmix.learning import is_fitted_model
+from privmix.mechanisms.plan import Plan
+from privmix.release import verify_release
+from privmix.release.certificate import read_certificate as read_release
+from privmix.training.certificate import read_certificate as read_model
+from privmix.training.verify import plan_of, verify_trained
+
+FITTED: Final = "fitted-model"
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What can be asked of every certified folder.
+
+    Attributes:
+        read: its certificate, its shape checked.
+        verify: every byte, the price recomputed.
+        plan: in a certificate.
+    """
+
+    read: Callable[[str | Path], Certificate]
+    verify: Callable[[str | Path], Verification]
+    plan: Callable[[Mapping[str, Any]], Plan]
+
+
+KINDS: Final[Mapping[str, Kind]] = {
+    RELEASE: Kind(read_release, verify_release, lambda certificate: plan_from_dict(certificate["plan"])),
+    MODEL: Kind(read_model, verify_trained, plan_of),
+}
+
+
+def kind_of(folder: str | Path) -> str | None:
+    """``"release"`` or ``"model"``, as its certificate says; ``"fitted-model"``; or None where it is neither.
+
+    Raises:
+        InvalidInput: there is a certificate, and it is damaged, edited or of another version.
+        StorageError: it can't be read.
+    """
+    if os.path.lexists(Path(folder) / CERTIFICATE_FILE):
+        return read_any(folder).kind
+    return FITTED if is_fitted_model(folder) else None
+
+
+def certified(folder: str | Path) -> Kind:
+    """The kind of a folder with a certificate.
+
+    Raises:
+        InvalidInput: the certificate is damaged, edited or of another version.
+        StorageError: there is none, or it can't be read.
+    """
+    return KINDS[read_any(folder).kind]

@@ -1,0 +1,103 @@
+"""What a folder is, by its certificate."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from privmix.certificate import Certificate, read_certificate
+from privmix.certificate.certificate import content_hash
+from privmix.errors import InvalidInput, StorageError
+from privmix.jobs.kinds import FITTED, KINDS, certified, kind_of
+from privmix.learning import NoiseAwareRidgeClassifier, save_model
+from privmix.mechanisms.streams import SecretStreams
+from privmix.release import load_release, release_to_folder
+from tests.release.helpers import make_plan, make_records
+from tests.training.runs import config_of, job_of, private
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A release, a model fitted on it, and a trained one, called after their kinds."""
+    root = tmp_path_factory.mktemp("kinds")
+    facts: dict[str, Any] = {"extractor": {"name": "identity"}, "input_shape": (7,)}
+    release_to_folder(make_plan(rows=60), make_records(), SecretStreams.from_entropy(), root / "release", **facts)
+    save_model(NoiseAwareRidgeClassifier().fit(load_release(root / "release")), root / FITTED)
+    (root / "model").mkdir()
+    job_of(config_of()).run(private()).write(root / "model")
+    return root
+
+
+def rewrite(folder: Path, **changes: Any) -> None:
+    content = {**json.loads((folder / "certificate.json").read_text()), **changes}
+    content["content_sha256"] = content_hash(content)
+    (folder / "certificate.json").write_bytes(Certificate(content).to_bytes())
+
+
+def test_every_folder_is_of_one_kind(made: Path) -> None:
+    for name in ("release", "model", FITTED):
+        assert kind_of(made / name) == name
+    assert kind_of(made) is kind_of(made / "none") is None
+    with pytest.raises(StorageError, match="certificate"):
+        certified(made / FITTED)
+
+
+@pytest.mark.parametrize("name", ["release", "model"])
+def test_what_each_kind_can_be_asked(made: Path, name: str) -> None:
+    kind = certified(made / name)
+    assert kind is KINDS[name]
+    certificate, plan = kind.read(made / name), kind.plan(kind.read(made / name))
+    found = kind.verify(made / name)
+    assert (found.kind, found.id) == (certificate.kind, certificate.id) == (name, certificate["id"])
+    assert (found.epsilon, found.delta, found.adjacency) == (
+        certificate.epsilon,
+        certificate.delta,
+        certificate.adjacency,
+    )
+    assert found.recomputed_epsilon <= certificate.epsilon <= (plan.epsilon or 0)
+    assert found.files == len(certificate.files) == (1 if name == "model" else len(certificate["files"]))
+    assert certificate.plan == plan.to_dict()
+    assert certificate.statements == tuple(certificate["statements"])
+    assert not certificate.insecure_seed
+    assert certificate.in_ledger == "none"
+    assert json.loads(certificate.to_bytes()) == certificate.to_dict() == dict(certificate)
+    assert certificate == read_certificate(made / name)
+    assert f"{name} {certificate.id}" in repr(certificate)
+    told = json.loads(json.dumps(found.to_dict()))
+    assert (told["kind"], told["id"], bool(told["tests"])) == (name, certificate.id, name == "release")
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"kind": "secret"}, "certificate kind"),
+        ({"kind": None}, "certificate kind"),
+        ({"kind": ["model"]}, "certificate kind"),
+        ({"schema_version": 3}, "schema_version"),
+        ({"id": "x"}, "certificate id"),
+        ({"in_ledger": True}, "in_ledger"),
+        ({"in_ledger": "yes"}, "in_ledger"),
+        ({"files": None}, "files"),
+    ],
+    ids=str,
+)
+def test_a_certificate_of_no_kind_is_none(made: Path, tmp_path: Path, changes: dict[str, Any], words: str) -> None:
+    (tmp_path / "certificate.json").write_bytes((made / "model" / "certificate.json").read_bytes())
+    rewrite(tmp_path, **changes)
+    with pytest.raises(InvalidInput, match=words):
+        kind_of(tmp_path)
+
+
+def test_one_kind_is_not_read_as_another(made: Path, tmp_path: Path) -> None:
+    for name, other in (("release", "model"), ("model", "release")):
+        with pytest.raises(InvalidInput, match="certificate kind"):
+            KINDS[other].read(made / name)
+        # Nor by saying so.
+        (tmp_path / "certificate.json").write_bytes((made / name / "certificate.json").read_bytes())
+        rewrite(tmp_path, kind=other)
+        assert kind_of(tmp_path) == other
+        with pytest.raises(InvalidInput, match="its fields and no others"):
+            KINDS[other].read(tmp_path)
