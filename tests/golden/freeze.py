@@ -15,6 +15,7 @@ import hashlib
 import json
 import tempfile
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -86,19 +87,36 @@ def records() -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     return features.astype(np.float32), labels
 
 
-def release_digests(folder: Path, choices: Mapping[str, Any]) -> dict[str, str]:
-    """Digests of all that a release of ``choices`` shows."""
+def release_plan(choices: Mapping[str, Any]) -> Any:
+    """The plan of a case."""
     config = ReleaseConfig(records=RECORDS, dim=DIM, classes=CLASSES, **choices)
-    plan = replace(config.with_noise(1.5, 4.0), epsilon=TARGET[0], delta=TARGET[1])
-    certificate = release_to_folder(
-        plan,
+    return replace(config.with_noise(1.5, 4.0), epsilon=TARGET[0], delta=TARGET[1])
+
+
+def make_release(folder: Path, choices: Mapping[str, Any], streams: SecretStreams | None, **options: Any) -> Any:
+    """Release a case to a folder; its certificate."""
+    return release_to_folder(
+        release_plan(choices),
         PrivateRecords(*records()),
-        SecretStreams.from_seed(7),
+        streams,
         folder,
         extractor={"name": "identity"},
         input_shape=(DIM,),
         reservation=a_reservation(),
+        **options,
     )
+
+
+def release_digests(
+    folder: Path, choices: Mapping[str, Any], *, interrupted: bool = False, **options: Any
+) -> dict[str, str]:
+    """Digests of all that a release of ``choices`` shows, made at once or by a run that was ``interrupted`` before."""
+    plan, streams = release_plan(choices), SecretStreams.from_seed(7)
+    if interrupted:
+        with suppress(KeyboardInterrupt):
+            make_release(folder, choices, streams, progress=_stop)
+        streams = None
+    certificate = make_release(folder, choices, streams, resume=interrupted, **options)
     released = load_release(folder)
     found = {
         # Not rounded: what a plan holds is arithmetic of its options.
@@ -117,6 +135,10 @@ def release_digests(folder: Path, choices: Mapping[str, Any]) -> dict[str, str]:
     if plan.centred:
         found["centre"] = digest((folder / "centre.safetensors").read_bytes())
     return found
+
+
+def _stop(words: str, done: int, total: int) -> None:
+    raise KeyboardInterrupt
 
 
 def flags_of(choices: Mapping[str, Any]) -> Iterator[str]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.golden.freeze import CASES, FROZEN, TRAININGS, digests, training_digests
+from tests.golden.freeze import CASES, FROZEN, TRAININGS, digests, release_digests, training_digests
 
 
 @pytest.fixture(scope="module")
@@ -25,6 +25,12 @@ def test_every_case_is_frozen(frozen: dict[str, Any]) -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_releases(name: str, frozen: dict[str, Any], tmp_path: Path) -> None:
     assert digests(tmp_path, CASES[name]) == frozen["releases"][name]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_interrupted_releases(name: str, frozen: dict[str, Any], tmp_path: Path) -> None:
+    found = release_digests(tmp_path / "REL", CASES[name], interrupted=True)
+    assert {part: frozen["releases"][name][part] for part in found} == found
 
 
 @pytest.mark.parametrize("name", TRAININGS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import pickle
 import signal
@@ -32,6 +33,7 @@ from privmix.release.ray_engine import (
     _reread_token,
 )
 from privmix.release.tiles import ArrayTiles
+from tests.golden.freeze import CASES, FROZEN, release_digests
 from tests.release.helpers import CLASSES, make_plan, make_records
 
 COUNT = 2 * RECORD_TILE + 700
@@ -82,6 +84,13 @@ def test_rows_are_those_of_the_local_engine(cluster: Any, records: PrivateRecord
     plan = make_plan(COUNT, 3, rows=2_500, **choices)
     engine = RayReleaseEngine(plan, records, SecretStreams.from_seed(3), tiles_at_once=2)
     np.testing.assert_array_equal(rows_of(engine), local(plan, records))
+
+
+@pytest.mark.parametrize("name", [name for name, choices in CASES.items() if choices["design"] != "moments"])
+def test_releases_are_those_of_the_local_engine(cluster: Any, name: str, tmp_path: Path) -> None:
+    frozen = json.loads(FROZEN.read_text(encoding="utf-8"))["releases"][name]
+    found = release_digests(tmp_path / "REL", CASES[name], engine="ray", workers=2)
+    assert {part: frozen[part] for part in found} == found
 
 
 def die_once(marker: Path) -> Callable[[], None]:
