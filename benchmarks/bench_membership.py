@@ -51,7 +51,7 @@ from privmix.release import PrivateRecords, ReleaseConfig
 from privmix.release.engines import make_engine
 from privmix.release.folder import assemble
 from privmix.reports.style import COLOURS, new_figure, save_figure
-from privmix.training import ModelFacts, TrainingConfig, TrainingJob
+from privmix.training import ModelFacts, Trainer, TrainingConfig
 
 RUNS = common.RESULTS / "membership_runs.json"
 CACHE = common.RESULTS.parent / "cache"
@@ -137,7 +137,7 @@ class NoiselessTrainer(ReleaseTrainer):
         return learner.fit(assemble(self.plan, x, y, engine.transform.centre, facts))
 
 
-def trainer_of(dataset: str, method: str, epsilon: float | None) -> tuple[ReferenceTrainer, Plan | TrainingJob | None]:
+def trainer_of(dataset: str, method: str, epsilon: float | None) -> tuple[ReferenceTrainer, Plan | Trainer | None]:
     """What makes models, and what it is priced by."""
     x, _ = records(dataset)
     size, dim = len(x) // 2, x.shape[1]
@@ -148,7 +148,7 @@ def trainer_of(dataset: str, method: str, epsilon: float | None) -> tuple[Refere
     if method == "dp-sgd":
         assert epsilon is not None
         config = TrainingConfig.for_model("linear", records=size, epsilon=epsilon, delta=DELTA)
-        job = TrainingJob(config, ModelFacts(classes, extractor, (dim,), dim), size)
+        job = Trainer(config, ModelFacts(classes, extractor, (dim,), dim), size)
         return DpSgdTrainer(job), job
     design = "poisson" if method == "mixing" else method
     config = ReleaseConfig(
@@ -184,7 +184,7 @@ def one_method(dataset: str, method: str, epsilon: float | None) -> list[dict[st
     own = gives_probabilities(model)
     bound = None
     if priced is not None:
-        event = priced.plan.event if isinstance(priced, TrainingJob) else priced.event
+        event = priced.plan.event if isinstance(priced, Trainer) else priced.event
         bound = lambda rates: 1 - tradeoff_curve(event, rates)  # noqa: E731
     return [
         {

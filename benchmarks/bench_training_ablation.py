@@ -32,8 +32,8 @@ from privmix.training import (
     ModelFacts,
     OptimiserConfig,
     PublicData,
+    Trainer,
     TrainingConfig,
-    TrainingJob,
     TrainingRecords,
     ViewConfig,
     WarmUpConfig,
@@ -140,7 +140,7 @@ def one_run(job: tuple[str, str, float, int]) -> dict[str, Any]:
     name = "scattering" if task == "linear" else "pixels"
     facts = ModelFacts(CLASSES, get_extractor(name).spec(), (28, 28), held[0].shape[1])
     start = time.perf_counter()
-    work = TrainingJob(
+    work = Trainer(
         config,
         facts,
         PRIVATE[task],

@@ -18,7 +18,7 @@ import common
 from privmix.data import open_dataset
 from privmix.features import get_extractor, write_features
 from privmix.mechanisms.streams import SecretStreams
-from privmix.training import ModelFacts, TrainingConfig, TrainingJob, TrainingRecords
+from privmix.training import ModelFacts, Trainer, TrainingConfig, TrainingRecords
 
 RUNS = common.RESULTS / "training_linear_runs.json"
 CACHE = common.RESULTS.parent / "cache"
@@ -50,7 +50,7 @@ def one_run(dataset: str, name: str, epsilon: float, seed: int) -> dict[str, Any
     facts = ModelFacts(CLASSES, get_extractor(name).spec(), INPUTS[dataset], records.dim)
     config = TrainingConfig.for_model("linear", records=len(records), epsilon=epsilon, delta=DELTA)
     start = time.perf_counter()
-    model = TrainingJob(config, facts, len(records)).run(records, streams=SecretStreams.from_seed(seed))
+    model = Trainer(config, facts, len(records)).run(records, streams=SecretStreams.from_seed(seed))
     seconds = time.perf_counter() - start
     accuracy = 100 * float((model.predict(test.x) == test.labels).mean())
     spent = model.certificate["guarantee"]["epsilon"]

@@ -27,7 +27,7 @@ from privmix.errors import InvalidInput, StorageError
 from privmix.learning import NoiseAwareRidgeClassifier, SecondMomentsClassifier
 from privmix.mechanisms.streams import SecretStreams
 from privmix.release import PrivateRecords, ReleaseConfig, release_to_memory
-from privmix.training import ModelFacts, TrainingConfig, TrainingJob, TrainingRecords, ViewConfig
+from privmix.training import ModelFacts, Trainer, TrainingConfig, TrainingRecords, ViewConfig
 
 
 def noisy_digits(count: int, wrong: float, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -154,7 +154,7 @@ FACTS = ModelFacts(tuple("0123456789"), {"name": "identity"}, (64,), 64)
 def test_references_by_dp_sgd(small: tuple[np.ndarray, np.ndarray]) -> None:
     (x, y), member = small, marks(400)
     config = TrainingConfig.for_model("linear", records=200, epsilon=8.0, delta=1e-3, epochs=3)
-    job = TrainingJob(config, FACTS, 200, device="cpu")
+    job = Trainer(config, FACTS, 200, device="cpu")
     model = job.run(TrainingRecords.of(x[member], y[member], classes=10))
     trainer = DpSgdTrainer.of(model)
     assert trainer.job.plan == job.plan
@@ -173,7 +173,7 @@ def test_references_by_dp_sgd(small: tuple[np.ndarray, np.ndarray]) -> None:
 
 def test_training_that_the_certificate_does_not_hold_is_not_repeated(small: tuple[np.ndarray, np.ndarray]) -> None:
     config = TrainingConfig.for_model("linear", records=400, epsilon=8.0, delta=1e-3, epochs=1)
-    model = TrainingJob(config, FACTS, 400, device="cpu").run(TrainingRecords.of(*small, classes=10))
+    model = Trainer(config, FACTS, 400, device="cpu").run(TrainingRecords.of(*small, classes=10))
     certificate = dict(model.certificate)
     model.certificate = {**certificate, "public_data": {"public": "digest"}}
     with pytest.raises(InvalidInput, match="public data"):

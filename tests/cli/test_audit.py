@@ -12,7 +12,7 @@ import pytest
 from privmix.certificate.certificate import CERTIFICATE_FILE, content_hash
 from privmix.release import ReleaseConfig, SecretStreams, engine, release_to_folder
 from privmix.reports.records import public_records, read_records
-from privmix.training import ModelFacts, TrainingConfig, TrainingJob, TrainingRecords
+from privmix.training import ModelFacts, Trainer, TrainingConfig, TrainingRecords
 from tests.cli.helpers import privmix
 from tests.release.helpers import CLASSES, make_records
 
@@ -76,7 +76,7 @@ def test_a_release_is_audited_from_its_certificate_and_kept(release: Path, tmp_p
 def test_a_trained_model_is_audited_from_its_certificate(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     config = TrainingConfig.for_model("linear", records=300, epsilon=4.0, delta=1e-4, epochs=2)
-    job = TrainingJob(config, ModelFacts(("no", "yes"), {"name": "identity"}, (2,), dim=2), records=300)
+    job = Trainer(config, ModelFacts(("no", "yes"), {"name": "identity"}, (2,), dim=2), records=300)
     (tmp_path / "model").mkdir()
     job.run(TrainingRecords.of(rng.normal(size=(300, 2)), rng.integers(0, 2, 300), classes=2)).write(tmp_path / "model")
     outcome = privmix("audit", str(tmp_path / "model"), "--runs", "800", "--confidence", "0.999999")

@@ -17,7 +17,7 @@ from privmix.jobs.guarantee import folder_guarantee
 from privmix.release import PrivateRecords, ReleaseConfig, SecretStreams, release_to_folder
 from privmix.release.count import count_noise
 from privmix.reports.records import RunRecord, read_records, write_record
-from privmix.training import ModelFacts, TrainingConfig, TrainingJob, TrainingRecords
+from privmix.training import ModelFacts, Trainer, TrainingConfig, TrainingRecords
 from tests.cli.helpers import Outcome, privmix
 from tests.release.helpers import own_options
 
@@ -60,7 +60,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     x, y = points("test")
     np.savez(root / "test.npz", x=x, y=y)
     config = TrainingConfig.for_model("linear", records=COUNT, epsilon=4.0, delta=1e-4, epochs=2)
-    job = TrainingJob(config, ModelFacts(CLASSES, IDENTITY, (DIM,), dim=DIM), records=COUNT)
+    job = Trainer(config, ModelFacts(CLASSES, IDENTITY, (DIM,), dim=DIM), records=COUNT)
     inside = points("train")
     (root / "TRAINED").mkdir()
     job.run(TrainingRecords.of(inside[0], inside[1], classes=2)).write(root / "TRAINED")

@@ -12,7 +12,7 @@ from sklearn.datasets import load_digits
 import privmix as pm
 from privmix.features import get_extractor
 from privmix.release import PrivateRecords, ReleaseConfig, SecretStreams, release_to_folder
-from privmix.training import ModelFacts, TrainingConfig, TrainingJob, TrainingRecords
+from privmix.training import ModelFacts, Trainer, TrainingConfig, TrainingRecords
 
 TARGET = (8.0, 1e-4)
 Digits = tuple[NDArray[np.uint8], NDArray[np.int64]]
@@ -81,7 +81,7 @@ def test_a_trained_model_takes_raw_inputs_too(digits: Digits, tmp_path: Path) ->
     facts = ModelFacts(tuple("0123456789"), get_extractor("pixels").spec(), (8, 8), 64)
     config = TrainingConfig.for_model("linear", records=len(x), epsilon=8.0, delta=1e-4, epochs=1)
     features = get_extractor("pixels").transform(x)
-    trained = TrainingJob(config, facts, records=len(x)).run(TrainingRecords.of(features, y, classes=10))
+    trained = Trainer(config, facts, records=len(x)).run(TrainingRecords.of(features, y, classes=10))
     (tmp_path / "MODEL").mkdir()
     trained.write(tmp_path / "MODEL")
     model = pm.load(tmp_path / "MODEL")

@@ -13,10 +13,10 @@ from sklearn.datasets import load_digits
 from privmix.mechanisms.streams import SecretStreams
 from privmix.training.config import TrainingConfig
 from privmix.training.examples import PublicData
-from privmix.training.job import TrainingJob
 from privmix.training.records import TrainingRecords
 from privmix.training.run import TrainingRun
 from privmix.training.trained import ModelFacts, TrainedModel
+from privmix.training.trainer import Trainer
 
 RECORDS, CLASSES = 200, 10
 FACTS = ModelFacts(tuple("0123456789"), {"name": "pixels"}, (8, 8), 64)
@@ -47,11 +47,11 @@ def config_of(model: str = "linear", **changes: Any) -> TrainingConfig:
     return TrainingConfig.for_model(model, records=RECORDS, epsilon=8.0, delta=1e-3, **given)
 
 
-def job_of(config: TrainingConfig | None = None, **given: Any) -> TrainingJob:
-    return TrainingJob(config or config_of(), FACTS, RECORDS, device="cpu", **given)
+def job_of(config: TrainingConfig | None = None, **given: Any) -> Trainer:
+    return Trainer(config or config_of(), FACTS, RECORDS, device="cpu", **given)
 
 
-def run_to(out: Path, job: TrainingJob, *, seed: int = 1, resume: bool = False, **given: Any) -> TrainedModel:
+def run_to(out: Path, job: Trainer, *, seed: int = 1, resume: bool = False, **given: Any) -> TrainedModel:
     """The job in its run folder."""
     streams = None if resume else SecretStreams.from_seed(seed)
     with TrainingRun(out, job.settings(), streams=streams, resume=resume) as run:

@@ -24,12 +24,12 @@ from privmix.attacks.one_run import OneRun
 from privmix.attacks.one_run_proof import Mechanism, prove
 from privmix.errors import InvalidInput
 from privmix.mechanisms.streams import SecretStreams
-from privmix.training import ModelFacts, TrainedModel, TrainingConfig, TrainingJob, TrainingRecords
+from privmix.training import ModelFacts, TrainedModel, Trainer, TrainingConfig, TrainingRecords
 from privmix.training.batches import Batch
 from privmix.training.dp_sgd import StepObserver
 from privmix.training.gradients.clipping import Clipping
-from privmix.training.job import Progress
 from privmix.training.plan import TrainingPlan
+from privmix.training.trainer import Progress
 
 # Length of a planted gradient in clipping norms: a run that does not clip shows at once.
 _REACH: Final = 10.0
@@ -75,7 +75,7 @@ def audit_training_canaries(
         plan: what ran, if it is known; None: what ``config`` asks for with as many records.
         streams: fresh secret streams for the run; used up.
         generator: of canaries and coins; nobody who guesses may know it.
-        progress: see :data:`privmix.training.job.Progress`.
+        progress: see :data:`privmix.training.trainer.Progress`.
 
     Raises:
         InvalidInput: there is no audit for such settings, or more canaries than weights or records.
@@ -91,7 +91,7 @@ def audit_training_canaries(
         True
     """
     check_auditable_training(config, canaries)
-    job = TrainingJob(config, facts, len(records) if plan is None else plan.records, records_declared=True)
+    job = Trainer(config, facts, len(records) if plan is None else plan.records, records_declared=True)
     check_room(canaries, weights=job.weights, records=len(records))
     if plan is not None:
         # Calibrated by whichever version ran it; canaries come on top of the count that it states.
@@ -230,7 +230,7 @@ def _expm1(shown: NDArray[np.float64], noise: float) -> NDArray[np.float64]:
 
 
 def _planted_scores(
-    job: TrainingJob,
+    job: Trainer,
     records: TrainingRecords,
     coins: NDArray[np.bool_],
     evidence: str,
@@ -253,7 +253,7 @@ def _planted_scores(
 
 
 def _input_scores(
-    job: TrainingJob,
+    job: Trainer,
     records: TrainingRecords,
     coins: NDArray[np.bool_],
     kind: str,

@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from privmix.rounding import exact
-from privmix.training import TrainingJob as Trainer
-from privmix.training import TrainingPlan
+from privmix.training import Trainer, TrainingPlan
 from privmix.training.world import World
 
 if TYPE_CHECKING:

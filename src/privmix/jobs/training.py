@@ -30,12 +30,10 @@ from privmix.training import (
     ModelFacts,
     PublicData,
     TrainedModel,
+    Trainer,
     TrainingRecords,
     TrainingRun,
     current_world,
-)
-from privmix.training import (
-    TrainingJob as Trainer,
 )
 from privmix.training.views.bank import extract_bank
 from privmix.training.world import World

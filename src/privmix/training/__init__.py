@@ -2,12 +2,12 @@
 
 Example:
     >>> import numpy as np
-    >>> from privmix.training import ModelFacts, TrainingConfig, TrainingJob, TrainingRecords
+    >>> from privmix.training import ModelFacts, TrainingConfig, Trainer, TrainingRecords
     >>> rng = np.random.default_rng(0)
     >>> x, y = rng.normal(size=(600, 8)), rng.integers(0, 2, 600)
     >>> facts = ModelFacts(("no", "yes"), {"name": "identity"}, (8,), dim=8)
     >>> config = TrainingConfig.for_model("linear", records=600, epsilon=2.0, delta=1e-4, epochs=5)
-    >>> model = TrainingJob(config, facts, records=600).run(TrainingRecords.of(x, y, classes=2))
+    >>> model = Trainer(config, facts, records=600).run(TrainingRecords.of(x, y, classes=2))
     >>> model.certificate["guarantee"]["epsilon"] <= 2.0
     True
 """
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from privmix.training.config import TrainingConfig
     from privmix.training.examples import PublicData
     from privmix.training.gradients.execution import ExecutionConfig
-    from privmix.training.job import TrainingJob
     from privmix.training.optimiser import OptimiserConfig
     from privmix.training.plan import TrainingPlan, plan_training
     from privmix.training.public import ExtendedConfig, WarmUpConfig
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from privmix.training.records import TrainingRecords
     from privmix.training.run import TrainingRun
     from privmix.training.trained import ModelFacts, TrainedModel, load_trained
+    from privmix.training.trainer import Trainer
     from privmix.training.views.augment import parse_augmentations
     from privmix.training.views.mixup import MIXINGS
     from privmix.training.views.pipeline import ViewConfig
@@ -47,8 +47,8 @@ __all__ = [
     "OptimiserConfig",
     "PublicData",
     "TrainedModel",
+    "Trainer",
     "TrainingConfig",
-    "TrainingJob",
     "TrainingPlan",
     "TrainingRecords",
     "TrainingRun",

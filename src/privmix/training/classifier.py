@@ -14,10 +14,10 @@ from privmix.errors import WITHHELD, InvalidInput
 from privmix.mechanisms.streams import SecretStreams
 from privmix.training.config import TrainingConfig
 from privmix.training.examples import PublicData
-from privmix.training.job import TrainingJob
 from privmix.training.optimiser import OptimiserConfig
 from privmix.training.records import TrainingRecords
 from privmix.training.trained import ModelFacts, TrainedModel
+from privmix.training.trainer import Trainer
 from privmix.training.views.pipeline import ViewConfig
 
 # Specs of the two public extractors that arrays may be taken for: images in [0, 1], and vectors as they are.
@@ -146,7 +146,7 @@ class DPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sci
             views=self.views,
             **dict(self.settings or {}),
         )
-        job = TrainingJob(config, facts, len(x), public=public, synthetic=synthetic, pool=pool)
+        job = Trainer(config, facts, len(x), public=public, synthetic=synthetic, pool=pool)
         self.model_ = job.run(records, streams=streams, progress=progress)
         self.classes_ = np.asarray(names)
         self.epsilon_ = float(self.model_.certificate["guarantee"]["epsilon"])

@@ -70,9 +70,9 @@ def verify_trained(folder: str | Path) -> Verification:
 
     Example:
         >>> import tempfile
-        >>> from privmix.training import ModelFacts, TrainingConfig, TrainingJob, TrainingRecords
+        >>> from privmix.training import ModelFacts, TrainingConfig, Trainer, TrainingRecords
         >>> config = TrainingConfig.for_model("linear", records=300, epsilon=4.0, delta=1e-4, epochs=1)
-        >>> job = TrainingJob(config, ModelFacts(("no", "yes"), {"name": "identity"}, (2,), dim=2), records=300)
+        >>> job = Trainer(config, ModelFacts(("no", "yes"), {"name": "identity"}, (2,), dim=2), records=300)
         >>> folder = Path(tempfile.mkdtemp())
         >>> job.run(TrainingRecords.of([[0.0, 1.0], [1.0, 0.0]] * 150, [0, 1] * 150, classes=2)).write(folder)
         >>> verify_trained(folder).recomputed_epsilon <= 4.0

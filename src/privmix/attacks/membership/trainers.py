@@ -15,7 +15,7 @@ from privmix.errors import InvalidInput
 from privmix.learning.base import ReleaseLearner
 from privmix.mechanisms.streams import SecretStreams
 from privmix.release import PrivateRecords, plan_from_dict, release_to_memory
-from privmix.training import TrainedModel, TrainingConfig, TrainingJob, TrainingRecords
+from privmix.training import TrainedModel, Trainer, TrainingConfig, TrainingRecords
 
 
 class ReferenceTrainer(Protocol):
@@ -90,7 +90,7 @@ class ReleaseTrainer:
 class DpSgdTrainer:
     """Trains by DP-SGD as ``job`` does; each model has fresh noise and fresh batches."""
 
-    job: TrainingJob
+    job: Trainer
 
     @classmethod
     def of(cls, model: TrainedModel, device: str | None = None) -> DpSgdTrainer:
@@ -106,7 +106,7 @@ class DpSgdTrainer:
             raise InvalidInput(
                 "model", "trained with public data or a bank of views", "one trained on its records alone"
             )
-        job = TrainingJob(
+        job = Trainer(
             TrainingConfig.from_settings(settings),
             model.facts_,
             settings["records"],

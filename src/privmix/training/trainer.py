@@ -57,7 +57,7 @@ _CHUNK, _METHOD = "chunk", "method."
 _PRICES: Final = 20
 
 
-class TrainingJob:
+class Trainer:
     """Settings, public facts and public data, checked together before a private record is read.
 
     Formal guarantees:
@@ -87,7 +87,7 @@ class TrainingJob:
     Example:
         >>> import numpy as np
         >>> config = TrainingConfig.for_model("linear", records=300, epsilon=4.0, delta=1e-4, epochs=3)
-        >>> job = TrainingJob(config, ModelFacts(("no", "yes"), {"name": "identity"}, (4,), dim=4), records=300)
+        >>> job = Trainer(config, ModelFacts(("no", "yes"), {"name": "identity"}, (4,), dim=4), records=300)
         >>> x = np.random.default_rng(0).normal(size=(300, 4))
         >>> model = job.run(TrainingRecords.of(x, x[:, 0] > 0, classes=2))
         >>> model.predict_proba(x).shape

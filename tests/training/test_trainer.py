@@ -19,12 +19,12 @@ from privmix.training.config import TrainingConfig
 from privmix.training.dp_sgd import StepObserver
 from privmix.training.examples import PublicData
 from privmix.training.gradients.execution import ExecutionConfig
-from privmix.training.job import TrainingJob
 from privmix.training.models import Classifier
 from privmix.training.optimiser import OptimiserConfig
 from privmix.training.public import ExtendedConfig, WarmUpConfig
 from privmix.training.records import TrainingRecords
 from privmix.training.trained import ModelFacts, load_trained
+from privmix.training.trainer import Trainer
 from privmix.training.views.augment import Crop, Flip
 from privmix.training.views.pipeline import ViewConfig
 from tests.training.runs import (
@@ -112,7 +112,7 @@ def test_no_trace_of_any_scenario(name: str, untouched: None, tmp_path: Path) ->
 def test_it_learns() -> None:
     config = TrainingConfig.for_model("linear", records=1000, epsilon=1e3, delta=1e-3, batch_size=100, epochs=5)
     x, y = digits(1000, 500)
-    model = TrainingJob(config, FACTS, 1000).run(private(0, 1000), streams=SecretStreams.from_seed(0))
+    model = Trainer(config, FACTS, 1000).run(private(0, 1000), streams=SecretStreams.from_seed(0))
     assert (model.predict(x) == y).mean() > 0.75
 
 
@@ -209,7 +209,7 @@ def test_an_image_model_needs_values_from_0_to_1(value: float) -> None:
 def test_an_image_model_needs_pixels() -> None:
     facts = ModelFacts(FACTS.classes, {"name": "scattering"}, (8, 8), 64)
     with pytest.raises(InvalidInput, match="pixels"):
-        TrainingJob(config_of("cnn-relu"), facts, RECORDS)
+        Trainer(config_of("cnn-relu"), facts, RECORDS)
 
 
 def test_records_that_do_not_fit_are_refused_before_a_batch_is_drawn(tmp_path: Path) -> None:
@@ -312,7 +312,7 @@ def test_no_loss_of_private_records_is_computed(monkeypatch: pytest.MonkeyPatch)
     """With the closed form the only inputs that the network itself sees are public; a loss would show it others."""
     job, seen = job_of(), []
     job.network.register_forward_hook(lambda module, inputs, output: seen.append(inputs[0].numpy().tobytes()))
-    monkeypatch.setattr("privmix.training.job.fitting_chunk", lambda *args: 64)
+    monkeypatch.setattr("privmix.training.trainer.fitting_chunk", lambda *args: 64)
     job.run(private())
     public_inputs = torch.rand(4, 64, generator=torch.Generator().manual_seed(0)).numpy().tobytes()
     assert set(seen) == {public_inputs}
@@ -339,16 +339,16 @@ def test_settings_hold_all_that_a_job_was_given(name: str) -> None:
         case "public":
             other = job_of(config, public=public(1100))
         case "classes":
-            other = TrainingJob(
+            other = Trainer(
                 config, ModelFacts(FACTS.classes[::-1], FACTS.extractor, (8, 8), 64), RECORDS, public=public()
             )
         case "records":
-            other = TrainingJob(config, FACTS, RECORDS + 1, public=public())
+            other = Trainer(config, FACTS, RECORDS + 1, public=public())
         case "network":
             other = job_of(config_of("cnn-relu", scenario="warm", warm_up=WARM), public=public())
         case "declared":
             other = job_of(config, public=public(), records_declared=True)
         case _:
-            other = TrainingJob(config, ModelFacts(FACTS.classes, {"name": "x"}, (8, 8), 64), RECORDS, public=public())
+            other = Trainer(config, ModelFacts(FACTS.classes, {"name": "x"}, (8, 8), 64), RECORDS, public=public())
     assert other.settings() != settings
     assert job_of(config, public=public()).settings() == settings
