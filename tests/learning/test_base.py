@@ -7,15 +7,24 @@ import pytest
 from sklearn.exceptions import NotFittedError
 
 from privmix.errors import InvalidInput
-from privmix.learning import LEARNERS, GeneralizedKLClassifier, NoiseAwareRidgeClassifier, ReleaseLearner, base
+from privmix.learning import (
+    LEARNERS,
+    DiscriminantClassifier,
+    GeneralizedKLClassifier,
+    NoiseAwareRidgeClassifier,
+    ReleaseLearner,
+    base,
+)
 
 from .mixing import digits, mix
 
-LEARNER = pytest.mark.parametrize("learner", [NoiseAwareRidgeClassifier(0.01), GeneralizedKLClassifier(epochs=2)])
+LEARNER = pytest.mark.parametrize(
+    "learner", [DiscriminantClassifier(), NoiseAwareRidgeClassifier(0.01), GeneralizedKLClassifier(epochs=2)]
+)
 
 
 def test_registry_names_every_learner() -> None:
-    assert set(LEARNERS) == {"noise-aware-ridge", "generalized-kl", "second-moments"}
+    assert set(LEARNERS) == {"discriminant", "noise-aware-ridge", "generalized-kl", "second-moments"}
 
 
 @LEARNER

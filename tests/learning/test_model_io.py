@@ -11,6 +11,7 @@ from safetensors.numpy import load_file, save_file
 
 from privmix.errors import InvalidInput, PrivmixError, StorageError
 from privmix.learning import (
+    DiscriminantClassifier,
     GeneralizedKLClassifier,
     NoiseAwareRidgeClassifier,
     ReleaseLearner,
@@ -31,6 +32,7 @@ def fitted(learner: ReleaseLearner | None = None, *, centred: bool = True) -> Re
 @pytest.mark.parametrize(
     "learner",
     [
+        DiscriminantClassifier(),
         NoiseAwareRidgeClassifier(),
         NoiseAwareRidgeClassifier(np.float32(0.5)),  # type: ignore[arg-type]  # a NumPy number becomes JSON's
         GeneralizedKLClassifier(epochs=1, seed=3),

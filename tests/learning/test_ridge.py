@@ -10,6 +10,8 @@ from sklearn.base import clone
 
 from privmix.errors import InvalidInput
 from privmix.learning import NoiseAwareRidgeClassifier, ridge
+from privmix.learning import rows as rows_of
+from privmix.learning.rows import CentredRows
 from privmix.release.dataset import ReleasedDataset
 
 from .mixing import digits, mix
@@ -40,7 +42,7 @@ def test_small_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     (x, y), _ = digits()
     release = mix(x, y, rows=500)
     whole = NoiseAwareRidgeClassifier().fit(release)
-    monkeypatch.setattr(ridge, "_ROW_BLOCK", 7)
+    monkeypatch.setattr(rows_of, "_ROW_BLOCK", 7)
     blocks = NoiseAwareRidgeClassifier().fit(release)
     assert blocks.regularisation_ == pytest.approx(whole.regularisation_, rel=1e-4)
     np.testing.assert_allclose(blocks.coef_, whole.coef_, rtol=1e-3, atol=1e-4)
@@ -49,8 +51,8 @@ def test_small_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_gram_is_accurate_enough_for_the_smallest_regularisation() -> None:
     # The smallest r is 1e-5 of the largest eigenvalue: the sums' error must stay far below that.
     x = (1 + 0.01 * np.random.default_rng(0).normal(size=(30_000, 50))).astype(np.float32)
-    rows = ridge._Rows(x, x[:, :2], np.zeros(50, np.float32), np.zeros(2, np.float32), 0.0, 0.0)
-    gram, _ = ridge._sums(rows, slice(0, len(x)))
+    rows = CentredRows(x, x[:, :2], np.zeros(50, np.float32), np.zeros(2, np.float32), 0.0, 0.0)
+    gram, _ = rows.sums(slice(0, len(x)))
     exact = np.tril(x.astype(np.float64).T @ x.astype(np.float64))
     assert np.abs(gram - exact).max() < 1e-6 * np.linalg.norm(exact, 2)
 
@@ -92,7 +94,7 @@ def test_held_out_loss_is_unbiased() -> None:
     for _ in range(400):
         noisy_x = (x + rng.normal(0, 0.7, x.shape)).astype(np.float32)
         noisy_y = (y + rng.normal(0, 1.5, y.shape)).astype(np.float32)
-        rows = ridge._Rows(noisy_x, noisy_y, np.zeros(5, np.float32), np.zeros(3, np.float32), 0.7**2, 1.5**2)
+        rows = CentredRows(noisy_x, noisy_y, np.zeros(5, np.float32), np.zeros(3, np.float32), 0.7**2, 1.5**2)
         estimates.append(ridge._corrected_losses(noisy_x @ coef, noisy_y, coef, rows).mean())
     assert abs(np.mean(estimates) - clean) < 6 * np.std(estimates) / np.sqrt(len(estimates))
 
@@ -101,7 +103,7 @@ def test_held_out_rows_are_outside_the_fit() -> None:
     (x, y), _ = digits()
     for rows in (400, 50):
         release = mix(x[:, :60], y, rows=rows, clip_norm=2.0)
-        parts = ridge._Rows.of(release)
+        parts = CentredRows.of(release)
         fold = slice(rows - rows // 10, rows)
         spectrum = ridge._Moments(parts, [fold]).spectrum(without=fold)
         x_fit, y_fit = parts.centred(slice(0, fold.start))
@@ -113,7 +115,7 @@ def test_held_out_rows_are_outside_the_fit() -> None:
 
 @pytest.mark.parametrize(("rows", "classes", "folds"), [(40, 2, 0), (50, 2, 10), (90, 10, 0), (105, 10, 10)])
 def test_folds_are_large_enough_disjoint_and_last(rows: int, classes: int, folds: int) -> None:
-    parts = ridge._Rows(np.zeros((rows, 3), np.float32), *(np.zeros(3, np.float32),) * 3, 0.0, 0.0)
+    parts = CentredRows(np.zeros((rows, 3), np.float32), *(np.zeros(3, np.float32),) * 3, 0.0, 0.0)
     found = ridge._folds(parts, classes)
     assert len(found) == folds
     taken = [row for fold in found for row in range(fold.start, fold.stop)]
@@ -122,7 +124,7 @@ def test_folds_are_large_enough_disjoint_and_last(rows: int, classes: int, folds
 
 
 def test_large_releases_hold_out_one_half() -> None:
-    parts = ridge._Rows(np.zeros((3000, 1100), np.float32), *(np.zeros(3, np.float32),) * 3, 0.0, 0.0)
+    parts = CentredRows(np.zeros((3000, 1100), np.float32), *(np.zeros(3, np.float32),) * 3, 0.0, 0.0)
     assert ridge._folds(parts, 10) == [slice(1500, 3000)]
 
 
@@ -136,7 +138,7 @@ def chosen(means: NDArray[np.float64], spread: float, *, common: float = 0.0, mi
         signs = np.tile([1.0, -1.0, 1.0, -1.0], 3)[:10], np.tile([1.0, 1.0, -1.0, -1.0], 3)[:10]
         losses = means[:, None] + common * signs[1] + spread * np.outer(np.linspace(1, 0, len(means)), signs[0])
         trials.append(ridge._Trial(losses))
-    rows = ridge._Rows(np.zeros((100, 3), np.float32), *(np.zeros(3, np.float32),) * 3, 0.0, 0.0)
+    rows = CentredRows(np.zeros((100, 3), np.float32), *(np.zeros(3, np.float32),) * 3, 0.0, 0.0)
     return ridge._choose(trials, rows, mixes_all_classes)
 
 

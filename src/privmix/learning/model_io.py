@@ -18,6 +18,7 @@ from safetensors.numpy import save as dump_tensors
 from privmix.errors import InvalidInput, StorageError, check_integer
 from privmix.folders import FolderKind
 from privmix.learning.base import ReleaseFacts, ReleaseLearner, check_arrays
+from privmix.learning.discriminant import DiscriminantClassifier
 from privmix.learning.kl import GeneralizedKLClassifier
 from privmix.learning.moments import SecondMomentsClassifier
 from privmix.learning.ridge import NoiseAwareRidgeClassifier
@@ -27,7 +28,13 @@ from privmix.untrusted import array_shapes, open_plain, read_json
 FORMAT: Final = "privmix-model"
 SCHEMA_VERSION: Final = 1
 LEARNERS: Final[dict[str, type[ReleaseLearner]]] = {
-    learner.name: learner for learner in (NoiseAwareRidgeClassifier, GeneralizedKLClassifier, SecondMomentsClassifier)
+    learner.name: learner
+    for learner in (
+        DiscriminantClassifier,
+        NoiseAwareRidgeClassifier,
+        SecondMomentsClassifier,
+        GeneralizedKLClassifier,
+    )
 }
 _JSON, _WEIGHTS = "model.json", "weights.safetensors"
 # Pictures of its evaluation may lie beside a model.

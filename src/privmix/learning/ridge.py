@@ -11,6 +11,7 @@ from scipy.linalg.blas import ssyrk
 
 from privmix.errors import InvalidInput, check_number
 from privmix.learning.base import LinearLearner, Progress, slices
+from privmix.learning.rows import CentredRows
 from privmix.release.dataset import ReleasedDataset
 from privmix.release.moments import eigh_lower
 
@@ -20,7 +21,6 @@ _FOLDS: Final = 10
 _MIN_FOLD: Final = 5
 # Up to this many rows or features an eigendecomposition takes under a second, so every fold can have its own.
 _CHEAP: Final = 1024
-_ROW_BLOCK: Final = 4096
 
 
 class NoiseAwareRidgeClassifier(LinearLearner):
@@ -88,7 +88,7 @@ class NoiseAwareRidgeClassifier(LinearLearner):
             check_number("regularisation", self.regularisation, low=0, low_open=True)
 
     def _fit(self, release: ReleasedDataset, progress: Progress) -> None:
-        rows = _Rows.of(release)
+        rows = CentredRows.of(release)
         folds = _folds(rows, release.num_classes) if self.regularisation == AUTO else []
         steps = len(folds) + 2
         moments = _Moments(rows, folds)
@@ -109,43 +109,6 @@ class NoiseAwareRidgeClassifier(LinearLearner):
         self.coef_ = spectrum.solve(self.regularisation_)
         self.intercept_ = rows.mean_y - rows.mean_x @ self.coef_ + np.float32(release.label_offset)
         progress(steps, steps)
-
-
-@dataclass(frozen=True)
-class _Rows:
-    """The released rows, their column means, and what noise is left in an entry once a mean is subtracted."""
-
-    x: NDArray[np.float32]
-    y: NDArray[np.float32]
-    mean_x: NDArray[np.float32]
-    mean_y: NDArray[np.float32]
-    noise_variance: float
-    label_noise_variance: float
-
-    @classmethod
-    def of(cls, release: ReleasedDataset) -> _Rows:
-        # The mean of T rows carries 1/T of a row's noise, and subtracting it takes that share out of each row:
-        # over T rows this is the T - 1 of a sample variance.
-        share = 1 - 1 / release.rows
-        return cls(
-            x=release.x,
-            y=release.y,
-            mean_x=release.x.mean(axis=0, dtype=np.float64).astype(np.float32),
-            mean_y=release.y.mean(axis=0, dtype=np.float64).astype(np.float32),
-            noise_variance=share * release.noise_std_x**2,
-            label_noise_variance=share * release.noise_std_y**2,
-        )
-
-    @property
-    def count(self) -> int:
-        return len(self.x)
-
-    @property
-    def dim(self) -> int:
-        return int(self.x.shape[1])
-
-    def centred(self, part: slice) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        return self.x[part] - self.mean_x, self.y[part] - self.mean_y
 
 
 @dataclass(frozen=True)
@@ -181,17 +144,17 @@ class _Moments:
     ``folds`` are contiguous and end with the last row.
     """
 
-    def __init__(self, rows: _Rows, folds: list[slice]) -> None:
+    def __init__(self, rows: CentredRows, folds: list[slice]) -> None:
         self._rows = rows
         self._few = rows.count < rows.dim
         if self._few:
             x, _ = rows.centred(slice(0, rows.count))
             self._inner = ssyrk(1.0, x.T, trans=1, lower=1)
             return
-        self._xx, self._xy = _sums(rows, slice(0, min((fold.start for fold in folds), default=rows.count)))
+        self._xx, self._xy = rows.sums(slice(0, min((fold.start for fold in folds), default=rows.count)))
         self._folds: dict[int, tuple[NDArray[np.float32], NDArray[np.float64]]] = {}
         for fold in folds:
-            xx, xy = _sums(rows, fold)
+            xx, xy = rows.sums(fold)
             self._xx += xx
             self._xy += xy
             self._folds[fold.start] = (xx.astype(np.float32), xy)
@@ -229,18 +192,6 @@ class _Moments:
         return _Spectrum(np.maximum(values - noise, np.float32(0)), basis, projected)
 
 
-def _sums(rows: _Rows, part: slice) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """X'X, its lower triangle, and X'Y over the rows of ``part``."""
-    # Fortran order is LAPACK's own and spares copies; float64 keeps what float32 would lose between the blocks.
-    xx = np.zeros((rows.dim, rows.dim), dtype=np.float64, order="F")
-    xy = np.zeros((rows.dim, rows.y.shape[1]), dtype=np.float64)
-    for block in slices(part.stop, _ROW_BLOCK, start=part.start):
-        x, y = rows.centred(block)
-        xx += ssyrk(1.0, x.T, lower=1)
-        xy += x.T @ y
-    return xx, xy
-
-
 @dataclass(frozen=True)
 class _Trial:
     """How every r of the grid, and W = 0, did on the rows of one fold.
@@ -252,7 +203,7 @@ class _Trial:
     losses: NDArray[np.float64]
 
     @classmethod
-    def of(cls, rows: _Rows, fold: slice, spectrum: _Spectrum) -> _Trial:
+    def of(cls, rows: CentredRows, fold: slice, spectrum: _Spectrum) -> _Trial:
         x, y = rows.centred(fold)
         nothing = np.zeros((rows.dim, y.shape[1]), dtype=np.float32)
         candidates = (*(spectrum.solve(r) for r in _GRID), nothing)
@@ -265,7 +216,7 @@ class _Trial:
         return cls(losses)
 
 
-def _folds(rows: _Rows, classes: int) -> list[slice]:
+def _folds(rows: CentredRows, classes: int) -> list[slice]:
     """Parts of the rows to hold out in turn; none where a tenth of the rows is too little to hold out."""
     # Contiguous parts: class-wise releases cycle through the classes, so each part has all of them.
     size = rows.count // _FOLDS
@@ -277,7 +228,7 @@ def _folds(rows: _Rows, classes: int) -> list[slice]:
 
 
 def _corrected_losses(
-    predicted: NDArray[np.float32], y: NDArray[np.float32], coef: NDArray[np.float32], rows: _Rows
+    predicted: NDArray[np.float32], y: NDArray[np.float32], coef: NDArray[np.float32], rows: CentredRows
 ) -> NDArray[np.float64]:
     """Squared loss of each row, whose noise ``coef`` has not seen, less what noise adds to it on average.
 
@@ -288,7 +239,7 @@ def _corrected_losses(
     return np.asarray(np.square(y - predicted, dtype=np.float64).sum(axis=1) - noise)
 
 
-def _choose(trials: list[_Trial], rows: _Rows, mixes_all_classes: bool) -> float:
+def _choose(trials: list[_Trial], rows: CentredRows, mixes_all_classes: bool) -> float:
     """The r that the class's steps 1 to 3 describe."""
     losses = np.concatenate([trial.losses for trial in trials], axis=1)
     means = losses.mean(axis=1)

@@ -1,0 +1,189 @@
+"""The discriminant learner, on Gaussian classes whose means and covariance are known."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+
+from privmix.errors import InvalidInput
+from privmix.learning import DiscriminantClassifier, NoiseAwareRidgeClassifier, SecondMomentsClassifier
+from privmix.learning.base import ReleaseLearner
+from privmix.release.dataset import RecordTransform, ReleasedDataset
+from privmix.release.moments import SecondMoments
+
+from .mixing import mix
+
+Records = tuple[NDArray[np.float64], NDArray[np.int64]]
+
+
+def mixture(classes: int, dim: int, records: int, *, sizes: float = 1e6, seed: int = 0) -> tuple[Records, Records]:
+    """Training and test records: means and scatter fall along the axes, classes are Dirichlet(``sizes``) large."""
+    rng = np.random.default_rng(seed)
+    within = (np.arange(dim) + 2.0) ** -1.3
+    means = rng.normal(size=(classes, dim)) * np.sqrt(within / 2)
+    shares = rng.dirichlet(np.full(classes, sizes))
+
+    def draw(count: int) -> Records:
+        labels = rng.choice(classes, count, p=shares)
+        return means[labels] + np.sqrt(within) * rng.normal(size=(count, dim)), labels
+
+    return draw(records), draw(2000)
+
+
+def moments(x: NDArray[np.float64], y: NDArray[np.int64], noise: float, *, centred: bool = True) -> ReleasedDataset:
+    """Second moments released with noise of ``noise`` times a typical record's share in them."""
+    rng = np.random.default_rng(7)
+    classes, size = int(y.max()) + 1, float(np.linalg.norm(x, axis=1).mean())
+    centre = x.mean(axis=0).astype(np.float32) if centred else None
+    offset = 1 / classes if centred else 0.0
+    x = x - (0 if centre is None else centre)
+    targets = np.eye(classes)[y] - offset
+    symmetric = rng.normal(0, noise * size**2, (x.shape[1], x.shape[1]))
+    found = SecondMoments(
+        (x.T @ x + (symmetric + symmetric.T) / 2).astype(np.float32),
+        (x.T @ targets + rng.normal(0, noise * size, (x.shape[1], classes))).astype(np.float32),
+        (targets.sum(axis=0) + rng.normal(0, noise, classes)).astype(np.float32),
+        records=len(x),
+        noise_std_second=noise * size**2,
+        noise_std_cross=noise * size,
+        noise_std_counts=noise,
+    )
+    far = 1e9
+    return ReleasedDataset(
+        x=np.zeros((1, x.shape[1]), np.float32),
+        y=np.zeros((1, classes), np.float32),
+        design="moments",
+        mixup_degree=1,
+        noise_std_x=0.0,
+        noise_std_y=0.0,
+        label_offset=offset,
+        classes=tuple(map(str, range(classes))),
+        transform=RecordTransform(far, centre=centre, residual_clip_norm=far if centred else None),
+        extractor={"name": "identity"},
+        input_shape=(x.shape[1],),
+        release_id="test",
+        moments=found,
+    )
+
+
+def accuracy(model: ReleaseLearner, release: ReleasedDataset, test: Records) -> float:
+    return float((model.fit(release).predict(test[0]) == test[1]).mean())
+
+
+@pytest.mark.parametrize("centred", [True, False])
+@pytest.mark.parametrize("classes", [2, 5])
+def test_without_noise_it_is_linear_discriminant_analysis(classes: int, centred: bool) -> None:
+    (x, y), (test_x, _) = mixture(classes, 12, 20_000, sizes=3.0)
+    x += 0.3  # a mean to take off
+    model = DiscriminantClassifier().fit(moments(x, y, 0.0, centred=centred))
+    reference = LinearDiscriminantAnalysis().fit(x, y)
+    own = model.decision_function(test_x + 0.3)
+    expected = reference.decision_function(test_x + 0.3)
+    apart = own[:, 1:] - own[:, :1]
+    expected = expected[:, None] if classes == 2 else expected[:, 1:] - expected[:, :1]
+    # What is left is the sampling error that the learner allows for: 12 directions against thousands of records.
+    assert np.abs(apart - expected).max() < 0.03 * np.abs(expected).max()
+    assert (own.argmax(axis=1) == reference.predict(test_x + 0.3)).mean() > 0.99
+
+
+def test_under_noise_it_beats_regression_on_the_same_moments() -> None:
+    train, test = mixture(40, 120, 6000)
+    release = moments(*train, 20.0)
+    regression = accuracy(SecondMomentsClassifier(), release, test)
+    assert accuracy(DiscriminantClassifier(), release, test) > regression + 0.05  # 0.42 against 0.34
+    assert accuracy(DiscriminantClassifier(), moments(*train, 0.0), test) > 0.9
+
+
+def test_turned_features_give_the_same_scores() -> None:
+    (x, y), (test_x, _) = mixture(6, 30, 3000)
+    release = moments(x, y, 2.0)
+    assert release.moments is not None
+    turn = np.linalg.qr(np.random.default_rng(1).normal(size=(30, 30)))[0]
+    turned = replace(
+        release,
+        transform=replace(release.transform, centre=(release.transform.centre @ turn).astype(np.float32)),
+        moments=replace(
+            release.moments,
+            second=(turn.T @ release.moments.second @ turn).astype(np.float32),
+            cross=(turn.T @ release.moments.cross).astype(np.float32),
+        ),
+    )
+    expected = DiscriminantClassifier().fit(release).decision_function(test_x)
+    found = DiscriminantClassifier().fit(turned).decision_function(test_x @ turn)
+    np.testing.assert_allclose(found, expected, atol=0.01 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("factor", [1e-3, 1e3])
+def test_scaled_features_give_the_same_scores(factor: float) -> None:
+    (x, y), (test_x, _) = mixture(6, 30, 3000)
+    expected = DiscriminantClassifier().fit(moments(x, y, 2.0)).decision_function(test_x)
+    found = DiscriminantClassifier().fit(moments(factor * x, y, 2.0)).decision_function(factor * test_x)
+    np.testing.assert_allclose(found, expected, atol=0.01 * np.abs(expected).max())
+
+
+def test_mixed_rows_say_what_moments_say() -> None:
+    train, test = mixture(5, 20, 4000)
+    rows = mix(*train, rows=10_000, degree=8, noise=0.05, centred=True, clip_norm=8.0)
+    found, expected = (
+        accuracy(DiscriminantClassifier(), rows, test),
+        accuracy(DiscriminantClassifier(), moments(*train, 0.0), test),
+    )
+    assert found > expected - 0.03
+
+
+@pytest.mark.parametrize("design", ["poisson", "fixed"])
+@pytest.mark.parametrize("centred", [True, False])
+def test_noisy_rows_beat_ridge_regression(design: str, centred: bool) -> None:
+    train, test = mixture(20, 40, 4000)
+    release = mix(*train, rows=4000, degree=16, noise=0.2, design=design, centred=centred, clip_norm=4.0)
+    assert accuracy(DiscriminantClassifier(), release, test) > accuracy(NoiseAwareRidgeClassifier(), release, test)
+
+
+def test_class_sums_allow_for_the_sizes_of_classes() -> None:
+    train, test = mixture(30, 100, 6000, sizes=1.0)
+    release = mix(*train, rows=30, degree=200, noise=1.0, label_noise=0.0, design="classwise", centred=True)
+    eye = (np.eye(30) - release.label_offset).astype(np.float32)
+    release = replace(release, y=eye)
+    ridge = accuracy(NoiseAwareRidgeClassifier(), release, test)
+    assert accuracy(DiscriminantClassifier(), release, test) > ridge + 0.04  # 0.80 against 0.72
+
+
+@pytest.mark.parametrize("noise", [0.0, 1.0, 1e6])
+@pytest.mark.parametrize(("classes", "dim", "records"), [(2, 3, 40), (2, 60, 20), (30, 4, 50)])
+@pytest.mark.parametrize("kind", ["moments", "poisson", "classwise", "few rows"])
+def test_it_always_answers(kind: str, noise: float, classes: int, dim: int, records: int) -> None:
+    (x, y), (test_x, _) = mixture(classes, dim, records)
+    y[0] = classes - 1
+    if kind == "moments":
+        release = moments(x, y, noise)
+    else:
+        rows = {"poisson": 60, "classwise": classes, "few rows": 2}[kind]
+        release = mix(x, y, rows=rows, degree=4, noise=noise, design="poisson" if kind == "few rows" else kind)
+    model = DiscriminantClassifier().fit(release)
+    assert np.isfinite(model.decision_function(test_x)).all()
+    assert 0 <= model.between_share_ <= 1
+
+
+def test_noise_alone_tells_no_records_apart() -> None:
+    (x, y), (test_x, _) = mixture(4, 30, 200)
+    scores = DiscriminantClassifier().fit(moments(x, y, 1e4)).decision_function(test_x)
+    assert np.ptp(scores, axis=0).max() < 0.5
+
+
+def test_what_is_no_number_is_refused() -> None:
+    release = moments(*mixture(3, 5, 100)[0], 1.0)
+    assert release.moments is not None
+    broken = release.moments.cross.copy()
+    broken[0, 0] = np.nan
+    with pytest.raises(InvalidInput, match="released moments"):
+        DiscriminantClassifier().fit(replace(release, moments=replace(release.moments, cross=broken)))
+
+
+def test_rows_that_say_nothing_are_refused() -> None:
+    release = mix(*mixture(3, 5, 100)[0], rows=10, noise=1.0)
+    with pytest.raises(InvalidInput, match="rows that differ"):
+        DiscriminantClassifier().fit(replace(release, x=np.zeros_like(release.x)))

@@ -1,0 +1,83 @@
+"""What noisy eigenvectors are said to know, against matrices whose covariance is known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from privmix.learning.spectrum import AdditiveNoise, NoiseLaw, SamplingNoise, known_variance
+
+DIM = 150
+VARIANCES = (np.arange(DIM) + 2.0) ** -1.3
+VARIANCES /= VARIANCES.sum()
+
+
+def additive(deviation: float) -> tuple[NDArray[np.float64], NoiseLaw]:
+    noise = np.random.default_rng(0).normal(0, deviation, (DIM, DIM))
+    return np.diag(VARIANCES) + (noise + noise.T) / np.sqrt(2), AdditiveNoise(DIM, deviation)
+
+
+def sampled(rows: int, floor: float) -> tuple[NDArray[np.float64], NoiseLaw]:
+    x = np.random.default_rng(0).normal(size=(rows, DIM)) * np.sqrt(VARIANCES + floor)
+    return x.T @ x / rows, SamplingNoise(DIM, rows)
+
+
+@pytest.mark.parametrize(
+    ("released", "floor"),
+    [(additive(3e-4), 0.0), (additive(2e-3), 0.0), (sampled(1500, 0.0), 0.0), (sampled(600, 5e-3), 5e-3)],
+    ids=["little noise", "much noise", "samples", "noisy samples"],
+)
+def test_it_knows_what_noisy_eigenvectors_know(released: tuple[NDArray[np.float64], NoiseLaw], floor: float) -> None:
+    values, basis = np.linalg.eigh(released[0])
+    known = known_variance(values, released[1], floor)
+    true = VARIANCES @ basis**2
+    spread = np.square(VARIANCES) @ basis**2 - true**2
+    # Taken over tenths: what single directions differ by is chance.
+    for found, expected in ((known.variance, true), (np.sqrt(known.spread), np.sqrt(spread))):
+        ratio = found.reshape(10, -1).sum(axis=1) / expected.reshape(10, -1).sum(axis=1)
+        assert ratio.min() > 0.4
+        assert ratio.max() < 1.7
+        assert ratio[-1] == pytest.approx(1, abs=0.1)
+
+
+def test_without_noise_it_knows_everything() -> None:
+    known = known_variance(VARIANCES[::-1], AdditiveNoise(DIM, 0.0))
+    np.testing.assert_array_equal(known.variance, VARIANCES[::-1])
+    assert not known.spread.any()
+
+
+def test_many_samples_are_as_good_as_none_missing() -> None:
+    known = known_variance(VARIANCES[::-1], SamplingNoise(DIM, 10**9))
+    np.testing.assert_allclose(known.variance, VARIANCES[::-1], rtol=0.01)
+    assert (np.sqrt(known.spread) < 0.03 * known.variance[-1]).all()
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1e6])
+def test_it_scales_with_the_matrix(scale: float) -> None:
+    released, _ = additive(2e-3)
+    values = np.linalg.eigvalsh(released)
+    found = known_variance(values * scale, AdditiveNoise(DIM, 2e-3 * scale))
+    expected = known_variance(values, AdditiveNoise(DIM, 2e-3))
+    np.testing.assert_allclose(found.variance, expected.variance * scale, rtol=1e-6)
+    np.testing.assert_allclose(found.spread, expected.spread * scale**2, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("values", "law"),
+    [
+        (np.full(4, -3.0), AdditiveNoise(4, 1.0)),
+        (np.zeros(4), AdditiveNoise(4, 0.0)),
+        (np.array([-1e9, 1e9]), AdditiveNoise(2, 1e9)),
+        (np.array([2.0]), AdditiveNoise(1, 0.1)),
+        (np.array([1e-3, 2.0]), SamplingNoise(500, 2)),
+        (np.ones(3), SamplingNoise(3, 3)),
+    ],
+    ids=str,
+)
+def test_any_eigenvalues_give_usable_numbers(values: NDArray[np.float64], law: NoiseLaw) -> None:
+    known = known_variance(values, law)
+    assert np.isfinite(known.variance).all()
+    assert (known.variance > 0).all() or not values.any()
+    assert np.isfinite(known.spread).all()
+    assert (known.spread >= 0).all()
