@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from privmix.jobs.releasing import plan, release
     from privmix.jobs.report import report
     from privmix.jobs.training import train
+    from privmix.learning.discriminant import DiscriminantClassifier
     from privmix.learning.kl import GeneralizedKLClassifier
     from privmix.learning.moments import SecondMomentsClassifier
     from privmix.learning.ridge import NoiseAwareRidgeClassifier
@@ -99,6 +100,7 @@ __all__ = [
     "Columns",
     "Composed",
     "DPClassifier",
+    "DiscriminantClassifier",
     "Event",
     "FixedSizeSampled",
     "Gaussian",

@@ -316,7 +316,7 @@ def test_moments_verify_and_inspect(moments: Path) -> None:
 @pytest.mark.parametrize(
     ("more", "name"),
     [
-        ([], "second-moments"),
+        ([], "discriminant"),
         (["--learner", "second-moments", "--regularisation", "0.01"], "second-moments"),
         (["--learner", "noise-aware-ridge"], "noise-aware-ridge"),
         (["--learner", "generalized-kl", "--epochs", "100"], "generalized-kl"),
@@ -338,4 +338,4 @@ def test_second_moments_need_a_release_that_has_them(data: Path, tmp_path: Path)
     refused(privmix("fit", str(out), "--learner", "second-moments", "--out", str(tmp_path / "M")), "moments")
     refused(privmix("fit", str(out), "--learner", "magic", "--out", str(tmp_path / "M")), "auto", "second-moments")
     assert not (tmp_path / "M").exists()
-    assert "noise-aware-ridge" in privmix("fit", str(out), "--out", str(tmp_path / "M")).out
+    assert "discriminant" in privmix("fit", str(out), "--out", str(tmp_path / "M")).out

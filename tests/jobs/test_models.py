@@ -44,7 +44,7 @@ def release(digits: Digits, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_model_takes_raw_inputs_before_and_after_saving(digits: Digits, release: Path, tmp_path: Path) -> None:
     x, y = digits
     model = pm.fit(release)
-    assert model.classifier.name == "second-moments"
+    assert model.classifier.name == "discriminant"
     assert model.score(x, y) > 0.7
     assert model.score(x[:50], [model.classes[label] for label in y[:50]]) == model.score(x[:50], y[:50])
     model.save(tmp_path / "MODEL")

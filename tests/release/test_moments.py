@@ -205,7 +205,7 @@ def test_folder_round_trip(tmp_path: Path) -> None:
     np.testing.assert_array_equal(loaded.x, direct.x)
     assert verify_release(tmp_path / "rel").epsilon <= TARGET[0]
     assert plan_from_dict(certificate["plan"]) == plan
-    assert "second-moments" in (tmp_path / "rel" / "README.md").read_text()
+    assert "discriminant" in (tmp_path / "rel" / "README.md").read_text()
     (tmp_path / "rel" / "moments.safetensors").write_bytes(b"\0" * 64)
     with pytest.raises(InvalidInput):
         verify_release(tmp_path / "rel")

@@ -25,8 +25,8 @@ def fit(
     learner: Annotated[
         str,
         typer.Option(
-            help="auto: second-moments for releases that have them, else noise-aware-ridge; or one of these two, or "
-            "generalized-kl (the papers')."
+            help="auto: discriminant for moments and Poisson rows, else noise-aware-ridge; or one of these two, "
+            "second-moments, or generalized-kl (the papers')."
         ),
     ] = _AUTO,
     model: Annotated[str, typer.Option(help="generalized-kl: linear, or cnn on pixel releases.")] = "linear",
@@ -65,8 +65,12 @@ def fit(
             progress=(lambda done, total: progress("epochs", done, total)) if papers else None,
         )
     classifier: Any = fitted.classifier
-    found = getattr(classifier, "regularisation_", strength)
-    summary = f"{epochs} epochs" if papers else f"regularisation {found}"
+    if papers:
+        summary = f"{epochs} epochs"
+    elif learner == "discriminant":
+        summary = f"{100 * classifier.between_share_:.1f}% of the variance between classes"
+    else:
+        summary = f"regularisation {getattr(classifier, 'regularisation_', strength)}"
     fitted.save(out_folder, overwrite=overwrite)
     out.print(f"fitted: {learner} ({summary}) on {dataset.rows} rows; saved to {plain(out_folder)}", soft_wrap=True)
     out.print(f"next: privmix evaluate {plain(shlex.quote(str(out_folder)))} --data DIR --split test", soft_wrap=True)

@@ -459,7 +459,7 @@ def design_named(name: str) -> type[Design[Any]]:
 
     Example:
         >>> design_named("moments").learner
-        'second-moments'
+        'discriminant'
     """
     _find_installed()
     if not isinstance(name, str) or name not in _DESIGNS:

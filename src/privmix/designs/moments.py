@@ -138,7 +138,7 @@ class Moments(Design[MomentsPlan]):
     words = "samples of a Gaussian mixture that has the released moments"
     draws = "second moments, cross moments and label sums of all records"
     labels: ClassVar = {"moments": "second moments"}
-    learner = "second-moments"
+    learner = "discriminant"
     plan_type = MomentsPlan
     # A sampled row is of one class.
     mixes_all_classes = False

@@ -38,6 +38,7 @@ class Poisson(NoisyLabels):
     words = "each record joins each row independently"
     draws = "each record joins each row independently with probability m/n"
     labels: ClassVar = {"poisson": "Poisson mixup"}
+    learner = "discriminant"
 
     @classmethod
     def trials(cls, setting: Setting) -> Sequence[tuple[str, Poisson]]:

@@ -6,15 +6,21 @@ from pathlib import Path
 from typing import Final
 
 from privmix.designs import design_named
-from privmix.errors import check_choice
+from privmix.errors import InvalidInput, check_choice
 from privmix.jobs.models import Model
 from privmix.jobs.released import Release
-from privmix.learning import GeneralizedKLClassifier, NoiseAwareRidgeClassifier, Progress, SecondMomentsClassifier
+from privmix.learning import (
+    DiscriminantClassifier,
+    GeneralizedKLClassifier,
+    NoiseAwareRidgeClassifier,
+    Progress,
+    SecondMomentsClassifier,
+)
 from privmix.learning.base import ReleaseLearner
 from privmix.release import ReleasedDataset, load_release
 
 AUTO: Final = "auto"
-LEARNERS: Final = (AUTO, "noise-aware-ridge", "second-moments", "generalized-kl")
+LEARNERS: Final = (AUTO, "discriminant", "noise-aware-ridge", "second-moments", "generalized-kl")
 
 
 def fit(
@@ -31,8 +37,9 @@ def fit(
 
     Args:
         release: a release, or its folder.
-        learner: ``"auto"``: second-moments for releases that have them, else noise-aware-ridge; or one of these two, or
-            ``"generalized-kl"`` (the papers'); or an estimator of your own settings.
+        learner: ``"auto"``: discriminant for moments and Poisson rows, else noise-aware-ridge; or one of these two,
+            ``"second-moments"`` for releases that have them, ``"generalized-kl"`` (the papers'); or an estimator of
+            your own settings.
         regularisation: noise-aware-ridge, second-moments: ``"auto"``, or a share of the largest eigenvalue.
         model: generalized-kl: ``"linear"``, or ``"cnn"`` on pixel releases.
         epochs: generalized-kl: passes over the rows.
@@ -54,7 +61,11 @@ def fit(
         return Model(learner.fit(dataset, progress=progress))
     learner = learner_for(dataset, learner)
     chosen: ReleaseLearner
-    if learner == "generalized-kl":
+    if learner == "discriminant":
+        if regularisation != AUTO:
+            raise InvalidInput("regularisation", regularisation, "auto for learner discriminant: it finds its own")
+        chosen = DiscriminantClassifier()
+    elif learner == "generalized-kl":
         chosen = GeneralizedKLClassifier(model=model, epochs=epochs, seed=seed)
     elif learner == "second-moments":
         chosen = SecondMomentsClassifier(regularisation=regularisation)

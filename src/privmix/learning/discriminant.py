@@ -22,6 +22,8 @@ Reals = NDArray[np.float64]
 _CLOSEST: Final = 0.99
 # Shares of the variance between classes that are weighed against each other.
 _SHARES: Final = np.geomspace(1e-6, 1.0, 56)
+# Least share of the variance of records that is within classes, where class sums leave none.
+_LEAST_WITHIN: Final = 0.1
 # Every class keeps at least this part of an equal share of the records.
 _FEWEST: Final = 0.1
 
@@ -188,7 +190,7 @@ class _ClassSums:
     def _between(self) -> Reals:
         """Squared lengths less the noise, whose entries are spread over K - 1 singular vectors."""
         directions = max(self.basis.shape[0], len(self.left) - 1)
-        return np.maximum(np.square(self.lengths) - self.noise * directions, 0.0)
+        return np.asarray(np.maximum(np.square(self.lengths) - self.noise * directions, 0.0))
 
     def between_share(self) -> float:
         """Scatter between classes as a share of the largest variance of records."""
@@ -197,10 +199,10 @@ class _ClassSums:
     def discriminants(self, share: float) -> tuple[Reals, Reals]:
         """(d, K) coefficients and (K,) offsets of the scores of records counted from the origin."""
         between = self._between
-        variance = between / len(self.left) + (1 - share) * self.largest / len(self.basis)
+        within = max(1 - share, _LEAST_WITHIN) * self.largest / len(self.basis)
+        variance = between / len(self.left) + within
         # M with its singular values shrunk by the share that is no noise
         means = self.left * (between / np.maximum(self.lengths, np.finfo(float).tiny))
-        variance = np.maximum(variance, _FEWEST * self.largest / len(self.basis))
         weights = means / variance
         return self.basis @ _equally_far(weights, means).T, np.zeros(len(weights))
 

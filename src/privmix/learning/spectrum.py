@@ -147,7 +147,7 @@ def known_variance(values: Reals, law: NoiseLaw, floor: float = 0.0) -> KnownVar
     points, counts = _grouped(values, law.dim)
     atoms = floor + np.geomspace(_SPAN, 1.02, _ATOMS) * top
     weights = _likeliest(points, counts, atoms, law, 2 * scale)
-    trace = _trace(points + 0.1j * scale, atoms, weights, law, _MANY_STEPS)
+    trace = _trace((points + 0.1j * scale).astype(np.complex128), atoms, weights, law, _MANY_STEPS)
     variance, spread = law.along(points, trace, float(weights @ atoms))
     return KnownVariance(
         np.maximum(np.interp(values, points, variance) - floor, atoms[0] - floor),
@@ -173,7 +173,7 @@ def _likeliest(points: Reals, counts: Reals, atoms: Reals, law: NoiseLaw, blur: 
     They start as a power law with the trace of S, which noise hardly moves: where noise hides all else it stays.
     """
     weights = _power_law(atoms, float(counts @ points))
-    z = points + 1j * blur
+    z = (points + 1j * blur).astype(np.complex128)
     trace = _trace(z, atoms, weights, law, _MANY_STEPS)
     for _ in range(_ROUNDS):
         shift, k = law.shifted(z, trace)
