@@ -66,7 +66,7 @@ def moments(x: NDArray[np.float64], y: NDArray[np.int64], noise: float, *, centr
         extractor={"name": "identity"},
         input_shape=(x.shape[1],),
         release_id="test",
-        moments=found,
+        beside=found,
     )
 
 
@@ -106,7 +106,7 @@ def test_turned_features_give_the_same_scores() -> None:
     turned = replace(
         release,
         transform=replace(release.transform, centre=(release.transform.centre @ turn).astype(np.float32)),
-        moments=replace(
+        beside=replace(
             release.moments,
             second=(turn.T @ release.moments.second @ turn).astype(np.float32),
             cross=(turn.T @ release.moments.cross).astype(np.float32),
@@ -180,7 +180,7 @@ def test_what_is_no_number_is_refused() -> None:
     broken = release.moments.cross.copy()
     broken[0, 0] = np.nan
     with pytest.raises(InvalidInput, match="released moments"):
-        DiscriminantClassifier().fit(replace(release, moments=replace(release.moments, cross=broken)))
+        DiscriminantClassifier().fit(replace(release, beside=replace(release.moments, cross=broken)))
 
 
 def test_rows_that_say_nothing_are_refused() -> None:

@@ -71,7 +71,7 @@ class DiscriminantClassifier(LinearLearner):
         >>> release = ReleasedDataset(
         ...     x=np.float32(x[:1]), y=np.float32(y[:1]), design="moments", mixup_degree=1, noise_std_x=0.0,
         ...     noise_std_y=0.0, label_offset=0.0, classes=("cat", "dog"), transform=RecordTransform(2.0),
-        ...     extractor={"name": "identity"}, input_shape=(2,), release_id="example", moments=moments)
+        ...     extractor={"name": "identity"}, input_shape=(2,), release_id="example", beside=moments)
         >>> DiscriminantClassifier().fit(release).predict(np.eye(2)).tolist()
         [0, 1]
     """
