@@ -18,7 +18,7 @@ from privmix.attacks.designs import worst_case_of
 from privmix.attacks.worst_case import attack
 from privmix.errors import InvalidInput
 from privmix.jobs.audited import published_plan
-from privmix.release import ReleaseConfig
+from privmix.releases import ReleaseConfig
 from privmix.reports.style import COLOURS, new_figure, save_figure
 
 RUNS = common.RESULTS / "audit_runs.json"

@@ -22,7 +22,7 @@ from privmix.attacks.training_canaries import audit_training_canaries
 from privmix.data import FeatureStore, open_dataset
 from privmix.features import get_extractor, write_features
 from privmix.mechanisms.streams import SecretStreams
-from privmix.release import PrivateRecords, ReleaseConfig
+from privmix.releases import PrivateRecords, ReleaseConfig
 from privmix.reports.style import COLOURS, new_figure, save_figure
 from privmix.training import ModelFacts, TrainingConfig, TrainingRecords
 

@@ -31,7 +31,7 @@ from privmix.learning import (
     ReleaseLearner,
     SecondMomentsClassifier,
 )
-from privmix.release import PrivateRecords, ReleaseConfig, SecretStreams, release_to_memory
+from privmix.releases import PrivateRecords, ReleaseConfig, SecretStreams, release_to_memory
 
 RUNS = common.RESULTS / "discriminant_runs.json"
 DELTA = 1e-5

@@ -21,7 +21,7 @@ from privmix.attacks.inversion import InversionConfig
 from privmix.attacks.inversion_study import NOISY, QUIET, InversionCase, study_inversion
 from privmix.data import open_dataset
 from privmix.features import get_extractor
-from privmix.release import ReleaseConfig
+from privmix.releases import ReleaseConfig
 from privmix.reports.inversion import draw_inversion
 
 CACHE = common.RESULTS.parent / "cache"

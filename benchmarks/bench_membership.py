@@ -47,9 +47,9 @@ from privmix.features import parse_features
 from privmix.learning import NoiseAwareRidgeClassifier, SecondMomentsClassifier
 from privmix.learning.base import ReleaseLearner
 from privmix.mechanisms.streams import SecretStreams
-from privmix.release import PrivateRecords, ReleaseConfig
-from privmix.release.engines import make_engine
-from privmix.release.folder import assemble
+from privmix.releases import PrivateRecords, ReleaseConfig
+from privmix.releases.engines import make_engine
+from privmix.releases.folder import assemble
 from privmix.reports.style import COLOURS, new_figure, save_figure
 from privmix.training import ModelFacts, Trainer, TrainingConfig
 

@@ -14,8 +14,8 @@ from privmix.attacks.audit import audit_plan
 from privmix.attacks.empty_runs import PureNoise, release_noises, training_noise
 from privmix.attacks.noise_scale import AS_CERTIFIED, DEFAULT_SAMPLES, FALSE_ALARM, audit_noise, measure, power
 from privmix.designs import Plan
-from privmix.release import ReleaseConfig, engine
-from privmix.release.count import count_noise
+from privmix.releases import ReleaseConfig, engine
+from privmix.releases.count import count_noise
 from privmix.training.plan import TrainingPlan
 
 FACTORS = (0.95, 0.98, 0.99)

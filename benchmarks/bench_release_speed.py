@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 import common
-from privmix.release import PrivateRecords, ReleaseConfig, ReleaseEngine, SecretStreams
+from privmix.releases import PrivateRecords, ReleaseConfig, ReleaseEngine, SecretStreams
 from privmix.reports.style import COLOURS, new_figure, save_figure
 
 CLASSES = tuple("0123456789")

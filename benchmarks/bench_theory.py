@@ -18,8 +18,8 @@ from scipy.linalg import toeplitz
 
 import common
 from privmix.accounting import gdp_epsilon, published_noise_multiplier
-from privmix.release.simulation import simulate_linear_regression
-from privmix.release.theory import (
+from privmix.releases.simulation import simulate_linear_regression
+from privmix.releases.theory import (
     LinearTask,
     best_mixup_degree,
     error_bound,

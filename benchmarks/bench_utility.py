@@ -24,7 +24,7 @@ from privmix.accounting import Adjacency, FixedSizeSampled, Gaussian, Repeated, 
 from privmix.data import open_dataset
 from privmix.features.base import get_extractor
 from privmix.learning import GeneralizedKLClassifier, NoiseAwareRidgeClassifier
-from privmix.release import PrivateRecords, ReleaseConfig, ReleasePlan, SecretStreams, release_to_memory
+from privmix.releases import PrivateRecords, ReleaseConfig, ReleasePlan, SecretStreams, release_to_memory
 from privmix.reports.style import COLOURS, new_figure, save_figure
 
 RUNS = common.RESULTS / "utility_runs.json"

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 import common
-from privmix.release import PrivateRecords, ReleaseConfig, SecretStreams, release_to_folder, verify_release
+from privmix.releases import PrivateRecords, ReleaseConfig, SecretStreams, release_to_folder, verify_release
 
 CLASSES = tuple("0123456789")
 RECORDS, DIM, REPEATS = 60_000, 3_969, 3
@@ -25,7 +25,7 @@ TARGET = (1.0, 1e-5)
 ONE = """
 import json, sys, time
 from pathlib import Path
-from privmix.release import load_release, verify_release
+from privmix.releases import load_release, verify_release
 work = {"verify": verify_release, "load": load_release, "import": lambda folder: None}[sys.argv[1]]
 start, cpu = time.perf_counter(), time.process_time()
 work(sys.argv[2])

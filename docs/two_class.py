@@ -16,8 +16,8 @@ from privmix.designs.rows import NoisyLabels
 from privmix.mechanisms.bernoulli import Groups, draw_blocks
 from privmix.mechanisms.sampling import ROW_TILE, Membership, Sampler
 from privmix.mechanisms.streams import SecretStreams
-from privmix.release import RecordTransform
-from privmix.release.engine import RowBlock
+from privmix.releases import RecordTransform
+from privmix.releases.engine import RowBlock
 
 
 def holds(first: int, rows: int, classes: int) -> NDArray[np.bool_]:

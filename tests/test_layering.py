@@ -18,11 +18,11 @@ ALLOWED: dict[str, set[str]] = {
     "features": {"data"},
     "designs": {"accounting", "mechanisms"},
     "certificate": {"accounting", "mechanisms.plan"},
-    "release": {"accounting", "mechanisms", "data", "features", "designs", "certificate"},
-    "learning": {"release.dataset", "release.moments"},
+    "releases": {"accounting", "mechanisms", "data", "features", "designs", "certificate"},
+    "learning": {"releases.dataset", "releases.moments"},
     "training": {"accounting", "mechanisms", "data", "features", "certificate"},
     "ledger": {"accounting"},
-    "attacks": {"accounting", "mechanisms", "data", "features", "designs", "release", "learning", "training"},
+    "attacks": {"accounting", "mechanisms", "data", "features", "designs", "releases", "learning", "training"},
     "reports": set(),
     "jobs": {
         "designs",
@@ -31,7 +31,7 @@ ALLOWED: dict[str, set[str]] = {
         "data",
         "features",
         "certificate",
-        "release",
+        "releases",
         "ledger",
         "learning",
         "training",
@@ -46,7 +46,7 @@ ALLOWED: dict[str, set[str]] = {
         "features",
         "designs",
         "certificate",
-        "release",
+        "releases",
         "ledger",
         "learning",
         "training",
@@ -156,8 +156,8 @@ def test_packages_of_training_are_floors_too() -> None:
 def test_a_forbidden_import_is_noticed(tmp_path: Path) -> None:
     """The reader of imports sees every form in which a floor could be reached."""
     file = tmp_path / "module.py"
-    file.write_text("import privmix.data\nfrom privmix import learning\nfrom privmix.release.engine import x\n")
-    assert imports_of(file) == ["privmix.data", "privmix.learning", "privmix.release.engine"]
+    file.write_text("import privmix.data\nfrom privmix import learning\nfrom privmix.releases.engine import x\n")
+    assert imports_of(file) == ["privmix.data", "privmix.learning", "privmix.releases.engine"]
 
 
 def flags_in(path: Path) -> list[str]:

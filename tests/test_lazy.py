@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 from typer.main import get_group
 
-import privmix as pm
 from privmix.accounting import Adjacency, Gaussian
 from privmix.cli.app import VERBS, app
 from privmix.cli.attack import ATTACKS, attack
@@ -115,14 +114,11 @@ def test_lazy_names_are_what_they_say(path: Path) -> None:
         alias.name: line.module for line in block.body if isinstance(line, ast.ImportFrom) for alias in line.names
     }
     assert sorted(written) == sorted(package.__all__)
-    # The import of a part of the package would take its name; pm.release is a package that can be called.
+    # The import of a part of the package would take its name.
     own = {name for name, module in written.items() if module != package.__name__}
-    assert own & {part.stem for part in path.parent.iterdir()} == ({"release"} if package is pm else set())
+    assert not own & {part.stem for part in path.parent.iterdir()}
     for name, module in written.items():
         assert module is not None
-        if (package, name) == (pm, "release"):
-            assert pm.release is importlib.import_module("privmix.release")
-            continue
         assert getattr(package, name) is getattr(importlib.import_module(module), name)
     assert set(written) <= set(dir(package))
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):

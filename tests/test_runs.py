@@ -1,6 +1,6 @@
 """What every run keeps, refuses and discards, be it of a release or of a training.
 
-Kills at every step, and the bits after them: tests/release/test_resume.py and tests/training/test_run.py.
+Kills at every step, and the bits after them: tests/releases/test_resume.py and tests/training/test_run.py.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from privmix.errors import InvalidInput, StorageError
 from privmix.mechanisms import run as run_module
 from privmix.mechanisms.run import Run
 from privmix.mechanisms.streams import SecretStreams
-from privmix.release import ReleaseRun
-from privmix.release.ray_engine import ClusterLost
+from privmix.releases import ReleaseRun
+from privmix.releases.ray_engine import ClusterLost
 from privmix.training.gradients.execution import OutOfMemory
 from privmix.training.run import TrainingRun
-from tests.release.helpers import make_plan
+from tests.releases.helpers import make_plan
 
 PLAN = make_plan()
 Begin = Callable[..., Run]

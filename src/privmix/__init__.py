@@ -13,10 +13,7 @@ Example:
 
 from __future__ import annotations
 
-import inspect
-import sys
-from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from privmix._lazy import lazily
 
@@ -58,36 +55,6 @@ if TYPE_CHECKING:
     from privmix.training.classifier import DPClassifier
 else:
     __getattr__, __dir__ = lazily(__name__)
-
-
-class _FrontDoor(ModuleType):
-    """This package, which lends a function and has a package of one name: ``privmix.release`` is both."""
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name == "release":
-            if not isinstance(value, ModuleType):
-                # Its package is imported by then, and here.
-                return
-            value.__class__ = _ReleasePackage
-        super().__setattr__(name, value)
-
-
-class _ReleasePackage(ModuleType):
-    """The package; called, it is :func:`privmix.jobs.releasing.release`."""
-
-    def __call__(self, *arguments: Any, **options: Any) -> Any:
-        from privmix.jobs.releasing import release
-
-        return release(*arguments, **options)
-
-    @property
-    def __signature__(self) -> inspect.Signature:
-        from privmix.jobs.releasing import release
-
-        return inspect.signature(release)
-
-
-sys.modules[__name__].__class__ = _FrontDoor
 
 __version__ = "0.1.0"
 

@@ -29,10 +29,10 @@ from privmix.attacks.one_run_proof import Mechanism, event_least
 from privmix.attacks.training_canaries import audit_training_canaries, training_mechanism
 from privmix.errors import InvalidInput
 from privmix.mechanisms.streams import SecretStreams
-from privmix.release import PrivateRecords, RecordTransform, ReleaseConfig, ReleasePlan
-from privmix.release import dataset as release_dataset
-from privmix.release import engine as release_engine
-from privmix.release.tiles import ArrayTiles, tiles_of
+from privmix.releases import PrivateRecords, RecordTransform, ReleaseConfig, ReleasePlan
+from privmix.releases import dataset as release_dataset
+from privmix.releases import engine as release_engine
+from privmix.releases.tiles import ArrayTiles, tiles_of
 from privmix.training import ModelFacts, TrainingConfig, TrainingRecords, ViewConfig, dp_sgd
 from privmix.training.gradients.clipping import Clipping
 from privmix.training.plan import TrainingPlan

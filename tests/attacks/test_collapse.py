@@ -11,9 +11,9 @@ import pytest
 
 from privmix.attacks.collapse import measure_collapse
 from privmix.errors import InvalidInput
-from privmix.release import ReleaseConfig
-from privmix.release.diagnostics import neural_collapse
-from tests.release.helpers import own_options
+from privmix.releases import ReleaseConfig
+from privmix.releases.diagnostics import neural_collapse
+from tests.releases.helpers import own_options
 
 CLASSES = tuple("abcdefghij")
 

@@ -22,8 +22,8 @@ from privmix.data import embedded_digits
 from privmix.errors import InvalidInput, MissingExtra
 from privmix.features import ModuleEncoder, Pixels, Scattering, Tabular
 from privmix.mechanisms.streams import SecretStreams
-from privmix.release import PrivateRecords, RecordTransform, ReleaseConfig, ReleaseEngine
-from tests.release.helpers import own_options
+from privmix.releases import PrivateRecords, RecordTransform, ReleaseConfig, ReleaseEngine
+from tests.releases.helpers import own_options
 
 CLASSES = tuple("0123456789")
 

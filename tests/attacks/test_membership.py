@@ -26,7 +26,7 @@ from privmix.attacks.membership.signals import class_scores, true_class_logits
 from privmix.errors import InvalidInput, StorageError
 from privmix.learning import NoiseAwareRidgeClassifier, SecondMomentsClassifier
 from privmix.mechanisms.streams import SecretStreams
-from privmix.release import PrivateRecords, ReleaseConfig, release_to_memory
+from privmix.releases import PrivateRecords, ReleaseConfig, release_to_memory
 from privmix.training import ModelFacts, Trainer, TrainingConfig, TrainingRecords, ViewConfig
 
 

@@ -19,9 +19,9 @@ from privmix.attacks.noise_scale import DEFAULT_SAMPLES, FALSE_ALARM, NoiseAudit
 from privmix.designs import Plan, all_designs
 from privmix.errors import InvalidInput
 from privmix.mechanisms.streams import SecretStreams
-from privmix.release import ReleaseConfig, engine, moments_engine
+from privmix.releases import ReleaseConfig, engine, moments_engine
 from privmix.training.plan import TrainingPlan
-from tests.release.helpers import own_options
+from tests.releases.helpers import own_options
 
 SAMPLES = 2**15
 SMALL: dict[str, Any] = {"records": 1000, "dim": 5, "classes": ("ant", "bee", "cat"), "mixup_degree": 20, "rows": 60}

@@ -20,9 +20,9 @@ from privmix.designs import Plan, all_designs
 from privmix.mechanisms.membership import Membership, offsets_of
 from privmix.mechanisms.sampling import PoissonSampling, Sampler
 from privmix.mechanisms.streams import SecretStreams
-from privmix.release import PrivateRecords, ReleaseConfig, ReleaseEngine, ReleasePlan, engine, moments_engine, tiles
-from privmix.release.dataset import RecordTransform
-from tests.release.helpers import own_options
+from privmix.releases import PrivateRecords, ReleaseConfig, ReleaseEngine, ReleasePlan, engine, moments_engine, tiles
+from privmix.releases.dataset import RecordTransform
+from tests.releases.helpers import own_options
 
 CONFIDENCE = 1 - 5e-7
 EPSILON, DELTA = 8.0, 1e-2

@@ -21,8 +21,8 @@ from privmix.attacks.worst_case import EngineFactory, real_engine
 from privmix.designs import Plan, all_designs
 from privmix.errors import InvalidInput
 from privmix.mechanisms.streams import SecretStreams
-from privmix.release import PrivateRecords, ReleaseConfig, ReleaseEngine, ReleasePlan, engine, tiles
-from privmix.release.dataset import RecordTransform
+from privmix.releases import PrivateRecords, ReleaseConfig, ReleaseEngine, ReleasePlan, engine, tiles
+from privmix.releases.dataset import RecordTransform
 from privmix.training.dp_sgd import DpSgd, StepObserver
 from privmix.training.gradients.clipping import Clipping
 from privmix.training.gradients.closed_form import ClosedFormGradients
@@ -35,7 +35,7 @@ from privmix.training.optimiser import Optimiser, OptimiserConfig
 from privmix.training.plan import TrainingPlan
 from privmix.training.records import TrainingRecords
 from privmix.training.views.pipeline import ViewConfig, ViewPipeline
-from tests.release.helpers import own_options
+from tests.releases.helpers import own_options
 
 CLASSES = ("ant", "bee", "cat")
 PLANS: dict[str, dict[str, Any]] = {

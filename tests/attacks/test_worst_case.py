@@ -13,9 +13,9 @@ from privmix.attacks.designs import worst_case_of
 from privmix.attacks.training_worst_case import attack_training, audit_training
 from privmix.attacks.worst_case import attack, exact_pairs, log_mixture
 from privmix.errors import InvalidInput
-from privmix.release import ReleaseConfig
+from privmix.releases import ReleaseConfig
 from privmix.training import TrainingPlan
-from tests.release.helpers import ALL_DESIGNS, design_name, own_options
+from tests.releases.helpers import ALL_DESIGNS, design_name, own_options
 
 EXTRA: list[dict[str, Any]] = [
     {"design": "classwise", "centre": "none"},

@@ -13,13 +13,13 @@ from mpmath import mp, mpf
 
 from privmix.accounting import Adjacency
 from privmix.certificate.assessment import Facts, as_rows, assess, markdown
-from privmix.release import ReleaseConfig
-from privmix.release.certificate import make_certificate
-from privmix.release.verify import check_certificate
+from privmix.releases import ReleaseConfig
+from privmix.releases.certificate import make_certificate
+from privmix.releases.verify import check_certificate
 from privmix.training.certificate import training_certificate
 from privmix.training.plan import TrainingPlan
 from tests.certificate.helpers import a_reservation
-from tests.release.helpers import ALL_DESIGNS, CLASSES, TARGET, design_name, own_options
+from tests.releases.helpers import ALL_DESIGNS, CLASSES, TARGET, design_name, own_options
 
 FACTS = Facts(
     "release",
@@ -156,7 +156,7 @@ def test_the_table_of_a_card_has_a_row_a_question_and_four_cells_in_each() -> No
 
 def test_the_page_shows_them(tmp_path: Path) -> None:
     from privmix.jobs.report import report
-    from tests.release.test_folder import write
+    from tests.releases.test_folder import write
 
     write(tmp_path / "REL", rows=200)
     for audience in ("public", "owner"):

@@ -12,8 +12,8 @@ import pytest
 
 from privmix.certificate.croissant import CROISSANT_FILE, croissant
 from privmix.errors import PrivmixError
-from privmix.release import load_release, verify_release
-from tests.release.test_folder import write
+from privmix.releases import load_release, verify_release
+from tests.releases.test_folder import write
 
 # What nobody but the publisher knows.
 LEFT_OUT = ("citeAs", "datePublished", "license")

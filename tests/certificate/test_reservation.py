@@ -13,8 +13,8 @@ from privmix.certificate.reservation import ReservationNote, mode_of
 from privmix.errors import InvalidInput
 from privmix.ledger import Ledger, Reservation
 from privmix.mechanisms.streams import SecretStreams
-from privmix.release import ReleaseRun, release_to_memory
-from tests.release.helpers import make_plan, make_records
+from privmix.releases import ReleaseRun, release_to_memory
+from tests.releases.helpers import make_plan, make_records
 from tests.training.runs import job_of, private
 
 FACTS: dict[str, Any] = {"extractor": {"name": "identity"}, "input_shape": (7,)}

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from privmix.certificate.certificate import CERTIFICATE_FILE, content_hash
-from privmix.release import ReleaseConfig, SecretStreams, engine, release_to_folder
+from privmix.releases import ReleaseConfig, SecretStreams, engine, release_to_folder
 from privmix.reports.records import public_records, read_records
 from privmix.training import ModelFacts, Trainer, TrainingConfig, TrainingRecords
 from tests.cli.helpers import privmix
-from tests.release.helpers import CLASSES, make_records
+from tests.releases.helpers import CLASSES, make_records
 
 HEADLINE = (
     "audit --design hierarchical --classes 100 --expected-classes 3 --records 50000 --mixup-degree 64 --epsilon 1 "

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from privmix.jobs import release as release_job
-from privmix.release import folder as release_folder
+from privmix.releases import folder as release_folder
 from tests.cli.helpers import Outcome, privmix
 
 COUNT = 400
@@ -32,7 +32,7 @@ torch.set_num_threads(1)
 from privmix.cli import main
 from privmix.features.identity import Identity
 from privmix.mechanisms import run as run_module
-from privmix.release import folder
+from privmix.releases import folder
 folder.SHARD_ROWS = 1024
 root = Path(sys.argv[1])
 

@@ -14,7 +14,7 @@ import pytest
 
 from privmix.designs.moments import LARGEST_DIM
 from privmix.jobs import prediction
-from privmix.release import DataModel
+from privmix.releases import DataModel
 from tests.cli.helpers import Outcome, privmix
 
 # So few records that one design needs a noise search of its own: plans are quick.
@@ -191,7 +191,7 @@ def test_second_moments_are_left_out_where_features_are_many(monkeypatch: pytest
     # What is tried for so many features is found without the minutes that trying takes.
     monkeypatch.setattr(prediction, "choose_design", stop)
     monkeypatch.setattr(DataModel, "declared", lambda *_, **__: None)
-    from privmix.release.planner import _trials
+    from privmix.releases.planner import _trials
 
     for dim, expected in ((LARGEST_DIM, True), (LARGEST_DIM + 1, False)):
         assert plan(dim=str(dim)).code == 130

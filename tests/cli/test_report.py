@@ -14,12 +14,12 @@ from scipy.stats import norm
 from privmix.accounting import Adjacency, Gaussian, Repeated, event_from_dict, gdp_tradeoff, tradeoff_curve
 from privmix.certificate.certificate import content_hash
 from privmix.jobs.guarantee import folder_guarantee
-from privmix.release import PrivateRecords, ReleaseConfig, SecretStreams, release_to_folder
-from privmix.release.count import count_noise
+from privmix.releases import PrivateRecords, ReleaseConfig, SecretStreams, release_to_folder
+from privmix.releases.count import count_noise
 from privmix.reports.records import RunRecord, read_records, write_record
 from privmix.training import ModelFacts, Trainer, TrainingConfig, TrainingRecords
 from tests.cli.helpers import Outcome, privmix
-from tests.release.helpers import own_options
+from tests.releases.helpers import own_options
 
 COUNT, DIM = 400, 4
 CLASSES = ("well", "ill")

@@ -10,7 +10,7 @@ import pytest
 
 from privmix.mechanisms.streams import SecretStreams
 from tests.cli.helpers import privmix
-from tests.release.test_folder import write
+from tests.releases.test_folder import write
 from tests.training.runs import job_of, private
 
 KINDS = ("release", "model", "fitted-model")

@@ -18,12 +18,12 @@ from privmix.designs.setting import Assumed, Forecast
 from privmix.errors import InvalidInput
 from privmix.mechanisms.noise import gaussian_on_lattice
 from privmix.mechanisms.streams import SecretStreams
-from privmix.release import RecordTransform, ReleaseConfig, load_release, release_to_folder, verify_release
-from privmix.release.engine import Engine, Progress, RowBlock
-from privmix.release.engines import engine_for
-from privmix.release.evidence import Law, RowLaw, row_law
-from privmix.release.tiles import RecordSource, TileReader, tiles_of
-from tests.release.helpers import CLASSES, make_records
+from privmix.releases import RecordTransform, ReleaseConfig, load_release, release_to_folder, verify_release
+from privmix.releases.engine import Engine, Progress, RowBlock
+from privmix.releases.engines import engine_for
+from privmix.releases.evidence import Law, RowLaw, row_law
+from privmix.releases.tiles import RecordSource, TileReader, tiles_of
+from tests.releases.helpers import CLASSES, make_records
 
 RECORDS, DIM = 300, 5
 

@@ -18,7 +18,7 @@ from privmix.attacks.worst_case import attack
 from privmix.designs import Design, ReleasePlan, RowDesign, all_designs, design_named, plan_from_dict, register
 from privmix.errors import InvalidInput
 from privmix.learning import LEARNERS
-from privmix.release import (
+from privmix.releases import (
     DataModel,
     ReleaseConfig,
     SecretStreams,
@@ -26,8 +26,8 @@ from privmix.release import (
     release_to_folder,
     verify_release,
 )
-from privmix.release.prediction import predict_accuracy
-from tests.release.helpers import CLASSES, EVERY_DESIGN, design_name, make_records, own_options
+from privmix.releases.prediction import predict_accuracy
+from tests.releases.helpers import CLASSES, EVERY_DESIGN, design_name, make_records, own_options
 
 RECORDS, DIM = 80, 4
 every_design = pytest.mark.parametrize("choices", EVERY_DESIGN, ids=design_name)

@@ -21,9 +21,9 @@ from privmix.certificate.signing import ATTESTATION_FILE, Subject
 from privmix.learning import NoiseAwareRidgeClassifier, load_model, save_model
 from privmix.mechanisms.run_folder import sealed, unsealed
 from privmix.mechanisms.streams import SecretStreams
-from privmix.release import PrivateRecords, ReleaseConfig, load_release, release_to_folder, verify_release
-from privmix.release.certificate import read_certificate
-from privmix.release.verify import check_certificate
+from privmix.releases import PrivateRecords, ReleaseConfig, load_release, release_to_folder, verify_release
+from privmix.releases.certificate import read_certificate
+from privmix.releases.verify import check_certificate
 from privmix.reports.page import render_page
 from privmix.reports.records import RunRecord, read_record
 from privmix.training.trained import load_trained
@@ -114,7 +114,7 @@ def _open_release(content: bytes, folder: Path) -> None:
 
 
 def _certify(folder: Path, file: str) -> None:
-    from privmix.release.folder import file_hash
+    from privmix.releases.folder import file_hash
 
     found = json.loads((folder / "certificate.json").read_text())
     for item in found["files"]:

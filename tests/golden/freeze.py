@@ -24,8 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privmix.mechanisms.streams import SecretStreams
-from privmix.release import PrivateRecords, ReleaseConfig, release_to_folder
-from privmix.release.folder import load_release
+from privmix.releases import PrivateRecords, ReleaseConfig, release_to_folder
+from privmix.releases.folder import load_release
 from privmix.training.views.augment import Flip
 from privmix.training.views.pipeline import ViewConfig
 from tests.certificate.helpers import a_reservation

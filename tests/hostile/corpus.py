@@ -25,7 +25,7 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from privmix.designs import plan_from_dict
-from privmix.release.card import data_card
+from privmix.releases.card import data_card
 
 Kind = Literal["release", "fitted", "trained"]
 KINDS: Final = ("release", "fitted", "trained")

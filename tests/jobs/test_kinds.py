@@ -14,8 +14,8 @@ from privmix.errors import InvalidInput, StorageError
 from privmix.jobs.kinds import FITTED, KINDS, certified, kind_of
 from privmix.learning import NoiseAwareRidgeClassifier, save_model
 from privmix.mechanisms.streams import SecretStreams
-from privmix.release import load_release, release_to_folder
-from tests.release.helpers import make_plan, make_records
+from privmix.releases import load_release, release_to_folder
+from tests.releases.helpers import make_plan, make_records
 from tests.training.runs import config_of, job_of, private
 
 

@@ -11,7 +11,7 @@ from sklearn.datasets import load_digits
 
 import privmix as pm
 from privmix.features import get_extractor
-from privmix.release import PrivateRecords, ReleaseConfig, SecretStreams, release_to_folder
+from privmix.releases import PrivateRecords, ReleaseConfig, SecretStreams, release_to_folder
 from privmix.training import ModelFacts, Trainer, TrainingConfig, TrainingRecords
 
 TARGET = (8.0, 1e-4)

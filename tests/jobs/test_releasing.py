@@ -17,7 +17,7 @@ import pytest
 
 import privmix as pm
 from privmix.jobs import release as release_job
-from privmix.release import planner
+from privmix.releases import planner
 from tests.cli.helpers import privmix
 
 RNG = np.random.default_rng(0)

@@ -12,8 +12,8 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from privmix.errors import InvalidInput
 from privmix.learning import DiscriminantClassifier, NoiseAwareRidgeClassifier, SecondMomentsClassifier
 from privmix.learning.base import ReleaseLearner
-from privmix.release.dataset import RecordTransform, ReleasedDataset
-from privmix.release.moments import SecondMoments
+from privmix.releases.dataset import RecordTransform, ReleasedDataset
+from privmix.releases.moments import SecondMoments
 
 from .mixing import mix
 

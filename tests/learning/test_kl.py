@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from privmix.errors import InvalidInput
 from privmix.learning import GeneralizedKLClassifier, kl
 from privmix.learning.base import ReleaseFacts
-from privmix.release.dataset import ReleasedDataset
+from privmix.releases.dataset import ReleasedDataset
 
 from .mixing import digits, mix
 

@@ -9,7 +9,7 @@ import pytest
 
 from privmix.errors import InvalidInput
 from privmix.learning import SecondMomentsClassifier, load_model, save_model
-from tests.release.helpers import make_plan, make_records, release
+from tests.releases.helpers import make_plan, make_records, release
 
 
 def fitted(**choices: object) -> SecondMomentsClassifier:

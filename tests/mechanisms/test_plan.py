@@ -16,9 +16,9 @@ from privmix.designs import plan_from_dict
 from privmix.errors import InvalidInput
 from privmix.mechanisms.plan import Plan, check_count, check_price, check_target
 from privmix.mechanisms.streams import SecretStreams
-from privmix.release import ReleaseConfig, ReleaseRun, release_to_folder, release_to_memory
+from privmix.releases import ReleaseConfig, ReleaseRun, release_to_folder, release_to_memory
 from privmix.training.plan import TrainingPlan, plan_training
-from tests.release.helpers import CLASSES, EVERY_DESIGN, design_name, own_options
+from tests.releases.helpers import CLASSES, EVERY_DESIGN, design_name, own_options
 from tests.training.runs import config_of, job_of, private
 
 TARGET = (4.0, 1e-4)

@@ -27,7 +27,7 @@ from privmix.attacks.designs import worst_case_of
 from privmix.attacks.worst_case import AttackScores, EngineFactory, attack, real_engine
 from privmix.designs import Plan
 from privmix.errors import InvalidInput, check_integer, check_number
-from privmix.release.engine import Progress
+from privmix.releases.engine import Progress
 from privmix.rounding import rounded_up
 
 _POINTS: Final = 60
@@ -170,7 +170,7 @@ def audit_plan(
         InvalidInput: a value is out of range, or so few runs prove nothing at this confidence.
 
     Example:
-        >>> from privmix.release import ReleaseConfig
+        >>> from privmix.releases import ReleaseConfig
         >>> config = ReleaseConfig(records=1000, dim=9, classes=("a", "b"), mixup_degree=16, rows=50, centre="none")
         >>> found = audit_plan(config.calibrate(2.0, 1e-3), 2.0, 1e-3, runs=2000, seed=0)
         >>> found.violated, found.proven_epsilon < 2

@@ -25,10 +25,10 @@ from privmix.attacks.one_run_proof import Mechanism, OneRunProof, best_guesses, 
 from privmix.designs import Plan, averaging_plan
 from privmix.errors import InvalidInput, check_choice, check_integer, check_number
 from privmix.mechanisms.streams import SecretStreams
-from privmix.release import ReleasePlan
-from privmix.release.engine import Progress
-from privmix.release.engines import make_engine
-from privmix.release.tiles import RecordSource, RecordTiles, tiles_of
+from privmix.releases import ReleasePlan
+from privmix.releases.engine import Progress
+from privmix.releases.engines import make_engine
+from privmix.releases.tiles import RecordSource, RecordTiles, tiles_of
 
 EVIDENCE: Final = ("rows", "neighbours", "tiles")
 
@@ -124,7 +124,7 @@ def audit_release(
         InvalidInput: the plan's design has no canary audit, or the records do not fit it.
 
     Example:
-        >>> from privmix.release import PrivateRecords, ReleaseConfig
+        >>> from privmix.releases import PrivateRecords, ReleaseConfig
         >>> rng = np.random.default_rng(0)
         >>> records = PrivateRecords(rng.normal(size=(500, 40)).astype(np.float32), rng.integers(0, 2, 500))
         >>> plan = ReleaseConfig(records=500, dim=40, classes=("no", "yes"), mixup_degree=16).calibrate(8.0, 1e-4)

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from privmix.errors import check_choice
 from privmix.mechanisms.membership import RECORD_TILE
-from privmix.release import RecordTransform, ReleasePlan
-from privmix.release.tiles import RecordTiles, Tile, record_tiles
+from privmix.releases import RecordTransform, ReleasePlan
+from privmix.releases.tiles import RecordTiles, Tile, record_tiles
 
 Side = tuple[NDArray[np.float32], NDArray[np.int64]]
 """Features (k, d) and labels (k,) of canaries."""
@@ -91,7 +91,7 @@ class WithCanaries:
         return self.others.dim
 
     def tile(self, index: int) -> Tile:
-        """See :class:`privmix.release.tiles.RecordTiles`."""
+        """See :class:`privmix.releases.tiles.RecordTiles`."""
         start, end = index * RECORD_TILE, (index + 1) * RECORD_TILE
         own = slice(max(0, start - self.kept), max(0, end - self.kept))
         if start >= self.kept:

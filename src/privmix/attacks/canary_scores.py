@@ -24,7 +24,7 @@ from scipy import linalg
 
 from privmix.attacks.canary_records import CANARY_SHARE, Blocks, Side
 from privmix.mechanisms.membership import ROW_TILE
-from privmix.release import RecordTransform, ReleasePlan
+from privmix.releases import RecordTransform, ReleasePlan
 
 Floats = NDArray[np.float32]
 

@@ -18,7 +18,7 @@ from privmix.attacks.known_rows import check_sums
 from privmix.designs import Plan, ReleasePlan
 from privmix.errors import InvalidInput, check_integer
 from privmix.mechanisms.clipping import clip_l2
-from privmix.release.diagnostics import (
+from privmix.releases.diagnostics import (
     LabelCollapse,
     label_collapse,
     minimum_euclidean_distance,
@@ -114,7 +114,7 @@ def measure_collapse(
         InvalidInput: no plan, a plan without mixed labels, or features and labels that do not fit.
 
     Example:
-        >>> from privmix.release import ReleaseConfig
+        >>> from privmix.releases import ReleaseConfig
         >>> rng = np.random.default_rng(0)
         >>> y = rng.integers(0, 3, 90)
         >>> config = ReleaseConfig(records=900, dim=3, classes=("a", "b", "c"), mixup_degree=16, centre="none")

@@ -31,8 +31,8 @@ from privmix.attacks.worst_case import (
 )
 from privmix.designs import Classwise, Hierarchical, Moments, MomentsPlan, Plan, Poisson, ReleasePlan
 from privmix.errors import InvalidInput
-from privmix.release import PrivateRecords, RecordTransform
-from privmix.release.engine import Engine, RowBlock
+from privmix.releases import PrivateRecords, RecordTransform
+from privmix.releases.engine import Engine, RowBlock
 
 Indices = NDArray[np.int64]
 

@@ -26,10 +26,10 @@ from privmix.designs import BasePlan, MomentsPlan, Plan, ReleasePlan
 from privmix.errors import InvalidInput
 from privmix.mechanisms.membership import ROW_TILE
 from privmix.mechanisms.streams import SecretStreams
-from privmix.release import PrivateRecords, RecordTransform
-from privmix.release.count import private_record_count
-from privmix.release.engine import released_mean
-from privmix.release.moments_engine import MomentSums
+from privmix.releases import PrivateRecords, RecordTransform
+from privmix.releases.count import private_record_count
+from privmix.releases.engine import released_mean
+from privmix.releases.moments_engine import MomentSums
 from privmix.training.noise import noise_scale
 from privmix.training.plan import TrainingPlan
 from privmix.training.records import TrainingRecords
@@ -89,7 +89,7 @@ def release_noises(
         tell: told the name of what is drawn, and how much is done.
 
     Example:
-        >>> from privmix.release import ReleaseConfig
+        >>> from privmix.releases import ReleaseConfig
         >>> config = ReleaseConfig(records=1000, dim=9, classes=("a", "b"), mixup_degree=16, rows=50)
         >>> [noise.name for noise in release_noises(config.with_noise(3.0), 1000, seed=0)]
         ['mean', 'features', 'labels']

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from privmix.attacks.defaults import STEPS
 from privmix.errors import InvalidInput, check_integer, check_number
-from privmix.release.dataset import RecordTransform
+from privmix.releases.dataset import RecordTransform
 
 FeatureMap = Callable[[Tensor], Tensor]
 """(b, *image shape) in [0, 1] -> (b, d), with gradients: any extractor on torch."""

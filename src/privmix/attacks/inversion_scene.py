@@ -13,7 +13,7 @@ from privmix.designs import ReleasePlan
 from privmix.errors import InvalidInput
 from privmix.features import Extractor
 from privmix.features.identity import unit_range
-from privmix.release.dataset import RecordTransform
+from privmix.releases.dataset import RecordTransform
 
 
 @dataclass(frozen=True)

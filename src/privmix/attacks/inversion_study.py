@@ -171,7 +171,7 @@ def study_inversion(
     Example:
         >>> from privmix.data import embedded_digits
         >>> from privmix.features import Pixels
-        >>> from privmix.release import ReleaseConfig
+        >>> from privmix.releases import ReleaseConfig
         >>> data = embedded_digits("test").read()
         >>> config = ReleaseConfig(records=360, dim=64, classes=data.schema.classes, mixup_degree=1, centre="none")
         >>> study = study_inversion([InversionCase(config.with_noise(1.0), None)], data.x, data.y, Pixels(),

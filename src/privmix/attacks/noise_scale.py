@@ -146,7 +146,7 @@ def audit_noise(
         InvalidInput: a number is out of range, or the noise is too coarse to be judged.
 
     Example:
-        >>> from privmix.release import ReleaseConfig
+        >>> from privmix.releases import ReleaseConfig
         >>> config = ReleaseConfig(records=1000, dim=9, classes=("a", "b"), mixup_degree=16, rows=50)
         >>> found = audit_noise(config.with_noise(3.0), samples=4000, seed=0)
         >>> [(noise.name, noise.verdict) for noise in found.noises]

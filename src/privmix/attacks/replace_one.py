@@ -17,8 +17,8 @@ from scipy.special import roots_jacobi
 from privmix.attacks.bounds import Scores
 from privmix.attacks.worst_case import LONG, Mask, WorstCase, exact_pairs, log_mixture, worst_case_for
 from privmix.designs import Fixed, RandomWeight, ReleasePlan
-from privmix.release import PrivateRecords, RecordTransform
-from privmix.release.engine import Engine, RowBlock
+from privmix.releases import PrivateRecords, RecordTransform
+from privmix.releases.engine import Engine, RowBlock
 
 _NODES: Final = 24
 

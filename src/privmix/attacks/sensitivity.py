@@ -28,10 +28,10 @@ from privmix.errors import InvalidInput, check_integer
 from privmix.mechanisms.membership import RECORD_TILE, ROW_TILE, Membership, offsets_of
 from privmix.mechanisms.sampling import Sampler
 from privmix.mechanisms.streams import SecretStreams
-from privmix.release import PrivateRecords
-from privmix.release.count import private_record_count
-from privmix.release.engine import RowEngine
-from privmix.release.moments import SecondMoments
+from privmix.releases import PrivateRecords
+from privmix.releases.count import private_record_count
+from privmix.releases.engine import RowEngine
+from privmix.releases.moments import SecondMoments
 
 # Half a unit in the last place of float32, which released numbers are rounded to.
 _ULP: Final = 2.0**-24
@@ -93,7 +93,7 @@ def release_sensitivity(
         InvalidInput: records or replacement do not fit the plan.
 
     Example:
-        >>> from privmix.release import ReleaseConfig
+        >>> from privmix.releases import ReleaseConfig
         >>> config = ReleaseConfig(records=8, dim=2, classes=("a", "b"), mixup_degree=4, rows=30, centre="none")
         >>> records = PrivateRecords(np.full((8, 2), 9.0), np.zeros(8, np.int64))
         >>> for found in release_sensitivity(config.with_noise(1.0), records, 3):

@@ -25,7 +25,7 @@ from privmix.attacks.linear_steps import linear_steps
 from privmix.attacks.worst_case import AttackScores, Mask, log_mixture
 from privmix.errors import InvalidInput, check_integer
 from privmix.mechanisms.streams import SecretStreams
-from privmix.release.engine import Progress
+from privmix.releases.engine import Progress
 from privmix.training.plan import TrainingPlan
 from privmix.training.records import TrainingRecords
 

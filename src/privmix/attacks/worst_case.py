@@ -27,9 +27,9 @@ from privmix.designs import BasePlan, Design, Plan
 from privmix.errors import InvalidInput, check_integer
 from privmix.mechanisms.membership import ROW_TILE
 from privmix.mechanisms.streams import SecretStreams
-from privmix.release import PrivateRecords, RecordTransform
-from privmix.release.engine import Engine, Progress, RowBlock
-from privmix.release.engines import make_engine
+from privmix.releases import PrivateRecords, RecordTransform
+from privmix.releases.engine import Engine, Progress, RowBlock
+from privmix.releases.engines import make_engine
 
 EngineFactory = Callable[[Plan, PrivateRecords, SecretStreams], Engine]
 """Makes the engine that is audited."""
@@ -181,7 +181,7 @@ def attack(
 
     Example:
         >>> from privmix.attacks.designs import worst_case_of
-        >>> from privmix.release import ReleaseConfig
+        >>> from privmix.releases import ReleaseConfig
         >>> config = ReleaseConfig(records=1000, dim=9, classes=("a", "b"), mixup_degree=16, rows=50, centre="none")
         >>> scores = attack(worst_case_of(config.calibrate(2.0, 1e-3)), 200, seed=0)
         >>> scores.present.shape, bool(scores.present.mean() > scores.without.mean())

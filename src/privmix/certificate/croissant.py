@@ -74,7 +74,7 @@ def croissant(certificate: Mapping[str, Any], certificate_sha256: str) -> bytes:
         * it names every certified file with its SHA-256, and the certificate with that of its own bytes.
 
     Args:
-        certificate: of a release, as :func:`privmix.release.certificate.make_certificate` makes it.
+        certificate: of a release, as :func:`privmix.releases.certificate.make_certificate` makes it.
         certificate_sha256: of the file ``certificate.json``.
     """
     plan, guarantee = certificate["plan"], certificate["guarantee"]

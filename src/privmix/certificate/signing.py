@@ -59,7 +59,7 @@ class Subject:
 
     @classmethod
     def of(cls, verified: Verification) -> Subject:
-        """What :func:`privmix.release.verify_release` or :func:`privmix.training.verify.verify_trained` found."""
+        """What :func:`privmix.releases.verify_release` or :func:`privmix.training.verify.verify_trained` found."""
         return cls(verified.kind, verified.id, verified.epsilon, verified.delta, verified.adjacency)
 
     @property

@@ -8,8 +8,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-import privmix.release as releases
-from privmix import accounting, jobs
+from privmix import accounting, jobs, releases
 from privmix.accounting.events import Adjacency, Event
 from privmix.cli.app import app, out, print_json
 from privmix.cli.design_options import DesignOptions, GivenDesign

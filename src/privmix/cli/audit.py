@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-import privmix.release as releases
-from privmix import jobs
+from privmix import jobs, releases
 from privmix.attacks.defaults import CONFIDENCE, RUNS
 from privmix.cli.app import app, err, out, print_json
 from privmix.cli.canary_audit import audit_with_canaries

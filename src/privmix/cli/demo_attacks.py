@@ -13,9 +13,9 @@ from privmix.cli.demo_steps import DELTA, EPSILON, PUBLIC, DemoResult, Digits
 from privmix.cli.recording import keep_record
 from privmix.jobs.membership import STATEMENTS
 from privmix.learning import load_model
-from privmix.release import PrivateRecords
-from privmix.release.certificate import read_certificate
-from privmix.release.engine import Progress
+from privmix.releases import PrivateRecords
+from privmix.releases.certificate import read_certificate
+from privmix.releases.engine import Progress
 
 # Enough to prove a good part of the budget in a few seconds.
 _RUNS: Final = 3_000

@@ -16,7 +16,7 @@ from privmix.features import Extractor, get_extractor
 from privmix.jobs.evaluation import evaluation_content, score
 from privmix.jobs.features import features_in_memory
 from privmix.learning import NoiseAwareRidgeClassifier, save_model
-from privmix.release import (
+from privmix.releases import (
     PrivateRecords,
     ReleaseConfig,
     ReleasePlan,
@@ -26,7 +26,7 @@ from privmix.release import (
     release_to_memory,
     verify_release,
 )
-from privmix.release.engine import Progress
+from privmix.releases.engine import Progress
 from privmix.reports.confusion import draw_confusion
 
 EPSILON, DELTA, DEGREE, ROWS = 8.0, 1e-4, 32, 5_000

@@ -22,7 +22,7 @@ def design_list() -> str:
 class GivenDesign:
     """A design's name, and the options that the user gave, whichever design they belong to.
 
-    :class:`privmix.release.ReleaseConfig` refuses those of others.
+    :class:`privmix.releases.ReleaseConfig` refuses those of others.
 
     Attributes:
         name: as the user wrote it, or the default.

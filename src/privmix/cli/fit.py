@@ -8,8 +8,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-import privmix.release as releases
-from privmix import jobs
+from privmix import jobs, releases
 from privmix.cli.app import app, out, plain
 from privmix.cli.progress import progress_bars
 from privmix.cli.verb import verb

@@ -18,7 +18,7 @@ from privmix.features import wanted_model
 from privmix.jobs.kinds import FITTED, kind_of
 from privmix.jobs.planned import design_facts
 from privmix.learning import ReleaseLearner, describe_model, load_model
-from privmix.release.certificate import read_certificate
+from privmix.releases.certificate import read_certificate
 from privmix.rounding import exact, rounded_up
 from privmix.training import TrainedModel, load_trained
 from privmix.training.verify import plan_of

@@ -18,7 +18,7 @@ from privmix.jobs.release_options import Assumptions, ReleaseOptions
 from privmix.rounding import exact
 
 if TYPE_CHECKING:
-    from privmix.release import Choice
+    from privmix.releases import Choice
 
 
 @verb(app)

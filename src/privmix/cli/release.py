@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from privmix.certificate import Certificate
     from privmix.designs import Plan
     from privmix.jobs.planned import Planned
-    from privmix.release import Choice
+    from privmix.releases import Choice
 
 
 @verb(app)

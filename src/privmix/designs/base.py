@@ -137,7 +137,7 @@ class BasePlan:
             InvalidInput: there is no delta.
 
         Example:
-            >>> from privmix.release import ReleaseConfig
+            >>> from privmix.releases import ReleaseConfig
             >>> plan = ReleaseConfig(records=5000, dim=8, classes=("no", "yes")).calibrate(1.0, 1e-5)
             >>> 0.99 < plan.cost().epsilon <= plan.epsilon == 1.0
             True
@@ -153,7 +153,7 @@ class BasePlan:
         """This plan asking for just what its noise costs at ``delta``: for a noise that was given and not calibrated.
 
         Example:
-            >>> from privmix.release import ReleaseConfig
+            >>> from privmix.releases import ReleaseConfig
             >>> plan = ReleaseConfig(records=500, dim=8, classes=("no", "yes"), mixup_degree=8).with_noise(2.0)
             >>> plan.epsilon, plan.priced(1e-3).epsilon == plan.cost(1e-3).epsilon
             (None, True)

@@ -33,7 +33,7 @@ def attack(
 
     Args:
         target: see above; None: a plan by options.
-        data: see above; as :func:`privmix.release` takes it.
+        data: see above; as :func:`privmix.releases` takes it.
         kind: see above.
         options: those of :func:`privmix.jobs.membership.membership`, :func:`privmix.jobs.inversion.inversion` or
             :func:`privmix.jobs.collapse.collapse`.

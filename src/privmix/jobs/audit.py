@@ -55,7 +55,7 @@ def audit(
         BudgetExceeded: of canaries: the ledger does not hold so much; nothing was read.
 
     Example:
-        >>> from privmix.release import ReleaseConfig
+        >>> from privmix.releases import ReleaseConfig
         >>> config = ReleaseConfig(records=1000, dim=1, classes=("no", "yes"), rows=50, centre="none")
         >>> found = audit(config.calibrate(2.0, 1e-5), runs=400, seed=0)
         >>> found.violated, found.audit.proven_epsilon < 2.0

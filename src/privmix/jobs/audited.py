@@ -14,7 +14,7 @@ from privmix.designs import Plan
 from privmix.errors import InvalidInput, StorageError
 from privmix.jobs.kinds import certified
 from privmix.jobs.recording import Measured
-from privmix.release import ReleaseConfig
+from privmix.releases import ReleaseConfig
 from privmix.training import TrainingPlan
 
 A = TypeVar("A", Audit, NoiseAudit, CanaryAudit)

@@ -27,8 +27,8 @@ from privmix.jobs.places import check_writable
 from privmix.jobs.progress import Progress, silent
 from privmix.jobs.recording import Measurement
 from privmix.mechanisms.streams import SecretStreams
-from privmix.release import PrivateRecords, ReleasePlan, plan_from_dict, verify_release
-from privmix.release.certificate import read_certificate
+from privmix.releases import PrivateRecords, ReleasePlan, plan_from_dict, verify_release
+from privmix.releases.certificate import read_certificate
 from privmix.training import (
     ModelFacts,
     TrainingConfig,

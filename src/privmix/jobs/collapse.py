@@ -21,8 +21,8 @@ from privmix.jobs.features import features_in_memory
 from privmix.jobs.places import check_figure
 from privmix.jobs.progress import Progress, silent
 from privmix.jobs.recording import Measured, Measurement
-from privmix.release import ReleaseConfig, plan_from_dict
-from privmix.release.certificate import read_certificate
+from privmix.releases import ReleaseConfig, plan_from_dict
+from privmix.releases.certificate import read_certificate
 from privmix.reports.collapse import draw_collapse
 
 _STATEMENT: Final = (

@@ -10,8 +10,8 @@ import numpy as np
 from privmix.data import FeatureStore, Source
 from privmix.features import Extractor, write_features
 from privmix.jobs.dataset import Dataset
-from privmix.release import PrivateRecords
-from privmix.release.engine import Progress
+from privmix.releases import PrivateRecords
+from privmix.releases.engine import Progress
 
 
 def features_in_memory(source: Source, extractor: Extractor, progress: Progress) -> PrivateRecords:

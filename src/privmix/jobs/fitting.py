@@ -17,7 +17,7 @@ from privmix.learning import (
     SecondMomentsClassifier,
 )
 from privmix.learning.base import ReleaseLearner
-from privmix.release import ReleasedDataset, load_release
+from privmix.releases import ReleasedDataset, load_release
 
 AUTO: Final = "auto"
 LEARNERS: Final = (AUTO, "discriminant", "noise-aware-ridge", "second-moments", "generalized-kl")

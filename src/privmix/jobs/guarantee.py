@@ -12,8 +12,8 @@ from privmix.certificate.certificate import MODEL, RELEASE
 from privmix.certificate.guarantee import Guarantee
 from privmix.designs import Plan
 from privmix.jobs.kinds import kind_of
-from privmix.release.certificate import read_certificate
-from privmix.release.verify import check_certificate
+from privmix.releases.certificate import read_certificate
+from privmix.releases.verify import check_certificate
 from privmix.reports.records import RunRecord
 from privmix.training import load_trained
 from privmix.training.verify import plan_of, verify_trained

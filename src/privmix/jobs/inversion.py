@@ -24,9 +24,9 @@ from privmix.jobs.places import check_figure
 from privmix.jobs.progress import Progress, silent
 from privmix.jobs.recording import Measured, Measurement
 from privmix.private_files import file_mode
-from privmix.release import ReleaseConfig, plan_from_dict
-from privmix.release.certificate import read_certificate
-from privmix.release.folder import read_transform
+from privmix.releases import ReleaseConfig, plan_from_dict
+from privmix.releases.certificate import read_certificate
+from privmix.releases.folder import read_transform
 from privmix.reports.inversion import draw_inversion
 
 FEATURES: Final = "scattering"

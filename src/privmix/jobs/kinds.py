@@ -14,8 +14,8 @@ from privmix.certificate.certificate import CERTIFICATE_FILE, MODEL, RELEASE
 from privmix.designs import plan_from_dict
 from privmix.learning import is_fitted_model
 from privmix.mechanisms.plan import Plan
-from privmix.release import verify_release
-from privmix.release.certificate import read_certificate as read_release
+from privmix.releases import verify_release
+from privmix.releases.certificate import read_certificate as read_release
 from privmix.training.certificate import read_certificate as read_model
 from privmix.training.verify import plan_of, verify_trained
 

@@ -30,8 +30,8 @@ from privmix.jobs.progress import Progress, silent
 from privmix.jobs.recording import Measured, Measurement
 from privmix.learning import load_model
 from privmix.learning.base import ReleaseLearner
-from privmix.release.certificate import read_certificate
-from privmix.release.verify import check_certificate
+from privmix.releases.certificate import read_certificate
+from privmix.releases.verify import check_certificate
 from privmix.training import TrainedModel, load_trained
 from privmix.training.verify import verify_trained
 

@@ -10,7 +10,7 @@ from privmix.designs import Plan
 from privmix.jobs.budget import Charge
 from privmix.jobs.planning import Chosen
 from privmix.mechanisms.run import RunState
-from privmix.release import Choice, SecretStreams
+from privmix.releases import Choice, SecretStreams
 from privmix.rounding import exact
 
 if TYPE_CHECKING:

@@ -19,9 +19,9 @@ from privmix.jobs.features import features_in_memory
 from privmix.jobs.progress import Progress
 from privmix.jobs.release_options import AUTO, Assumptions
 from privmix.private_files import ScratchFolder
-from privmix.release import Choice, DataModel, RecordTransform, ReleaseConfig, choose_design
-from privmix.release.picture import plain_picture
-from privmix.release.planner import DECLARED, PUBLIC
+from privmix.releases import Choice, DataModel, RecordTransform, ReleaseConfig, choose_design
+from privmix.releases.picture import plain_picture
+from privmix.releases.planner import DECLARED, PUBLIC
 from privmix.reports.predictions import draw_predictions
 
 

@@ -20,9 +20,9 @@ from privmix.jobs.places import check_figure
 from privmix.jobs.planning import declared_model, public_model
 from privmix.jobs.progress import Progress, silent
 from privmix.jobs.release_options import Assumptions
-from privmix.release import Choice, ReleaseConfig, choose_design
-from privmix.release.diagnostics import minimum_euclidean_distance, neural_collapse
-from privmix.release.theory import best_mixup_degree
+from privmix.releases import Choice, ReleaseConfig, choose_design
+from privmix.releases.diagnostics import minimum_euclidean_distance, neural_collapse
+from privmix.releases.theory import best_mixup_degree
 from privmix.reports.predictions import draw_predictions
 
 _MIXTURES: Final = 1000
@@ -71,7 +71,7 @@ def predict(
     figure: Path | None = None,
     progress: Progress = silent,
 ) -> Prediction:
-    """Ask the planner about every design; see :class:`privmix.release.Choice`. No private record is looked at.
+    """Ask the planner about every design; see :class:`privmix.releases.Choice`. No private record is looked at.
 
     Args:
         epsilon, delta: the budget.

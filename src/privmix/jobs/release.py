@@ -27,10 +27,10 @@ from privmix.jobs.public_data import refuse_private
 from privmix.jobs.release_options import AUTO, ReleaseOptions
 from privmix.mechanisms.plan import check_price
 from privmix.mechanisms.run import RunState
-from privmix.release import PrivateRecords, ReleaseConfig, ReleaseRun, SecretStreams
-from privmix.release.count import count_noise, private_record_count
-from privmix.release.engine import default_memory
-from privmix.release.folder import RELEASE_FOLDER
+from privmix.releases import PrivateRecords, ReleaseConfig, ReleaseRun, SecretStreams
+from privmix.releases.count import count_noise, private_record_count
+from privmix.releases.engine import default_memory
+from privmix.releases.folder import RELEASE_FOLDER
 
 # More records than any setting asks for.
 _STAND_IN: Final = 2**40

@@ -29,7 +29,7 @@ class Assumptions:
     Attributes:
         proxy: a PUBLIC dataset like the private one, in a file or in memory; its training split.
         proxy_classes: its classes; those of the private data where None.
-        spectrum_decay, between_share: without a proxy, of :meth:`privmix.release.DataModel.declared`.
+        spectrum_decay, between_share: without a proxy, of :meth:`privmix.releases.DataModel.declared`.
     """
 
     proxy: Any = field(

@@ -1,4 +1,4 @@
-"""Planning and releasing from Python: ``privmix.plan`` and ``privmix.release``."""
+"""Planning and releasing from Python: ``privmix.plan`` and ``privmix.releases``."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import NotFittedError
 
 from privmix.errors import InvalidInput
-from privmix.release.dataset import RecordTransform, ReleasedDataset
+from privmix.releases.dataset import RecordTransform, ReleasedDataset
 
 Progress = Callable[[int, int], None]
 """Called with (steps done, steps in all); a learner itself prints nothing."""

@@ -13,8 +13,8 @@ from privmix.errors import InvalidInput
 from privmix.learning.base import LinearLearner, Progress
 from privmix.learning.rows import CentredRows
 from privmix.learning.spectrum import AdditiveNoise, KnownVariance, SamplingNoise, known_variance
-from privmix.release.dataset import ReleasedDataset
-from privmix.release.moments import SecondMoments, eigh_lower
+from privmix.releases.dataset import ReleasedDataset
+from privmix.releases.moments import SecondMoments, eigh_lower
 
 Reals = NDArray[np.float64]
 
@@ -61,7 +61,7 @@ class DiscriminantClassifier(LinearLearner):
         between_share_: b.
 
     Example:
-        >>> from privmix.release.dataset import RecordTransform
+        >>> from privmix.releases.dataset import RecordTransform
         >>> rng = np.random.default_rng(0)
         >>> labels = rng.integers(0, 2, 500)
         >>> x, y = np.eye(2)[labels] + rng.normal(0, 0.1, (500, 2)), np.eye(2)[labels]

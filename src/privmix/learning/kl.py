@@ -14,7 +14,7 @@ from torch import nn
 
 from privmix.errors import InvalidInput, check_choice, check_integer, check_number
 from privmix.learning.base import Progress, ReleaseFacts, ReleaseLearner, check_arrays
-from privmix.release.dataset import ReleasedDataset
+from privmix.releases.dataset import ReleasedDataset
 
 # Li et al. 2022, appendix E.3: of 200 epochs, the learning rate is divided by 10 after these.
 PAPER_EPOCHS: Final = 200
@@ -64,7 +64,7 @@ class GeneralizedKLClassifier(ReleaseLearner):
         loss_curve_: mean divergence over each epoch's batches.
 
     Example:
-        >>> from privmix.release.dataset import RecordTransform
+        >>> from privmix.releases.dataset import RecordTransform
         >>> rng = np.random.default_rng(0)
         >>> labels = rng.integers(2, size=64)
         >>> release = ReleasedDataset(

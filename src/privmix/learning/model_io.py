@@ -22,7 +22,7 @@ from privmix.learning.discriminant import DiscriminantClassifier
 from privmix.learning.kl import GeneralizedKLClassifier
 from privmix.learning.moments import SecondMomentsClassifier
 from privmix.learning.ridge import NoiseAwareRidgeClassifier
-from privmix.release.dataset import RecordTransform
+from privmix.releases.dataset import RecordTransform
 from privmix.untrusted import array_shapes, open_plain, read_json
 
 FORMAT: Final = "privmix-model"

@@ -8,8 +8,8 @@ import numpy as np
 
 from privmix.errors import InvalidInput, check_number
 from privmix.learning.base import LinearLearner, Progress
-from privmix.release.dataset import ReleasedDataset
-from privmix.release.moments import regression
+from privmix.releases.dataset import ReleasedDataset
+from privmix.releases.moments import regression
 
 AUTO: Final = "auto"
 
@@ -18,13 +18,13 @@ class SecondMomentsClassifier(LinearLearner):
     """Regression of labels on features from X'X and X'Y alone, for releases of design ``moments``.
 
     W ~ (U (L + a) U' + S)^-1 X'Y, where U are the eigenvectors of the released X'X, L its eigenvalues with the noise
-    shrunk out (:meth:`privmix.release.moments.SecondMoments.spectrum`), a the regularisation, by default in proportion
+    shrunk out (:meth:`privmix.releases.moments.SecondMoments.spectrum`), a the regularisation, by default in proportion
     to the largest eigenvalue that noise alone would have, and S the scatter between classes that X'Y shows
-    (:func:`privmix.release.moments.regression`). AdaSSP (Wang 2018) likewise regularises by the size of the noise, but
+    (:func:`privmix.releases.moments.regression`). AdaSSP (Wang 2018) likewise regularises by the size of the noise, but
     keeps the noisy eigenvalues. A record f is scored by f W, plus the classes' shares if the release is centred.
 
     Args:
-        regularisation: ``"auto"`` for :attr:`privmix.release.moments.Spectrum.ridge`, or a as a share of the largest
+        regularisation: ``"auto"`` for :attr:`privmix.releases.moments.Spectrum.ridge`, or a as a share of the largest
             eigenvalue, > 0.
 
     Attributes:
@@ -32,8 +32,8 @@ class SecondMomentsClassifier(LinearLearner):
         intercept_: (K,) float32.
 
     Example:
-        >>> from privmix.release.dataset import RecordTransform
-        >>> from privmix.release.moments import SecondMoments
+        >>> from privmix.releases.dataset import RecordTransform
+        >>> from privmix.releases.moments import SecondMoments
         >>> x, y = np.eye(2, dtype=np.float32)[[0, 1, 1]], np.eye(2, dtype=np.float32)[[0, 1, 1]]
         >>> moments = SecondMoments(x.T @ x, x.T @ y, y.sum(axis=0), records=3, noise_std_second=0.0,
         ...                         noise_std_cross=0.0, noise_std_counts=0.0)

@@ -12,8 +12,8 @@ from scipy.linalg.blas import ssyrk
 from privmix.errors import InvalidInput, check_number
 from privmix.learning.base import LinearLearner, Progress, slices
 from privmix.learning.rows import CentredRows
-from privmix.release.dataset import ReleasedDataset
-from privmix.release.moments import eigh_lower
+from privmix.releases.dataset import ReleasedDataset
+from privmix.releases.moments import eigh_lower
 
 AUTO: Final = "auto"
 _GRID: Final = np.logspace(-5, 0, 41)
@@ -62,7 +62,7 @@ class NoiseAwareRidgeClassifier(LinearLearner):
         regularisation_: the r that was used.
 
     Example:
-        >>> from privmix.release.dataset import RecordTransform
+        >>> from privmix.releases.dataset import RecordTransform
         >>> rng = np.random.default_rng(0)
         >>> y = rng.multinomial(4, [0.5, 0.5], size=400) / 4  # rows of 4 records, two classes
         >>> x = y @ np.array([[1.0, 0.0], [0.0, 1.0]]) + rng.normal(0, 0.1, (400, 2))

@@ -20,7 +20,7 @@ from privmix.attacks.membership.signals import class_scores, fit_temperature, gi
 from privmix.attacks.membership.trainers import ReferenceTrainer
 from privmix.errors import WITHHELD, InvalidInput, check_choice, check_integer, check_number
 from privmix.mechanisms.streams import SecretStreams
-from privmix.release import PrivateRecords
+from privmix.releases import PrivateRecords
 
 # Whose scores rank the records at risk, where several attacks ran.
 _RANKS: Final = ("lira", "rmia", "lira-offline", "rmia-offline", LOSS)

@@ -14,7 +14,7 @@ from privmix.designs import Plan
 from privmix.errors import InvalidInput
 from privmix.learning.base import ReleaseLearner
 from privmix.mechanisms.streams import SecretStreams
-from privmix.release import PrivateRecords, plan_from_dict, release_to_memory
+from privmix.releases import PrivateRecords, plan_from_dict, release_to_memory
 from privmix.training import TrainedModel, Trainer, TrainingConfig, TrainingRecords
 
 
@@ -40,7 +40,7 @@ class ReleaseTrainer:
 
     Example:
         >>> from privmix.learning import NoiseAwareRidgeClassifier
-        >>> from privmix.release import ReleaseConfig
+        >>> from privmix.releases import ReleaseConfig
         >>> plan = ReleaseConfig(records=200, dim=3, classes=("no", "yes"), mixup_degree=8).calibrate(8.0, 1e-3)
         >>> trainer = ReleaseTrainer(plan, NoiseAwareRidgeClassifier(), {"name": "identity"}, (3,))
         >>> x = np.random.default_rng(0).normal(size=(200, 3))

@@ -1,0 +1,136 @@
+"""Release a dataset: in memory, or to a folder that partners can use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from privmix.certificate.certificate import Certificate
+from privmix.certificate.reservation import ReservationNote, mode_of
+from privmix.designs import Plan
+from privmix.errors import InvalidInput
+from privmix.mechanisms.plan import check_price
+from privmix.mechanisms.streams import SecretStreams
+from privmix.releases.certificate import make_certificate
+from privmix.releases.dataset import ReleasedDataset
+from privmix.releases.engine import Progress
+from privmix.releases.engines import make_engine
+from privmix.releases.folder import assemble
+from privmix.releases.run import ReleaseRun
+from privmix.releases.tiles import RecordSource
+
+
+def release_to_memory(
+    plan: Plan,
+    records: RecordSource,
+    streams: SecretStreams,
+    *,
+    extractor: Mapping[str, Any],
+    input_shape: Sequence[int],
+    reservation: ReservationNote | None = None,
+    progress: Progress | None = None,
+) -> ReleasedDataset:
+    """Run ``plan`` and return the release; the streams' key is destroyed.
+
+    Args:
+        plan: from :meth:`ReleaseConfig.calibrate`; it holds the target.
+        records: extracted features and labels.
+        streams: fresh secret streams; used up by this call.
+        extractor: description of the feature extractor.
+        input_shape: shape of one raw input.
+        reservation: of the ledger that was charged.
+        progress: called as work proceeds.
+
+    Raises:
+        InvalidInput: the plan costs more than was asked of it; no record is read then.
+
+    Example:
+        >>> from privmix.releases import PrivateRecords, ReleaseConfig
+        >>> rng = np.random.default_rng(0)
+        >>> records = PrivateRecords(rng.normal(size=(500, 8)), rng.integers(0, 2, 500))
+        >>> plan = ReleaseConfig(records=500, dim=8, classes=("no", "yes"), mixup_degree=16).calibrate(4.0, 1e-4)
+        >>> released = release_to_memory(plan, records, SecretStreams.from_entropy(),
+        ...                              extractor={"name": "identity"}, input_shape=(8,))
+        >>> released.x.shape, released.certificate.epsilon <= 4.0
+        ((500, 8), True)
+    """
+    try:
+        check_price(plan)
+        mode_of(reservation)
+        if not input_shape or any(int(size) < 1 for size in input_shape):
+            raise InvalidInput("input_shape", tuple(input_shape), "positive sizes")
+        engine = make_engine(plan, records, streams)
+        blocks = list(engine.rows(progress))
+    finally:
+        insecure = streams.insecure_seed
+        streams.destroy()
+    certificate = make_certificate(
+        plan,
+        extractor=extractor,
+        input_shape=input_shape,
+        insecure_seed=insecure,
+        files=[],
+        reservation=reservation,
+    )
+    x = np.concatenate([block.x for block in blocks]) if len(blocks) > 1 else blocks[0].x
+    y = np.concatenate([block.y for block in blocks])
+    return assemble(plan, x, y, engine.transform.centre, certificate, engine.beside)
+
+
+def release_to_folder(
+    plan: Plan,
+    records: RecordSource,
+    streams: SecretStreams | None,
+    out: str | Path,
+    *,
+    extractor: Mapping[str, Any],
+    input_shape: Sequence[int],
+    reservation: ReservationNote | None = None,
+    choice: Mapping[str, Any] | None = None,
+    picture: bytes | None = None,
+    overwrite: bool = False,
+    resume: bool = False,
+    extra: Mapping[str, Any] | None = None,
+    engine: str = "local",
+    memory_gb: float | None = None,
+    workers: int | None = None,
+    address: str | None = None,
+    progress: Progress | None = None,
+) -> Certificate:
+    """Run ``plan`` and write Parquet shards, the released mean, certificate and data card to ``out``.
+
+    Shards are written as they finish, so memory does not grow with the number of rows. ``out`` appears only when
+    everything is in it. A run that was killed, or stopped with ctrl-C, is finished by the same call with ``resume``;
+    see :class:`privmix.releases.run.ReleaseRun`, which this call wraps, for that and for ``extra``.
+
+    Returns the certificate. Arguments as in :func:`release_to_memory` and :meth:`ReleaseRun.release`; ``streams`` None
+    takes a fresh key.
+
+    Raises:
+        InvalidInput: ``out`` exists and ``overwrite`` is off, an interrupted run is in the way, or the plan costs more
+            than was asked of it.
+        StorageError: ``out`` can't be written.
+    """
+    try:
+        with ReleaseRun(
+            out,
+            plan,
+            extractor=extractor,
+            input_shape=input_shape,
+            reservation=reservation,
+            choice=choice,
+            picture=picture,
+            streams=streams,
+            extra=extra,
+            overwrite=overwrite,
+            resume=resume,
+        ) as run:
+            return run.release(
+                records, engine=engine, memory_gb=memory_gb, workers=workers, address=address, progress=progress
+            )
+    finally:
+        if streams is not None:
+            streams.destroy()

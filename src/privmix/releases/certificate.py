@@ -1,0 +1,192 @@
+"""The certificate of a release: what of it no model has, and the words that follow from a release's plan."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from privmix.accounting.filters import ledger_statement
+from privmix.certificate import certificate as common
+from privmix.certificate.assessment import assess
+from privmix.certificate.certificate import Certificate, Kind, delta_warning, issue
+from privmix.certificate.reservation import ReservationNote, mode_of
+from privmix.designs import Plan
+from privmix.errors import InvalidInput, check_integer, check_number
+from privmix.mechanisms.plan import check_price
+from privmix.releases.facts import release_facts
+
+PICTURE_FILE: Final = "predictions.svg"
+_FILE = re.compile(r"(data/train-\d{5,9}-of-\d{5,9}\.parquet|[a-z][a-z-]{0,63}\.safetensors|predictions\.svg)\Z")
+_EXTRACTOR: Final = {"name", "version", "options", "weights_sha256", "files_sha256"}
+_NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}\Z")
+# Sizes beyond these belong to no input that fits a memory.
+_MOST_AXES, _LARGEST_AXIS = 8, 2**31
+_CURVE_SHARES = (0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.85, 1.0, 1.2, 1.5, 2.0)
+
+
+def make_certificate(
+    plan: Plan,
+    *,
+    extractor: Mapping[str, Any],
+    input_shape: Sequence[int],
+    insecure_seed: bool,
+    files: Sequence[Mapping[str, Any]],
+    reservation: ReservationNote | None = None,
+    choice: Mapping[str, Any] | None = None,
+    release_id: str | None = None,
+) -> Certificate:
+    """Assemble the certificate of a finished release from public facts only.
+
+    Args:
+        plan: what ran, with the target that was asked for.
+        extractor: description of the public feature extractor.
+        input_shape: shape of one raw input.
+        insecure_seed: whether the randomness came from a seed that others may know.
+        files: name, rows and SHA-256 of every data file.
+        reservation: of the ledger that was charged.
+        choice: how the planner came to the plan; see :meth:`privmix.releases.planner.Choice.to_dict`.
+        release_id: names the release; a fresh one if None.
+
+    Raises:
+        InvalidInput: the plan costs more than was asked.
+    """
+    cost = check_price(plan)
+    assert plan.epsilon is not None
+    if plan.records_noise_multiplier is not None:
+        # Other answers of the count would have led to plans of other prices: the budget holds for all of them.
+        cost = replace(cost, epsilon=plan.epsilon)
+    in_ledger = mode_of(reservation)
+    return issue(
+        KIND.name,
+        plan,
+        cost,
+        name=release_id or uuid.uuid4().hex,
+        own={
+            "epsilon_delta_curve": curve_of(plan, cost.epsilon, cost.delta),
+            "noise_std": plan.noise_std,
+            "extractor": dict(extractor),
+            "input_shape": [int(size) for size in input_shape],
+            "choice": None if choice is None else dict(choice),
+        },
+        said=public_text(plan, insecure_seed, in_ledger, chosen=choice is not None),
+        files=files,
+        insecure_seed=insecure_seed,
+        in_ledger=in_ledger,
+    )
+
+
+def read_certificate(folder: str | Path) -> Certificate:
+    """Read and structurally check a release's certificate.
+
+    Raises:
+        StorageError: it can't be read.
+        InvalidInput: it is not a release's certificate of this version, or was edited.
+    """
+    return common.read_certificate(folder, KIND)
+
+
+def parse_certificate(content: bytes) -> Certificate:
+    """As :func:`read_certificate`, of a file's bytes. How they are laid out is not looked at."""
+    return common.parse_certificate(content, KIND)
+
+
+def _check_own(content: Mapping[str, Any]) -> None:
+    """Shape of a release's own fields."""
+    for value in content["noise_std"].values():
+        check_number("certificate noise_std", value, low=0)
+    if not isinstance(content["choice"], dict | None):
+        raise InvalidInput("certificate choice", type(content["choice"]).__name__, "what the planner wrote, or null")
+    # These reach the data card: nothing in them may look like a part of it.
+    if not _NAME.match(str(content["extractor"].get("name"))):
+        raise InvalidInput("certificate extractor", content["extractor"].get("name"), "a plain name")
+    if not set(content["extractor"]) <= _EXTRACTOR:
+        raise InvalidInput("certificate extractor", "other fields", ", ".join(sorted(_EXTRACTOR)))
+    _check_curve(content["epsilon_delta_curve"])
+    if len(content["input_shape"]) > _MOST_AXES:
+        raise InvalidInput("certificate input_shape", len(content["input_shape"]), f"at most {_MOST_AXES} sizes")
+    for size in content["input_shape"]:
+        check_integer("certificate input_shape", size, low=1, high=_LARGEST_AXIS)
+
+
+KIND: Final = Kind(
+    common.RELEASE,
+    {"epsilon_delta_curve": list, "noise_std": dict, "extractor": dict, "input_shape": list, "choice": object},
+    _FILE,
+    _check_own,
+)
+
+
+def _check_curve(points: Sequence[Any]) -> None:
+    """A curve that some mechanism could have: deltas up to 1 that do not rise with epsilon."""
+    pairs = []
+    for point in points:
+        if not isinstance(point, list) or len(point) != 2:
+            raise InvalidInput("certificate curve", point, "pairs of epsilon and delta")
+        at = check_number("certificate curve", point[0], low=0)
+        pairs.append((at, -check_number("certificate curve", point[1], low=0, high=1)))
+    # By epsilon: rounding may swap neighbours where epsilon is next to nothing.
+    deltas = [delta for _, delta in sorted(pairs)]
+    if deltas != sorted(deltas):
+        raise InvalidInput("certificate curve", "deltas that rise with epsilon", "deltas that do not rise")
+
+
+def curve_of(plan: Plan, at: float, delta: float) -> list[list[float]]:
+    """The certificate's curve: deltas at shares and multiples of the epsilon ``at``."""
+    epsilons = [round(at * share, 6) if share != 1 else at for share in _CURVE_SHARES]
+    return [[one, other] for one, other in zip(epsilons, plan.curve(epsilons, (at, delta)), strict=True)]
+
+
+def public_text(plan: Plan, insecure_seed: bool, in_ledger: str, *, chosen: bool) -> dict[str, Any]:
+    """The certificate's warnings, statements and assessment: what people read.
+
+    Args:
+        plan: what ran.
+        insecure_seed, in_ledger: as the certificate states them.
+        chosen: the planner chose the design.
+    """
+    return {
+        "warnings": _warnings(plan, insecure_seed),
+        "statements": _statements(plan, in_ledger),
+        "assessment": assess(release_facts(plan, insecure_seed, in_ledger, chosen=chosen)),
+    }
+
+
+def _warnings(plan: Plan, insecure_seed: bool) -> list[str]:
+    warnings = []
+    if insecure_seed:
+        warnings.append("insecure_seed: the noise can be re-created by anyone who guesses the seed. Not for real data.")
+    return [*warnings, *delta_warning(plan)]
+
+
+def _statements(plan: Plan, in_ledger: str) -> list[str]:
+    relation = {
+        "add_remove": "adding or removing one record",
+        "replace_one": "replacing one record by another",
+    }[plan.adjacency.value]
+    return [
+        f"The guarantee is for {relation}. A person with several records in the data is protected less.",
+        _count_statement(plan),
+        "The class list, shapes, clipping bounds, rates, degree and number of rows are public constants.",
+        *plan.kind.statements,
+        ledger_statement(
+            in_ledger,
+            "releases",
+            "No budget ledger was used: earlier releases of the same data are not counted here.",
+        ),
+        "Whatever is computed from the released files alone costs no further privacy.",
+    ]
+
+
+def _count_statement(plan: Plan) -> str:
+    if plan.records_noise_multiplier is not None:
+        return (
+            f"The record count {plan.records} is a differentially private estimate, on the low side; "
+            "its cost is part of this guarantee (added to that of the rest) and the real count is protected."
+        )
+    if plan.records_declared:
+        return f"{plan.records} is a public figure that the owner declared; the real record count is not used."
+    return f"The record count {plan.records} is taken as public; it is not protected by this guarantee."

@@ -1,0 +1,410 @@
+"""A release on disk: what may be in it, how it is written, and how it is read back, each file opened once."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import os
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import chain, zip_longest
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privmix.certificate.certificate import CERTIFICATE_FILE, Certificate
+from privmix.certificate.croissant import CROISSANT_FILE
+from privmix.certificate.signing import ATTESTATION_FILE
+from privmix.designs import Plan, plan_from_dict
+from privmix.errors import InvalidInput, StorageError
+from privmix.folders import FolderKind, sync_folder, write_durably
+from privmix.releases.arrays import Shapes, arrays_bytes, read_arrays
+from privmix.releases.beside import from_arrays, to_arrays
+from privmix.releases.certificate import PICTURE_FILE, read_certificate
+from privmix.releases.dataset import RecordTransform, ReleasedDataset
+from privmix.releases.engine import RowBlock
+from privmix.releases.shards import ShardForm, read_shard, write_shard
+from privmix.untrusted import all_finite, check_listing, open_plain
+
+DATA_FOLDER: Final = "data"
+CARD_FILE: Final = "README.md"
+CENTRE_FILE: Final = "centre.safetensors"
+# Rows a shard; public, and a multiple of the row tile.
+SHARD_ROWS = 8192
+# Pages that the reader may be ahead of the hash.
+_PAGES_AHEAD: Final = 4
+
+
+RELEASE_FOLDER = FolderKind("out", "a release", frozenset({CERTIFICATE_FILE}))
+
+
+@dataclass(frozen=True)
+class Member:
+    """A file that releases may hold beside their shards.
+
+    Attributes:
+        name: of the file.
+        belongs: whether a release of this plan and certificate has it.
+        rows: what the certificate's list of files says of it; None: it is not in that list.
+        optional: it may be missing all the same.
+    """
+
+    name: str
+    belongs: Callable[[Plan, Mapping[str, Any]], bool] = lambda plan, certificate: True
+    rows: Callable[[Plan], int] | None = None
+    optional: bool = False
+
+
+def members(plan: Plan) -> tuple[Member, ...]:
+    """All that a release may hold beside its shards, in the order of the certificate's list.
+
+    Whatever else is in a folder makes it no release.
+    """
+    beside = plan.kind.beside(plan)
+    return (
+        Member(CERTIFICATE_FILE),
+        Member(CARD_FILE),
+        Member(CROISSANT_FILE),
+        Member(ATTESTATION_FILE, optional=True),
+        *(() if beside is None else (Member(beside.file, rows=lambda _: beside.rows),)),
+        Member(PICTURE_FILE, lambda _, certificate: certificate["choice"] is not None, lambda _: 0),
+        Member(CENTRE_FILE, lambda plan, _: plan.centred, lambda _: 1),
+    )
+
+
+def check_files(folder: Path, certificate: Mapping[str, Any], plan: Plan) -> None:
+    """The folder and the certificate's list hold exactly the files that follow from the plan, each of them once.
+
+    Raises:
+        StorageError: a file is missing, or the folder can't be read.
+        InvalidInput: there is another file, folder, link or list, or rows are divided in another way.
+    """
+    belonging = [member for member in members(plan) if member.belongs(plan, certificate)]
+    listed = [(member.name, member.rows(plan)) for member in belonging if member.rows is not None]
+    stated = [(item["file"], item["rows"]) for item in certificate["files"]]
+    # One by one: how many files follow from the plan is the stranger's to say.
+    for found, wanted in zip_longest(stated, chain(_shard_rows(plan.rows), listed)):
+        if wanted is None:
+            raise InvalidInput("files", found[0], "the files that follow from the plan, each listed once")
+        if found != wanted or type(found[1]) is not int:
+            raise InvalidInput("files", found, f"{wanted[0]} of {wanted[1]} rows, which follows from the plan")
+    names = {file for file, _ in stated}
+    names |= {member.name for member in belonging if not member.optional or os.path.lexists(folder / member.name)}
+    check_listing(folder, "files", names, [DATA_FOLDER])
+
+
+def _shard_rows(rows: int) -> Iterator[tuple[str, int]]:
+    """Names of all shards, and how many rows each holds."""
+    shards = -(-rows // SHARD_ROWS)
+    for number in range(shards):
+        yield f"{DATA_FOLDER}/{shard_name(number, shards)}", min(SHARD_ROWS, rows - number * SHARD_ROWS)
+
+
+def shard_name(number: int, shards: int) -> str:
+    """File name of a shard."""
+    return f"train-{number:05d}-of-{shards:05d}.parquet"
+
+
+class ShardWriter:
+    """Writes row blocks as Parquet shards of a fixed public number of rows, hashes and records them.
+
+    A shard is written beside its place, on disk for good, before it is renamed into it and noted in the run's journal:
+    a run that was killed goes on after the last shard noted.
+
+    Args:
+        folder: the release being made.
+        rows: T.
+        journal: where finished shards are noted; None notes nothing.
+        files: shards that an earlier run finished, in order from the first.
+    """
+
+    def __init__(
+        self, folder: Path, rows: int, journal: Journal | None = None, files: Sequence[Mapping[str, Any]] = ()
+    ) -> None:
+        self._folder = folder / DATA_FOLDER
+        self._folder.mkdir(exist_ok=True)
+        self._rows, self._journal = rows, journal
+        self._pending: list[RowBlock] = []
+        self.files: list[dict[str, Any]] = [dict(item) for item in files]
+        self._waiting = 0
+
+    @property
+    def first(self) -> int:
+        """The row that the next block begins with."""
+        return min(self._rows, len(self.files) * SHARD_ROWS) + self._waiting
+
+    def write(self, block: RowBlock) -> None:
+        """Take the next block, of any size; write the shards that are full, and the last one."""
+        assert block.start == self.first
+        self._pending.append(block)
+        self._waiting += len(block.x)
+        while self._waiting >= SHARD_ROWS or (self._waiting and self.first == self._rows):
+            x = np.concatenate([held.x for held in self._pending]) if len(self._pending) > 1 else self._pending[0].x
+            y = np.concatenate([held.y for held in self._pending]) if len(self._pending) > 1 else self._pending[0].y
+            start = self.first - self._waiting
+            self._shard(x[:SHARD_ROWS], y[:SHARD_ROWS])
+            self._pending = [RowBlock(start + SHARD_ROWS, x[SHARD_ROWS:], y[SHARD_ROWS:])]
+            self._waiting = len(self._pending[0].x)
+        if not self._waiting:
+            self._pending = []
+
+    def _shard(self, x: NDArray[np.float32], y: NDArray[np.float32]) -> None:
+        name = shard_name(len(self.files), -(-self._rows // SHARD_ROWS))
+        path, draft = self._folder / name, self._folder / f".{name}"
+        with draft.open("wb") as stream:
+            digest = write_shard(stream, x, y)
+            stream.flush()
+            os.fsync(stream.fileno())
+        self.files.append({"file": f"{DATA_FOLDER}/{name}", "rows": len(x), "sha256": digest})
+        os.replace(draft, path)
+        if self._journal is not None:
+            sync_folder(self._folder)
+            self._journal.note(self.files[-1])
+
+
+@dataclass(frozen=True)
+class Journal:
+    """A run's notes of its finished shards, a line each, with a seal that only the run's key makes.
+
+    Attributes:
+        file: where they are.
+        seal: makes the seal of a line.
+    """
+
+    file: Path
+    seal: Callable[[bytes], str]
+
+    def note(self, item: Mapping[str, Any]) -> None:
+        """Add a shard, and wait until the disk has it."""
+        with self.file.open("a", encoding="utf-8") as stream:
+            stream.write(self._line(item))
+            stream.flush()
+            os.fsync(stream.fileno())
+
+    def kept(self, folder: Path) -> list[dict[str, Any]]:
+        """The shards, from the first on without a gap, that are noted and whose bytes are those noted."""
+        kept: list[dict[str, Any]] = []
+        for line in self.file.read_text(encoding="utf-8", errors="replace").splitlines() if self.file.exists() else []:
+            try:
+                item = json.loads(line)
+                del item["seal"]
+                number = int(item["file"].rsplit("-", 3)[-3])
+                whole = number == len(kept) and hmac.compare_digest(self._line(item), line + "\n")
+                whole = whole and file_hash(folder / item["file"]) == item["sha256"]
+            except (ValueError, KeyError, IndexError, TypeError, OSError, RecursionError, AttributeError):
+                # A line cut short by the kill, or a shard that is not there.
+                break
+            if not whole:
+                break
+            kept.append(item)
+        return kept
+
+    def rewrite(self, kept: Sequence[Mapping[str, Any]]) -> None:
+        """Begin anew with these shards."""
+        write_durably(self.file, "".join(self._line(item) for item in kept).encode())
+
+    def _line(self, item: Mapping[str, Any]) -> str:
+        return json.dumps({**item, "seal": self.seal(json.dumps(item).encode())}) + "\n"
+
+
+def file_hash(path: Path) -> str:
+    """SHA-256 of a file's bytes."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def write_centre(folder: Path, centre: NDArray[np.float32]) -> dict[str, Any]:
+    """Store the released mean; returns its entry for the certificate."""
+    write_durably(folder / CENTRE_FILE, arrays_bytes({"centre": centre}))
+    return {"file": CENTRE_FILE, "rows": 1, "sha256": file_hash(folder / CENTRE_FILE)}
+
+
+def write_beside(folder: Path, plan: Plan, beside: Any) -> list[dict[str, Any]]:
+    """Store what is released beside the rows, if anything is; returns its entry for the certificate."""
+    declared = plan.kind.beside(plan)
+    if declared is None:
+        return []
+    arrays = to_arrays(beside)
+    assert {name: array.shape for name, array in arrays.items()} == dict(declared.shapes), "other arrays than declared"
+    write_durably(folder / declared.file, arrays_bytes(arrays))
+    return [{"file": declared.file, "rows": declared.rows, "sha256": file_hash(folder / declared.file)}]
+
+
+def write_certificate(folder: Path, certificate: Certificate) -> None:
+    """Store the certificate as readable JSON."""
+    write_durably(folder / CERTIFICATE_FILE, certificate.to_bytes())
+
+
+def load_release(folder: str | Path) -> ReleasedDataset:
+    """Read a release folder into memory.
+
+    Every file is opened once, and what is used is what was hashed: bytes that are not the certified ones never get out.
+
+    Args:
+        folder: what ``privmix release`` wrote.
+
+    Raises:
+        StorageError: a file is missing or unreadable.
+        InvalidInput: the certificate was edited, or a file is not the one that it lists.
+    """
+    root = Path(folder)
+    certificate = read_certificate(root)
+    plan = plan_from_dict(certificate["plan"])
+    shards = check_shards(root, certificate, plan)
+    x = np.empty((plan.rows, plan.dim), np.float32)
+    y = np.empty((plan.rows, plan.num_classes), np.float32)
+    for column, start, values in read_rows(root, shards, plan):
+        all_finite({column: values}, "rows")
+        (x if column == "x" else y)[start : start + len(values)] = values
+    beside = read_beside(root, plan, certificate)
+    return assemble(plan, x, y, read_centre(root, plan, certificate), certificate, beside)
+
+
+def check_shards(root: Path, certificate: Mapping[str, Any], plan: Plan) -> list[Mapping[str, Any]]:
+    """The certificate's entries of shards, in order, once they are the plan's and their files are as large as it says.
+
+    Whoever allocates what the plan says after this allocates no more than there is on disk.
+
+    Raises:
+        StorageError: a shard is missing.
+        InvalidInput: rows are divided in another way, or a file has another size.
+    """
+    shards = [item for item in certificate["files"] if item["file"].startswith(f"{DATA_FOLDER}/")]
+    for item, wanted in zip_longest(shards, _shard_rows(plan.rows)):
+        if item is None or (item["file"], item["rows"]) != wanted:
+            raise InvalidInput("shards", None if item is None else item["file"], f"{plan.rows} rows, as certified")
+        path = root / item["file"]
+        try:
+            size = path.lstat().st_size
+        except OSError:
+            raise StorageError(f"shard: {item['file']} is missing from {root}") from None
+        ShardForm(item["rows"], plan.dim, plan.num_classes).check_size(size, item["file"])
+    return shards
+
+
+def read_rows(
+    root: Path, shards: Sequence[Mapping[str, Any]], plan: Plan
+) -> Iterator[tuple[str, int, NDArray[np.float32]]]:
+    """Yield all rows, a page at a time: the column, the first row, and its values (rows, width), which are read-only.
+
+    A second thread hashes the very bytes that are yielded; a shard whose hash is not the certified one raises once it
+    was read, so nothing is certain before the last page.
+
+    Raises:
+        StorageError: a shard is missing or unreadable.
+        InvalidInput: a shard is not the one that the certificate lists.
+    """
+    first = 0
+    with ThreadPoolExecutor(1) as pool:
+        for item in shards:
+            hashing, name = _Hashing(pool), item["file"]
+            with open_plain(root / name, name) as stream:
+                form = ShardForm(item["rows"], plan.dim, plan.num_classes)
+                for place, values in read_shard(stream, form, name, hashing.add):
+                    yield place.column, first + place.start, values
+            check_hash(item, hashing.digest())
+            first += item["rows"]
+
+
+class _Hashing:
+    """SHA-256 of pieces, made by another thread, a few pieces behind at most."""
+
+    def __init__(self, pool: ThreadPoolExecutor) -> None:
+        self._pool, self._hasher, self._pending = pool, hashlib.sha256(), deque[Future[None]]()
+
+    def add(self, piece: Any) -> None:
+        self._pending.append(self._pool.submit(self._hasher.update, piece))
+        if len(self._pending) > _PAGES_AHEAD:
+            self._pending.popleft().result()
+
+    def digest(self) -> str:
+        while self._pending:
+            self._pending.popleft().result()
+        return self._hasher.hexdigest()
+
+
+def check_hash(item: Mapping[str, Any], found: str) -> None:
+    """Raise :class:`InvalidInput` unless the file of this entry has the hash that it states."""
+    if found != item["sha256"]:
+        raise InvalidInput(item["file"], "other content", "the bytes whose SHA-256 is in the certificate")
+
+
+def read_transform(folder: Path, plan: Plan) -> RecordTransform:
+    """The public map from features to what the release in ``folder`` mixed, without reading its rows.
+
+    Raises:
+        StorageError: the released mean is missing or unreadable.
+        InvalidInput: it does not fit the plan.
+    """
+    return RecordTransform(plan.clip_norm, plan.norm, read_centre(folder, plan), plan.residual_clip_norm)
+
+
+def assemble(
+    plan: Plan,
+    x: NDArray[np.float32],
+    y: NDArray[np.float32],
+    centre: NDArray[np.float32] | None,
+    certificate: Certificate,
+    beside: Any = None,
+) -> ReleasedDataset:
+    """Put released arrays and their public facts together."""
+    rows = plan.kind.row_facts(plan)
+    return ReleasedDataset(
+        x=x,
+        y=y,
+        design=plan.design,
+        mixup_degree=rows.mixup_degree,
+        noise_std_x=rows.noise_std_x,
+        noise_std_y=rows.noise_std_y,
+        label_offset=plan.label_offset,
+        classes=plan.classes,
+        transform=RecordTransform(plan.clip_norm, plan.norm, centre, plan.residual_clip_norm),
+        extractor=certificate["extractor"],
+        input_shape=tuple(certificate["input_shape"]),
+        release_id=certificate.id,
+        certificate=certificate,
+        beside=beside,
+    )
+
+
+def read_beside(root: Path, plan: Plan, certificate: Mapping[str, Any]) -> Any:
+    """What was released beside the rows, as learners take it; None where nothing was.
+
+    Raises:
+        StorageError: the file is missing or unreadable.
+        InvalidInput: it is not the one that the certificate lists, or holds a value that is not finite.
+    """
+    declared = plan.kind.beside(plan)
+    if declared is None:
+        return None
+    return from_arrays(plan, _certified_arrays(root, declared.file, declared.shapes, certificate))
+
+
+def read_centre(root: Path, plan: Plan, certificate: Mapping[str, Any] | None = None) -> NDArray[np.float32] | None:
+    """The released mean, or None where the plan makes none; with a certificate, the one that it lists.
+
+    Raises:
+        StorageError: the file is missing or unreadable.
+        InvalidInput: it does not fit the plan or the certificate, or holds a value that is not finite.
+    """
+    if not plan.centred:
+        return None
+    return _certified_arrays(root, CENTRE_FILE, {"centre": (plan.dim,)}, certificate)["centre"]
+
+
+def _certified_arrays(
+    root: Path, name: str, shapes: Shapes, certificate: Mapping[str, Any] | None
+) -> dict[str, NDArray[np.float32]]:
+    found, digest = read_arrays(root / name, name, shapes)
+    if certificate is not None:
+        item = next((item for item in certificate["files"] if item["file"] == name), None)
+        if item is None:
+            raise InvalidInput("files", "a list without it", f"{name}, which the plan makes")
+        check_hash(item, digest)
+    all_finite(found, name)
+    return found

@@ -1,0 +1,192 @@
+"""Run a plan of second moments: exact integer sums of products of clipped records, one draw of noise, done."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg.blas import dsyrk
+
+from privmix.designs import MomentsPlan
+from privmix.errors import WITHHELD, InvalidInput, check_integer
+from privmix.mechanisms.membership import RECORD_TILE
+from privmix.mechanisms.noise import gaussian_on_lattice
+from privmix.mechanisms.streams import SecretStreams
+from privmix.private_files import no_core_dumps
+from privmix.releases.dataset import RecordTransform
+from privmix.releases.engine import Engine, Progress, RowBlock, released_mean
+from privmix.releases.moments import SecondMoments, sample_rows
+from privmix.releases.tiles import RecordSource, TileReader, record_tiles, tiles_of
+
+_EXACT_FLOAT64 = 2**53
+# Physical sizes: they set speed and memory and change no bit of the result.
+_RECORDS_AT_ONCE = 4096
+# Logical size: noise streams are keyed by groups of so many matrix rows.
+_NOISE_ROWS = 128
+# Rows a block of sampled rows: those of a shard.
+_BLOCK_ROWS = 8192
+
+
+class MomentsEngine(Engine):
+    """Carries out a plan of second moments on private records.
+
+    Formal guarantees:
+        * every record is clipped, centred with the released mean and clipped again before its products are summed,
+          and rounding to the lattice never makes it longer;
+        * sums are exact integers: blocks, threads and order change no bit of the output;
+        * noise is drawn once for each released number, after the sums, from secret streams: running again under the
+          same key re-creates the same release;
+        * X'X gets one draw of noise for each pair of features, used for both of its entries;
+        * nothing but the noisy mean and the noisy moments leaves; rows are samples made from those alone;
+        * an engine runs once, and streams serve one engine.
+
+    Args:
+        plan: the public plan.
+        records: the private records: arrays, a feature store, or any :class:`RecordTiles`; read twice, in blocks.
+        streams: secret randomness; the caller destroys it afterwards.
+        workers: threads that clip records; None uses every core.
+    """
+
+    def __init__(
+        self, plan: MomentsPlan, records: RecordSource, streams: SecretStreams, *, workers: int | None = None
+    ) -> None:
+        no_core_dumps()
+        self._plan, self._streams = plan, streams
+        self._reader = TileReader(plan, tiles_of(records), workers=workers or os.cpu_count() or 1)
+        self._reader.check_labels()
+        self._moments: SecondMoments | None = None
+
+    @property
+    def beside(self) -> SecondMoments:
+        """The released moments; known once the first block of rows is out."""
+        if self._moments is None:
+            raise RuntimeError("the moments are known once rows are being released")
+        return self._moments
+
+    def rows(self, progress: Progress | None = None, *, first: int = 0) -> Iterator[RowBlock]:
+        """Release the moments, then yield rows sampled from them, a shard at a time, from row ``first`` on.
+
+        Raises:
+            RuntimeError: the engine, or another one on the same streams, ran before.
+        """
+        if check_integer("first row", first, low=0) % _BLOCK_ROWS and first < self._plan.rows:
+            raise InvalidInput("first row", first, f"a multiple of {_BLOCK_ROWS}")
+        self._streams.claim()
+        return self._run(progress, first)
+
+    def _run(self, progress: Progress | None, first: int) -> Iterator[RowBlock]:
+        plan, reader = self._plan, self._reader
+        tell = progress or (lambda stage, done, total: None)
+        centre = released_mean(plan, lambda: self._clipped_sum(tell), self._streams)
+        self._transform = RecordTransform(plan.clip_norm, plan.norm, centre, plan.residual_clip_norm)
+        sums, done = MomentSums(plan), 0
+        for index in range(record_tiles(reader.records)):
+            features, labels = reader.read(index)
+            for start in range(0, len(labels), _RECORDS_AT_ONCE):
+                part = slice(start, start + _RECORDS_AT_ONCE)
+                sums.add(self._transform, features[part], labels[part])
+                done += len(labels[part])
+                tell("moments", done, reader.records.count)
+        self._moments = sums.released(self._streams)
+        del sums
+        x, y = sample_rows(self._moments, plan.label_offset, plan.rows, self._streams.generator("sampled rows"))
+        for start in range(first, plan.rows, _BLOCK_ROWS):
+            yield RowBlock(start, x[start : start + _BLOCK_ROWS], y[start : start + _BLOCK_ROWS])
+            tell("rows", min(start + _BLOCK_ROWS, plan.rows), plan.rows)
+
+    def _clipped_sum(self, tell: Progress) -> NDArray[np.float64]:
+        total, count = np.zeros(self._plan.dim), self._reader.records.count
+        for index in range(record_tiles(self._reader.records)):
+            total += self._reader.clipped_sum(index)
+            tell("mean", min((index + 1) * RECORD_TILE, count), count)
+        return total
+
+
+class MomentSums:
+    """Exact sums of products of records on the lattice. Secret.
+
+    Formal guarantees:
+        * Exact: every sum is an integer below 2^53 in float64 or int64, so block sizes, threads and the order of
+          records change no bit of it; more records than that allows raise.
+
+    Args:
+        plan: the public plan.
+    """
+
+    def __init__(self, plan: MomentsPlan) -> None:
+        self._plan, self._lattice, self._count = plan, plan.lattice, 0
+        # Fortran order is BLAS's own and spares copies of a large matrix.
+        self._second = np.zeros((plan.dim, plan.dim), np.float64, order="F")
+        self._class_sums = np.zeros((plan.num_classes, plan.dim), np.int64)
+        self._counts = np.zeros(plan.num_classes, np.int64)
+
+    def __repr__(self) -> str:
+        return "<MomentSums>"
+
+    def add(self, transform: RecordTransform, features: NDArray[Any], labels: NDArray[np.int64]) -> None:
+        """Add records: (b, d) features and (b,) labels in 0..K-1.
+
+        Raises:
+            InvalidInput: sums could leave the range of exact integers.
+        """
+        for start in range(0, len(labels), _RECORDS_AT_ONCE):
+            part = slice(start, start + _RECORDS_AT_ONCE)
+            self._count += len(labels[part])
+            if self._count * 4**self._plan.lattice_bits >= _EXACT_FLOAT64:
+                raise InvalidInput("lattice sums", WITHHELD, "below 2**53 steps: use fewer lattice bits")
+            steps = self._lattice.quantise(transform(np.asarray(features[part])) / transform.final_clip_norm)
+            # Products and partial sums are integers below 2^53: exact in whatever order BLAS adds them.
+            self._second = dsyrk(1.0, steps.T, beta=1.0, c=self._second, lower=1, overwrite_c=1)
+            for label in np.unique(labels[part]):
+                self._class_sums[label] += steps[labels[part] == label].sum(axis=0).astype(np.int64)
+            self._counts += np.bincount(labels[part], minlength=self._plan.num_classes)
+
+    def released(self, streams: SecretStreams) -> SecondMoments:
+        """Add the noise, once, and scale: the only way out of these sums."""
+        plan, step = self._plan, self._lattice.step
+        offset = round(plan.label_offset / step)
+        one = round(1 / step)
+        # Steps of X'Y are step^2 as those of X'X; those of label sums are step.
+        cross = self._class_sums.T * one - offset * self._class_sums.sum(axis=0)[:, None]
+        counts = self._counts * one - offset * self._counts.sum()
+        with streams.lent("cross moment noise") as generator:
+            std = plan.label_norm * plan.cross_noise_multiplier / step**2
+            cross_noise = gaussian_on_lattice(generator, cross.shape, std)
+        with streams.lent("label sum noise") as generator:
+            count_noise = gaussian_on_lattice(generator, counts.shape, plan.noise_std_counts / step)
+        units = plan.units
+        return SecondMoments(
+            second=self._noisy_second(streams),
+            cross=((cross + cross_noise) * units["cross"]).astype(np.float32),
+            label_sums=((counts + count_noise) * units["counts"]).astype(np.float32),
+            records=plan.records,
+            noise_std_second=plan.noise_std_second,
+            noise_std_cross=plan.noise_std_cross,
+            noise_std_counts=plan.noise_std_counts,
+        )
+
+    def _noisy_second(self, streams: SecretStreams) -> NDArray[np.float32]:
+        """X'X with noise in its lower triangle, a few matrix rows at a time, and the same above the diagonal."""
+        plan, step, dim = self._plan, self._lattice.step, self._plan.dim
+        off_diagonal = plan.second_noise_multiplier / math.sqrt(2) / step**2
+        unit = plan.units["second"]
+        released = np.empty((dim, dim), np.float32)
+        for group, start in enumerate(range(0, dim, _NOISE_ROWS)):
+            stop = min(start + _NOISE_ROWS, dim)
+            with streams.lent("second moment noise", group) as generator:
+                noise = gaussian_on_lattice(generator, (stop - start, stop), off_diagonal)
+            with streams.lent("second moment noise: diagonal", group) as generator:
+                diagonal = gaussian_on_lattice(generator, stop - start, off_diagonal * math.sqrt(2))
+            noise[np.arange(stop - start), np.arange(start, stop)] = diagonal
+            # Entries above the diagonal hold no sums; the mirror below replaces them.
+            released[start:stop, :stop] = (self._second[start:stop, :stop] + noise) * unit
+        for start in range(0, dim, _NOISE_ROWS):
+            stop = min(start + _NOISE_ROWS, dim)
+            square = np.tril(released[start:stop, start:stop])
+            released[start:stop, start:stop] = square + np.tril(square, -1).T
+            released[:start, start:stop] = released[start:stop, :start].T
+        return released

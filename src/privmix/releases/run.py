@@ -1,0 +1,200 @@
+"""A release being made: a run (see :mod:`privmix.mechanisms.run`) that keeps its finished shards.
+
+Beside key, notes and the release itself, its folder holds
+
+* ``run.shards``: the finished shards and their hashes, each line sealed by the key;
+* ``features/``: if the caller wants, the features while the run needs them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar, Final
+
+from privmix.certificate.certificate import CERTIFICATE_FILE, Certificate
+from privmix.certificate.croissant import CROISSANT_FILE, croissant
+from privmix.certificate.reservation import ReservationNote, mode_of
+from privmix.designs import Plan
+from privmix.errors import InvalidInput
+from privmix.folders import write_durably
+from privmix.mechanisms.plan import check_price
+from privmix.mechanisms.run import Run, Stated
+from privmix.mechanisms.streams import SecretStreams
+from privmix.releases.card import data_card
+from privmix.releases.certificate import PICTURE_FILE, make_certificate, read_certificate
+from privmix.releases.engine import Engine, Progress
+from privmix.releases.engines import make_engine
+from privmix.releases.folder import (
+    CARD_FILE,
+    DATA_FOLDER,
+    RELEASE_FOLDER,
+    Journal,
+    ShardWriter,
+    file_hash,
+    members,
+    write_beside,
+    write_centre,
+    write_certificate,
+)
+from privmix.releases.tiles import RecordSource, content_fingerprint, tiles_of
+
+_SHARDS, _FEATURES = "run.shards", "features"
+_UNLISTED: Final = (CERTIFICATE_FILE, CARD_FILE, CROISSANT_FILE)
+
+
+class ReleaseRun(Run):
+    """The run that makes a release; guarantees, errors and arguments that are not named here are those of :class:`Run`.
+
+    No record is read before :meth:`release`, so features may still have to be extracted: into ``features_folder``, if
+    they should outlive a kill and then be gone.
+
+    Args:
+        out: the release's folder; nothing is there before the run is done.
+        plan: from :meth:`ReleaseConfig.calibrate`; it holds the target.
+        extractor: description of the feature extractor.
+        input_shape: shape of one raw input.
+        reservation: of the ledger that was charged.
+        choice: how the planner came to the plan: :meth:`Choice.to_dict`.
+        picture: SVG of the planner's predictions; given exactly with ``choice``.
+
+    Example:
+        >>> import numpy as np, tempfile
+        >>> from privmix.releases import PrivateRecords, ReleaseConfig
+        >>> rng = np.random.default_rng(0)
+        >>> plan = ReleaseConfig(records=500, dim=8, classes=("no", "yes"), mixup_degree=16).calibrate(4.0, 1e-4)
+        >>> with ReleaseRun(Path(tempfile.mkdtemp()) / "rel", plan,
+        ...                 extractor={"name": "identity"}, input_shape=(8,)) as run:
+        ...     certificate = run.release(PrivateRecords(rng.normal(size=(500, 8)), rng.integers(0, 2, 500)))
+        >>> certificate.id == run.id
+        True
+    """
+
+    kind: ClassVar = RELEASE_FOLDER
+
+    def __init__(
+        self,
+        out: str | Path,
+        plan: Plan,
+        *,
+        extractor: Mapping[str, Any],
+        input_shape: Sequence[int],
+        reservation: ReservationNote | None = None,
+        choice: Mapping[str, Any] | None = None,
+        picture: bytes | None = None,
+        streams: SecretStreams | None = None,
+        extra: Mapping[str, Any] | None = None,
+        overwrite: bool = False,
+        resume: bool = False,
+    ) -> None:
+        check_price(plan)
+        if not input_shape or any(int(size) < 1 for size in input_shape):
+            raise InvalidInput("input_shape", tuple(input_shape), "positive sizes")
+        if (choice is None) != (picture is None):
+            raise ValueError("a choice and its picture come together")
+        self._plan, self._reservation = plan, reservation
+        settings = {
+            "plan": plan.to_dict(),
+            "extractor": dict(extractor),
+            "input_shape": [int(size) for size in input_shape],
+            "in_ledger": mode_of(reservation),
+            "choice": None if choice is None else dict(choice),
+        }
+        files = None if picture is None else {PICTURE_FILE: picture}
+        super().__init__(out, settings, streams=streams, extra=extra, files=files, overwrite=overwrite, resume=resume)
+
+    @property
+    def leaves(self) -> frozenset[str]:
+        """See :attr:`Run.leaves`."""
+        own = {_SHARDS, _FEATURES, f".{_FEATURES}.partial", f".{_FEATURES}.lock", DATA_FOLDER}
+        return frozenset(own | {member.name for member in members(self._plan)})
+
+    @classmethod
+    def stated(cls, folder: Path) -> Stated:
+        """See :meth:`Run.stated`."""
+        found = read_certificate(folder)
+        settings = {name: found[name] for name in ("plan", "extractor", "input_shape")}
+        listed = {item["file"]: item["sha256"] for item in found["files"]}
+        return Stated(found.id, settings, {**dict.fromkeys(_UNLISTED), **listed})
+
+    @property
+    def features_folder(self) -> Path:
+        """Where a feature store may be while the run needs it; removed before the release appears."""
+        return self.folder / _FEATURES
+
+    def release(
+        self,
+        records: RecordSource | None = None,
+        *,
+        engine: str = "local",
+        memory_gb: float | None = None,
+        workers: int | None = None,
+        address: str | None = None,
+        progress: Progress | None = None,
+    ) -> Certificate:
+        """Compute the rows that are missing, write the rest, destroy the key and put the release in place.
+
+        Args:
+            records: the private records; not needed when ``complete``.
+            engine: ``"local"``, or ``"ray"`` for a Ray cluster.
+            memory_gb: see :class:`ReleaseEngine` and :class:`RayReleaseEngine`; in GiB.
+            workers: threads of this process; None uses every core.
+            address: with Ray, the cluster's; None starts one on this machine.
+            progress: called as work proceeds.
+
+        Returns:
+            the certificate.
+
+        Raises:
+            InvalidInput: an option is out of range, or the records are not those of the first attempt.
+            StorageError: the folder can't be written.
+        """
+        if not self.complete:
+            if records is None:
+                raise InvalidInput("records", None, "the private records: the run is not complete")
+            with self.writing():
+                self.bind(content_fingerprint(tiles_of(records), self.fingerprint_key, os.cpu_count() or 1))
+                try:
+                    maker = make_engine(
+                        self._plan, records, self.streams, engine, memory_gb=memory_gb, workers=workers, address=address
+                    )
+                except InvalidInput as error:
+                    # The next attempt may be given another engine, or more memory.
+                    error.resumable = True
+                    raise
+                self._write(maker, progress)
+        self.publish()
+        return read_certificate(self.out)
+
+    def _write(self, engine: Engine, progress: Progress | None) -> None:
+        journal = Journal(self.folder / _SHARDS, partial(self.streams.seal, _SHARDS))
+        kept = journal.kept(self.folder)
+        journal.rewrite(kept)
+        writer = ShardWriter(self.folder, self._plan.rows, journal, kept)
+        for block in engine.rows(progress, first=writer.first):
+            writer.write(block)
+        files = list(writer.files)
+        files += write_beside(self.folder, self._plan, engine.beside)
+        if (self.folder / PICTURE_FILE).is_file():
+            files.append({"file": PICTURE_FILE, "rows": 0, "sha256": file_hash(self.folder / PICTURE_FILE)})
+        if engine.transform.centre is not None:
+            files.append(write_centre(self.folder, engine.transform.centre))
+        settings = self.settings
+        certificate = make_certificate(
+            self._plan,
+            extractor=settings["extractor"],
+            input_shape=settings["input_shape"],
+            insecure_seed=self.streams.insecure_seed,
+            files=files,
+            reservation=self._reservation,
+            choice=settings["choice"],
+            release_id=self.id,
+        )
+        write_durably(self.folder / CARD_FILE, data_card(self._plan, certificate).encode())
+        digest = hashlib.sha256(certificate.to_bytes()).hexdigest()
+        write_durably(self.folder / CROISSANT_FILE, croissant(certificate, digest))
+        # Last: a folder with a certificate is a whole release.
+        write_certificate(self.folder, certificate)

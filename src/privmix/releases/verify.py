@@ -1,0 +1,174 @@
+"""Check a release without trusting whoever made it: its price, its files, and what its numbers show of its noise."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from privmix.accounting import PrivacyCost
+from privmix.certificate.certificate import CERTIFICATE_FILE, MOST_BYTES, Certificate, check_guarantee, check_said
+from privmix.certificate.croissant import CROISSANT_FILE, croissant
+from privmix.certificate.verification import Verification
+from privmix.designs import Plan, plan_from_dict
+from privmix.errors import InvalidInput, check_number
+from privmix.features.base import check_spec
+from privmix.releases.card import data_card
+from privmix.releases.certificate import PICTURE_FILE, curve_of, parse_certificate, public_text
+from privmix.releases.evidence import RowEvidence, beside_tests, centre_tests, row_law
+from privmix.releases.folder import (
+    CARD_FILE,
+    check_files,
+    check_hash,
+    check_shards,
+    read_beside,
+    read_centre,
+    read_rows,
+)
+from privmix.releases.noise_tests import NoiseTest
+from privmix.releases.picture import MOST_BYTES as MOST_PICTURE_BYTES
+from privmix.releases.picture import check_picture
+from privmix.releases.planner import check_choice_record, check_choice_settings
+from privmix.untrusted import read_plain
+
+UNCHECKED: Final = (
+    "that the rows came from running this plan on the records: noise is tested as far as data cannot hide its absence",
+    "noise that is too small by less than the data add to it, noise of another shape, and noise that somebody knows",
+    "that insecure_seed is honest, and that the key was kept secret and destroyed",
+    "that the record count is what it says, and that each person has one record",
+    "that a ledger was charged, and other releases of the same records",
+    "the planner's predictions and picture, if there are any, and what the feature extractor is",
+    "who made the release, unless privmix verify --key finds it signed: hashes show edits and are no signature",
+)
+"""What verification can't see, in words."""
+
+
+def verify_release(folder: str | Path) -> Verification:
+    """Recompute what a release's certificate claims, and test what its numbers can show.
+
+    Formal guarantees:
+        * Whole: the folder holds exactly the files that follow from the plan, plain ones; every byte of them follows
+          from the certificate, has the hash that it states, or, of the certificate itself, from its content.
+        * Nothing else: shards and arrays have one form, in which there is room for the released numbers alone.
+        * One plan: the event follows from the plan, so sampler and price belong together; noise levels, warnings,
+          statements, assessment, data card and Croissant metadata follow from it too.
+        * Price: epsilon of the event, recomputed here, is at most the stated one; so is delta all along the curve.
+        * Noise: the released numbers pass one-sided tests of the certified noise, which refuse an honest release with
+          probability ``false_alarm`` (below 1e-9) at most, whatever its records are.
+        * Bounded: nothing is allocated that the files' sizes do not justify; no code of theirs runs, no link is
+          followed, and each file is opened once: what is tested is what was hashed.
+
+    What it can't see is in :data:`UNCHECKED`.
+
+    Raises:
+        InvalidInput: a check failed; the message names it.
+        StorageError: a file is missing or unreadable.
+
+    Example:
+        >>> import tempfile
+        >>> import numpy as np
+        >>> from privmix.releases import PrivateRecords, ReleaseConfig, SecretStreams, release_to_folder
+        >>> rng = np.random.default_rng(0)
+        >>> records = PrivateRecords(rng.normal(size=(500, 8)), rng.integers(0, 2, 500))
+        >>> plan = ReleaseConfig(records=500, dim=8, classes=("no", "yes"), mixup_degree=16).calibrate(4.0, 1e-4)
+        >>> folder = Path(tempfile.mkdtemp()) / "release"
+        >>> _ = release_to_folder(plan, records, SecretStreams.from_entropy(), folder,
+        ...                       extractor={"name": "identity"}, input_shape=(8,))
+        >>> found = verify_release(folder)
+        >>> found.recomputed_epsilon <= 4.0, 0 < found.false_alarm < 1e-9
+        (True, True)
+    """
+    root = Path(folder)
+    content = read_plain(root / CERTIFICATE_FILE, "certificate", MOST_BYTES)
+    certificate = parse_certificate(content)
+    check_spec(certificate["extractor"])
+    plan = plan_from_dict(certificate["plan"])
+    # Before anything is computed from its numbers: there is a file for every row.
+    check_files(root, certificate, plan)
+    shards = check_shards(root, certificate, plan)
+    cost = check_certificate(certificate)[1]
+    if content != certificate.to_bytes():
+        raise InvalidInput("certificate", "another layout", "the layout in which privmix writes it")
+    card = data_card(plan, certificate).encode()
+    if read_plain(root / CARD_FILE, CARD_FILE, len(card)) != card:
+        raise InvalidInput(CARD_FILE, "other content", "the data card that follows from the certificate")
+    metadata = croissant(certificate, hashlib.sha256(content).hexdigest())
+    if read_plain(root / CROISSANT_FILE, CROISSANT_FILE, len(metadata)) != metadata:
+        raise InvalidInput(CROISSANT_FILE, "other content", "the metadata that follows from the certificate")
+    tests = tuple(_check_numbers(root, certificate, plan, shards))
+    return Verification.of(certificate, cost, extractor=certificate["extractor"], unchecked=UNCHECKED, tests=tests)
+
+
+def _check_numbers(
+    root: Path, certificate: Mapping[str, Any], plan: Plan, shards: Sequence[Mapping[str, Any]]
+) -> list[NoiseTest]:
+    """Read every listed file once: its hash, and what its numbers show."""
+    found: list[NoiseTest] = []
+    for item in certificate["files"]:
+        if item["file"] == PICTURE_FILE:
+            picture = read_plain(root / PICTURE_FILE, PICTURE_FILE, MOST_PICTURE_BYTES)
+            check_hash(item, hashlib.sha256(picture).hexdigest())
+            check_picture(picture, PICTURE_FILE)
+    if (centre := read_centre(root, plan, certificate)) is not None:
+        found += centre_tests(centre, plan)
+    beside = read_beside(root, plan, certificate)
+    found += beside_tests(plan, beside)
+    rows, odd = RowEvidence(plan, row_law(plan, beside)), None
+    for column, start, values in read_rows(root, shards, plan):
+        try:
+            if odd is None:
+                rows.add(column, start, values)
+        except InvalidInput as error:
+            # A shard that is not the certified one is to be called that, and its hash is known at its end.
+            odd = error
+    if odd is not None:
+        raise odd
+    return found + rows.finish()
+
+
+def check_certificate(certificate: Certificate) -> tuple[Plan, PrivacyCost]:
+    """The part of :func:`verify_release` that needs no file but the certificate, as ``read_certificate`` gave it.
+
+    Returns:
+        the plan, and its price recomputed here.
+
+    Raises:
+        InvalidInput: event, price, noise or words do not follow from the plan.
+    """
+    plan = plan_from_dict(certificate["plan"])
+    cost = check_guarantee(certificate, plan)
+    if plan.records_noise_multiplier is not None and certificate.epsilon != plan.epsilon:
+        allowed = "the epsilon asked for, since the record count is private"
+        raise InvalidInput("certificate epsilon", certificate.epsilon, allowed)
+    if (choice := certificate["choice"]) is not None:
+        if (choice.get("epsilon"), choice.get("delta")) != (plan.epsilon, plan.delta):
+            raise InvalidInput("certificate choice", "another budget", "a choice made for this budget")
+        check_choice_record(choice)
+        check_choice_settings(choice, plan)
+    _check_noise(certificate["noise_std"], plan)
+    _check_curve(certificate, plan)
+    said = public_text(plan, certificate.insecure_seed, certificate.in_ledger, chosen=choice is not None)
+    check_said(certificate, said)
+    return plan, cost
+
+
+def _check_curve(certificate: Certificate, plan: Plan) -> None:
+    """The points that privmix states, each with at least the delta that is recomputed."""
+    stated, expected = certificate["epsilon_delta_curve"], curve_of(plan, certificate.epsilon, certificate.delta)
+    if len(stated) != len(expected):
+        raise InvalidInput("certificate curve", len(stated), f"{len(expected)} points")
+    for point, (at, recomputed) in zip(stated, expected, strict=True):
+        if check_number("certificate curve", point[0], low=0) != at:
+            raise InvalidInput("certificate curve", point, f"a point at epsilon {at:.6g}")
+        if not check_number("certificate curve", point[1], low=0) >= recomputed * (1 - 1e-6):
+            raise InvalidInput("certificate curve", point, f"delta of at least {recomputed:.6g}")
+
+
+def _check_noise(stated: dict[str, float], plan: Plan) -> None:
+    if set(stated) != set(plan.noise_std):
+        raise InvalidInput("certificate noise_std", sorted(stated), f"{sorted(plan.noise_std)}")
+    for name, expected in plan.noise_std.items():
+        if not math.isclose(stated[name], expected, rel_tol=1e-9, abs_tol=1e-300):
+            raise InvalidInput(f"certificate noise_std {name}", stated[name], f"{expected:.9g}, as the plan implies")

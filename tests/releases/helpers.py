@@ -1,0 +1,66 @@
+"""Small releases for the tests of this floor."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from privmix.designs import all_designs, design_named
+from privmix.releases import (
+    PrivateRecords,
+    ReleaseConfig,
+    ReleasedDataset,
+    ReleasePlan,
+    SecretStreams,
+    release_to_memory,
+)
+
+CLASSES = ("ant", "bee", "cat")
+TARGET = (4.0, 1e-5)
+
+# Designs whose rows mix records, and all of them; tests/designs says that none of the registry is missing.
+ALL_DESIGNS: list[dict[str, Any]] = [
+    {"design": "poisson"},
+    {"design": "poisson", "centre": "none"},
+    {"design": "hierarchical", "expected_classes": 1.5},
+    {"design": "classwise"},
+    {"design": "classwise", "full_batch": True},
+    {"design": "fixed"},
+    {"design": "fixed", "noise": "laplace"},
+    {"design": "random-weight", "max_weight": 0.5},
+]
+EVERY_DESIGN = [*ALL_DESIGNS, {"design": "moments"}, {"design": "moments", "centre": "none"}]
+
+
+def design_name(choices: dict[str, Any]) -> str:
+    return "-".join(str(value) for value in choices.values())
+
+
+def own_options(choices: dict[str, Any]) -> dict[str, Any]:
+    """Choices without options that their design does not have: what many designs are tested with, for each."""
+    own = {option.name for option in design_named(choices.get("design", "poisson")).options()}
+    foreign = {option.name for design in all_designs() for option in design.options()} - own
+    return {name: value for name, value in choices.items() if name not in foreign}
+
+
+def make_records(count: int = 600, dim: int = 7, seed: int = 0) -> PrivateRecords:
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(0, len(CLASSES), count)
+    features = rng.normal(size=(count, dim)) + 2 * np.eye(len(CLASSES), dim)[labels]
+    return PrivateRecords(features.astype(np.float32), labels)
+
+
+def make_plan(records: int = 600, dim: int = 7, **choices: Any) -> ReleasePlan:
+    own = own_options({"mixup_degree": 20, **choices})
+    return ReleaseConfig(records=records, dim=dim, classes=CLASSES, **own).calibrate(*TARGET)
+
+
+def release(plan: ReleasePlan, records: PrivateRecords, seed: int = 1) -> ReleasedDataset:
+    return release_to_memory(
+        plan,
+        records,
+        SecretStreams.from_seed(seed),
+        extractor={"name": "identity"},
+        input_shape=(plan.dim,),
+    )
