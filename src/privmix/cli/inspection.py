@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from rich.table import Table
 
-from privmix.accounting import Adjacency, Event, tradeoff_curve
 from privmix.certificate.assessment import COLUMNS, as_rows
 from privmix.certificate.certificate import MODEL, Certificate
+from privmix.certificate.guarantee import Guarantee
 from privmix.cli.app import out, plain, print_json
 from privmix.cli.flags import with_flags
 from privmix.designs import Plan, plan_from_dict
@@ -49,8 +50,7 @@ def _as_json(certificate: Certificate) -> None:
 def _show_release(certificate: Mapping[str, Any]) -> None:
     plan = plan_from_dict(certificate["plan"])
     _show_guarantee(f"release {plain(certificate['id'])}", certificate["guarantee"])
-    if certificate["guarantee"]["accountant"] == "pld" and plan.records_noise_multiplier is None:
-        _show_power(plan.event, plan.adjacency)
+    _show_power(certificate)
     for text in certificate["warnings"]:
         out.print(f"[yellow]warning:[/] {plain(text)}", soft_wrap=True)
     _constants(plan, certificate["extractor"])
@@ -69,7 +69,7 @@ def _show_model(model: TrainedModel) -> None:
     certificate = model.certificate
     plan = plan_of(certificate)
     _show_guarantee(f"trained model {plain(certificate['id'])}", certificate["guarantee"])
-    _show_power(plan.event, plan.adjacency)
+    _show_power(certificate)
     for text in certificate["warnings"]:
         out.print(f"[yellow]warning:[/] {plain(text)}", soft_wrap=True)
     facts, settings = model.facts_, certificate["settings"]
@@ -148,13 +148,15 @@ def _show_guarantee(title: str, guarantee: Mapping[str, Any]) -> None:
     )
 
 
-def _show_power(event: Event, adjacency: Adjacency) -> None:
+def _show_power(certificate: Mapping[str, Any]) -> None:
     """What the best test can tell, at one false-alarm rate."""
-    caught = 1 - float(tradeoff_curve(event, [0.05], adjacency=adjacency)[0])
-    out.print(
-        f"in words: whoever accuses 5% of those absent catches at most {100 * caught:.1f}% of those present",
-        soft_wrap=True,
-    )
+    promised = Guarantee.of(certificate)
+    if math.isfinite(promised.epsilon):
+        out.print(
+            "in words: whoever accuses 5% of those absent catches at most "
+            f"{rounded_up(100 * promised.caught(0.05))}% of those present",
+            soft_wrap=True,
+        )
 
 
 def _wanted(extractor: Mapping[str, Any]) -> dict[str, str]:

@@ -62,10 +62,10 @@ def _held(checked: jobs.checking.Checked) -> str:
     found = checked.found
     if checked.subject.kind == "fitted-model":
         return f"[green]well formed:[/] a model fitted on release {plain(found['fitted_on'])}"
+    hashes = "the hash of 1 file holds" if checked.files == "1 file" else f"the hashes of {checked.files} hold"
     return (
         f"[green]holds:[/] epsilon {rounded_up(found['epsilon'], 6)} at delta {exact(found['delta'])} "
-        f"({found['adjacency']}), recomputed {rounded_up(found['recomputed_epsilon'], 6)}; {checked.files} have their "
-        "hashes"
+        f"({found['adjacency']}), recomputed {rounded_up(found['recomputed_epsilon'], 6)}; {hashes}"
     )
 
 
