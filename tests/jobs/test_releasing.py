@@ -17,6 +17,9 @@ import pytest
 
 import privmix as pm
 from privmix.jobs import release as release_job
+from privmix.jobs.canaries import CanaryJob
+from privmix.jobs.release import ReleaseJob
+from privmix.jobs.training import TrainingJob
 from privmix.releases import planner
 from tests.cli.helpers import privmix
 
@@ -242,6 +245,17 @@ def test_a_plan_is_made_of_public_facts_and_carried_out(own_place: Path, monkeyp
     for other in ((X[:-1], Y[:-1]), (X[:, 1:], Y)):
         with pytest.raises(pm.InvalidInput, match="plan: got a value that is private"):
             pm.release(other, planned)
+
+
+def test_jobs_show_no_record(own_place: Path) -> None:
+    """Notebooks print what a cell ends with."""
+    x = np.full((400, 6), 98765.4321)
+    frame = pandas.DataFrame({"a": x[:, 0], "name": "Zq7Secret", "label": Y})
+    for data in ((x, Y), frame, (x.tolist(), ["Zq7Secret"] * 400)):
+        jobs = [ReleaseJob(data, 4, 1e-4), TrainingJob(data, 4, 1e-4), CanaryJob(target="REL", data=data, canaries=9)]
+        for shown in (repr(jobs), str(jobs)):
+            assert "98765" not in shown
+            assert "Zq7" not in shown
 
 
 def test_public_data_in_memory_may_not_be_the_private_data(own_place: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -68,7 +68,7 @@ class CanaryJob(CanaryOptions):
     """
 
     target: str | Path
-    data: Any
+    data: Any = field(repr=False)
     canaries: int
     confidence: float = 0.95
     seed: int | None = None

@@ -87,11 +87,12 @@ class TrainingOptions:
     """
 
     data: Any = field(
+        repr=False,
         metadata={
             "help": "Private dataset: file, folder, pattern such as 'part-*.parquet', or address such as "
             "s3://bucket/x; idx, npz, npy, safetensors, Parquet, Arrow, CSV, JSON lines, images by class, saved "
             "Hugging Face datasets."
-        }
+        },
     )
     epsilon: float = field(metadata={"help": "Privacy budget, epsilon."})
     delta: float = field(metadata={"help": "Privacy budget, delta; well below 1/n."})
