@@ -247,6 +247,28 @@ def test_a_plan_is_made_of_public_facts_and_carried_out(own_place: Path, monkeyp
             pm.release(other, planned)
 
 
+def test_what_is_planned_is_carried_out_by_its_own_job_and_once(own_place: Path) -> None:
+    """A second use costs nothing, and so does a plan whose seed and target were checked for another job."""
+    book, wishes = ledger(99), {**WISHES, "features": "identity", "classes": 2}
+    paid = {**wishes, "ledger": book, "dataset": "own"}
+    seeded = ReleaseJob((X, Y), **wishes, seed=1, out=Path("SEEDED")).plan()
+    dear = ReleaseJob((X, Y), **{**paid, "epsilon": 9}, private_count=True, out=Path("DEAR")).plan()
+    job = ReleaseJob((X, Y), **{**paid, "epsilon": 0.5}, private_count=True, out=Path("REL"), overwrite=True)
+    planned, before = job.plan(), book.budget("own").reservations
+    for other in (seeded, dear):
+        with pytest.raises(pm.InvalidInput, match='planned: got "another job\'s"'):
+            job.release(other)
+    job.release(planned)
+    with pytest.raises(pm.InvalidInput, match="planned: got 'used up'"):
+        job.release(planned)
+    waiting = ReleaseJob((X, Y), **paid, out=Path("LATE"))
+    late = waiting.plan()
+    Path("LATE").mkdir()
+    with pytest.raises(pm.InvalidInput, match="out: got 'LATE'"):
+        waiting.release(late)
+    assert book.budget("own").reservations == before + 1
+
+
 def test_jobs_show_no_record(own_place: Path) -> None:
     """Notebooks print what a cell ends with."""
     x = np.full((400, 6), 98765.4321)

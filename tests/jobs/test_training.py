@@ -162,6 +162,18 @@ def test_what_is_refused_is_a_field_and_costs_nothing(
     assert left_over() == set()
 
 
+def test_a_plan_of_another_job_is_refused() -> None:
+    """It could bring a ledger together with a seed, which either job alone refuses."""
+    open_ledger()
+    seeded = TrainingJob("own", **OWN, seed=1)
+    with seeded.processes() as world:
+        planned = seeded.plan(world)
+    for job in (TrainingJob("own", **OWN, **PAID), TrainingJob("own", **OWN, **PAID, seed=1)):
+        with pytest.raises(pm.InvalidInput, match='planned: got "another job\'s"'):
+            job.train(planned)
+    assert charges() == []
+
+
 def test_public_records_in_memory_that_are_private_ones_end_the_run() -> None:
     """Their place tells nothing; once they are paid for, the records do."""
     open_ledger()

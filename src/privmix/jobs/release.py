@@ -58,7 +58,7 @@ class ReleaseJob(ReleaseOptions):
           count is a charge of its own, before it is drawn;
         * one charge: a run that goes on after a kill is not charged again, and only with the data, split and columns
           that it began with;
-        * one plan: what is charged, released and certified is the same plan;
+        * one plan: what is charged, released and certified is the same plan, which this job made, and made once;
         * checked first: options that do not go together, places that can't be written and budgets that no noise meets
           are refused before anything is charged.
     """
@@ -182,12 +182,16 @@ class ReleaseJob(ReleaseOptions):
 
         Raises:
             BudgetExceeded: the ledger does not hold it; nothing was read.
-            InvalidInput: a record is not as declared, or public records are private ones. What was charged is spent.
+            InvalidInput: what is planned is another job's, or used up, or something is in its place by now: nothing is
+                charged then. Or a record is not as declared, or public records are private ones: what was charged is
+                spent.
             StorageError: reading or writing failed. What was charged is spent; ``resume`` finishes the run.
         """
+        self._check_own(planned)
         assert self.out is not None
         plan, state, chosen = planned.plan, planned._state, planned.chosen
         check_price(plan)
+        ReleaseRun.check(self.out, overwrite=self.overwrite, resume=self.resume)
         # Before the first private row is read: a crash from here on leaves the budget spent.
         if self.resume:
             charged = self._charged_before(state, "reservation")
@@ -219,11 +223,22 @@ class ReleaseJob(ReleaseOptions):
             )
         return Released(certificate, _note_done((planned._counted, charged), f"release {certificate.id}"))
 
-    def _rest(self, plan: Plan) -> Event:
+    def _check_own(self, planned: Planned) -> None:
+        """Raise unless :meth:`plan` of this very job made it, and it was not carried out yet."""
+        if planned.job is not self:
+            # Seed, target, and a count that was paid for, are those of the job that was checked.
+            raise InvalidInput("planned", "another job's", "what `plan` of this job gave")
+        if planned._streams is not None and not planned._streams.live:
+            raise InvalidInput("planned", "used up", "a plan that was not carried out yet: plan again")
+
+    @staticmethod
+    def _rest(plan: Plan) -> Event:
         """What to charge for the release: its event, or the budget that it was planned for with a private count."""
         if plan.records_noise_multiplier is None:
             return plan.event
-        rest = budget_after_count(plan.records_noise_multiplier, self.epsilon, self.delta)
+        assert plan.epsilon is not None
+        assert plan.delta is not None
+        rest = budget_after_count(plan.records_noise_multiplier, plan.epsilon, plan.delta)
         return Bounded(*rest, plan.adjacency.value)
 
     def _charge(self, event: Event, adjacency: Adjacency, purpose: str) -> Charge:

@@ -144,10 +144,14 @@ class TrainingJob(TrainingOptions):
 
         Raises:
             BudgetExceeded: the ledger does not hold it; nothing was read.
-            InvalidInput: records are not as declared, or public records are private ones. What was charged is spent.
+            InvalidInput: what is planned is another job's: nothing is charged then. Or records are not as declared, or
+                public records are private ones: what was charged is spent.
             StorageError: reading or writing failed. What was charged is spent; ``resume`` finishes the run.
             HeadFailed: in the processes beside the head.
         """
+        if planned.job is not self:
+            # Seed and ledger are those of the job that was checked.
+            raise InvalidInput("planned", "another job's", "what `plan` of this job gave")
         trainer, world = planned.trainer, planned.world
         if not world.is_head:
             # Nothing private is read before the head has paid.

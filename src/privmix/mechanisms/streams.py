@@ -244,6 +244,11 @@ class SecretStreams:
             raise RuntimeError("these streams have served a run: make new ones for the next")
         self._claimed = True
 
+    @property
+    def live(self) -> bool:
+        """Whether the key is still there."""
+        return self._key is not None
+
     def destroy(self) -> None:
         """Overwrite the key, and those of its children, with zeros and refuse any later use; again does nothing."""
         for child in self._children:
