@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pandas
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -104,6 +105,17 @@ def test_declared_classes_come_before_public_ones() -> None:
 def test_class_lists_that_make_no_sense(classes: Any) -> None:
     with pytest.raises(InvalidInput, match="classes"):
         resolve_classes(classes)
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [["Zq7", "b", "Zq7"], ["Zq7", None], {"Zq7"}, pandas.Series(["Zq7"]), np.array([["Zq7"]]), ["Zq7", 7, 7.5]],
+    ids=lambda labels: type(labels).__name__,
+)
+def test_labels_given_for_the_class_list_are_not_quoted(labels: Any) -> None:
+    with pytest.raises(InvalidInput, match="classes: ") as refused:
+        resolve_classes(labels)
+    assert "Zq7" not in str(refused.value)
 
 
 @pytest.mark.parametrize(

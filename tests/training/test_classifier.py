@@ -45,6 +45,14 @@ def test_classes_are_declared_and_never_inferred() -> None:
         DPClassifier().fit(x, y)
     with pytest.raises(InvalidInput, match="not shown"):
         small(classes=["ant", "bee"]).fit(x, y)
+    with pytest.raises(InvalidInput, match="classes: got 'fewer, or one twice'"):
+        small(classes=y).fit(x, y)
+    said = set()
+    for longest in ("a", "a" * 9):
+        with pytest.raises(InvalidInput, match="x: got 'str_'") as refused:
+            small().fit(np.array([["a"], [longest]]), y[:2])
+        said.add(str(refused.value))
+    assert len(said) == 1
 
 
 def test_a_class_without_records_stays_a_class() -> None:

@@ -181,7 +181,7 @@ def array_schema(
 ) -> Schema:
     """Schema of an array of inputs and one of labels, from their headers alone."""
     if x_type.kind not in NUMERIC:
-        raise InvalidInput("type of x", str(x_type), "numbers")
+        raise InvalidInput("type of x", x_type.type.__name__, "numbers")
     if len(x_shape) < 2:
         raise InvalidInput("shape of x", x_shape, "(records, ...) with at least two axes")
     if y_shape not in ((x_shape[0],), (x_shape[0], 1)):
@@ -207,9 +207,11 @@ def resolve_classes(declared: int | Sequence[str] | None, public: Sequence[str] 
         return tuple(map(str, range(check_integer("classes", declared, low=1, high=2**20))))
     names: Any = public if declared is None else declared
     if not isinstance(names, Sequence) or isinstance(names, str) or not all(map(_is_name, names)):
-        raise InvalidInput("classes", names, "an integer >= 1 or names that are not empty")
+        # What is no class list may be the labels, given by mistake: it is not quoted.
+        shown = names if isinstance(names, str | float) else type(names).__name__
+        raise InvalidInput("classes", shown, "an integer >= 1 or names that are not empty")
     if len(names) == 0 or len(set(names)) != len(names):
-        raise InvalidInput("classes", list(names), "at least one name, each of them once")
+        raise InvalidInput("classes", "a name twice" if names else [], "at least one name, each of them once")
     return tuple(names)
 
 

@@ -169,7 +169,9 @@ class DPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sci
 def _checked(classes: Sequence[Any] | None) -> list[Any]:
     names = [] if classes is None else list(classes)
     if len(names) < 2 or len(set(names)) != len(names):
-        raise InvalidInput("classes", classes, "at least two different labels; they are never inferred from y")
+        # What is no class list may be y, given by mistake: it is not quoted.
+        shown = None if classes is None else "fewer, or one twice"
+        raise InvalidInput("classes", shown, "at least two different labels; they are never inferred from y")
     return names
 
 

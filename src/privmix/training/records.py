@@ -54,7 +54,9 @@ class TrainingRecords:
         check_integer("classes", classes, low=2)
         features = np.asarray(x)
         if features.ndim not in (2, 3) or features.dtype.kind not in "biuf" or 0 in features.shape:
-            raise InvalidInput("x", str(features.dtype), "numbers of shape (n, d) or (n, views, d), none of them 0")
+            # Without a size: that of texts is the longest one's.
+            shown = features.dtype.type.__name__
+            raise InvalidInput("x", shown, "numbers of shape (n, d) or (n, views, d), none of them 0")
         with np.errstate(over="ignore"):
             # What is too large for float32 becomes infinite, and is refused below.
             features = features.astype(np.float32, copy=False)
