@@ -15,6 +15,7 @@ import pytest
 import privmix as pm
 from privmix.data import Source
 from privmix.jobs import training
+from privmix.jobs.asked import Asked
 from privmix.jobs.training import TrainingJob
 from privmix.jobs.training_options import TrainingOptions
 from tests.cli.training import (
@@ -89,8 +90,8 @@ def test_options_are_those_of_the_library() -> None:
 
 
 def test_every_option_says_what_it_is() -> None:
-    """In the metadata, from which --help is made, and in the docstring."""
-    words = inspect.getdoc(TrainingOptions) or ""
+    """In the metadata, from which --help is made, and in its dataclass's docstring."""
+    words = f"{inspect.getdoc(Asked)}\n{inspect.getdoc(TrainingOptions)}"
     named = {name.strip() for line in words.splitlines() if ": " in line for name in line.partition(":")[0].split(",")}
     for item in dataclasses.fields(TrainingOptions):
         assert item.name in named, item.name

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from privmix.errors import InvalidInput, StorageError
-
-
-def _told(default: Any, help_: str, **more: str) -> Any:
-    return field(default=default, metadata={"help": help_, **more})
+from privmix.jobs.asked import told
 
 
 @dataclass(frozen=True)
@@ -33,18 +29,18 @@ class Columns:
         ['age', 'dose']
     """
 
-    label_column: str = _told("label", "The labels' column.")
-    image_column: str = _told("image", "The column of encoded images.")
-    feature_column: str | None = _told(None, "The column of number lists, where there are several.")
-    text_column: str | None = _told(None, "The texts' column. Default for text extractors: text.")
-    image_size: int | None = _told(
+    label_column: str = told("label", "The labels' column.")
+    image_column: str = told("image", "The column of encoded images.")
+    feature_column: str | None = told(None, "The column of number lists, where there are several.")
+    text_column: str | None = told(None, "The texts' column. Default for text extractors: text.")
+    image_size: int | None = told(
         None, "Encoded images: the side, in pixels, that each is scaled and cropped to; needed."
     )
-    colour: str | None = _told(None, "Encoded images: grey or rgb, which each is converted to; needed.")
-    number_columns: str | Sequence[str] | None = _told(
+    colour: str | None = told(None, "Encoded images: grey or rgb, which each is converted to; needed.")
+    number_columns: str | Sequence[str] | None = told(
         None, "Columns of numbers, with commas. Default: all but the label's; needed for JSON lines.", flag="columns"
     )
-    feature_length: int | None = _told(
+    feature_length: int | None = told(
         None, "How many numbers each list has; needed where the file's schema does not fix it."
     )
 

@@ -8,18 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from privmix.errors import InvalidInput
+from privmix.jobs.asked import CLASSES_HELP, Asked, told
 from privmix.jobs.columns import Columns
 
 if TYPE_CHECKING:
     from privmix.designs import Design
-    from privmix.features import Extractor
 
 AUTO: Final = "auto"
 """In place of a design: the planner chooses."""
-
-
-def _told(default: Any, help_: str, **more: str) -> Any:
-    return field(default=default, metadata={"help": help_, **more})
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,10 +37,10 @@ class Assumptions:
     proxy_classes: Any = field(
         default=None, metadata={"help": "Class list of `proxy`. Default: that of the private data."}
     )
-    spectrum_decay: float | None = _told(
+    spectrum_decay: float | None = told(
         None, "Planner without `proxy`: variance along axis i falls as i^-DECAY. Default 1.3."
     )
-    between_share: float | None = _told(
+    between_share: float | None = told(
         None, "Planner without `proxy`: share of variance between classes. Default 0.35."
     )
 
@@ -62,14 +58,10 @@ class Assumptions:
 
 
 @dataclass(frozen=True, eq=False)
-class ReleaseOptions:
+class ReleaseOptions(Asked):
     """What is asked of a release.
 
-    Attributes:
-        data: the private dataset: file, folder, pattern, address, or in memory; see :func:`privmix.data.open_dataset`.
-        epsilon, delta: the target.
-        out: the folder that is made; None only to plan.
-        features: the public extractor, or its name.
+    Attributes (and those of :class:`Asked`):
         design: a design, its name, or ``"auto"``, which lets the planner choose.
         options: of the design, by name, in place of its own.
         rows, centre, clip_norm, residual_clip_norm: of :class:`privmix.designs.Setting`; where the planner chooses, it
@@ -87,42 +79,17 @@ class ReleaseOptions:
         overwrite: replace an existing release at ``out``.
     """
 
-    data: Any = field(
-        repr=False,
-        metadata={
-            "help": "Private dataset: file, folder, pattern such as 'part-*.parquet', or address such as "
-            "s3://bucket/x; idx, npz, npy, safetensors, Parquet, Arrow, CSV, JSON lines, images by class, saved "
-            "Hugging Face datasets."
-        },
-    )
-    epsilon: float = field(metadata={"help": "Privacy budget, epsilon."})
-    delta: float = field(metadata={"help": "Privacy budget, delta; well below 1/n."})
-    out: Path | None = field(default=None, metadata={"help": "Folder to create."})
-    features: str | Extractor = field(
-        default="pixels",
-        metadata={
-            "help": "Public extractor: pixels, scattering (scattering:ycbcr,mirror for photographs), identity, minilm "
-            "(texts), text:MODEL, vision:MODEL, tabular:SPEC.json or module:FILE. MODEL is a local folder or "
-            "OWNER/NAME on the hub."
-        },
-    )
     design: str | Design[Any] = "poisson"
     options: Mapping[str, Any] = field(default_factory=dict)
-    rows: int | None = _told(None, "Rows to release, T. Default: n; moments: at most 10,000.")
-    centre: str | None = _told(None, "private releases and subtracts the mean first; none.")
-    clip_norm: float = _told(1.0, "Bound on a record's feature norm.")
-    residual_clip_norm: float = _told(0.55, "Bound after centring, as a share of `clip_norm`.")
-    split: str = _told("train", "Which part of the dataset.")
-    classes: Any = field(
-        default=None,
-        metadata={
-            "help": "Class list: a number K, names with commas, or @FILE with one name a line. Needed "
-            "unless a schema says it."
-        },
-    )
+    rows: int | None = told(None, "Rows to release, T. Default: n; moments: at most 10,000.")
+    centre: str | None = told(None, "private releases and subtracts the mean first; none.")
+    clip_norm: float = told(1.0, "Bound on a record's feature norm.")
+    residual_clip_norm: float = told(0.55, "Bound after centring, as a share of `clip_norm`.")
+    split: str = told("train", "Which part of the dataset.")
+    classes: Any = told(None, CLASSES_HELP)
     columns: Columns = field(default_factory=Columns)
-    records: int | None = _told(None, "A public record count to use in place of the real one.")
-    private_count: bool = _told(False, "The record count is private: estimate it, and pay for that.")
+    records: int | None = told(None, "A public record count to use in place of the real one.")
+    private_count: bool = told(False, "The record count is private: estimate it, and pay for that.")
     assumptions: Assumptions = field(default_factory=Assumptions)
     store: Path | None = field(
         default=None, metadata={"help": "Keep extracted features here (private!) and reuse them."}
@@ -130,17 +97,15 @@ class ReleaseOptions:
     ledger: Any = field(
         default=None, metadata={"help": "Charge this ledger before reading: sqlite:///FILE or postgresql://..."}
     )
-    dataset: str | None = _told(None, "With `ledger`: the dataset's name there.")
-    engine: str = _told("local", "local, or ray for a cluster (moments: local).")
-    memory_gb: float | None = _told(
-        None, "Memory for sums and records, GiB; more is streamed. Default: half of it all."
-    )
-    workers: int | None = _told(None, "Threads (ray: tasks at once). Default: every core.")
-    ray_address: str | None = _told(None, "Ray: the cluster. Default: start one here.")
-    resume: bool = _told(False, "Finish an interrupted run with the same options.")
-    seed: int | None = _told(None, "Tests and benchmarks only: the release is then NOT private.")
-    dry_run: bool = _told(False, "Show the plan; read no private row.")
-    overwrite: bool = _told(False, "Replace an existing `out`.")
+    dataset: str | None = told(None, "With `ledger`: the dataset's name there.")
+    engine: str = told("local", "local, or ray for a cluster (moments: local).")
+    memory_gb: float | None = told(None, "Memory for sums and records, GiB; more is streamed. Default: half of it all.")
+    workers: int | None = told(None, "Threads (ray: tasks at once). Default: every core.")
+    ray_address: str | None = told(None, "Ray: the cluster. Default: start one here.")
+    resume: bool = told(False, "Finish an interrupted run with the same options.")
+    seed: int | None = told(None, "Tests and benchmarks only: the release is then NOT private.")
+    dry_run: bool = told(False, "Show the plan; read no private row.")
+    overwrite: bool = told(False, "Replace an existing `out`.")
 
     @property
     def design_name(self) -> str:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from privmix.accounting.events import Adjacency
+from privmix.jobs.asked import CLASSES_HELP, Asked, told
 from privmix.jobs.columns import Columns
-
-if TYPE_CHECKING:
-    from privmix.features import Extractor
 
 _PRIVACY: Final = "Privacy"
 _DP_SGD: Final = "DP-SGD"
@@ -19,19 +17,11 @@ _PUBLIC: Final = "Public data"
 _RUNNING: Final = "Running"
 
 
-def _told(default: Any, text: str, panel: str | None = None) -> Any:
-    return field(default=default, metadata={"help": text, **({"panel": panel} if panel else {})})
-
-
 @dataclass(frozen=True, eq=False)
-class TrainingOptions:
+class TrainingOptions(Asked):
     """What is asked of a DP-SGD run. What is None takes the model's own default.
 
-    Attributes:
-        data: the private dataset: file, folder, pattern, address, or in memory; see :func:`privmix.data.open_dataset`.
-        epsilon, delta: the target.
-        out: the folder that is made; None keeps the model in memory.
-        features: the public extractor, or its name.
+    Attributes (and those of :class:`Asked`):
         model: its name; see :func:`privmix.training.models.build_model`.
         split, classes, columns: of the dataset.
         records: a public record count to plan with; the real one then stays private.
@@ -86,85 +76,60 @@ class TrainingOptions:
         model_seed: initial weights and public draws; public.
     """
 
-    data: Any = field(
-        repr=False,
-        metadata={
-            "help": "Private dataset: file, folder, pattern such as 'part-*.parquet', or address such as "
-            "s3://bucket/x; idx, npz, npy, safetensors, Parquet, Arrow, CSV, JSON lines, images by class, saved "
-            "Hugging Face datasets."
-        },
-    )
-    epsilon: float = field(metadata={"help": "Privacy budget, epsilon."})
-    delta: float = field(metadata={"help": "Privacy budget, delta; well below 1/n."})
-    out: Path | None = field(default=None, metadata={"help": "Folder to create."})
-    features: str | Extractor = field(
-        default="pixels",
-        metadata={
-            "help": "Public extractor: pixels, scattering (scattering:ycbcr,mirror for photographs), identity, minilm "
-            "(texts), text:MODEL, vision:MODEL, tabular:SPEC.json or module:FILE. MODEL is a local folder or "
-            "OWNER/NAME on the hub."
-        },
-    )
-    model: str = _told(
+    model: str = told(
         "linear",
         "linear (any features); cnn, cnn-relu, resnet-9, wrn-16-4, wrn-40-4, hf:FOLDER_OR_NAME or "
         "hf-head:FOLDER_OR_NAME (images, `features` pixels).",
     )
-    split: str = _told("train", "Which part of the dataset.")
-    classes: Any = field(
-        default=None,
-        metadata={
-            "help": "Class list: a number K, names with commas, or @FILE with one name a line. "
-            "Needed unless a schema says it."
-        },
-    )
+    split: str = told("train", "Which part of the dataset.")
+    classes: Any = told(None, CLASSES_HELP)
     columns: Columns = field(default_factory=Columns)
-    adjacency: str = _told(
+    adjacency: str = told(
         Adjacency.ADD_REMOVE.value,
         "What the guarantee hides: add_remove, that a record is there; replace_one, its content.",
         _PRIVACY,
     )
-    records: int | None = _told(None, "A public record count to plan with; the real one then stays private.", _PRIVACY)
+    records: int | None = told(None, "A public record count to plan with; the real one then stays private.", _PRIVACY)
     ledger: Any = field(
         default=None,
         metadata={"help": "Charge this ledger before reading: sqlite:///FILE or postgresql://...", "panel": _PRIVACY},
     )
-    dataset: str | None = _told(None, "With `ledger`: the dataset's name there.", _PRIVACY)
-    seed: int | None = _told(None, "Tests and benchmarks only: the model is then NOT private.", _PRIVACY)
-    epochs: float | None = _told(None, "Expected passes. Default: 60 linear, 50 else.", _DP_SGD)
-    batch_size: int | None = _told(None, "Expected batch. Default: about n/7 linear, n/12 else.", _DP_SGD)
-    clip_norm: float | None = _told(None, "Bound C on the gradient of a record. Default: 0.1 linear, 1 else.", _DP_SGD)
-    clipping: str = _told("flat", "flat (Abadi et al.) or automatic (Bu et al.).", _DP_SGD)
-    optimiser: str = _told("sgd", "sgd or adam.", _DP_SGD)
-    learning_rate: float | None = _told(None, "Default: 16 linear, 2 else; 0.001 with adam.", _DP_SGD)
-    momentum: float | None = _told(None, "Of sgd. Default: 0.9 linear, 0 else.", _DP_SGD)
-    schedule: str = _told("constant", "Learning rate: constant, cosine, linear.", _DP_SGD)
-    ema: float | None = _told(None, "Decay of the averaged weights. Default: 0.95 linear, 0.999 else.", _DP_SGD)
-    feature_norm: float | None = _told(None, "Linear: scale features to this length. Default: 16.", _DP_SGD)
-    microbatch: int = _told(1, "Records clipped together; above 1 costs sensitivity 2C.", _DP_SGD)
-    microbatch_mixes: int = _told(0, "Mixed views of a microbatch, beside its records.", _DP_SGD)
-    microbatch_mixed_only: bool = _told(False, "With `microbatch_mixes`: these in place of the records.", _DP_SGD)
-    views: str = _told(
+    dataset: str | None = told(None, "With `ledger`: the dataset's name there.", _PRIVACY)
+    seed: int | None = told(None, "Tests and benchmarks only: the model is then NOT private.", _PRIVACY)
+    epochs: float | None = told(None, "Expected passes. Default: 60 linear, 50 else.", _DP_SGD)
+    batch_size: int | None = told(None, "Expected batch. Default: about n/7 linear, n/12 else.", _DP_SGD)
+    clip_norm: float | None = told(None, "Bound C on the gradient of a record. Default: 0.1 linear, 1 else.", _DP_SGD)
+    clipping: str = told("flat", "flat (Abadi et al.) or automatic (Bu et al.).", _DP_SGD)
+    optimiser: str = told("sgd", "sgd or adam.", _DP_SGD)
+    learning_rate: float | None = told(None, "Default: 16 linear, 2 else; 0.001 with adam.", _DP_SGD)
+    momentum: float | None = told(None, "Of sgd. Default: 0.9 linear, 0 else.", _DP_SGD)
+    schedule: str = told("constant", "Learning rate: constant, cosine, linear.", _DP_SGD)
+    ema: float | None = told(None, "Decay of the averaged weights. Default: 0.95 linear, 0.999 else.", _DP_SGD)
+    feature_norm: float | None = told(None, "Linear: scale features to this length. Default: 16.", _DP_SGD)
+    microbatch: int = told(1, "Records clipped together; above 1 costs sensitivity 2C.", _DP_SGD)
+    microbatch_mixes: int = told(0, "Mixed views of a microbatch, beside its records.", _DP_SGD)
+    microbatch_mixed_only: bool = told(False, "With `microbatch_mixes`: these in place of the records.", _DP_SGD)
+    views: str = told(
         "plain",
         "plain; self-aug (De et al.); dp-mix-self, dp-mix-diff (DP-Mix; the latter with `pool`); pure-diff.",
         _VIEWS,
     )
-    k_base: int | None = _told(None, "Augmented copies of a record.", _VIEWS)
-    k_self: int | None = _told(None, "Mixes of two views.", _VIEWS)
-    k_diff: int | None = _told(None, "Public examples from `pool`.", _VIEWS)
+    k_base: int | None = told(None, "Augmented copies of a record.", _VIEWS)
+    k_self: int | None = told(None, "Mixes of two views.", _VIEWS)
+    k_diff: int | None = told(None, "Public examples from `pool`.", _VIEWS)
     pool: Any = field(
         default=None, metadata={"help": "Public labelled examples to mix with: a dataset.", "panel": _VIEWS}
     )
-    augment: str | None = _told(
+    augment: str | None = told(
         None,
         "With commas: flip, crop, jitter, affine, cutout, noise, blur, sobel, all; or none. "
         "Default: flip,crop with such views or `bank`.",
         _VIEWS,
     )
-    mixing: str = _told("mixup", "mixup or cutmix.", _VIEWS)
-    alpha: float = _told(0.2, "Mixing weights are Beta(alpha, alpha).", _VIEWS)
-    bank: int = _told(0, "Linear on images: features of so many augmented copies of each, extracted once.", _VIEWS)
-    scenario: str = _told(
+    mixing: str = told("mixup", "mixup or cutmix.", _VIEWS)
+    alpha: float = told(0.2, "Mixing weights are Beta(alpha, alpha).", _VIEWS)
+    bank: int = told(0, "Linear on images: features of so many augmented copies of each, extracted once.", _VIEWS)
+    scenario: str = told(
         "cold",
         "cold: none is used; warm, warm-synthetic: training starts from it; extended: it helps in every step.",
         _PUBLIC,
@@ -175,30 +140,30 @@ class TrainingOptions:
     synthetic: Any = field(
         default=None, metadata={"help": "Synthetic records, made from public data only.", "panel": _PUBLIC}
     )
-    public_method: str = _told(
+    public_method: str = told(
         "none", "With extended: multiplicity, dope, mirror, adadps; multiplicity+dope and so on.", _PUBLIC
     )
-    public_batch: int | None = _told(None, "With extended: public records a step. Default: 64.", _PUBLIC)
-    rho: float | None = _told(None, "Radius of weight multiplicity. Default: 0.1.", _PUBLIC)
-    perturbations: int | None = _told(None, "Of weight multiplicity. Default: one a view.", _PUBLIC)
-    warm_up_epochs: int | None = _told(None, "Passes over public records. Default: 100.", _PUBLIC)
-    warm_up_rate: float | None = _told(None, "Learning rate of the warm-up. Default: 0.05.", _PUBLIC)
-    warm_up_optimiser: str | None = _told(None, "sgd, sam or asam. Default: sam.", _PUBLIC)
-    warm_up_augment: str | None = _told(
+    public_batch: int | None = told(None, "With extended: public records a step. Default: 64.", _PUBLIC)
+    rho: float | None = told(None, "Radius of weight multiplicity. Default: 0.1.", _PUBLIC)
+    perturbations: int | None = told(None, "Of weight multiplicity. Default: one a view.", _PUBLIC)
+    warm_up_epochs: int | None = told(None, "Passes over public records. Default: 100.", _PUBLIC)
+    warm_up_rate: float | None = told(None, "Learning rate of the warm-up. Default: 0.05.", _PUBLIC)
+    warm_up_optimiser: str | None = told(None, "sgd, sam or asam. Default: sam.", _PUBLIC)
+    warm_up_augment: str | None = told(
         None, "Of the warm-up's images, as `augment`. Default: as the private views.", _PUBLIC
     )
-    warm_up_mixing: str | None = _told(
+    warm_up_mixing: str | None = told(
         None, "Mix public records in the warm-up: mixup or cutmix. Default: neither.", _PUBLIC
     )
-    dry_run: bool = _told(False, "Show the plan; read no private row.", _RUNNING)
-    resume: bool = _told(False, "Finish an interrupted run with the same options.", _RUNNING)
-    overwrite: bool = _told(False, "Replace an existing `out`; discard an interrupted run.", _RUNNING)
+    dry_run: bool = told(False, "Show the plan; read no private row.", _RUNNING)
+    resume: bool = told(False, "Finish an interrupted run with the same options.", _RUNNING)
+    overwrite: bool = told(False, "Replace an existing `out`; discard an interrupted run.", _RUNNING)
     store: Path | None = field(
         default=None, metadata={"help": "Keep extracted features here (private!) and reuse them.", "panel": _RUNNING}
     )
-    device: str | None = _told(None, "cpu or cuda. Default: cuda if there is one.", _RUNNING)
-    strategy: str = _told("auto", "auto (measured), loop, vmap, ghost, closed-form: speed only.", _RUNNING)
-    chunk: int | None = _told(None, "Records computed at once. Default: what fits.", _RUNNING)
-    amp: bool = _told(False, "bfloat16 forward passes.", _RUNNING)
-    compile: bool = _told(False, "torch.compile.", _RUNNING)
-    model_seed: int = _told(0, "Initial weights and public draws; public.", _RUNNING)
+    device: str | None = told(None, "cpu or cuda. Default: cuda if there is one.", _RUNNING)
+    strategy: str = told("auto", "auto (measured), loop, vmap, ghost, closed-form: speed only.", _RUNNING)
+    chunk: int | None = told(None, "Records computed at once. Default: what fits.", _RUNNING)
+    amp: bool = told(False, "bfloat16 forward passes.", _RUNNING)
+    compile: bool = told(False, "torch.compile.", _RUNNING)
+    model_seed: int = told(0, "Initial weights and public draws; public.", _RUNNING)
