@@ -16,6 +16,7 @@ import polars
 import pytest
 
 import privmix as pm
+from privmix.jobs import canaries, training
 from privmix.jobs import release as release_job
 from privmix.jobs.canaries import CanaryJob
 from privmix.jobs.release import ReleaseJob
@@ -267,6 +268,27 @@ def test_what_is_planned_is_carried_out_by_its_own_job_and_once(own_place: Path)
     with pytest.raises(pm.InvalidInput, match="out: got 'LATE'"):
         waiting.release(late)
     assert book.budget("own").reservations == before + 1
+
+
+def test_no_core_dump_holds_a_record(own_place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From Python, too, that is settled before one is read."""
+
+    class Settled(Exception):
+        pass
+
+    def settle() -> None:
+        raise Settled
+
+    for module in (release_job, training, canaries):
+        monkeypatch.setattr(module, "no_core_dumps", settle)
+    nothing: Any = [None] * 5
+    for ask in (
+        lambda: pm.release((X, Y), **MOMENTS),
+        lambda: pm.train((X, Y), **WISHES),
+        lambda: canaries.OpenedCanaries(*nothing).run(),
+    ):
+        with pytest.raises(Settled):
+            ask()
 
 
 def test_jobs_show_no_record(own_place: Path) -> None:

@@ -27,6 +27,7 @@ from privmix.jobs.places import check_writable
 from privmix.jobs.progress import Progress, silent
 from privmix.jobs.recording import Measurement
 from privmix.mechanisms.streams import SecretStreams
+from privmix.private_files import no_core_dumps
 from privmix.releases import PrivateRecords, ReleasePlan, plan_from_dict, verify_release
 from privmix.releases.certificate import read_certificate
 from privmix.training import (
@@ -123,6 +124,7 @@ class OpenedCanaries:
             BudgetExceeded: the ledger does not hold so much; nothing was read.
             InvalidInput, StorageError: the data or the ledger can't be used.
         """
+        no_core_dumps()
         job, target = self.job, self._target
         # Before the first private row is read: a crash from here on leaves the budget spent.
         charged = charge(job.ledger, job.dataset, target.event, target.plan.adjacency, "canary audit", self._data)

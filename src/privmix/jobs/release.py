@@ -27,6 +27,7 @@ from privmix.jobs.public_data import refuse_private
 from privmix.jobs.release_options import AUTO, ReleaseOptions
 from privmix.mechanisms.plan import check_price
 from privmix.mechanisms.run import RunState
+from privmix.private_files import no_core_dumps
 from privmix.releases import PrivateRecords, ReleaseConfig, ReleaseRun, SecretStreams
 from privmix.releases.count import count_noise, private_record_count
 from privmix.releases.engine import default_memory
@@ -187,6 +188,7 @@ class ReleaseJob(ReleaseOptions):
                 spent.
             StorageError: reading or writing failed. What was charged is spent; ``resume`` finishes the run.
         """
+        no_core_dumps()
         self._check_own(planned)
         assert self.out is not None
         plan, state, chosen = planned.plan, planned._state, planned.chosen

@@ -26,6 +26,7 @@ from privmix.jobs.training_options import TrainingOptions
 from privmix.jobs.training_settings import check_device, settings_for
 from privmix.mechanisms.plan import check_price
 from privmix.mechanisms.streams import SecretStreams
+from privmix.private_files import no_core_dumps
 from privmix.training import (
     ModelFacts,
     PublicData,
@@ -152,6 +153,8 @@ class TrainingJob(TrainingOptions):
         if planned.job is not self:
             # Seed and ledger are those of the job that was checked.
             raise InvalidInput("planned", "another job's", "what `plan` of this job gave")
+        # Before a record or a key is in memory, and not only once it trains.
+        no_core_dumps()
         trainer, world = planned.trainer, planned.world
         if not world.is_head:
             # Nothing private is read before the head has paid.
