@@ -291,15 +291,19 @@ def test_no_core_dump_holds_a_record(own_place: Path, monkeypatch: pytest.Monkey
             ask()
 
 
-def test_jobs_show_no_record(own_place: Path) -> None:
+def test_jobs_show_neither_record_nor_password(own_place: Path) -> None:
     """Notebooks print what a cell ends with."""
-    x = np.full((400, 6), 98765.4321)
+    x, book = np.full((400, 6), 98765.4321), "postgresql://ann:Zq7Secret@host/db"
     frame = pandas.DataFrame({"a": x[:, 0], "name": "Zq7Secret", "label": Y})
     for data in ((x, Y), frame, (x.tolist(), ["Zq7Secret"] * 400)):
-        jobs = [ReleaseJob(data, 4, 1e-4), TrainingJob(data, 4, 1e-4), CanaryJob(target="REL", data=data, canaries=9)]
+        jobs = [job(data, 4, 1e-4, ledger=book) for job in (ReleaseJob, TrainingJob)]
+        jobs.append(CanaryJob(target="REL", data=data, canaries=9, ledger=book))
         for shown in (repr(jobs), str(jobs)):
             assert "98765" not in shown
             assert "Zq7" not in shown
+    with pytest.raises(pm.InvalidInput, match="ledger, dataset") as refused:
+        pm.release((X, Y), **MOMENTS, ledger=book)
+    assert "Zq7" not in str(refused.value)
 
 
 def test_public_data_in_memory_may_not_be_the_private_data(own_place: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from privmix.accounting import Adjacency, Event
@@ -23,7 +23,7 @@ class Charge:
         reserved: what lets the certificate say so.
     """
 
-    ledger: str | Ledger | None = None
+    ledger: str | Ledger | None = field(default=None, repr=False)
     reservation: Reservation | None = None
     reserved: ReservationNote | None = None
 
@@ -51,9 +51,9 @@ class Charge:
                 under another name.
         """
         if (ledger is None) != (note is None):
-            raise InvalidInput(
-                "ledger", None if ledger is None else str(ledger), "as in the interrupted run: given there, or not"
-            )
+            # Not its address, which may hold a password.
+            given = None if ledger is None else "a ledger"
+            raise InvalidInput("ledger", given, "as in the interrupted run: given there, or not")
         if ledger is None or note is None:
             return cls()
         reservation = Reservation(**note)

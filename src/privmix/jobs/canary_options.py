@@ -67,6 +67,8 @@ class CanaryOptions:
     store: str | Path | None = field(
         default=None, metadata={"help": "Keep extracted features here (private!) and reuse them.", "panel": PANEL}
     )
-    ledger: str | None = told(None, "Charge the run to this ledger before reading.")
+    ledger: str | None = field(
+        default=None, repr=False, metadata={"help": "Charge the run to this ledger before reading."}
+    )
     dataset: str | None = told(None, "With `ledger`: the dataset's name there.")
     public_data: bool = told(False, "The records are public, so the figures are too.")

@@ -26,7 +26,9 @@ def check_budget(ledger: Any, dataset: str | None, seed: int | None, what: str) 
 re-create has no price
     """
     if (ledger is None) != (dataset is None):
-        raise InvalidInput("ledger, dataset", (ledger, dataset), "both or none of them")
+        # Its address may hold a password.
+        given = (None if ledger is None else "a ledger", dataset)
+        raise InvalidInput("ledger, dataset", given, "both or none of them")
     if seed is not None:
         check_integer("seed", seed, low=0, high=_HIGHEST_SEED)
     if ledger is not None and seed is not None:

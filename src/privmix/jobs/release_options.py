@@ -95,7 +95,9 @@ class ReleaseOptions(Asked):
         default=None, metadata={"help": "Keep extracted features here (private!) and reuse them."}
     )
     ledger: Any = field(
-        default=None, metadata={"help": "Charge this ledger before reading: sqlite:///FILE or postgresql://..."}
+        default=None,
+        repr=False,
+        metadata={"help": "Charge this ledger before reading: sqlite:///FILE or postgresql://..."},
     )
     dataset: str | None = told(None, "With `ledger`: the dataset's name there.")
     engine: str = told("local", "local, or ray for a cluster (moments: local).")

@@ -92,6 +92,7 @@ class TrainingOptions(Asked):
     records: int | None = told(None, "A public record count to plan with; the real one then stays private.", _PRIVACY)
     ledger: Any = field(
         default=None,
+        repr=False,
         metadata={"help": "Charge this ledger before reading: sqlite:///FILE or postgresql://...", "panel": _PRIVACY},
     )
     dataset: str | None = told(None, "With `ledger`: the dataset's name there.", _PRIVACY)
