@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -11,20 +12,21 @@ from privmix.jobs.asked import told
 from privmix.jobs.columns import Columns
 
 PANEL: Final = "Canaries in the owner's data"
+_told = partial(told, panel=PANEL)
 
 
 @dataclass(frozen=True)
 class TargetColumns(Columns):
     """Columns of the records that a release or model was made of, which says what images and lists are like."""
 
-    label_column: str = told("label", "The labels' column.")
-    image_column: str = told("image", "The column of encoded images.")
-    feature_column: str | None = told(None, "The column of number lists.")
-    text_column: str | None = told(None, "The texts' column.")
-    image_size: int | None = told(None, "Side that images are scaled to. Default: TARGET's.")
-    colour: str | None = told(None, "grey or rgb, for images. Default: as TARGET's.")
-    number_columns: str | Sequence[str] | None = told(None, "Columns of numbers, with commas.", flag="columns")
-    feature_length: int | None = told(None, "How many numbers each list has. Default: TARGET's.")
+    label_column: str = _told("label", "The labels' column.")
+    image_column: str = _told("image", "The column of encoded images.")
+    feature_column: str | None = _told(None, "The column of number lists.")
+    text_column: str | None = _told(None, "The texts' column.")
+    image_size: int | None = _told(None, "Side that images are scaled to. Default: TARGET's.")
+    colour: str | None = _told(None, "grey or rgb, for images. Default: as TARGET's.")
+    number_columns: str | Sequence[str] | None = _told(None, "Columns of numbers, with commas.", flag="columns")
+    feature_length: int | None = _told(None, "How many numbers each list has. Default: TARGET's.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,13 +47,13 @@ class CanaryOptions:
         public_data: the records are public, so the figures are too.
     """
 
-    canary_kind: str = told(
+    canary_kind: str = _told(
         "planted",
         "planted: what reveals most (models: gradients, seen step by step); mislabelled records; blank ones (models).",
     )
-    evidence: str = told("rows", "rows (or steps); neighbours, tiles: differences, which show noise used twice.")
-    guesses: int | None = told(None, "Coins to guess. Default: what proves most if the claim holds.")
-    split: str = told("train", "Which part of the dataset.")
+    evidence: str = _told("rows", "rows (or steps); neighbours, tiles: differences, which show noise used twice.")
+    guesses: int | None = _told(None, "Coins to guess. Default: what proves most if the claim holds.")
+    split: str = _told("train", "Which part of the dataset.")
     columns: Columns = field(default_factory=TargetColumns)
     features_model: str | Path | None = field(
         default=None,
@@ -61,14 +63,14 @@ class CanaryOptions:
             "panel": PANEL,
         },
     )
-    trust_features_model: bool = told(
+    trust_features_model: bool = _told(
         False, "The file of `features_model` is a program (TorchScript, .pt2): let it run."
     )
     store: str | Path | None = field(
         default=None, metadata={"help": "Keep extracted features here (private!) and reuse them.", "panel": PANEL}
     )
     ledger: str | None = field(
-        default=None, repr=False, metadata={"help": "Charge the run to this ledger before reading."}
+        default=None, repr=False, metadata={"help": "Charge the run to this ledger before reading.", "panel": PANEL}
     )
-    dataset: str | None = told(None, "With `ledger`: the dataset's name there.")
-    public_data: bool = told(False, "The records are public, so the figures are too.")
+    dataset: str | None = _told(None, "With `ledger`: the dataset's name there.")
+    public_data: bool = _told(False, "The records are public, so the figures are too.")
