@@ -53,7 +53,7 @@ def test_lists(tmp_path: Path, kind: Any) -> None:
         with pytest.raises(InvalidInput, match="feature length: got 4; allowed: 3"):
             open_dataset(path, classes=2, feature_length=4)
     else:
-        with pytest.raises(InvalidInput, match="feature-length"):
+        with pytest.raises(InvalidInput, match="`feature_length`"):
             open_dataset(path, classes=2)
     assert np.array_equal(source.read().x, X)
     assert [len(batch) for batch in source.batches(2)] == [2, 1, 1]
