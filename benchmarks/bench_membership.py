@@ -41,6 +41,7 @@ from privmix.attacks.membership import (
 from privmix.attacks.membership.attack import score_records
 from privmix.attacks.membership.references import deal_records
 from privmix.attacks.membership.signals import class_scores, gives_probabilities
+from privmix.certificate.certificate import Certificate
 from privmix.data import open_dataset
 from privmix.designs import Plan
 from privmix.features import parse_features
@@ -132,9 +133,9 @@ class NoiselessTrainer(ReleaseTrainer):
         engine = make_engine(self.plan, PrivateRecords(features, labels), streams)
         blocks = list(engine.rows())
         x, y = np.concatenate([block.x for block in blocks]), np.concatenate([block.y for block in blocks])
-        facts = {"extractor": self.extractor, "input_shape": list(self.input_shape), "release_id": "no-release"}
+        facts = {"extractor": self.extractor, "input_shape": list(self.input_shape), "id": "no-release"}
         learner: ReleaseLearner = clone(self.learner)
-        return learner.fit(assemble(self.plan, x, y, engine.transform.centre, facts))
+        return learner.fit(assemble(self.plan, x, y, engine.transform.centre, Certificate(facts), engine.beside))
 
 
 def trainer_of(dataset: str, method: str, epsilon: float | None) -> tuple[ReferenceTrainer, Plan | Trainer | None]:
