@@ -9,14 +9,14 @@ import typer
 from rich.table import Table
 
 from privmix import jobs
-from privmix.attacks.defaults import ATTACKS
 from privmix.cli.app import err, out, plain, print_json
 from privmix.cli.attack import attack
-from privmix.cli.options import Classes, FeaturesModel, Json, TrustFeaturesModel
+from privmix.cli.options import Json
 from privmix.cli.progress import progress_bars
 from privmix.cli.recording import Record, keep
 from privmix.cli.verb import verb
-from privmix.jobs.columns import Columns, class_list
+from privmix.jobs.inputs import Inputs
+from privmix.jobs.membership_options import MembershipOptions
 from privmix.jobs.places import check_writable
 
 if TYPE_CHECKING:
@@ -28,31 +28,9 @@ def membership(
     *,
     model: Annotated[Path, typer.Argument(help="Folder that privmix fit or privmix train wrote.")],
     data: Annotated[str, typer.Option(help="Dataset with labels: file, folder, pattern or address.")],
-    members: Annotated[str, typer.Option(help="Split that the model was made of.")] = "train",
-    nonmembers: Annotated[str, typer.Option(help="Split of the same kind that it was not made of.")] = "test",
-    attacks: Annotated[
-        str, typer.Option("--attack", help=f"Which, with commas: {', '.join(ATTACKS)}. All but loss need references.")
-    ] = "loss",
-    references: Annotated[
-        int, typer.Option(help="Reference models to make; each is a release and a fit, or a training run.")
-    ] = 16,
-    release: Annotated[
-        Path | None, typer.Option(help="Release that the model was fitted on; references are made by its plan.")
-    ] = None,
-    work: Annotated[
-        Path | None,
-        typer.Option(help="Private folder for finished references: the same command goes on with what is there."),
-    ] = None,
-    confidence: Annotated[float, typer.Option(help="Of all intervals.")] = 0.95,
-    highest: Annotated[int, typer.Option(help="Members at the highest risk to list, for the owner.")] = 10,
-    public_data: Annotated[
-        bool, typer.Option("--public-data", help="The data are public: single records are not listed.")
-    ] = False,
+    how: MembershipOptions,
     record: Record = None,
-    classes: Classes = None,
-    columns: Columns,
-    features_model: FeaturesModel = None,
-    trust_features_model: TrustFeaturesModel = False,
+    inputs: Inputs,
     json_output: Json = False,
 ) -> None:
     """Ask of each record whether the model was made of it, and measure how often that is right.
@@ -65,30 +43,14 @@ def membership(
     """
     if record is not None:
         check_writable("record", record)
+    job = jobs.membership.MembershipJob(model=model, data=data, **vars(how), **vars(inputs))
     with progress_bars() as progress:
-        found = jobs.membership.membership(
-            model,
-            data,
-            members=members,
-            nonmembers=nonmembers,
-            attacks=attacks,
-            references=references,
-            release=release,
-            work=work,
-            confidence=confidence,
-            highest=highest,
-            public_data=public_data,
-            classes=class_list(classes),
-            columns=columns,
-            features_model=features_model,
-            trust_features_model=trust_features_model,
-            progress=progress,
-        )
+        found = job.run(progress)
     keep(found, record)
     if json_output:
         print_json(found.to_dict())
     else:
-        _show(found.result, listed=not public_data)
+        _show(found.result, listed=not how.public_data)
 
 
 def _show(found: MembershipResult, *, listed: bool) -> None:

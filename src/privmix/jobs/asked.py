@@ -12,6 +12,10 @@ if TYPE_CHECKING:
 CLASSES_HELP: Final = (
     "Class list: a number K, names with commas, or @FILE with one name a line. Needed unless a schema says it."
 )
+FEATURES_MODEL_HELP: Final = (
+    "Your copy of the extractor's model, where it is a file or folder: none is opened unless you name it."
+)
+TRUST_HELP: Final = "The file of `features_model` is a program (TorchScript, .pt2): let it run."
 
 
 def told(default: Any, text: str, panel: str | None = None, **more: str) -> Any:

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from privmix.errors import check_choice
+from privmix.errors import InvalidInput, check_choice
 from privmix.jobs.collapse import Collapse, collapse
 from privmix.jobs.inversion import Inversion, inversion
-from privmix.jobs.membership import Membership, membership
+from privmix.jobs.membership import Membership, MembershipJob
+from privmix.jobs.progress import Progress
 
-_KINDS: Final[dict[str, Callable[..., Any]]] = {
-    "membership": membership,
-    "inversion": inversion,
-    "collapse": collapse,
-}
+_KINDS: Final = ("membership", "inversion", "collapse")
 
 
 def attack(
-    target: str | Path | None, data: Any, kind: str = "membership", **options: Any
+    target: str | Path | None,
+    data: Any,
+    kind: str = "membership",
+    *,
+    progress: Progress | None = None,
+    **options: Any,
 ) -> Membership | Inversion | Collapse:
     """Attack a release or a model, to see what it gives away.
 
@@ -35,15 +36,16 @@ def attack(
         target: see above; None: a plan by options.
         data: see above; as :func:`privmix.releases` takes it.
         kind: see above.
-        options: those of :func:`privmix.jobs.membership.membership`, :func:`privmix.jobs.inversion.inversion` or
-            :func:`privmix.jobs.collapse.collapse`.
+        progress: called with (stage, done, total).
+        options: fields of :class:`privmix.jobs.membership.MembershipJob`, or arguments of
+            :func:`privmix.jobs.inversion.inversion` or :func:`privmix.jobs.collapse.collapse`.
 
     Returns:
         what it found, which can be kept as a record.
 
     Raises:
-        InvalidInput: there is no such attack, or as its function.
-        StorageError: as its function.
+        InvalidInput: there is no such attack, or as its job.
+        StorageError: as its job.
 
     Example:
         >>> attack("MODEL", "mnist", kind="guessing")
@@ -51,5 +53,11 @@ def attack(
         ...
         privmix.errors.InvalidInput: kind: got 'guessing'; allowed: one of membership, inversion, collapse
     """
-    found: Membership | Inversion | Collapse = _KINDS[check_choice("kind", kind, _KINDS)](target, data, **options)
-    return found
+    check_choice("kind", kind, _KINDS)
+    if kind == "inversion":
+        return inversion(target, data, progress=progress, **options)
+    if kind == "collapse":
+        return collapse(target, data, progress=progress, **options)
+    if target is None:
+        raise InvalidInput("target", None, "a model's folder")
+    return MembershipJob(model=target, data=data, **options).run(progress)

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from privmix.jobs.asked import told
+from privmix.jobs.asked import FEATURES_MODEL_HELP, TRUST_HELP, told
 from privmix.jobs.columns import Columns
 
 PANEL: Final = "Canaries in the owner's data"
@@ -55,17 +55,8 @@ class CanaryOptions:
     guesses: int | None = _told(None, "Coins to guess. Default: what proves most if the claim holds.")
     split: str = _told("train", "Which part of the dataset.")
     columns: Columns = field(default_factory=TargetColumns)
-    features_model: str | Path | None = field(
-        default=None,
-        metadata={
-            "help": "Your copy of the extractor's model, where it is a file or folder: none is opened unless you name "
-            "it.",
-            "panel": PANEL,
-        },
-    )
-    trust_features_model: bool = _told(
-        False, "The file of `features_model` is a program (TorchScript, .pt2): let it run."
-    )
+    features_model: str | Path | None = field(default=None, metadata={"help": FEATURES_MODEL_HELP, "panel": PANEL})
+    trust_features_model: bool = _told(False, TRUST_HELP)
     store: str | Path | None = field(
         default=None, metadata={"help": "Keep extracted features here (private!) and reuse them.", "panel": PANEL}
     )

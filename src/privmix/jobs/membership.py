@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -21,10 +21,11 @@ from privmix.attacks.membership import (
 from privmix.certificate.certificate import MODEL
 from privmix.errors import WITHHELD, InvalidInput
 from privmix.features import from_spec
-from privmix.jobs.columns import Columns
 from privmix.jobs.evaluation import open_for_model
 from privmix.jobs.features import features_of_all
+from privmix.jobs.inputs import Inputs
 from privmix.jobs.kinds import kind_of
+from privmix.jobs.membership_options import MembershipOptions
 from privmix.jobs.places import check_writable
 from privmix.jobs.progress import Progress, silent
 from privmix.jobs.recording import Measured, Measurement
@@ -61,93 +62,84 @@ class Membership(Measured):
         return {**self.measurement.content, "private": self.measurement.private}
 
 
-def membership(
-    model: str | Path,
-    data: Any,
-    *,
-    members: str = "train",
-    nonmembers: str = "test",
-    attacks: str | Sequence[str] = "loss",
-    references: int = 16,
-    release: str | Path | None = None,
-    work: str | Path | None = None,
-    confidence: float = 0.95,
-    highest: int = 10,
-    public_data: bool = False,
-    classes: Any = None,
-    columns: Columns | None = None,
-    features_model: str | Path | None = None,
-    trust_features_model: bool = False,
-    progress: Progress | None = None,
-) -> Membership:
+@dataclass(frozen=True, eq=False, kw_only=True)
+class MembershipJob(Inputs, MembershipOptions):
     """Ask of each record whether the model was made of it, and measure how often that is right.
 
     ``loss``: members have a lower loss (Yeom et al. 2018). ``lira``, ``rmia``: each record's confidence beside that of
     reference models, which are made from other draws of the same records, as the model was (Carlini et al. 2022;
     Zarifzadeh et al. 2024). The figures are for the owner, unless the data are public.
 
-    Args:
+    Attributes:
         model: folder of a model, trained or fitted on a release.
         data: dataset with labels.
-        members: split that the model was made of.
-        nonmembers: split of the same kind that it was not made of.
-        attacks: which, as a list or with commas: loss, lira, rmia; all but loss need references.
-        references: reference models to make; each is a release and a fit, or a training run.
-        release: the release that the model was fitted on; references are made by its plan.
-        work: private folder for finished references: the same call goes on with what is there.
-        confidence: of all intervals.
-        highest: members at the highest risk to list, for the owner.
-        public_data: the data are public: single records are not listed.
-        classes: number or names of the classes, where the model's are not meant.
-        columns: what is declared of columns and images.
-        features_model: your own copy of the extractor's model, where it is a file or folder.
-        trust_features_model: that file may be a program, and may run.
-        progress: called with (stage, done, total).
 
-    Raises:
-        InvalidInput: a value is out of range, the release is missing, superfluous or another one, or the data are not
-            the model's.
-        StorageError: something can't be read, or ``work`` not written.
+    The rest: :class:`privmix.jobs.membership_options.MembershipOptions` and :class:`privmix.jobs.inputs.Inputs`.
     """
-    config = MembershipConfig(
-        attacks=tuple(name.strip() for name in (attacks.split(",") if isinstance(attacks, str) else attacks)),
-        references=references,
-        confidence=confidence,
-        highest=highest,
-    )
-    target = _Target.of(Path(model), None if release is None else Path(release), config)
-    if work is not None:
-        check_writable("work", Path(work))
-    if members == nonmembers:
-        raise InvalidInput("nonmembers", nonmembers, "another split than that of the members")
-    facts = target.model.facts_
-    extractor = from_spec(facts.extractor, features_model, trust_model=trust_features_model)
-    opened = [open_for_model(facts, extractor, data, split, classes, columns) for split in (members, nonmembers)]
-    tell = progress or silent
-    records = features_of_all([one.source for one in opened], extractor, tell)
-    inside = opened[0].schema.records
-    target.check_count(inside)
-    found = infer_membership(
-        target.model,
-        records,
-        np.arange(len(records.labels)) < inside,
-        classes=len(facts.classes),
-        config=config,
-        trainer=target.trainer,
-        certificate=target.guarantee,
-        work=None if work is None else Path(work),
-        progress=tell,
-    )
-    measurement = Measurement(
-        "membership",
-        target.subject,
-        found.to_dict(owner=not public_data),
-        private=not public_data,
-        settings={**vars(config), "members": members, "nonmembers": nonmembers, "with_release": release is not None},
-        title="Membership inference",
-        statements=STATEMENTS if public_data else (*STATEMENTS, OWN_ONLY),
-    )
-    return Membership(measurement, found)
+
+    model: str | Path
+    data: Any = field(repr=False)
+
+    def run(self, progress: Progress | None = None) -> Membership:
+        """Attack.
+
+        Args:
+            progress: called with (stage, done, total).
+
+        Raises:
+            InvalidInput: a value is out of range, the release is missing, superfluous or another one, or the data are
+                not the model's.
+            StorageError: something can't be read, or ``work`` not written.
+        """
+        config = self._config()
+        release, work = (None if place is None else Path(place) for place in (self.release, self.work))
+        target = _Target.of(Path(self.model), release, config)
+        if work is not None:
+            check_writable("work", work)
+        if self.members == self.nonmembers:
+            raise InvalidInput("nonmembers", self.nonmembers, "another split than that of the members")
+        facts, tell = target.model.facts_, progress or silent
+        extractor = from_spec(facts.extractor, self.features_model, trust_model=self.trust_features_model)
+        opened = [
+            open_for_model(facts, extractor, self.data, split, self.classes, self.columns)
+            for split in (self.members, self.nonmembers)
+        ]
+        records = features_of_all([one.source for one in opened], extractor, tell)
+        inside = opened[0].schema.records
+        target.check_count(inside)
+        found = infer_membership(
+            target.model,
+            records,
+            np.arange(len(records.labels)) < inside,
+            classes=len(facts.classes),
+            config=config,
+            trainer=target.trainer,
+            certificate=target.guarantee,
+            work=work,
+            progress=tell,
+        )
+        return Membership(self._measurement(target, found), found)
+
+    def _config(self) -> MembershipConfig:
+        attacks = self.attacks.split(",") if isinstance(self.attacks, str) else self.attacks
+        return MembershipConfig(
+            attacks=tuple(name.strip() for name in attacks),
+            references=self.references,
+            confidence=self.confidence,
+            highest=self.highest,
+        )
+
+    def _measurement(self, target: _Target, found: MembershipResult) -> Measurement:
+        splits = {"members": self.members, "nonmembers": self.nonmembers}
+        return Measurement(
+            "membership",
+            target.subject,
+            found.to_dict(owner=not self.public_data),
+            private=not self.public_data,
+            settings={**vars(self._config()), **splits, "with_release": self.release is not None},
+            title="Membership inference",
+            statements=STATEMENTS if self.public_data else (*STATEMENTS, OWN_ONLY),
+        )
 
 
 @dataclass(frozen=True)
