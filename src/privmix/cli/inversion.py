@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 from rich.table import Table
 
 from privmix import jobs
-from privmix.attacks.defaults import DEGREES, DELTA, EPSILONS, STEPS
 from privmix.cli.app import out, plain, print_json
 from privmix.cli.attack import attack
-from privmix.cli.options import Classes, FeaturesModel, Json, TrustFeaturesModel
+from privmix.cli.options import Json
 from privmix.cli.progress import progress_bars
 from privmix.cli.recording import Record, keep
-from privmix.cli.verb import Take, verb
-from privmix.jobs.columns import Columns, class_list
+from privmix.cli.verb import verb
+from privmix.jobs.inversion_options import InversionOptions
 
 if TYPE_CHECKING:
     from privmix.attacks.inversion_study import InversionStudy
+
+_USUAL: Final = InversionOptions(split="test")
 
 
 @verb(attack)
@@ -29,27 +30,7 @@ def inversion(
     release: Annotated[
         Path | None, typer.Argument(help="Release whose plan, extractor and mean are attacked, in place of options.")
     ] = None,
-    features: Annotated[
-        str | None, typer.Option(help="Public extractor of images with gradients. Default: scattering.")
-    ] = None,
-    split: Annotated[str, typer.Option(help="Which part of --data.")] = "test",
-    mixup_degrees: Annotated[str | None, typer.Option(help=f"Degrees m to attack. Default: {DEGREES}.")] = None,
-    epsilons: Annotated[
-        str | None, typer.Option(help=f"Budgets whose noise to add; none is no noise. Default: {EPSILONS}.")
-    ] = None,
-    delta: Annotated[float | None, typer.Option(help=f"Of the budgets. Default: {DELTA:g}.")] = None,
-    records: Annotated[int | None, typer.Option(help="Record count n of the plan. Default: that of --data.")] = None,
-    rows: Annotated[int | None, typer.Option(help="Rows T that the plan releases. Default: n.")] = None,
-    centre: Annotated[str | None, typer.Option(help="private or none, as in privmix release. Default: none.")] = None,
-    images: Annotated[int, typer.Option(help="Images to attack at each degree.")] = 8,
-    steps: Annotated[int, typer.Option(help="Steps of an attack.")] = STEPS,
-    seed: Annotated[int, typer.Option(help="Decides images, noise and starts: same seed, same picture.")] = 0,
-    public_data: Annotated[bool, typer.Option("--public-data", help="Declare --data public.")] = False,
-    classes: Classes = None,
-    columns: Annotated[Columns, Take("label_column", "image_column", "image_size", "colour")],
-    features_model: FeaturesModel = None,
-    trust_features_model: TrustFeaturesModel = False,
-    figure: Annotated[Path | None, typer.Option(help="Picture of originals and recovered images (.png, .svg).")] = None,
+    how: InversionOptions = _USUAL,
     record: Record = None,
     json_output: Json = False,
 ) -> None:
@@ -64,34 +45,14 @@ def inversion(
 
     A release: privmix attack inversion REL --data mnist --figure inversion.png
     """
+    job = jobs.inversion.InversionJob(release=release, data=data, **vars(how))
     with progress_bars() as progress:
-        found = jobs.inversion.inversion(
-            release,
-            data,
-            features=features,
-            split=split,
-            mixup_degrees=mixup_degrees,
-            epsilons=epsilons,
-            delta=delta,
-            records=records,
-            rows=rows,
-            centre=centre,
-            images=images,
-            steps=steps,
-            seed=seed,
-            public_data=public_data,
-            classes=class_list(classes),
-            columns=columns,
-            features_model=features_model,
-            trust_features_model=trust_features_model,
-            figure=figure,
-            progress=progress,
-        )
+        found = job.run(progress)
     keep(found, record)
     if json_output:
         print_json(found.to_dict())
         return
-    _show(found.study, figure)
+    _show(found.study, found.figure)
 
 
 def _show(study: InversionStudy, figure: Path | None) -> None:

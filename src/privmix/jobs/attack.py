@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from privmix.errors import InvalidInput, check_choice
 from privmix.jobs.collapse import Collapse, collapse
-from privmix.jobs.inversion import Inversion, inversion
+from privmix.jobs.inversion import Inversion, InversionJob
 from privmix.jobs.membership import Membership, MembershipJob
 from privmix.jobs.progress import Progress
 
@@ -37,8 +37,8 @@ def attack(
         data: see above; as :func:`privmix.releases` takes it.
         kind: see above.
         progress: called with (stage, done, total).
-        options: fields of :class:`privmix.jobs.membership.MembershipJob`, or arguments of
-            :func:`privmix.jobs.inversion.inversion` or :func:`privmix.jobs.collapse.collapse`.
+        options: fields of :class:`privmix.jobs.membership.MembershipJob` or
+            :class:`privmix.jobs.inversion.InversionJob`, or arguments of :func:`privmix.jobs.collapse.collapse`.
 
     Returns:
         what it found, which can be kept as a record.
@@ -55,7 +55,7 @@ def attack(
     """
     check_choice("kind", kind, _KINDS)
     if kind == "inversion":
-        return inversion(target, data, progress=progress, **options)
+        return InversionJob(release=target, data=data, **options).run(progress)
     if kind == "collapse":
         return collapse(target, data, progress=progress, **options)
     if target is None:

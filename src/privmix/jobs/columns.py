@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from privmix.errors import InvalidInput, StorageError
@@ -54,6 +54,16 @@ class Columns:
     def elsewhere(self) -> Columns:
         """For another dataset of the same inputs, whose format may differ: its shape is declared by the first's."""
         return replace(self, image_size=None, colour=None, feature_length=None)
+
+
+@dataclass(frozen=True)
+class ImageColumns(Columns):
+    """What is declared where only images can be meant."""
+
+    feature_column: str | None = field(default=None, init=False)
+    text_column: str | None = field(default=None, init=False)
+    number_columns: str | Sequence[str] | None = field(default=None, init=False)
+    feature_length: int | None = field(default=None, init=False)
 
 
 def class_list(text: str | None) -> int | list[str] | None:

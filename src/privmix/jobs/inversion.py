@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,12 +14,12 @@ from privmix.attacks.defaults import DEGREES, DELTA, EPSILONS
 from privmix.attacks.inversion import InversionConfig
 from privmix.attacks.inversion_study import STATEMENTS, InversionCase, InversionStudy, study_inversion
 from privmix.attacks.known_rows import check_sums
-from privmix.data import Schema
+from privmix.data import Schema, Source
 from privmix.errors import InvalidInput, check_integer, check_number
 from privmix.features import Extractor, from_spec, parse_features
-from privmix.jobs.columns import Columns
 from privmix.jobs.dataset import open_dataset
 from privmix.jobs.evaluation import split_of
+from privmix.jobs.inversion_options import OF_RELEASES, InversionOptions
 from privmix.jobs.places import check_figure
 from privmix.jobs.progress import Progress, silent
 from privmix.jobs.recording import Measured, Measurement
@@ -49,29 +49,8 @@ class Inversion(Measured):
         return {**self.measurement.content, "figure": None if self.figure is None else str(self.figure)}
 
 
-def inversion(
-    release: str | Path | None,
-    data: Any,
-    *,
-    features: str | None = None,
-    split: str | None = None,
-    mixup_degrees: str | Sequence[int] | None = None,
-    epsilons: str | Sequence[float | None] | None = None,
-    delta: float | None = None,
-    records: int | None = None,
-    rows: int | None = None,
-    centre: str | None = None,
-    images: int = 8,
-    steps: int = InversionConfig.steps,
-    seed: int = 0,
-    public_data: bool = False,
-    classes: Any = None,
-    columns: Columns | None = None,
-    features_model: str | Path | None = None,
-    trust_features_model: bool = False,
-    figure: str | Path | None = None,
-    progress: Progress | None = None,
-) -> Inversion:
+@dataclass(frozen=True, eq=False, kw_only=True)
+class InversionJob(InversionOptions):
     """Recover images from mixed features, with and without noise, and set them beside the originals.
 
     Rows of known members are made by the real mechanism; an attacker who knows the extractor, the plan and the number
@@ -79,97 +58,94 @@ def inversion(
     attacked, half is what the attacker practises on. Figures and pictures show the data: keep them to yourself unless
     it is public.
 
-    Args:
+    Attributes:
         release: the release whose plan, extractor and mean are attacked; None: a plan of the options up to ``centre``.
         data: images with labels: those that rows are made of.
-        features: public extractor of images with gradients; scattering where None.
-        split: which part of the data; None: ``test``, or all of what is in memory.
-        mixup_degrees: degrees m to attack, as a list or with commas; 1, 4, 8, 16, 64 where None.
-        epsilons: budgets whose noise to add, as a list or with commas; None or ``none`` among them is no noise; none,
-            8, 1 where None.
-        delta: of the budgets; 1e-5 where None.
-        records: record count n of the plan; that of the data where None.
-        rows: rows T that the plan releases; n where None.
-        centre: ``"private"`` or ``"none"``; none where None.
-        images: to attack at each degree.
-        steps: of an attack.
-        seed: decides images, noise and starts: same seed, same picture.
-        public_data: the data are public.
-        classes: number or names of the classes.
-        columns: what is declared of columns and images.
-        features_model: your own copy of the extractor's model, where it is a file or folder.
-        trust_features_model: that file may be a program, and may run.
-        figure: where to draw originals and recovered images (.png, .svg, .pdf); not in a release or model.
-        progress: called with (stage, done, total).
 
-    Raises:
-        InvalidInput: a value is out of range, an option is given beside a release, or the data are not of its kind.
-        StorageError: something can't be read or written.
+    The rest: :class:`privmix.jobs.inversion_options.InversionOptions`.
     """
-    picture = None if figure is None else Path(figure)
-    check_figure(picture)
-    check_integer("images", images, low=1)
-    config = InversionConfig(check_integer("steps", steps, low=1))
-    given = {
-        "features": features,
-        "mixup_degrees": mixup_degrees,
-        "epsilons": epsilons,
-        "delta": delta,
-        "records": records,
-        "rows": rows,
-        "centre": centre,
-    }
-    certificate = None if release is None else read_certificate(Path(release))
-    extractor = (
-        parse_features(features or FEATURES)
-        if certificate is None
-        else from_spec(certificate["extractor"], features_model, trust_model=trust_features_model)
-    )
-    # A release names its classes; they make labels mean the same.
-    named = list(certificate["plan"]["classes"]) if classes is None and certificate is not None else classes
-    shape = None if certificate is None else tuple(certificate["input_shape"])
-    source = open_dataset(
-        data, extractor, split=split_of(data, split), classes=named, columns=columns, input_shape=shape
-    ).source
-    extractor.differentiable(source.schema.input_shape)
-    if release is None or certificate is None:
-        setting = _declared(extractor, source.schema, given)
-    else:
-        setting = _released(Path(release), certificate, source.schema, given)
-    generator = np.random.default_rng(check_integer("seed", seed, low=0))
-    held = source.read()
-    study = study_inversion(
-        setting.cases,
-        held.x,
-        held.y,
-        extractor,
-        generator,
-        originals=images,
-        centre=setting.centre,
-        config=config,
-        progress=progress or silent,
-    )
-    content = study.to_dict()
-    if picture is not None:
-        with file_mode(private=not public_data):
-            draw_inversion(content, picture)
-    measurement = Measurement(
-        "inversion",
-        setting.subject,
-        content,
-        private=not public_data,
-        settings={
-            "plans": [{"epsilon": case.epsilon, "plan": case.plan.to_dict()} for case in setting.cases],
-            "extractor": extractor.spec(),
-            "steps": steps,
-            "learning_rate": config.learning_rate,
-            "seed": seed,
-            "images": images,
-        },
-        title=f"model inversion of rows made from {extractor.name} features",
-        statements=STATEMENTS,
-    )
-    return Inversion(measurement, study, picture)
+
+    release: str | Path | None
+    data: Any = field(repr=False)
+
+    def run(self, progress: Progress | None = None) -> Inversion:
+        """Attack.
+
+        Args:
+            progress: called with (stage, done, total).
+
+        Raises:
+            InvalidInput: a value is out of range, an option is given beside a release, or the data are not of its kind.
+            StorageError: something can't be read or written.
+        """
+        picture = None if self.figure is None else Path(self.figure)
+        check_figure(picture)
+        check_integer("images", self.images, low=1)
+        config = InversionConfig(check_integer("steps", self.steps, low=1))
+        certificate = None if self.release is None else read_certificate(Path(self.release))
+        extractor = (
+            parse_features(self.features or FEATURES)
+            if certificate is None
+            else from_spec(certificate["extractor"], self.features_model, trust_model=self.trust_features_model)
+        )
+        source = self._open(extractor, certificate)
+        extractor.differentiable(source.schema.input_shape)
+        given = {name: getattr(self, name) for name in OF_RELEASES}
+        if self.release is None or certificate is None:
+            setting = _declared(extractor, source.schema, given)
+        else:
+            setting = _released(Path(self.release), certificate, source.schema, given)
+        generator = np.random.default_rng(check_integer("seed", self.seed, low=0))
+        held = source.read()
+        study = study_inversion(
+            setting.cases,
+            held.x,
+            held.y,
+            extractor,
+            generator,
+            originals=self.images,
+            centre=setting.centre,
+            config=config,
+            progress=progress or silent,
+        )
+        if picture is not None:
+            with file_mode(private=not self.public_data):
+                draw_inversion(study.to_dict(), picture)
+        return Inversion(self._measurement(setting, extractor, config, study), study, picture)
+
+    def _open(self, extractor: Extractor, certificate: Mapping[str, Any] | None) -> Source:
+        classes = self.classes
+        if classes is None and certificate is not None:
+            # A release names its classes; they make labels mean the same.
+            classes = list(certificate["plan"]["classes"])
+        return open_dataset(
+            self.data,
+            extractor,
+            split=split_of(self.data, self.split),
+            classes=classes,
+            columns=self.columns,
+            input_shape=None if certificate is None else tuple(certificate["input_shape"]),
+        ).source
+
+    def _measurement(
+        self, setting: _Setting, extractor: Extractor, config: InversionConfig, study: InversionStudy
+    ) -> Measurement:
+        return Measurement(
+            "inversion",
+            setting.subject,
+            study.to_dict(),
+            private=not self.public_data,
+            settings={
+                "plans": [{"epsilon": case.epsilon, "plan": case.plan.to_dict()} for case in setting.cases],
+                "extractor": extractor.spec(),
+                "steps": self.steps,
+                "learning_rate": config.learning_rate,
+                "seed": self.seed,
+                "images": self.images,
+            },
+            title=f"model inversion of rows made from {extractor.name} features",
+            statements=STATEMENTS,
+        )
 
 
 @dataclass(frozen=True)
