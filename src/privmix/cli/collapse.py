@@ -11,11 +11,11 @@ from rich.table import Table
 from privmix import jobs
 from privmix.cli.app import out, plain, print_json
 from privmix.cli.attack import attack
-from privmix.cli.options import Classes, FeaturesModel, Json, TrustFeaturesModel
+from privmix.cli.options import Json
 from privmix.cli.progress import progress_bars
 from privmix.cli.recording import Record, keep
 from privmix.cli.verb import verb
-from privmix.jobs.columns import Columns, class_list
+from privmix.jobs.collapse_options import CollapseOptions
 
 if TYPE_CHECKING:
     from privmix.attacks.collapse import CollapseReport
@@ -28,25 +28,7 @@ def collapse(
     release: Annotated[
         Path | None, typer.Argument(help="Release whose plan and extractor are judged, in place of options.")
     ] = None,
-    features: Annotated[str | None, typer.Option(help="Public extractor, as in privmix release.")] = None,
-    split: Annotated[str, typer.Option(help="Which part of --proxy.")] = "train",
-    epsilon: Annotated[float | None, typer.Option(help="Budget that the label noise is for.")] = None,
-    delta: Annotated[float | None, typer.Option(help="Of the budget. Default: 1e-5.")] = None,
-    records: Annotated[int | None, typer.Option(help="Record count n of the plan. Default: that of --proxy.")] = None,
-    rows: Annotated[int | None, typer.Option(help="Rows T that the plan releases. Default: n.")] = None,
-    mixup_degree: Annotated[int | None, typer.Option(help="Expected records in a row, m. Default: 64.")] = None,
-    expected_classes: Annotated[
-        float | None, typer.Option(help="Hierarchical: expected number of classes in a row. Default: 3, or K.")
-    ] = None,
-    clip_norm: Annotated[float | None, typer.Option(help="Bound on a record's feature norm. Default: 1.")] = None,
-    classes: Classes = None,
-    columns: Columns,
-    features_model: FeaturesModel = None,
-    trust_features_model: TrustFeaturesModel = False,
-    seed: Annotated[int, typer.Option(help="Decides the mixtures and the noise drawn.")] = 0,
-    figure: Annotated[
-        Path | None, typer.Option(help="Histograms of mixed labels, clean and noisy (.png, .svg).")
-    ] = None,
+    how: CollapseOptions,
     record: Record = None,
     json_output: Json = False,
 ) -> None:
@@ -57,32 +39,14 @@ def collapse(
 
     Example: privmix attack collapse --proxy mnist --features scattering --epsilon 8 --records 60000 --figure labels.png
     """
+    job = jobs.collapse.CollapseJob(release=release, proxy=proxy, **vars(how))
     with progress_bars() as progress:
-        found = jobs.collapse.collapse(
-            release,
-            proxy,
-            features=features,
-            split=split,
-            epsilon=epsilon,
-            delta=delta,
-            records=records,
-            rows=rows,
-            mixup_degree=mixup_degree,
-            expected_classes=expected_classes,
-            clip_norm=clip_norm,
-            classes=class_list(classes),
-            columns=columns,
-            features_model=features_model,
-            trust_features_model=trust_features_model,
-            seed=seed,
-            figure=figure,
-            progress=progress,
-        )
+        found = job.run(progress)
     keep(found, record)
     if json_output:
         print_json(found.to_dict())
         return
-    _show(found.report, figure)
+    _show(found.report, found.figure)
 
 
 def _show(report: CollapseReport, figure: Path | None) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from privmix.errors import InvalidInput, check_choice
-from privmix.jobs.collapse import Collapse, collapse
+from privmix.jobs.collapse import Collapse, CollapseJob
 from privmix.jobs.inversion import Inversion, InversionJob
 from privmix.jobs.membership import Membership, MembershipJob
 from privmix.jobs.progress import Progress
@@ -37,8 +37,8 @@ def attack(
         data: see above; as :func:`privmix.releases` takes it.
         kind: see above.
         progress: called with (stage, done, total).
-        options: fields of :class:`privmix.jobs.membership.MembershipJob` or
-            :class:`privmix.jobs.inversion.InversionJob`, or arguments of :func:`privmix.jobs.collapse.collapse`.
+        options: fields of :class:`privmix.jobs.membership.MembershipJob`,
+            :class:`privmix.jobs.inversion.InversionJob` or :class:`privmix.jobs.collapse.CollapseJob`.
 
     Returns:
         what it found, which can be kept as a record.
@@ -57,7 +57,7 @@ def attack(
     if kind == "inversion":
         return InversionJob(release=target, data=data, **options).run(progress)
     if kind == "collapse":
-        return collapse(target, data, progress=progress, **options)
+        return CollapseJob(release=target, proxy=data, **options).run(progress)
     if target is None:
         raise InvalidInput("target", None, "a model's folder")
     return MembershipJob(model=target, data=data, **options).run(progress)

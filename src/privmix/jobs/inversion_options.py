@@ -13,6 +13,7 @@ from privmix.jobs.columns import Columns, ImageColumns
 from privmix.jobs.inputs import Inputs
 
 OF_RELEASES: Final = ("features", "mixup_degrees", "epsilons", "delta", "records", "rows", "centre")
+"""What a release says itself: none of it can be given beside one."""
 
 
 @dataclass(frozen=True, kw_only=True)
