@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from privmix import jobs, releases
-from privmix.attacks.defaults import CONFIDENCE, RUNS
+from privmix import jobs
 from privmix.cli.app import app, err, out, print_json
 from privmix.cli.canary_audit import audit_with_canaries
 from privmix.cli.design_options import DesignOptions, GivenDesign
@@ -18,7 +17,8 @@ from privmix.cli.progress import progress_bars
 from privmix.cli.recording import Record, keep
 from privmix.cli.verb import verb
 from privmix.errors import InvalidInput
-from privmix.jobs.canary_options import PANEL, CanaryOptions
+from privmix.jobs.audit_options import AuditOptions, DesignClaim
+from privmix.jobs.canary_options import CanaryOptions
 from privmix.rounding import exact, rounded_down, rounded_up
 
 if TYPE_CHECKING:
@@ -32,33 +32,14 @@ def audit(
         Path | None, typer.Argument(help="Folder of a release or of a trained model; or give --design.")
     ] = None,
     design: Annotated[GivenDesign, DesignOptions(None, noise="noise_law")],
-    records: Annotated[int | None, typer.Option(help="Record count n of the design.")] = None,
-    rows: Annotated[int | None, typer.Option(help="Rows released, T. Default: n.")] = None,
-    epsilon_target: Annotated[float | None, typer.Option("--epsilon", help="Claim of the design.")] = None,
-    delta: Annotated[float, typer.Option(help="Probability with which epsilon may be exceeded.")] = 1e-5,
-    classes: Annotated[int, typer.Option(help="Number of classes.")] = 10,
-    centre: Annotated[str, typer.Option(help="none, or private: release the mean first.")] = "none",
-    as_published: Annotated[
-        bool, typer.Option(help="Take the noise from the papers' formula: audits the published claim.")
-    ] = False,
+    said: DesignClaim,
     noise: Annotated[
         bool, typer.Option("--noise", help="Measure the noise itself, on empty records, in place of an attack.")
     ] = False,
-    runs: Annotated[
-        int | None, typer.Option(help=f"Independent runs, half of them with the record. Default: {RUNS}.")
-    ] = None,
-    confidence: Annotated[float, typer.Option(help="Of what is said to be proven.")] = CONFIDENCE,
-    seed: Annotated[int | None, typer.Option(help="For tests: the same runs again.")] = None,
+    how: AuditOptions,
     record: Record = None,
     json_output: Json = False,
-    data: Annotated[
-        str | None,
-        typer.Option(help="With --canaries: the records that TARGET was made of.", rich_help_panel=PANEL),
-    ] = None,
-    canaries: Annotated[
-        int | None, typer.Option(help="Insert so many by coins, and run TARGET's plan once.", rich_help_panel=PANEL)
-    ] = None,
-    how: CanaryOptions,
+    canaries: CanaryOptions,
 ) -> None:
     """Attack the worst pair of neighbouring datasets with the real engine: a proven lower bound beside the claim.
 
@@ -76,40 +57,20 @@ def audit(
     privmix audit --design hierarchical --classes 100 --expected-classes 3 --records 50000 --epsilon 1 --as-published
     privmix audit REL --data mnist --canaries 1000
     """
-    if noise and (data is not None or canaries is not None or as_published or runs is not None):
+    planted = canaries.data is not None or canaries.canaries is not None
+    if noise and (planted or said.as_published or how.runs is not None):
         allowed = "no `data`, `canaries`, `as_published` or `runs` with it"
         raise InvalidInput("noise", "given with one of these", allowed)
-    if data is not None or canaries is not None:
-        if target is None or data is None or canaries is None:
-            given = (target and str(target), data, canaries)
+    if planted:
+        if target is None or canaries.data is None or canaries.canaries is None:
+            given = (target and str(target), canaries.data, canaries.canaries)
             raise InvalidInput("target, data, canaries", given, "all three of them")
-        job = jobs.canaries.CanaryJob(
-            target=target, data=data, canaries=canaries, confidence=confidence, seed=seed, **vars(how)
-        )
+        job = jobs.canaries.CanaryJob(target=target, confidence=how.confidence, seed=how.seed, **vars(canaries))
         audit_with_canaries(job, record, json_output)
         return
-    if (target is None) == (design.name is None):
-        raise InvalidInput("target, design", "both or neither", "one of the two: a folder or a design")
-    if target is not None and (records is not None or epsilon_target is not None or as_published):
-        raise InvalidInput("records, epsilon, as_published", "given", "options of `design` only")
-    if target is not None:
-        claim = jobs.audited.Claim.of_folder(target)
-    else:
-        if records is None or epsilon_target is None:
-            raise InvalidInput("records, epsilon", "not given", "the design's record count and its claim")
-        config = releases.ReleaseConfig(
-            records=records,
-            dim=1,
-            classes=tuple(str(number) for number in range(classes)),
-            design=design.name or "",
-            rows=rows,
-            centre=centre,
-            **design.options,
-        )
-        claim = jobs.audited.Claim.of_design(config, epsilon_target, delta, as_published=as_published)
+    claim = jobs.audited.Claim.of_either(target, design.name, design.options, said)
     with progress_bars(quiet=json_output) as progress:
-        kind = "noise" if noise else "worst-case"
-        found = jobs.audit.audit(claim, kind, runs=runs, confidence=confidence, seed=seed, progress=progress)
+        found = jobs.audit.audit(claim, "noise" if noise else "worst-case", **vars(how), progress=progress)
     keep(found, record)
     if json_output:
         print_json(found.to_dict())

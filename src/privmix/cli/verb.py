@@ -8,7 +8,7 @@ object, made of what the user said:
 
 The help of a field is in its metadata, where it may have a panel and, if it is not ``--NAME``, a flag, too:
 ``field(default=0, metadata={"help": "With `pool`.", "panel": "Views", "flag": "k"})``. A switch is only ever
-switched on.
+switched on, unless its metadata say what begins the flag that switches it off: ``"off": "no"``.
 """
 
 from __future__ import annotations
@@ -137,9 +137,9 @@ def option(
     """
     words, kind = item.metadata, _simple(hint, default)
     name = name or item.name
-    flag = words.get("flag") or (name.replace("_", "-") if kind is bool else None)
+    flag, off = words.get("flag") or (name.replace("_", "-") if kind is bool else None), words.get("off")
     info = typer.Option(
-        *([f"--{flag}"] if flag else []),
+        *([f"--{flag}{f'/--{off}-{flag}' if off else ''}"] if flag else []),
         help=with_flags(words.get("help", "")),
         rich_help_panel=panel or words.get("panel"),
     )

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from privmix.jobs import (
         attack,
         audit,
+        audit_options,
         audited,
         budget,
         canaries,
@@ -57,6 +58,7 @@ else:
 __all__ = [
     "attack",
     "audit",
+    "audit_options",
     "audited",
     "budget",
     "canaries",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -12,6 +13,7 @@ from privmix.attacks.canaries import CanaryAudit
 from privmix.attacks.noise_scale import NoiseAudit
 from privmix.designs import Plan
 from privmix.errors import InvalidInput, StorageError
+from privmix.jobs.audit_options import DesignClaim
 from privmix.jobs.kinds import certified
 from privmix.jobs.recording import Measured
 from privmix.releases import ReleaseConfig
@@ -94,6 +96,41 @@ class Claim:
             return cls.of_plan(config.calibrate(epsilon, delta))
         plan = published_plan(config, epsilon, delta)
         return cls(plan, epsilon, delta, {"kind": "design", "id": None}, as_published=True)
+
+    @classmethod
+    def of_either(
+        cls, folder: str | Path | None, design: str | None, options: Mapping[str, Any], said: DesignClaim
+    ) -> Claim:
+        """That of a folder or of a design, whichever is given.
+
+        Args:
+            folder: of a release or trained model, as :meth:`of_folder` takes it.
+            design: a design's name.
+            options: of the design, by name.
+            said: what is claimed of it.
+
+        Raises:
+            InvalidInput: both or neither are given, or too much or too little is said; or as the others.
+            StorageError: a file is missing or can't be read.
+        """
+        if (folder is None) == (design is None):
+            raise InvalidInput("target, design", "both or neither", "one of the two: a folder or a design")
+        if folder is not None:
+            if said.records is not None or said.epsilon is not None or said.as_published:
+                raise InvalidInput("records, epsilon, as_published", "given", "options of `design` only")
+            return cls.of_folder(folder)
+        if said.records is None or said.epsilon is None:
+            raise InvalidInput("records, epsilon", "not given", "the design's record count and its claim")
+        config = ReleaseConfig(
+            records=said.records,
+            dim=1,
+            classes=tuple(str(number) for number in range(said.classes)),
+            design=design or "",
+            rows=said.rows,
+            centre=said.centre,
+            **options,
+        )
+        return cls.of_design(config, said.epsilon, said.delta, as_published=said.as_published)
 
 
 def published_plan(config: ReleaseConfig, epsilon: float, delta: float) -> Plan:

@@ -60,8 +60,6 @@ class CanaryJob(CanaryOptions):
 
     Attributes:
         target: folder of the release or trained model.
-        data: the records that it was made of.
-        canaries: insert so many by coins, and run the plan once.
         confidence: of what is said to be proven.
         seed: for tests.
 
@@ -70,7 +68,7 @@ class CanaryJob(CanaryOptions):
 
     target: str | Path
     data: Any = field(repr=False)
-    canaries: int
+    canaries: int = field()
     confidence: float = 0.95
     seed: int | None = None
 

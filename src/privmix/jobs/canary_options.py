@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from privmix.jobs.asked import FEATURES_MODEL_HELP, TRUST_HELP, told
 from privmix.jobs.columns import Columns
@@ -34,6 +34,8 @@ class CanaryOptions:
     """How an audit with canaries goes.
 
     Attributes:
+        data: the records that the target was made of.
+        canaries: insert so many by coins, and run the plan once.
         canary_kind: ``"planted"``: what reveals most (models: gradients, seen step by step); ``"mislabelled"`` records;
             ``"blank"`` ones (models).
         evidence: ``"rows"`` (or steps); ``"neighbours"``, ``"tiles"``: differences, which show noise used twice.
@@ -47,6 +49,12 @@ class CanaryOptions:
         public_data: the records are public, so the figures are too.
     """
 
+    data: Any = field(
+        default=None,
+        repr=False,
+        metadata={"help": "With `canaries`: the records that TARGET was made of.", "panel": PANEL},
+    )
+    canaries: int | None = _told(None, "Insert so many by coins, and run TARGET's plan once.")
     canary_kind: str = _told(
         "planted",
         "planted: what reveals most (models: gradients, seen step by step); mislabelled records; blank ones (models).",
