@@ -9,11 +9,11 @@ import typer
 
 from privmix import jobs
 from privmix.cli.app import app, out, plain, print_json
-from privmix.cli.options import Classes, FeaturesModel, Json, TrustFeaturesModel
+from privmix.cli.options import Json
 from privmix.cli.progress import progress_bars
 from privmix.cli.recording import Record, keep
 from privmix.cli.verb import verb
-from privmix.jobs.columns import Columns, class_list
+from privmix.jobs.inputs import Inputs
 
 
 @verb(app)
@@ -22,10 +22,7 @@ def evaluate(
     model: Annotated[Path, typer.Argument(help="Folder that privmix fit or privmix train wrote.")],
     data: Annotated[str, typer.Option(help="Dataset with labels: file, folder, pattern or address.")],
     split: Annotated[str, typer.Option(help="Which part of it.")] = "test",
-    classes: Classes = None,
-    columns: Columns,
-    features_model: FeaturesModel = None,
-    trust_features_model: TrustFeaturesModel = False,
+    inputs: Inputs,
     figure: Annotated[
         Path | None,
         typer.Option(help="Confusion matrix picture. Default: confusion-SPLIT.png in --record, or here."),
@@ -48,10 +45,7 @@ def evaluate(
             model,
             data,
             split=split,
-            classes=class_list(classes),
-            columns=columns,
-            features_model=features_model,
-            trust_features_model=trust_features_model,
+            **vars(inputs),
             # Of private records, so never in the model's folder, which may be handed on.
             figure=figure or (record or Path()) / f"confusion-{split}.png",
             public_data=public_data,
