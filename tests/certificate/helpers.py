@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import tempfile
-from functools import cache
 from pathlib import Path
 
-from privmix.accounting import Gaussian
 from privmix.certificate.reservation import ReservationNote
 from privmix.ledger import Ledger
+from privmix.mechanisms.plan import Plan
 
 
-@cache
-def a_reservation() -> ReservationNote:
-    """That some planned budget was charged."""
+def a_reservation(plan: Plan) -> ReservationNote:
+    """That a planned budget, large enough for anything, was charged for the plan."""
     with tempfile.TemporaryDirectory() as folder:
         ledger = Ledger.create(f"sqlite:///{Path(folder) / 'budget.db'}")
-        ledger.add_dataset("patients", epsilon=4.0, delta=1e-5)
-        return ReservationNote(ledger, ledger.reserve("patients", Gaussian(5.0), purpose="release"))
+        ledger.add_dataset("patients", epsilon=1e4, delta=0.5, adjacency=plan.adjacency)
+        taken = ledger.reserve("patients", plan.charge, adjacency=plan.adjacency, purpose="release")
+        return ReservationNote(ledger, taken)

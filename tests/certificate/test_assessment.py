@@ -132,7 +132,7 @@ def test_a_model_answers_too() -> None:
         settings={},
         weights_sha256="0" * 64,
         insecure_seed=False,
-        reservation=a_reservation(),
+        reservation=a_reservation(plan),
         public_data={"images": "0"},
     )["assessment"]
     assert [item["question"] for item in found] == QUESTIONS

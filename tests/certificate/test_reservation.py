@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
-from privmix.accounting import Gaussian
+from privmix.accounting import Bounded, Gaussian
 from privmix.certificate.reservation import ReservationNote, mode_of
 from privmix.errors import InvalidInput
 from privmix.ledger import Ledger, Reservation
 from privmix.mechanisms.streams import SecretStreams
-from privmix.releases import ReleaseRun, release_to_memory
+from privmix.releases import ReleaseConfig, ReleaseRun, release_to_memory
+from tests.certificate.helpers import a_reservation
 from tests.releases.helpers import make_plan, make_records
 from tests.training.runs import job_of, private
 
@@ -23,19 +24,22 @@ FACTS: dict[str, Any] = {"extractor": {"name": "identity"}, "input_shape": (7,)}
 @pytest.fixture
 def ledger(tmp_path: Path) -> Ledger:
     found = Ledger.create(f"sqlite:///{tmp_path / 'budget.db'}")
-    found.add_dataset("fixed", epsilon=4.0, delta=1e-5)
-    found.add_dataset("free", epsilon=4.0, delta=1e-5, adaptive="rdp")
+    found.add_dataset("fixed", epsilon=1e4, delta=1e-3)
+    found.add_dataset("free", epsilon=1e4, delta=1e-3, adaptive="rdp")
     return found
 
 
 def test_a_note_is_the_ledgers_own_word(ledger: Ledger) -> None:
+    plan = make_plan(rows=30)
     for dataset, mode in (("fixed", "planned"), ("free", "adaptive")):
-        taken = ledger.reserve(dataset, Gaussian(5.0), purpose="release")
-        note = ReservationNote(ledger, taken)
-        assert note.mode == mode_of(note) == mode
-        # Neither names nor figures.
-        assert [field.name for field in dataclasses.fields(note)] == ["mode"]
-    assert mode_of(None) == "none"
+        note = ReservationNote(ledger, ledger.reserve(dataset, plan.charge, purpose="release"))
+        assert note.mode == mode_of(note, plan) == mode
+        # Neither names nor figures of the ledger.
+        assert {field.name: getattr(note, field.name) for field in dataclasses.fields(note)} == {
+            "mode": mode,
+            "event": plan.event,
+        }
+    assert mode_of(None, plan) == "none"
 
 
 def test_there_is_none_without_a_charge(ledger: Ledger) -> None:
@@ -54,9 +58,33 @@ def test_there_is_none_without_a_charge(ledger: Ledger) -> None:
         ReservationNote("planned", "planned")  # type: ignore[arg-type]
     note = ReservationNote(ledger, ledger.reserve("fixed", Gaussian(9.0), purpose="release"))
     with pytest.raises((TypeError, ValueError)):
-        dataclasses.replace(note, mode="adaptive")
+        dataclasses.replace(note, event=Gaussian(1.0))
     with pytest.raises(dataclasses.FrozenInstanceError):
         note.mode = "adaptive"  # type: ignore[misc]
+
+
+def test_a_note_is_of_its_own_plan(ledger: Ledger, tmp_path: Path) -> None:
+    """A cheap charge does not pay for a dear release, nor one plan's for another's."""
+    plan = make_plan(rows=30)
+    cheap = ReservationNote(ledger, ledger.reserve("fixed", Gaussian(100.0), purpose="release"))
+    other = ReservationNote(ledger, ledger.reserve("fixed", make_plan(rows=20).charge, purpose="release"))
+    for note in (cheap, other):
+        with pytest.raises(InvalidInput, match=r"reservation: got 'that of another charge'"):
+            release_to_memory(plan, make_records(), SecretStreams.from_entropy(), reservation=note, **FACTS)
+        with pytest.raises(InvalidInput, match="another charge"):
+            ReleaseRun(tmp_path / "REL", plan, reservation=note, **FACTS)
+        with pytest.raises(InvalidInput, match="another charge"):
+            job_of().run(private(), reservation=note)
+    assert not list(tmp_path.glob("*REL*"))
+
+
+def test_after_a_private_count_the_rest_of_the_budget_is_charged() -> None:
+    plan = ReleaseConfig(records=500, dim=7, classes=("a", "b"), records_noise_multiplier=20.0).calibrate(4.0, 1e-4)
+    assert isinstance(plan.charge, Bounded)
+    assert 3.0 < plan.charge.epsilon < 4.0
+    assert mode_of(a_reservation(plan), plan) == "planned"
+    with pytest.raises(InvalidInput, match="another charge"):
+        mode_of(a_reservation(plan), dataclasses.replace(plan, epsilon=5.0))
 
 
 @pytest.mark.parametrize("said", [True, "planned", {"mode": "planned"}, 1], ids=str)

@@ -95,14 +95,15 @@ def release_plan(choices: Mapping[str, Any]) -> Any:
 
 def make_release(folder: Path, choices: Mapping[str, Any], streams: SecretStreams | None, **options: Any) -> Any:
     """Release a case to a folder; its certificate."""
+    plan = release_plan(choices)
     return release_to_folder(
-        release_plan(choices),
+        plan,
         PrivateRecords(*records()),
         streams,
         folder,
         extractor={"name": "identity"},
         input_shape=(DIM,),
-        reservation=a_reservation(),
+        reservation=a_reservation(plan),
         **options,
     )
 

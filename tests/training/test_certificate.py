@@ -105,7 +105,7 @@ def certificate_of(plan: TrainingPlan) -> dict[str, Any]:
         settings={"a": 1},
         weights_sha256="w",
         insecure_seed=False,
-        reservation=a_reservation(),
+        reservation=a_reservation(plan),
         public_data={},
     )
 

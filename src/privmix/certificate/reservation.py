@@ -5,14 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from privmix.accounting.events import Event
 from privmix.errors import InvalidInput, check_choice
+from privmix.mechanisms.plan import Plan
 
 
 class Books(Protocol):
     """A ledger, as :class:`privmix.ledger.Ledger` is one."""
 
-    def require(self, reservation: Any) -> None:
-        """Raise unless the reservation is in the books and not committed yet."""
+    def charged(self, reservation: Any) -> Event:
+        """What the reservation paid for; raises unless it is in the books and not committed yet."""
 
     def mode(self, name: str) -> str:
         """How the budget of that dataset counts: planned or adaptive."""
@@ -35,10 +37,13 @@ class ReservationNote:
     Formal guarantees:
         * Charged: a note is made only after the ledger has found the reservation in its books, open; what it says of
           the budget is what the ledger said.
-        * Nothing private: it holds the mode of the budget and neither names nor figures.
+        * For one price: it holds for plans of the event that was charged, and for no other.
+        * Nothing private: it holds the mode of the budget and the event, which the certificate states too, and neither
+          names nor figures of the ledger.
 
     Attributes:
         mode: planned or adaptive: how the budget counts.
+        event: what was charged.
 
     Args:
         ledger: where the budget is.
@@ -55,27 +60,34 @@ class ReservationNote:
         >>> _ = ledger.add_dataset("patients", epsilon=4.0, delta=1e-5)
         >>> taken = ledger.reserve("patients", Gaussian(5.0), adjacency=Adjacency.ADD_REMOVE, purpose="release")
         >>> ReservationNote(ledger, taken)
-        ReservationNote(mode='planned')
+        ReservationNote(mode='planned', event=Gaussian(noise_multiplier=5.0))
     """
 
     mode: str
+    event: Event
 
     def __init__(self, ledger: Books, reservation: Reserved) -> None:
         if isinstance(ledger, str) or isinstance(reservation, str):
             raise InvalidInput("reservation", "a text", "an open ledger and the reservation that it gave")
-        ledger.require(reservation)
+        object.__setattr__(self, "event", ledger.charged(reservation))
         mode = check_choice("ledger's mode", ledger.mode(reservation.dataset), ["planned", "adaptive"])
         object.__setattr__(self, "mode", mode)
 
 
-def mode_of(reservation: ReservationNote | None) -> str:
-    """What a certificate states of the ledger: none, planned or adaptive.
+def mode_of(reservation: ReservationNote | None, plan: Plan | None) -> str:
+    """What the certificate of ``plan`` states of the ledger: none, planned or adaptive.
+
+    Args:
+        reservation: the note, or None where no ledger was charged.
+        plan: what was charged for; None where only the mode is asked.
 
     Raises:
-        InvalidInput: it is not a note.
+        InvalidInput: it is not a note, or one of another charge.
     """
     if reservation is None:
         return "none"
     if not isinstance(reservation, ReservationNote):
         raise InvalidInput("reservation", type(reservation).__name__, "a ReservationNote, which a ledger makes")
+    if plan is not None and reservation.event != plan.charge:
+        raise InvalidInput("reservation", "that of another charge", "the one that was made for this plan")
     return reservation.mode

@@ -18,8 +18,8 @@ from dataclasses import Field, asdict, dataclass, fields, replace
 from importlib.metadata import entry_points
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
-from privmix.accounting import Adjacency, Composed, Event, Gaussian, PrivacyCost
-from privmix.designs.pricing import deltas, price, price_after_count
+from privmix.accounting import Adjacency, Bounded, Composed, Event, Gaussian, PrivacyCost
+from privmix.designs.pricing import budget_after_count, deltas, price, price_after_count
 from privmix.designs.setting import Assumed, Forecast, Setting, check_declared
 from privmix.errors import InvalidInput, check_integer, check_number
 from privmix.mechanisms.noise import Lattice
@@ -112,6 +112,20 @@ class BasePlan:
     def event(self) -> Event:
         """All that the release does to the private records, the query of their count included."""
         return _composed(self.records_noise_multiplier, self.event_after_count)
+
+    @property
+    def charge(self) -> Event:
+        """See :class:`privmix.mechanisms.plan.Plan`.
+
+        Raises:
+            InvalidInput: a private count led to the plan, and it does not say what was asked.
+        """
+        if self.records_noise_multiplier is None:
+            return self.event
+        if self.epsilon is None or self.delta is None:
+            raise InvalidInput("plan epsilon", None, "the epsilon and delta that it was calibrated for")
+        rest = budget_after_count(self.records_noise_multiplier, self.epsilon, self.delta)
+        return Bounded(*rest, self.adjacency.value)
 
     @property
     def event_after_count(self) -> Event:

@@ -6,11 +6,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
 
-from privmix.accounting import Adjacency, Bounded, Event, Gaussian
+from privmix.accounting import Adjacency, Event, Gaussian
 from privmix.certificate.certificate import Certificate
 from privmix.data import FeatureStore
 from privmix.designs import Plan
-from privmix.designs.pricing import budget_after_count
 from privmix.errors import WITHHELD, InvalidInput, StorageError, check_number
 from privmix.features import Extractor, parse_features
 from privmix.jobs.budget import Charge, charge
@@ -198,7 +197,7 @@ class ReleaseJob(ReleaseOptions):
         if self.resume:
             charged = self._charged_before(state, "reservation")
         else:
-            charged = self._charge(self._rest(plan), plan.adjacency, "release")
+            charged = self._charge(plan.charge, plan.adjacency, "release")
         refuse_overlap({} if chosen is None else chosen.public, self.opened.source)
         identity = planned._identity or self.opened.identity()
         with ReleaseRun(
@@ -232,16 +231,6 @@ class ReleaseJob(ReleaseOptions):
             raise InvalidInput("planned", "another job's", "what `plan` of this job gave")
         if planned._streams is not None and not planned._streams.live:
             raise InvalidInput("planned", "used up", "a plan that was not carried out yet: plan again")
-
-    @staticmethod
-    def _rest(plan: Plan) -> Event:
-        """What to charge for the release: its event, or the budget that it was planned for with a private count."""
-        if plan.records_noise_multiplier is None:
-            return plan.event
-        assert plan.epsilon is not None
-        assert plan.delta is not None
-        rest = budget_after_count(plan.records_noise_multiplier, plan.epsilon, plan.delta)
-        return Bounded(*rest, plan.adjacency.value)
 
     def _charge(self, event: Event, adjacency: Adjacency, purpose: str) -> Charge:
         return charge(self.ledger, self.dataset, event, adjacency, purpose, self.opened)

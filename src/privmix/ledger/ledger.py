@@ -13,7 +13,7 @@ from typing import Any
 import sqlalchemy
 from sqlalchemy import Connection, Engine, Row, insert, select, update
 
-from privmix.accounting.events import Adjacency, Event, event_to_dict
+from privmix.accounting.events import Adjacency, Event, event_from_dict, event_to_dict
 from privmix.accounting.filters import Filter, filter_to_dict, make_filter
 from privmix.errors import InvalidInput, check_choice, check_number
 from privmix.ledger.contents import Contents, bind, keeps_listings
@@ -248,14 +248,19 @@ class Ledger:
         with storage_errors(self._shown), snapshot(self._engine) as connection:
             return _mode(self._dataset(connection, name))
 
-    def require(self, reservation: Reservation) -> None:
-        """Raise :class:`InvalidInput` unless the dataset has this reservation, and has not committed it."""
+    def charged(self, reservation: Reservation) -> Event:
+        """What a reservation paid for.
+
+        Raises:
+            InvalidInput: the dataset has no such reservation, or it was committed before.
+        """
         with storage_errors(self._shown), snapshot(self._engine) as connection:
             dataset = self._dataset(connection, reservation.dataset)
-            reserved = {content["id"] for content in _contents(connection, dataset.id, "reserve")}
+            reserved = {one["id"]: one["event"] for one in _contents(connection, dataset.id, "reserve")}
             committed = {content["id"] for content in _contents(connection, dataset.id, "commit")}
-            if reservation.id not in reserved - committed:
+            if reservation.id not in reserved.keys() - committed:
                 raise InvalidInput("reservation", reservation.id, "one of this dataset that is not committed yet")
+            return event_from_dict(reserved[reservation.id])
 
     def commit(self, reservation: Reservation, *, result: str) -> None:
         """Record that what was reserved is done, and what came of it. The cost is the same without it.

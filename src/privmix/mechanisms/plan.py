@@ -31,6 +31,8 @@ class Plan(Protocol):
         records: n, the public figure for the number of records.
         records_declared: that figure was declared in place of the real number, which stays private.
         event: all that is done to the records, for accountants.
+        charge: what its ledger is charged for it: the event; or, where a private count led to the plan and is charged
+            by itself, the rest of the budget, which holds for the plan of any other count, too.
         sampler: draws the members of every row or batch out of ``records`` records.
     """
 
@@ -46,6 +48,8 @@ class Plan(Protocol):
     def records_declared(self) -> bool: ...
     @property
     def event(self) -> Event: ...
+    @property
+    def charge(self) -> Event: ...
     @property
     def sampler(self) -> Sampler: ...
 

@@ -59,7 +59,7 @@ def release_to_memory(
     """
     try:
         check_price(plan)
-        mode_of(reservation)
+        mode_of(reservation, plan)
         if not input_shape or any(int(size) < 1 for size in input_shape):
             raise InvalidInput("input_shape", tuple(input_shape), "positive sizes")
         engine = make_engine(plan, records, streams)

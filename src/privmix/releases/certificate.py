@@ -59,7 +59,7 @@ def make_certificate(
     if plan.records_noise_multiplier is not None:
         # Other answers of the count would have led to plans of other prices: the budget holds for all of them.
         cost = replace(cost, epsilon=plan.epsilon)
-    in_ledger = mode_of(reservation)
+    in_ledger = mode_of(reservation, plan)
     return issue(
         KIND.name,
         plan,

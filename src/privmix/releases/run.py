@@ -100,7 +100,8 @@ class ReleaseRun(Run):
             "plan": plan.to_dict(),
             "extractor": dict(extractor),
             "input_shape": [int(size) for size in input_shape],
-            "in_ledger": mode_of(reservation),
+            # Of a run that goes on, another plan is better told by name; its certificate asks again.
+            "in_ledger": mode_of(reservation, None if resume else plan),
             "choice": None if choice is None else dict(choice),
         }
         files = None if picture is None else {PICTURE_FILE: picture}

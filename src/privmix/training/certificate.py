@@ -45,7 +45,7 @@ def training_certificate(
     Raises:
         InvalidInput: the plan costs more than was asked.
     """
-    in_ledger = mode_of(reservation)
+    in_ledger = mode_of(reservation, plan)
     return issue(
         KIND.name,
         plan,

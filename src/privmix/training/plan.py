@@ -130,6 +130,11 @@ class TrainingPlan:
         """The whole run, for accountants."""
         return self.event_of(self.steps)
 
+    @property
+    def charge(self) -> Event:
+        """What a ledger is charged: the event."""
+        return self.event
+
     def event_of(self, steps: int) -> Event:
         """What the first ``steps`` steps are to an accountant."""
         done = replace(self.sampler, rows=check_integer("steps", steps, low=1, high=self.steps))
