@@ -1,4 +1,4 @@
-"""Planning and releasing from Python: ``privmix.plan`` and ``privmix.releases``."""
+"""Planning and releasing from Python: ``privmix.plan`` and ``privmix.release``."""
 
 from __future__ import annotations
 
