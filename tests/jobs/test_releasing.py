@@ -259,6 +259,8 @@ def test_what_is_planned_is_carried_out_by_its_own_job_and_once(own_place: Path)
     for other in (seeded, dear):
         with pytest.raises(pm.InvalidInput, match='planned: got "another job\'s"'):
             job.release(other)
+    with pytest.raises(pm.InvalidInput, match="plan: got 'one made with a private count'"):
+        pm.release((X, Y), dear)
     job.release(planned)
     with pytest.raises(pm.InvalidInput, match="planned: got 'used up'"):
         job.release(planned)

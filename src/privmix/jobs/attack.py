@@ -34,7 +34,7 @@ def attack(
 
     Args:
         target: see above; None: a plan by options.
-        data: see above; as :func:`privmix.releases` takes it.
+        data: see above; as :func:`privmix.release` takes it.
         kind: see above.
         progress: called with (stage, done, total).
         options: fields of :class:`privmix.jobs.membership.MembershipJob`,

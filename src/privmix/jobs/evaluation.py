@@ -69,7 +69,7 @@ def evaluate(
 
     Args:
         model: a model, or the folder of one, trained or fitted on a release.
-        data: raw inputs and labels, as :func:`privmix.releases` takes them.
+        data: raw inputs and labels, as :func:`privmix.release` takes them.
         split: which part of the dataset; None: ``test``, or all of what is in memory.
         classes: number or names of the classes, where the model's are not meant.
         columns: what is declared of columns and images.

@@ -171,6 +171,9 @@ class ReleaseJob(ReleaseOptions):
     @staticmethod
     def _fitting(made: Planned, config: ReleaseConfig) -> Plan:
         """The plan, if it is one of these public facts."""
+        if made.plan.records_noise_multiplier is not None:
+            # The count was estimated and paid for by that job, and is noise about that job's data.
+            raise InvalidInput("plan", "one made with a private count", "one of public facts alone")
         for name in ("records", "dim", "classes"):
             if getattr(made.plan, name) != getattr(config, name):
                 # The count may be one that nobody declared public.
