@@ -1,0 +1,14 @@
+"""Public data that privmix makes itself: rendered characters and random processes, of no person's records."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from privmix._lazy import lazily
+
+if TYPE_CHECKING:
+    from privmix.procedural.base import ImageGenerator, Images, generator_names, get_generator
+else:
+    __getattr__, __dir__ = lazily(__name__)
+
+__all__ = ["ImageGenerator", "Images", "generator_names", "get_generator"]

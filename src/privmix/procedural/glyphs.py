@@ -1,0 +1,150 @@
+"""Characters of fonts as if written by hand: turned, slanted, bent, thick or thin, and centred."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any, ClassVar, Final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import ndimage
+
+from privmix.procedural.base import BLOCK, ImageGenerator, Images
+
+# Fonts that matplotlib brings, but for those of symbols, sizes and scripts without these characters.
+FONTS: Final = (
+    *("DejaVuSans", "DejaVuSans-Bold", "DejaVuSans-BoldOblique", "DejaVuSans-Oblique"),
+    *("DejaVuSansMono", "DejaVuSansMono-Bold", "DejaVuSansMono-Oblique"),
+    *("DejaVuSerif", "DejaVuSerif-Bold", "DejaVuSerif-Italic"),
+    *("STIXGeneral", "STIXGeneralBol", "STIXGeneralItalic", "STIXGeneralBolIta"),
+    *("cmb10", "cmr10", "cmss10", "cmtt10", "cmti10"),
+)
+# The canvas that a character is bent on, in points a side, and the longer side of its ink.
+_CANVAS: Final = 72
+_INK: Final = 36
+_DRAWN: Final = 128
+# Of the image's shorter side, the longer side of the character's box (LeCun et al. 1998: 20 of 28).
+_BOX: Final = 20 / 28
+_TURN: Final = np.deg2rad(15)
+_SLANT: Final = 0.35
+_STRETCH: Final = 0.25
+# Points by which knots of a coarse grid are moved, and by which strokes grow or shrink on either side.
+_BEND: Final = (0.5, 2.5)
+_KNOTS: Final = 5
+_STROKE: Final = (-0.8, 1.4)
+
+
+class Glyphs(ImageGenerator):
+    """Base of generators of characters: one class an alphabet's letter, white on black.
+
+    An image takes a font; an affine map (turned by up to 15 degrees, slanted by up to 0.35, each axis scaled by 0.75
+    to 1.25); a smooth displacement (Simard et al. 2003), by 0.5 to 2.5 points where the character has 36; and a stroke
+    that is made thicker or thinner. The box of its ink is then scaled to 20/28 of the shorter side, and its centre of
+    mass put into the middle of the image, as MNIST was made (LeCun et al. 1998). These ranges were not fitted to
+    any dataset.
+    """
+
+    characters: ClassVar[tuple[str, ...]]
+    """Of each class, the characters that stand for it."""
+    fonts: ClassVar[tuple[str, ...]] = FONTS
+
+    def _block(self, generator: np.random.Generator) -> Images:
+        labels = generator.integers(0, len(self.characters), BLOCK)
+        variants = generator.random(BLOCK)
+        fonts = generator.integers(0, len(self.fonts), BLOCK)
+        chosen = [self.characters[label] for label in labels]
+        strokes = [text[int(part * len(text))] for text, part in zip(chosen, variants, strict=True)]
+        depths = np.stack([_depth(self.fonts[font], one) for font, one in zip(fonts, strokes, strict=True)])
+        bent = _sampled(depths, *_bent(generator), outside=-_CANVAS)
+        thicker = generator.uniform(*_STROKE, (BLOCK, 1, 1))
+        ink = np.clip(bent + thicker + 0.5, 0, 1).astype(np.float32)
+        grey = np.round(255 * _centred(ink, *self.shape[:2])).astype(np.uint8)
+        images = grey if len(self.shape) == 2 else np.repeat(grey[..., None], 3, axis=-1)
+        return Images(images, labels.astype(np.int64))
+
+
+@cache
+def _depth(font: str, character: str) -> NDArray[np.float32]:
+    """(canvas, canvas): how far a point lies inside the character's ink, in points; negative outside."""
+    # Slow to import, and needed where characters are drawn alone.
+    import matplotlib
+    from PIL import Image, ImageDraw, ImageFont
+
+    file = Path(matplotlib.get_data_path()) / "fonts" / "ttf" / f"{font}.ttf"
+    drawn = Image.new("L", (2 * _DRAWN, 2 * _DRAWN))
+    place = (_DRAWN, _DRAWN)
+    ImageDraw.Draw(drawn).text(place, character, fill=255, font=ImageFont.truetype(str(file), _DRAWN), anchor="mm")
+    box = drawn.getbbox()
+    assert box is not None, f"{font} has no {character}"
+    cut = drawn.crop(box)
+    scale = _INK / max(cut.size)
+    # Twice as fine as the canvas, so that distances are exact to half a point.
+    cut = cut.resize([max(2, round(2 * side * scale)) for side in cut.size], Image.Resampling.BILINEAR)
+    fine = Image.new("L", (2 * _CANVAS, 2 * _CANVAS))
+    fine.paste(cut, (_CANVAS - cut.width // 2, _CANVAS - cut.height // 2))
+    ink = np.asarray(fine) > 127
+    depth = ndimage.distance_transform_edt(ink) - ndimage.distance_transform_edt(~ink)
+    halved: NDArray[np.float32] = depth.reshape(_CANVAS, 2, _CANVAS, 2).mean(axis=(1, 3)).astype(np.float32) / 2
+    return halved
+
+
+def _bent(generator: np.random.Generator) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """(BLOCK, canvas, canvas) rows and columns of the straight character that show at each point of the bent one."""
+    turn = generator.uniform(-_TURN, _TURN, BLOCK)
+    slant = generator.uniform(-_SLANT, _SLANT, BLOCK)
+    stretch = generator.uniform(1 - _STRETCH, 1 + _STRETCH, (2, BLOCK))
+    cos, sin = np.cos(turn), np.sin(turn)
+    # Rows and columns of the map from the bent character to the straight one.
+    of_row = np.stack([cos / stretch[0], -sin / stretch[0]])
+    of_column = np.stack([(sin + slant * cos) / stretch[1], (cos - slant * sin) / stretch[1]])
+    amount = generator.uniform(*_BEND, (BLOCK, 1, 1))
+    size = _CANVAS / _KNOTS
+    middle = (_CANVAS - 1) / 2
+    row, column = np.meshgrid(np.arange(_CANVAS) - middle, np.arange(_CANVAS) - middle, indexing="ij")
+    maps = []
+    for by_row, by_column in (of_row, of_column):
+        knots = generator.standard_normal((BLOCK, _KNOTS, _KNOTS)) * amount
+        moved = ndimage.zoom(knots, (1, size, size), order=3, mode="nearest")
+        straight = by_row[:, None, None] * row + by_column[:, None, None] * column + middle
+        maps.append((straight + moved).astype(np.float32))
+    return maps[0], maps[1]
+
+
+def _centred(ink: NDArray[np.float32], height: int, width: int) -> NDArray[np.float32]:
+    """(n, height, width) images of (n, canvas, canvas) ink: boxes of one size, centres of mass in the middle."""
+    box = _BOX * min(height, width)
+    places = np.arange(_CANVAS)
+    mass = ink.sum(axis=(1, 2)).clip(min=1e-6)
+    centres, spans = [], []
+    for axis in (2, 1):
+        along = ink.sum(axis=axis)
+        centres.append((along * places).sum(axis=1) / mass)
+        has = ink.max(axis=axis) > 0.5
+        spans.append(np.where(has.any(axis=1), _CANVAS - has[:, ::-1].argmax(axis=1) - has.argmax(axis=1), _INK))
+    # Points of the canvas a pixel.
+    step = np.maximum(spans[0], spans[1]) / box
+    # As many samples a pixel as the canvas has points: none is skipped.
+    fine = int(np.ceil(step.max()))
+    grids = []
+    for side, centre in ((height, centres[0]), (width, centres[1])):
+        within = (np.arange(side * fine) + 0.5) / fine - side / 2
+        grids.append((centre[:, None] + within[None, :] * step[:, None]).astype(np.float32))
+    rows, columns = np.broadcast_arrays(grids[0][:, :, None], grids[1][:, None, :])
+    found = _sampled(ink, rows, columns, outside=0.0)
+    images: NDArray[np.float32] = found.reshape(len(ink), height, fine, width, fine).mean(axis=(2, 4))
+    return images
+
+
+def _sampled(images: NDArray[np.float32], rows: Any, columns: Any, outside: float) -> NDArray[np.float32]:
+    """(n, a, b) values of (n, h, w) images at real places (n, a, b), bilinear; ``outside`` beyond the border."""
+    framed = np.pad(images, ((0, 0), (1, 1), (1, 1)), constant_values=outside)
+    top, left = framed.shape[1] - 1.001, framed.shape[2] - 1.001
+    rows, columns = np.clip(rows + 1, 0, top), np.clip(columns + 1, 0, left)
+    above, before = rows.astype(np.int32), columns.astype(np.int32)
+    down, right = rows - above, columns - before
+    index = np.arange(len(images))[:, None, None]
+    upper = framed[index, above, before] * (1 - right) + framed[index, above, before + 1] * right
+    lower = framed[index, above + 1, before] * (1 - right) + framed[index, above + 1, before + 1] * right
+    found: NDArray[np.float32] = (upper * (1 - down) + lower * down).astype(np.float32)
+    return found
