@@ -105,6 +105,16 @@ def test_inputs_that_do_not_fit(release: Path, x: NDArray[np.float64], words: st
         pm.fit(release).predict(x)
 
 
+def test_a_model_goes_where_it_is_asked_to(release: Path, tmp_path: Path) -> None:
+    out = tmp_path / "MODEL"
+    fitted = pm.fit(release, "second-moments", regularisation="0.5", out=out)
+    assert (fitted.classifier.summary, pm.load(out).classifier.name) == ("regularisation 0.5", "second-moments")
+    with pytest.raises(pm.InvalidInput, match=r"out: .*does not exist yet"):
+        pm.fit(release, out=out)
+    with pytest.raises(pm.InvalidInput, match="auto, or a number"):
+        pm.fit(release, "second-moments", regularisation="much", out=out, overwrite=True)
+
+
 def test_labels_that_do_not_fit(release: Path) -> None:
     model, x = pm.fit(release), np.zeros((3, 8, 8), np.uint8)
     for labels in ([0, 1], [0, 1, 10], ["0", "1", "cat"]):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from privmix.designs import design_named
-from privmix.errors import InvalidInput, check_choice
+from privmix.errors import InvalidInput, check_choice, check_number
+from privmix.jobs.fit_options import AUTO
 from privmix.jobs.models import Model
 from privmix.jobs.released import Release
 from privmix.learning import (
@@ -17,9 +19,9 @@ from privmix.learning import (
     SecondMomentsClassifier,
 )
 from privmix.learning.base import ReleaseLearner
+from privmix.learning.model_io import MODEL_FOLDER
 from privmix.releases import ReleasedDataset, load_release
 
-AUTO: Final = "auto"
 LEARNERS: Final = (AUTO, "discriminant", "noise-aware-ridge", "second-moments", "generalized-kl")
 
 
@@ -31,6 +33,8 @@ def fit(
     model: str = "linear",
     epochs: int = 200,
     seed: int = 0,
+    out: str | Path | None = None,
+    overwrite: bool = False,
     progress: Progress | None = None,
 ) -> Model:
     """Train a classifier on a release. No private data is read and no privacy is spent, however often you do it.
@@ -44,34 +48,56 @@ def fit(
         model: generalized-kl: ``"linear"``, or ``"cnn"`` on pixel releases.
         epochs: generalized-kl: passes over the rows.
         seed: generalized-kl: initial weights and order of rows.
+        out: a folder to create for the model; None creates none.
+        overwrite: replace a model at ``out``.
         progress: called with (steps done, steps in all).
 
     Returns:
         a model that takes raw inputs.
 
     Raises:
-        InvalidInput: a setting is out of range, or the folder is no release as it was certified.
-        StorageError: a file of it is missing or can't be read.
+        InvalidInput: a setting is out of range, ``out`` exists, or the folder is no release as it was certified.
+        StorageError: a file of it is missing or can't be read, or ``out`` can't be written.
     """
+    if not isinstance(learner, ReleaseLearner):
+        check_choice("learner", learner, LEARNERS)
+    if out is not None:
+        replace(MODEL_FOLDER, field="out").check_target(Path(out), overwrite=overwrite)
     if isinstance(release, Release):
         dataset = release.dataset
     else:
         dataset = release if isinstance(release, ReleasedDataset) else load_release(release)
-    if isinstance(learner, ReleaseLearner):
-        return Model(learner.fit(dataset, progress=progress))
-    learner = learner_for(dataset, learner)
-    chosen: ReleaseLearner
+    if not isinstance(learner, ReleaseLearner):
+        learner = _made(learner_for(dataset, learner), regularisation, model, epochs, seed)
+    fitted = Model(learner.fit(dataset, progress=progress))
+    if out is not None:
+        fitted.save(out, overwrite=overwrite)
+    return fitted
+
+
+def _made(learner: str, regularisation: float | str, model: str, epochs: int, seed: int) -> ReleaseLearner:
+    """The learner of that name, with those of the settings that it has."""
+    if learner == "generalized-kl":
+        return GeneralizedKLClassifier(model=model, epochs=epochs, seed=seed)
+    strength = _strength(regularisation)
     if learner == "discriminant":
-        if regularisation != AUTO:
+        if strength != AUTO:
             raise InvalidInput("regularisation", regularisation, "auto for learner discriminant: it finds its own")
-        chosen = DiscriminantClassifier()
-    elif learner == "generalized-kl":
-        chosen = GeneralizedKLClassifier(model=model, epochs=epochs, seed=seed)
-    elif learner == "second-moments":
-        chosen = SecondMomentsClassifier(regularisation=regularisation)
-    else:
-        chosen = NoiseAwareRidgeClassifier(regularisation=regularisation)
-    return Model(chosen.fit(dataset, progress=progress))
+        return DiscriminantClassifier()
+    if learner == "second-moments":
+        return SecondMomentsClassifier(regularisation=strength)
+    return NoiseAwareRidgeClassifier(regularisation=strength)
+
+
+def _strength(given: float | str) -> float | str:
+    """``"auto"``, or the number that is meant."""
+    if given == AUTO:
+        return AUTO
+    try:
+        number = float(given) if isinstance(given, str) else given
+        return check_number("regularisation", number, low=0, low_open=True)
+    except ValueError:
+        raise InvalidInput("regularisation", given, "auto, or a number > 0") from None
 
 
 def learner_for(release: ReleasedDataset, learner: str) -> str:

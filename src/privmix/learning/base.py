@@ -64,6 +64,7 @@ class ReleaseLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
 
     Attributes:
         facts_: :class:`ReleaseFacts` of the release, set by ``fit``.
+        rows_: how many rows the release has, set by ``fit`` and not kept on disk.
         classes_: (K,) int64, the class indices 0 .. K-1 that ``predict`` returns.
         n_features_in_: d.
     """
@@ -72,8 +73,14 @@ class ReleaseLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
     # Whether it learns from rows, or from what is released beside them alone.
     reads_rows: ClassVar[bool] = True
     facts_: ReleaseFacts
+    rows_: int
     classes_: NDArray[np.int64]
     n_features_in_: int
+
+    @property
+    def summary(self) -> str:
+        """What fitting chose or found, in a few words for people."""
+        return "its own settings"
 
     def fit(self, release: ReleasedDataset, *, progress: Progress | None = None) -> Self:
         """Fit to a release.
@@ -93,6 +100,7 @@ class ReleaseLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
             raise InvalidInput("released rows", "NaN or infinity", "finite numbers")
         self._fit(release, progress or _no_progress)
         self._set_facts(ReleaseFacts.of(release))
+        self.rows_ = release.rows
         return self
 
     def decision_function(self, features: NDArray[Any]) -> NDArray[np.float32]:

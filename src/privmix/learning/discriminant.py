@@ -79,6 +79,10 @@ class DiscriminantClassifier(LinearLearner):
     name: ClassVar[str] = "discriminant"
     between_share_: float
 
+    @property
+    def summary(self) -> str:
+        return f"{100 * self.between_share_:.1f}% of the variance between classes"
+
     def _check_params(self) -> None:
         """There are none."""
 

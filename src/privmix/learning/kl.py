@@ -99,6 +99,10 @@ class GeneralizedKLClassifier(ReleaseLearner):
         logits = torch.from_numpy(self.decision_function(features))
         return np.asarray(torch.softmax(logits, dim=1).numpy())
 
+    @property
+    def summary(self) -> str:
+        return f"{self.epochs} epochs"
+
     def _check_params(self) -> None:
         check_choice("model", self.model, ["linear", "cnn"])
         check_integer("epochs", self.epochs, low=1)

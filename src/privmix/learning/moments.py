@@ -51,6 +51,10 @@ class SecondMomentsClassifier(LinearLearner):
     def __init__(self, regularisation: float | str = AUTO) -> None:
         self.regularisation = regularisation
 
+    @property
+    def summary(self) -> str:
+        return f"regularisation {self.regularisation}"
+
     def _check_params(self) -> None:
         if self.regularisation != AUTO:
             if isinstance(self.regularisation, str):

@@ -80,6 +80,10 @@ class NoiseAwareRidgeClassifier(LinearLearner):
     def __init__(self, regularisation: float | str = AUTO) -> None:
         self.regularisation = regularisation
 
+    @property
+    def summary(self) -> str:
+        return f"regularisation {self.regularisation_}"
+
     def _check_params(self) -> None:
         if isinstance(self.regularisation, str):
             if self.regularisation != AUTO:
