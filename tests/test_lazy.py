@@ -102,7 +102,17 @@ print(*extractor_names())
     assert not first & (HEAVY | {"numpy"})
     assert "scipy" in priced
     # What registers itself when it is imported is there for whoever asks.
-    assert extractors == {"identity", "minilm", "module", "pixels", "scattering", "tabular", "text", "vision"}
+    assert extractors == {
+        "identity",
+        "minilm",
+        "module",
+        "pixels",
+        "scattering",
+        "tabular",
+        "text",
+        "vision",
+        "whitened",
+    }
     assert not priced & (HEAVY - {"scipy"})
 
 

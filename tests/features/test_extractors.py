@@ -94,7 +94,7 @@ def test_batch_size_must_be_positive() -> None:
 
 
 def test_names() -> None:
-    assert extractor_names() == sorted([*PLAIN, "minilm", "module", "tabular", "text", "vision"])
+    assert extractor_names() == sorted([*PLAIN, "minilm", "module", "tabular", "text", "vision", "whitened"])
     assert all(get_extractor(name).name == parse_features(name).name == name for name in [*PLAIN, "minilm"])
     assert issubclass(Identity, Extractor)
 
@@ -171,6 +171,14 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "identity": {},
     "pixels": {},
     "minilm": {},
+    "whitened": {
+        "inner": {"name": "pixels", "version": 1, "options": {}},
+        "public": {"source": "data", "records": 9, "classes": 2, "sha256": "0" * 64},
+        "power": 0.75,
+        "ridge": 0.3,
+        "quantile": 0.25,
+        "norm": 1.0,
+    },
 }
 
 

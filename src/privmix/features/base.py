@@ -7,6 +7,7 @@ import importlib
 import inspect
 import json
 import pkgutil
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -22,7 +23,11 @@ from privmix.features.origin import OwnModel
 
 _REGISTRY: Final[dict[str, type[Extractor]]] = {}
 # Keys of a spec that say which model it is about; a copy of the model must have the same.
-_DIGESTS: Final = ("weights_sha256", "files_sha256")
+_DIGESTS: Final = ("weights_sha256", "files_sha256", "arrays_sha256")
+
+# Of arrays beside a spec.
+_ARRAY_NAME: Final = re.compile(r"[a-z][a-z0-9_.]{0,63}")
+_MOST_ARRAYS, _MOST_AXES = 256, 8
 
 # Settings of a run, which no spec holds.
 _LOCAL: Final = frozenset({"path", "device", "batch_size"})
@@ -41,12 +46,14 @@ class Extractor(ABC):
     Attributes:
         argument: what follows ``name:`` in :func:`parse_features`, in capitals; empty where nothing does.
         step: records a call of ``transform`` that gives both speed and frequent progress.
+        carries: names of arrays that it needs beside its spec, and that travel with what it made features for.
     """
 
     name: ClassVar[str]
     version: ClassVar[int] = 1
     argument: ClassVar[str] = ""
     step: ClassVar[int] = 2048
+    carries: ClassVar[tuple[str, ...]] = ()
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -84,8 +91,17 @@ class Extractor(ABC):
         """
         raise InvalidInput("features", self.name, "an extractor of images with gradients, such as scattering or pixels")
 
+    @property
+    def reads(self) -> Extractor:
+        """The extractor that takes raw inputs: itself, unless it goes on where another one ends."""
+        return self
+
     def options(self) -> dict[str, Any]:
         """The constructor's arguments, as JSON values."""
+        return {}
+
+    def arrays(self) -> dict[str, NDArray[np.float32]]:
+        """What it ``carries``: public numbers, too many for a spec, which then has their shapes and digest."""
         return {}
 
     def runtime(self) -> dict[str, Any]:
@@ -107,6 +123,28 @@ class Extractor(ABC):
         if own is not None:
             raise InvalidInput("model path", str(own.path), f"none: {cls.name} has no model")
         return cls(**options)
+
+    @classmethod
+    def from_arrays(
+        cls, options: Mapping[str, Any], arrays: Mapping[str, NDArray[np.float32]], own: OwnModel | None = None
+    ) -> Self:
+        """As :meth:`from_options`, for extractors that carry arrays; both may come from a stranger."""
+        raise InvalidInput("arrays of the extractor", sorted(arrays), f"none: {cls.name} has none")
+
+    @classmethod
+    def check_options(cls, options: Mapping[str, Any]) -> None:
+        """Raise :class:`InvalidInput` where a spec's options are not ones that it writes. Opens nothing."""
+        # Checked before the call, so that a TypeError raised inside is not taken for a wrong option.
+        try:
+            inspect.signature(cls).bind(**options)
+        except TypeError:
+            known = ", ".join(inspect.signature(cls).parameters) or "none"
+            raise InvalidInput("features options", sorted(options), f"options of {cls.name}: {known}") from None
+
+    @classmethod
+    def statements(cls, options: Mapping[str, Any]) -> tuple[str, ...]:
+        """What a certificate says of features of such a spec, a sentence each."""
+        return ()
 
     @classmethod
     def wants(cls, options: Mapping[str, Any]) -> str | None:
@@ -167,7 +205,7 @@ def get_extractor(name: str, **options: Any) -> Extractor:
     if not options:
         return parse_features(name)
     extractor = _kinds()[check_choice("features", name, extractor_names())]
-    _check_options(extractor, options)
+    extractor.check_options(options)
     return extractor(**options)
 
 
@@ -199,7 +237,13 @@ def parse_features(text: str) -> Extractor:
     return extractor.from_argument(argument) if extractor.argument else extractor()
 
 
-def from_spec(spec: Mapping[str, Any], model_path: str | Path | None = None, *, trust_model: bool = False) -> Extractor:
+def from_spec(
+    spec: Mapping[str, Any],
+    model_path: str | Path | None = None,
+    *,
+    trust_model: bool = False,
+    arrays: Mapping[str, NDArray[np.float32]] | None = None,
+) -> Extractor:
     """Rebuild an extractor from :meth:`Extractor.spec`; another version's spec is refused.
 
     Formal guarantees:
@@ -214,6 +258,7 @@ def from_spec(spec: Mapping[str, Any], model_path: str | Path | None = None, *, 
         spec: as a certificate holds it.
         model_path: where the user's own copy of the model lies, for extractors that have one.
         trust_model: the file at ``model_path`` may be a program, and may run.
+        arrays: what lay beside the spec, where :func:`arrays_beside` says that something does.
 
     Raises:
         InvalidInput: not a spec, of another version, or the model is another one or must be named by its user.
@@ -231,7 +276,7 @@ def from_spec(spec: Mapping[str, Any], model_path: str | Path | None = None, *, 
     own = None if model_path is None else OwnModel(Path(model_path), trust_model)
     if trust_model and own is None:
         raise InvalidInput("trust in the model", True, "only beside the path of the model")
-    extractor = kind.from_options(options, own)
+    extractor = kind.from_arrays(options, arrays, own) if arrays else kind.from_options(options, own)
     if spec.get("version") != extractor.version:
         allowed = f"{extractor.version}, the version of {kind.name} in this release of privmix"
         raise InvalidInput("extractor version", spec.get("version"), allowed)
@@ -276,6 +321,72 @@ def check_spec(spec: Mapping[str, Any]) -> None:
         _read(spec)
 
 
+def statements_of(spec: Mapping[str, Any]) -> tuple[str, ...]:
+    """What a certificate says of features of this spec, a sentence each: those that carry arrays have something to say.
+
+    Raises:
+        InvalidInput: as :func:`check_spec`.
+
+    Example:
+        >>> statements_of({"name": "pixels", "version": 1, "options": {}})
+        ()
+    """
+    if "arrays" not in spec or spec.get("name") not in _kinds():
+        return ()
+    kind, options = _read(spec)
+    return kind.statements(options)
+
+
+def check_carried(spec: Mapping[str, Any], arrays: Mapping[str, NDArray[np.float32]]) -> None:
+    """Raise :class:`InvalidInput` unless these are the arrays of the spec, by their digest."""
+    stated = spec.get("arrays_sha256")
+    found = digest(arrays) if arrays else None
+    if found != stated:
+        raise InvalidInput("arrays_sha256 of the extractor", found, f"{stated!s:.64}, as its spec says")
+
+
+def digest(arrays: Mapping[str, NDArray[Any]]) -> str:
+    """SHA-256 of names, shapes and values of float32 arrays, in the order of names.
+
+    Example:
+        >>> digest({"a": np.zeros(2, np.float32)})[:8] == digest({"a": np.zeros((1, 2), np.float32)})[:8]
+        False
+    """
+    hasher = hashlib.sha256()
+    for name in sorted(arrays):
+        array = np.ascontiguousarray(arrays[name], np.float32)
+        hasher.update(f"{name} {array.shape}\n".encode())
+        hasher.update(array.data)
+    return hasher.hexdigest()
+
+
+def arrays_beside(spec: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+    """Shapes of the float32 arrays that lie beside a spec, by name; mostly none.
+
+    Raises:
+        InvalidInput: not names and shapes.
+
+    Example:
+        >>> arrays_beside({"name": "whitened", "arrays": {"step": [4]}})
+        {'step': (4,)}
+    """
+    stated = spec.get("arrays", {})
+    if not isinstance(stated, Mapping) or len(stated) > _MOST_ARRAYS:
+        raise InvalidInput(
+            "arrays of the extractor", type(stated).__name__, f"names and shapes, {_MOST_ARRAYS} at most"
+        )
+    found = {}
+    for name, shape in stated.items():
+        if not isinstance(name, str) or not _ARRAY_NAME.fullmatch(name) or not isinstance(shape, list):
+            raise InvalidInput("arrays of the extractor", name, "plain names, and a list of sizes each")
+        if not 0 < len(shape) <= _MOST_AXES:
+            raise InvalidInput(f"arrays of the extractor: {name}", len(shape), f"1 to {_MOST_AXES} sizes")
+        found[name] = tuple(
+            check_integer(f"arrays of the extractor: {name}", size, low=1, high=2**31) for size in shape
+        )
+    return found
+
+
 def _read(spec: Mapping[str, Any]) -> tuple[type[Extractor], Mapping[str, Any]]:
     """The kind of extractor and its options, if they are ones of that kind and of no machine."""
     name, options = spec.get("name"), spec.get("options", {})
@@ -286,17 +397,11 @@ def _read(spec: Mapping[str, Any]) -> tuple[type[Extractor], Mapping[str, Any]]:
     ):
         raise InvalidInput("extractor spec", dict(spec), "a mapping with name, version and options")
     kind = _kinds()[check_choice("features", name, extractor_names())]
-    _check_options(kind, options)
+    kind.check_options(options)
+    if set(arrays_beside(spec)) != set(kind.carries):
+        allowed = ", ".join(kind.carries) or "none"
+        raise InvalidInput("arrays of the extractor", sorted(arrays_beside(spec)), allowed)
     if not _LOCAL.isdisjoint(options):
         # A spec comes from someone else: it must not point to files or devices of this machine.
         raise InvalidInput("extractor spec", sorted(_LOCAL & set(options)), "options that change the features only")
     return kind, options
-
-
-def _check_options(extractor: type[Extractor], options: Mapping[str, Any]) -> None:
-    # Checked before the call, so that a TypeError raised inside is not taken for a wrong option.
-    try:
-        inspect.signature(extractor).bind(**options)
-    except TypeError:
-        known = ", ".join(inspect.signature(extractor).parameters) or "none"
-        raise InvalidInput("features options", sorted(options), f"options of {extractor.name}: {known}") from None

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from privmix.accounting import Event
 from privmix.attacks.canaries import CanaryAudit, CanaryConfig, audit_release, check_auditable
@@ -30,6 +31,7 @@ from privmix.mechanisms.streams import SecretStreams
 from privmix.private_files import no_core_dumps
 from privmix.releases import PrivateRecords, ReleasePlan, plan_from_dict, verify_release
 from privmix.releases.certificate import read_certificate
+from privmix.releases.folder import read_extractor
 from privmix.training import (
     ModelFacts,
     TrainingConfig,
@@ -86,7 +88,9 @@ class CanaryJob(CanaryOptions):
         config = CanaryConfig(self.canaries, self.confidence, self.guesses, self.canary_kind, self.evidence)
         folder = Path(self.target)
         found = (_TargetModel if kind_of(folder) == MODEL else _TargetRelease).of(folder, config)
-        extractor = from_spec(found.extractor, self.features_model, trust_model=self.trust_features_model)
+        extractor = from_spec(
+            found.extractor, self.features_model, trust_model=self.trust_features_model, arrays=found.extractor_arrays
+        )
         shape, classes = tuple(found.shape), tuple(found.classes)
         data = open_dataset(
             self.data, extractor, split=self.split, classes=list(classes), columns=self.columns, input_shape=shape
@@ -175,12 +179,14 @@ class _TargetRelease:
     delta: float
     subject: dict[str, Any]
     certificate: Mapping[str, Any]
+    extractor_arrays: Mapping[str, NDArray[np.float32]]
 
     @classmethod
     def of(cls, folder: Path, config: CanaryConfig) -> _TargetRelease:
         checked, certificate = verify_release(folder), read_certificate(folder)
         plan = check_auditable(plan_from_dict(certificate["plan"]), config)
-        return cls(plan, checked.epsilon, checked.delta, {"kind": "release", "id": checked.id}, certificate)
+        subject, arrays = {"kind": "release", "id": checked.id}, read_extractor(folder, certificate)
+        return cls(plan, checked.epsilon, checked.delta, subject, certificate, arrays)
 
     @property
     def described(self) -> dict[str, Any]:
@@ -257,6 +263,10 @@ class _TargetModel:
     @property
     def extractor(self) -> Mapping[str, Any]:
         return self.facts.extractor
+
+    @property
+    def extractor_arrays(self) -> Mapping[str, NDArray[np.float32]]:
+        return self.facts.extractor_arrays
 
     @property
     def event(self) -> Event:

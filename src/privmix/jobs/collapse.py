@@ -14,10 +14,10 @@ from privmix.attacks.known_rows import check_sums
 from privmix.data import Schema, Source
 from privmix.designs import Plan
 from privmix.errors import InvalidInput, check_integer
-from privmix.features import Extractor, from_spec, parse_features
+from privmix.features import Extractor, parse_features
 from privmix.jobs.collapse_options import OF_RELEASES, CollapseOptions
 from privmix.jobs.dataset import open_dataset
-from privmix.jobs.features import features_in_memory
+from privmix.jobs.features import extractor_of, features_in_memory
 from privmix.jobs.places import check_figure
 from privmix.jobs.progress import Progress, silent
 from privmix.jobs.recording import Measured, Measurement
@@ -83,7 +83,9 @@ class CollapseJob(CollapseOptions):
         if certificate is None:
             extractor = parse_features(str(self.features))
         else:
-            extractor = from_spec(certificate["extractor"], self.features_model, trust_model=self.trust_features_model)
+            extractor = extractor_of(
+                Path(str(self.release)), certificate, self.features_model, self.trust_features_model
+            )
         source = self._open(extractor, certificate)
         if certificate is None:
             plans = _declared(extractor.output_dim(source.schema.input_shape), source.schema, given)

@@ -41,12 +41,12 @@ def open_for(
         InvalidInput: the dataset, its columns and the extractor do not fit.
         StorageError: it cannot be read.
     """
-    text = columns.text_column
-    if isinstance(extractor, TextEncoder):
+    text, reads = columns.text_column, extractor.reads
+    if isinstance(reads, TextEncoder):
         text = text or "text"
     elif text is not None:
         raise InvalidInput("text_column", text, "an extractor of texts: minilm or text:MODEL")
-    table = extractor.columns if isinstance(extractor, Tabular) else None
+    table = reads.columns if isinstance(reads, Tabular) else None
     if columns.number_columns is not None and (text is not None or table is not None):
         raise InvalidInput("number_columns", columns.number_columns, "none with an extractor of texts or tables")
     source = readers.open_dataset(

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from privmix.data import FeatureStore, Source
-from privmix.features import Extractor, write_features
+from privmix.features import Extractor, from_spec, write_features
 from privmix.jobs.dataset import Dataset
 from privmix.releases import PrivateRecords
 from privmix.releases.engine import Progress
+from privmix.releases.folder import read_extractor
+
+
+def extractor_of(
+    release: Path, certificate: Mapping[str, Any], model: str | Path | None = None, trust_model: bool = False
+) -> Extractor:
+    """The extractor of a release in a folder, with what it carries; errors as :func:`privmix.features.from_spec`."""
+    arrays = read_extractor(release, certificate)
+    return from_spec(certificate["extractor"], model, trust_model=trust_model, arrays=arrays)
 
 
 def features_in_memory(source: Source, extractor: Extractor, progress: Progress) -> PrivateRecords:

@@ -16,9 +16,10 @@ from privmix.attacks.inversion_study import STATEMENTS, InversionCase, Inversion
 from privmix.attacks.known_rows import check_sums
 from privmix.data import Schema, Source
 from privmix.errors import InvalidInput, check_integer, check_number
-from privmix.features import Extractor, from_spec, parse_features
+from privmix.features import Extractor, parse_features
 from privmix.jobs.dataset import open_dataset
 from privmix.jobs.evaluation import split_of
+from privmix.jobs.features import extractor_of
 from privmix.jobs.inversion_options import OF_RELEASES, InversionOptions
 from privmix.jobs.places import check_figure
 from privmix.jobs.progress import Progress, silent
@@ -86,7 +87,7 @@ class InversionJob(InversionOptions):
         extractor = (
             parse_features(self.features or FEATURES)
             if certificate is None
-            else from_spec(certificate["extractor"], self.features_model, trust_model=self.trust_features_model)
+            else extractor_of(Path(str(self.release)), certificate, self.features_model, self.trust_features_model)
         )
         source = self._open(extractor, certificate)
         extractor.differentiable(source.schema.input_shape)

@@ -20,12 +20,12 @@ from privmix.attacks.membership import (
 )
 from privmix.certificate.certificate import MODEL
 from privmix.errors import WITHHELD, InvalidInput
-from privmix.features import from_spec
 from privmix.jobs.evaluation import open_for_model
 from privmix.jobs.features import features_of_all
 from privmix.jobs.inputs import Inputs
 from privmix.jobs.kinds import kind_of
 from privmix.jobs.membership_options import MembershipOptions
+from privmix.jobs.models import model_in
 from privmix.jobs.places import check_writable
 from privmix.jobs.progress import Progress, silent
 from privmix.jobs.recording import Measured, Measurement
@@ -99,7 +99,7 @@ class MembershipJob(Inputs, MembershipOptions):
         if self.members == self.nonmembers:
             raise InvalidInput("nonmembers", self.nonmembers, "another split than that of the members")
         facts, tell = target.model.facts_, progress or silent
-        extractor = from_spec(facts.extractor, self.features_model, trust_model=self.trust_features_model)
+        extractor = model_in(self.model, self.features_model, self.trust_features_model).extractor
         opened = [
             open_for_model(facts, extractor, self.data, split, self.classes, self.columns)
             for split in (self.members, self.nonmembers)

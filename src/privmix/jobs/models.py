@@ -65,7 +65,12 @@ class Model:
         Raises:
             InvalidInput: its model must be named in ``features_model``, or is another one.
         """
-        return from_spec(self.facts.extractor, self.features_model, trust_model=self.trust_features_model)
+        return from_spec(
+            self.facts.extractor,
+            self.features_model,
+            trust_model=self.trust_features_model,
+            arrays=self.facts.extractor_arrays,
+        )
 
     def features(self, x: Any) -> NDArray[np.float32]:
         """(n, d) features of n raw inputs: arrays (n, *input_shape), n texts, n rows of a table's columns, or a frame.
@@ -74,12 +79,13 @@ class Model:
             InvalidInput: inputs of another shape, or values that the extractor does not take.
         """
         extractor = self.extractor
+        reads = extractor.reads
         if library_of(x) in ("pandas", "polars"):
-            texts = ("text",) if isinstance(extractor, TextEncoder) else None
-            x = frame_inputs(x, tuple(extractor.columns) if isinstance(extractor, Tabular) else texts)
-        if isinstance(extractor, Tabular):
-            raw = as_table(np.asarray(x, dtype=object), tuple(extractor.columns))
-        elif isinstance(extractor, TextEncoder):
+            texts = ("text",) if isinstance(reads, TextEncoder) else None
+            x = frame_inputs(x, tuple(reads.columns) if isinstance(reads, Tabular) else texts)
+        if isinstance(reads, Tabular):
+            raw = as_table(np.asarray(x, dtype=object), tuple(reads.columns))
+        elif isinstance(reads, TextEncoder):
             raw = as_table(np.asarray(list(x), dtype=object).reshape(-1, 1), ("text",))
         else:
             raw = as_inputs(np.asarray(x), tuple(self.facts.input_shape))

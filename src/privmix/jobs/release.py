@@ -12,6 +12,7 @@ from privmix.data import FeatureStore
 from privmix.designs import Plan
 from privmix.errors import WITHHELD, InvalidInput, StorageError, check_number
 from privmix.features import Extractor, parse_features
+from privmix.features.whitening import WhiteningConfig
 from privmix.jobs.budget import Charge, charge
 from privmix.jobs.checks import check_budget
 from privmix.jobs.dataset import Dataset, open_dataset
@@ -23,6 +24,7 @@ from privmix.jobs.planned import Planned
 from privmix.jobs.planning import choose, design_of
 from privmix.jobs.progress import Progress, silent
 from privmix.jobs.public_data import refuse_private
+from privmix.jobs.public_prior import Opened, open_public
 from privmix.jobs.release_options import AUTO, ReleaseOptions
 from privmix.mechanisms.plan import check_price
 from privmix.mechanisms.run import RunState
@@ -64,14 +66,31 @@ class ReleaseJob(ReleaseOptions):
     """
 
     @cached_property
-    def extractor(self) -> Extractor:
-        """The public extractor."""
+    def reader(self) -> Extractor:
+        """The public extractor of raw inputs."""
         return parse_features(self.features) if isinstance(self.features, str) else self.features
+
+    @cached_property
+    def public(self) -> Opened | None:
+        """The public data that its features are whitened by, not read yet."""
+        return (
+            open_public(self.prior, self.reader, self.opened.schema, self.columns)
+            if self.prior.public is not None
+            else None
+        )
+
+    @cached_property
+    def extractor(self) -> Extractor:
+        """The public extractor of what is released; where there are public data, they are read for it."""
+        if self.public is None:
+            return self.reader
+        centred = (self.centre or self.config.design.centre) != "none"
+        return self.public.whitened(self.reader, self.clip_norm * (self.residual_clip_norm if centred else 1.0), silent)
 
     @cached_property
     def opened(self) -> Dataset:
         """The dataset; opening it reads no record."""
-        return open_dataset(self.data, self.extractor, split=self.split, classes=self.classes, columns=self.columns)
+        return open_dataset(self.data, self.reader, split=self.split, classes=self.classes, columns=self.columns)
 
     def check(self) -> None:
         """Raise where options do not go together or places can't be written; reads no record.
@@ -90,11 +109,12 @@ class ReleaseJob(ReleaseOptions):
         if self.design != AUTO and self.assumptions.given:
             raise InvalidInput("design", self.design_name, "auto with `proxy`, `spectrum_decay` or `between_share`")
         self.assumptions.check()
+        self.prior.check()
         check_engine(self.engine, self.design_name, self.memory_gb, self.workers, self.ray_address)
         for name, place in (("out", None if self.out is None else self.out.parent), ("store", self.store)):
             if place is not None and not self.dry_run:
                 check_writable(name, place)
-        refuse_private({"proxy": self.assumptions.proxy}, self.data, self.split)
+        refuse_private({"proxy": self.assumptions.proxy, "public": self.prior.data}, self.data, self.split)
         check_number("epsilon", self.epsilon, low=0, low_open=True)
         check_number("delta", self.delta, low=0, high=1, high_open=True)
 
@@ -109,7 +129,7 @@ class ReleaseJob(ReleaseOptions):
         config = ReleaseConfig(
             # A private count is a query that costs: whatever else is wrong shows before it, with a stand-in.
             records=_STAND_IN if self.private_count else schema.records if self.records is None else self.records,
-            dim=self.extractor.output_dim(schema.input_shape),
+            dim=self._dim(self.reader.output_dim(schema.input_shape)),
             classes=tuple(schema.classes),
             **design_of(self.design, self.options),
             rows=self.rows,
@@ -123,6 +143,9 @@ class ReleaseJob(ReleaseOptions):
             allowed = f"the real record count (leave it out) for design {self.design_name}"
             raise InvalidInput("records", self.records, allowed)
         return config
+
+    def _dim(self, features: int) -> int:
+        return features if self.public is None else WhiteningConfig().dim(features)
 
     def plan(self, progress: Progress = silent, made: Planned | None = None) -> Planned:
         """Check everything and make the plan from public facts. Only a private count is read, once it is paid for.
@@ -160,7 +183,9 @@ class ReleaseJob(ReleaseOptions):
         if self.design == AUTO:
             shape = tuple(self.opened.schema.input_shape)
             budget = self.epsilon, self.delta
-            chosen = choose(config, *budget, self.assumptions, self.extractor, self.columns, shape, progress)
+            # What whitens features need not be read where the planner has no records to look at.
+            extractor = self.reader if self.assumptions.proxy is None else self.extractor
+            chosen = choose(config, *budget, self.assumptions, extractor, self.columns, shape, progress)
             best = chosen.choice.best.config
             config = best if self.rows is None else replace(best, rows=self.rows)
             # Moments need no cluster, and whoever lets the planner choose does not choose against it.
@@ -196,17 +221,20 @@ class ReleaseJob(ReleaseOptions):
         plan, state, chosen = planned.plan, planned._state, planned.chosen
         check_price(plan)
         ReleaseRun.check(self.out, overwrite=self.overwrite, resume=self.resume)
+        extractor, public = self.extractor, {} if chosen is None else dict(chosen.public)
+        public |= {} if self.public is None else self.public.contents()
         # Before the first private row is read: a crash from here on leaves the budget spent.
         if self.resume:
             charged = self._charged_before(state, "reservation")
         else:
             charged = self._charge(plan.charge, plan.adjacency, "release")
-        refuse_overlap({} if chosen is None else chosen.public, self.opened.source)
+        refuse_overlap(public, self.opened.source)
         identity = planned._identity or self.opened.identity()
         with ReleaseRun(
             self.out,
             plan,
-            extractor=self.extractor.spec(),
+            extractor=extractor.spec(),
+            extractor_arrays=extractor.arrays(),
             input_shape=self.opened.schema.input_shape,
             reservation=charged.reserved,
             choice=None if chosen is None else chosen.choice.to_dict(),

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 AUTO: Final = "auto"
 """In place of a design: the planner chooses."""
 
+PROCEDURAL: Final = "procedural:"
+"""Before the name of a generator of public data."""
+
 
 @dataclass(frozen=True, eq=False)
 class Assumptions:
@@ -58,6 +61,49 @@ class Assumptions:
 
 
 @dataclass(frozen=True, eq=False)
+class Prior:
+    """Public data that features are whitened by, before a private record is read.
+
+    Attributes:
+        public: ``"procedural:NAME"``, made by a generator of :mod:`privmix.procedural`; or PUBLIC records like the
+            private ones, in a file or in memory, their training split. None: features are as they are.
+        public_classes: classes of such records; those of the private data where None.
+        public_records: how many are drawn (None: 4,000), or how many of those given, the first, are used (None: all).
+    """
+
+    public: Any = field(
+        default=None,
+        metadata={
+            "help": "Whiten features by the within-class covariance of PUBLIC data like the private: "
+            "procedural:digits, :letters, :fields, or a dataset, read like `data`. Never private data."
+        },
+    )
+    public_classes: Any = field(
+        default=None, metadata={"help": "Class list of `public`. Default: that of the private data."}
+    )
+    public_records: int | None = told(
+        None, "Records to draw for `public` (default 4,000), or to take of it (default: all)."
+    )
+
+    @property
+    def generator(self) -> str | None:
+        """Name of the generator, where one makes the data."""
+        named = isinstance(self.public, str) and self.public.startswith(PROCEDURAL)
+        return self.public.removeprefix(PROCEDURAL) if named else None
+
+    @property
+    def data(self) -> Any:
+        """The data, where somebody gave them."""
+        return self.public if self.generator is None else None
+
+    def check(self) -> None:
+        """Raise :class:`InvalidInput` where these do not go together."""
+        for name in ("public_classes", "public_records"):
+            if self.public is None and getattr(self, name) is not None:
+                raise InvalidInput(name, _shown(getattr(self, name)), "nothing without `public`")
+
+
+@dataclass(frozen=True, eq=False)
 class ReleaseOptions(Asked):
     """What is asked of a release.
 
@@ -70,6 +116,7 @@ class ReleaseOptions(Asked):
         records: a public record count to use in place of the real one.
         private_count: estimate the record count, and pay for that.
         assumptions: the planner's.
+        prior: public data for the features.
         store: where features are kept and reused, in the clear; None keeps none.
         ledger, dataset: the budget that pays, or None of both.
         engine, memory_gb, workers, ray_address: where and how it runs.
@@ -91,6 +138,7 @@ class ReleaseOptions(Asked):
     records: int | None = told(None, "A public record count to use in place of the real one.")
     private_count: bool = told(False, "The record count is private: estimate it, and pay for that.")
     assumptions: Assumptions = field(default_factory=Assumptions)
+    prior: Prior = field(default_factory=Prior)
     store: Path | None = field(
         default=None, metadata={"help": "Keep extracted features here (private!) and reuse them."}
     )

@@ -15,7 +15,7 @@ from privmix.jobs.columns import Columns
 from privmix.jobs.planned import Planned
 from privmix.jobs.progress import Progress, silent
 from privmix.jobs.release import ReleaseJob
-from privmix.jobs.release_options import Assumptions
+from privmix.jobs.release_options import Assumptions, Prior
 from privmix.jobs.released import Release
 from privmix.ledger import Ledger
 from privmix.private_files import ScratchFolder
@@ -39,6 +39,9 @@ class Settings(TypedDict, total=False):
     proxy_classes: Any
     spectrum_decay: float
     between_share: float
+    public: Any
+    public_classes: Any
+    public_records: int
 
 
 def plan(
@@ -57,7 +60,8 @@ def plan(
             the columns of numbers, or :class:`privmix.Columns`. ``split``. ``rows``, ``centre``, ``clip_norm``,
             ``residual_clip_norm``: see :class:`privmix.designs.Setting`. ``records``: a public count in place of the
             real one. ``proxy``, ``proxy_classes``, ``spectrum_decay``, ``between_share``: what design ``"auto"`` may
-            assume.
+            assume. ``public``, ``public_classes``, ``public_records``: public data that features are whitened by, such
+            as ``"procedural:digits"``; see :class:`privmix.jobs.release_options.Prior`.
 
     Returns:
         the plan, which prints readably; give it to :func:`release`.
@@ -193,9 +197,19 @@ def _job(data: Any, epsilon: Any, delta: Any, settings: Settings, **running: Any
         if value is None:
             raise InvalidInput(name, None, "a budget: `epsilon` and `delta`, or a plan")
     assumed = {name: given.pop(name, None) for name in Assumptions.__dataclass_fields__}
+    prior = {name: given.pop(name, None) for name in Prior.__dataclass_fields__}
     columns, label = given.pop("columns", None), given.pop("label", None)
     if not isinstance(columns, Columns):
         columns = Columns(number_columns=columns)
     if label is not None:
         columns = replace(columns, label_column=label)
-    return ReleaseJob(data, epsilon, delta, columns=columns, assumptions=Assumptions(**assumed), **given, **running)
+    return ReleaseJob(
+        data,
+        epsilon,
+        delta,
+        columns=columns,
+        assumptions=Assumptions(**assumed),
+        prior=Prior(**prior),
+        **given,
+        **running,
+    )

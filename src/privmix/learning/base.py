@@ -33,6 +33,7 @@ class ReleaseFacts:
         input_shape: shape of one raw input of that extractor.
         release_id: the release that the model was fitted on.
         dim: d, the number of features.
+        extractor_arrays: what the extractor carries, by name; mostly nothing.
     """
 
     classes: tuple[str, ...]
@@ -41,6 +42,7 @@ class ReleaseFacts:
     input_shape: tuple[int, ...]
     release_id: str
     dim: int
+    extractor_arrays: Mapping[str, NDArray[np.float32]] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(cls, release: ReleasedDataset) -> Self:
@@ -52,6 +54,7 @@ class ReleaseFacts:
             input_shape=tuple(release.input_shape),
             release_id=release.release_id,
             dim=release.dim,
+            extractor_arrays=dict(release.extractor_arrays),
         )
 
 

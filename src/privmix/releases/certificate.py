@@ -16,12 +16,13 @@ from privmix.certificate.certificate import Certificate, Kind, delta_warning, is
 from privmix.certificate.reservation import ReservationNote, mode_of
 from privmix.designs import Plan
 from privmix.errors import InvalidInput, check_integer, check_number
+from privmix.features.base import arrays_beside, statements_of
 from privmix.mechanisms.plan import check_price
 from privmix.releases.facts import release_facts
 
 PICTURE_FILE: Final = "predictions.svg"
 _FILE = re.compile(r"(data/train-\d{5,9}-of-\d{5,9}\.parquet|[a-z][a-z-]{0,63}\.safetensors|predictions\.svg)\Z")
-_EXTRACTOR: Final = {"name", "version", "options", "weights_sha256", "files_sha256"}
+_EXTRACTOR: Final = {"name", "version", "options", "weights_sha256", "files_sha256", "arrays", "arrays_sha256"}
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}\Z")
 # Sizes beyond these belong to no input that fits a memory.
 _MOST_AXES, _LARGEST_AXIS = 8, 2**31
@@ -72,7 +73,7 @@ def make_certificate(
             "input_shape": [int(size) for size in input_shape],
             "choice": None if choice is None else dict(choice),
         },
-        said=public_text(plan, insecure_seed, in_ledger, chosen=choice is not None),
+        said=public_text(plan, insecure_seed, in_ledger, extractor, chosen=choice is not None),
         files=files,
         insecure_seed=insecure_seed,
         in_ledger=in_ledger,
@@ -105,6 +106,7 @@ def _check_own(content: Mapping[str, Any]) -> None:
         raise InvalidInput("certificate extractor", content["extractor"].get("name"), "a plain name")
     if not set(content["extractor"]) <= _EXTRACTOR:
         raise InvalidInput("certificate extractor", "other fields", ", ".join(sorted(_EXTRACTOR)))
+    arrays_beside(content["extractor"])
     _check_curve(content["epsilon_delta_curve"])
     if len(content["input_shape"]) > _MOST_AXES:
         raise InvalidInput("certificate input_shape", len(content["input_shape"]), f"at most {_MOST_AXES} sizes")
@@ -140,17 +142,19 @@ def curve_of(plan: Plan, at: float, delta: float) -> list[list[float]]:
     return [[one, other] for one, other in zip(epsilons, plan.curve(epsilons, (at, delta)), strict=True)]
 
 
-def public_text(plan: Plan, insecure_seed: bool, in_ledger: str, *, chosen: bool) -> dict[str, Any]:
+def public_text(
+    plan: Plan, insecure_seed: bool, in_ledger: str, extractor: Mapping[str, Any], *, chosen: bool
+) -> dict[str, Any]:
     """The certificate's warnings, statements and assessment: what people read.
 
     Args:
         plan: what ran.
-        insecure_seed, in_ledger: as the certificate states them.
+        insecure_seed, in_ledger, extractor: as the certificate states them.
         chosen: the planner chose the design.
     """
     return {
         "warnings": _warnings(plan, insecure_seed),
-        "statements": _statements(plan, in_ledger),
+        "statements": _statements(plan, in_ledger, extractor),
         "assessment": assess(release_facts(plan, insecure_seed, in_ledger, chosen=chosen)),
     }
 
@@ -162,7 +166,7 @@ def _warnings(plan: Plan, insecure_seed: bool) -> list[str]:
     return [*warnings, *delta_warning(plan)]
 
 
-def _statements(plan: Plan, in_ledger: str) -> list[str]:
+def _statements(plan: Plan, in_ledger: str, extractor: Mapping[str, Any]) -> list[str]:
     relation = {
         "add_remove": "adding or removing one record",
         "replace_one": "replacing one record by another",
@@ -171,6 +175,7 @@ def _statements(plan: Plan, in_ledger: str) -> list[str]:
         f"The guarantee is for {relation}. A person with several records in the data is protected less.",
         _count_statement(plan),
         "The class list, shapes, clipping bounds, rates, degree and number of rows are public constants.",
+        *statements_of(extractor),
         *plan.kind.statements,
         ledger_statement(
             in_ledger,

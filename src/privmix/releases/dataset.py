@@ -88,6 +88,7 @@ class ReleasedDataset:
         release_id: names the release.
         certificate: as stored beside the rows; None for rows that no release made.
         beside: what was released beside the rows; of design ``"moments"`` the second moments that they are samples of.
+        extractor_arrays: what the extractor carries, by name, for :func:`privmix.features.from_spec`; mostly nothing.
 
     Example:
         >>> rng = np.random.default_rng(0)
@@ -114,6 +115,7 @@ class ReleasedDataset:
     release_id: str
     certificate: Certificate | None = field(default=None, repr=False)
     beside: Any = field(default=None, repr=False)
+    extractor_arrays: Mapping[str, NDArray[np.float32]] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         if self.x.ndim != 2 or self.y.ndim != 2 or len(self.x) != len(self.y) or len(self.x) == 0:

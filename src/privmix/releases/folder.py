@@ -22,6 +22,7 @@ from privmix.certificate.croissant import CROISSANT_FILE
 from privmix.certificate.signing import ATTESTATION_FILE
 from privmix.designs import Plan, plan_from_dict
 from privmix.errors import InvalidInput, StorageError
+from privmix.features.base import arrays_beside
 from privmix.folders import FolderKind, sync_folder, write_durably
 from privmix.releases.arrays import Shapes, arrays_bytes, read_arrays
 from privmix.releases.beside import from_arrays, to_arrays
@@ -34,6 +35,7 @@ from privmix.untrusted import all_finite, check_listing, open_plain
 DATA_FOLDER: Final = "data"
 CARD_FILE: Final = "README.md"
 CENTRE_FILE: Final = "centre.safetensors"
+EXTRACTOR_FILE: Final = "extractor.safetensors"
 # Rows a shard; public, and a multiple of the row tile.
 SHARD_ROWS = 8192
 # Pages that the reader may be ahead of the hash.
@@ -74,6 +76,7 @@ def members(plan: Plan) -> tuple[Member, ...]:
         *(() if beside is None else (Member(beside.file, rows=lambda _: beside.rows),)),
         Member(PICTURE_FILE, lambda _, certificate: certificate["choice"] is not None, lambda _: 0),
         Member(CENTRE_FILE, lambda plan, _: plan.centred, lambda _: 1),
+        Member(EXTRACTOR_FILE, lambda _, certificate: bool(arrays_beside(certificate["extractor"])), lambda _: 0),
     )
 
 
@@ -224,6 +227,12 @@ def write_centre(folder: Path, centre: NDArray[np.float32]) -> dict[str, Any]:
     return {"file": CENTRE_FILE, "rows": 1, "sha256": file_hash(folder / CENTRE_FILE)}
 
 
+def write_extractor(folder: Path, arrays: Mapping[str, NDArray[np.float32]]) -> dict[str, Any]:
+    """Store what the extractor carries; returns its entry for the certificate."""
+    write_durably(folder / EXTRACTOR_FILE, arrays_bytes(arrays))
+    return {"file": EXTRACTOR_FILE, "rows": 0, "sha256": file_hash(folder / EXTRACTOR_FILE)}
+
+
 def write_beside(folder: Path, plan: Plan, beside: Any) -> list[dict[str, Any]]:
     """Store what is released beside the rows, if anything is; returns its entry for the certificate."""
     declared = plan.kind.beside(plan)
@@ -262,7 +271,8 @@ def load_release(folder: str | Path) -> ReleasedDataset:
         all_finite({column: values}, "rows")
         (x if column == "x" else y)[start : start + len(values)] = values
     beside = read_beside(root, plan, certificate)
-    return assemble(plan, x, y, read_centre(root, plan, certificate), certificate, beside)
+    centre, carried = read_centre(root, plan, certificate), read_extractor(root, certificate)
+    return assemble(plan, x, y, centre, certificate, beside, carried)
 
 
 def check_shards(root: Path, certificate: Mapping[str, Any], plan: Plan) -> list[Mapping[str, Any]]:
@@ -351,6 +361,7 @@ def assemble(
     centre: NDArray[np.float32] | None,
     certificate: Certificate,
     beside: Any = None,
+    carried: Mapping[str, NDArray[np.float32]] | None = None,
 ) -> ReleasedDataset:
     """Put released arrays and their public facts together."""
     rows = plan.kind.row_facts(plan)
@@ -369,6 +380,7 @@ def assemble(
         release_id=certificate.id,
         certificate=certificate,
         beside=beside,
+        extractor_arrays=dict(carried or {}),
     )
 
 
@@ -395,6 +407,17 @@ def read_centre(root: Path, plan: Plan, certificate: Mapping[str, Any] | None = 
     if not plan.centred:
         return None
     return _certified_arrays(root, CENTRE_FILE, {"centre": (plan.dim,)}, certificate)["centre"]
+
+
+def read_extractor(root: Path, certificate: Mapping[str, Any]) -> dict[str, NDArray[np.float32]]:
+    """What the certificate's extractor carries, by name; mostly nothing.
+
+    Raises:
+        StorageError: the file is missing or unreadable.
+        InvalidInput: it is not the one that the certificate lists, or holds a value that is not finite.
+    """
+    shapes = arrays_beside(certificate["extractor"])
+    return _certified_arrays(root, EXTRACTOR_FILE, shapes, certificate) if shapes else {}
 
 
 def _certified_arrays(

@@ -15,11 +15,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
+import numpy as np
+from numpy.typing import NDArray
+
 from privmix.certificate.certificate import CERTIFICATE_FILE, Certificate
 from privmix.certificate.croissant import CROISSANT_FILE, croissant
 from privmix.certificate.reservation import ReservationNote, mode_of
 from privmix.designs import Plan
 from privmix.errors import InvalidInput
+from privmix.features.base import check_carried
 from privmix.folders import write_durably
 from privmix.mechanisms.plan import check_price
 from privmix.mechanisms.run import Run, Stated
@@ -39,6 +43,7 @@ from privmix.releases.folder import (
     write_beside,
     write_centre,
     write_certificate,
+    write_extractor,
 )
 from privmix.releases.tiles import RecordSource, content_fingerprint, tiles_of
 
@@ -60,6 +65,7 @@ class ReleaseRun(Run):
         reservation: of the ledger that was charged.
         choice: how the planner came to the plan: :meth:`Choice.to_dict`.
         picture: SVG of the planner's predictions; given exactly with ``choice``.
+        extractor_arrays: what the extractor carries.
 
     Example:
         >>> import numpy as np, tempfile
@@ -85,6 +91,7 @@ class ReleaseRun(Run):
         reservation: ReservationNote | None = None,
         choice: Mapping[str, Any] | None = None,
         picture: bytes | None = None,
+        extractor_arrays: Mapping[str, NDArray[np.float32]] | None = None,
         streams: SecretStreams | None = None,
         extra: Mapping[str, Any] | None = None,
         overwrite: bool = False,
@@ -96,6 +103,8 @@ class ReleaseRun(Run):
         if (choice is None) != (picture is None):
             raise ValueError("a choice and its picture come together")
         self._plan, self._reservation = plan, reservation
+        self._carried = dict(extractor_arrays or {})
+        check_carried(extractor, self._carried)
         settings = {
             "plan": plan.to_dict(),
             "extractor": dict(extractor),
@@ -183,6 +192,8 @@ class ReleaseRun(Run):
             files.append({"file": PICTURE_FILE, "rows": 0, "sha256": file_hash(self.folder / PICTURE_FILE)})
         if engine.transform.centre is not None:
             files.append(write_centre(self.folder, engine.transform.centre))
+        if self._carried:
+            files.append(write_extractor(self.folder, self._carried))
         settings = self.settings
         certificate = make_certificate(
             self._plan,

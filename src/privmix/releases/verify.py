@@ -14,7 +14,7 @@ from privmix.certificate.croissant import CROISSANT_FILE, croissant
 from privmix.certificate.verification import Verification
 from privmix.designs import Plan, plan_from_dict
 from privmix.errors import InvalidInput, check_number
-from privmix.features.base import check_spec
+from privmix.features.base import check_carried, check_spec
 from privmix.releases.card import data_card
 from privmix.releases.certificate import PICTURE_FILE, curve_of, parse_certificate, public_text
 from privmix.releases.evidence import RowEvidence, beside_tests, centre_tests, row_law
@@ -25,6 +25,7 @@ from privmix.releases.folder import (
     check_shards,
     read_beside,
     read_centre,
+    read_extractor,
     read_rows,
 )
 from privmix.releases.noise_tests import NoiseTest
@@ -113,6 +114,7 @@ def _check_numbers(
             check_picture(picture, PICTURE_FILE)
     if (centre := read_centre(root, plan, certificate)) is not None:
         found += centre_tests(centre, plan)
+    check_carried(certificate["extractor"], read_extractor(root, certificate))
     beside = read_beside(root, plan, certificate)
     found += beside_tests(plan, beside)
     rows, odd = RowEvidence(plan, row_law(plan, beside)), None
@@ -149,7 +151,8 @@ def check_certificate(certificate: Certificate) -> tuple[Plan, PrivacyCost]:
         check_choice_settings(choice, plan)
     _check_noise(certificate["noise_std"], plan)
     _check_curve(certificate, plan)
-    said = public_text(plan, certificate.insecure_seed, certificate.in_ledger, chosen=choice is not None)
+    facts = certificate.insecure_seed, certificate.in_ledger, certificate["extractor"]
+    said = public_text(plan, *facts, chosen=choice is not None)
     check_said(certificate, said)
     return plan, cost
 

@@ -57,6 +57,11 @@ class ModelFacts:
             check_integer("input_shape", size, low=1)
 
     @property
+    def extractor_arrays(self) -> Mapping[str, NDArray[np.float32]]:
+        """None: extractors that carry arrays are not trained on."""
+        return {}
+
+    @property
     def layout(self) -> ImageLayout | None:
         """How the features are images, or None where they are not pixels in the input's own order."""
         if self.extractor.get("name") != "pixels" or len(self.input_shape) not in (2, 3):

@@ -1,0 +1,210 @@
+"""Whitening by public data: numbers fitted to records that are nobody's, before a private one is read.
+
+A release's noise has the same size in every direction. Where classes differ little and records of a class vary much,
+features had better be stretched first: by the inverse root of what varies within a class. That covariance is private of
+private records, but public records like them have much the same one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privmix.errors import InvalidInput, check_integer, check_number
+
+# Bits of a feature on its grid, of a weight on its, and those that float64 adds without rounding.
+_FEATURE_BITS: Final = 17
+_WEIGHT_BITS: Final = 23
+_EXACT_BITS: Final = 52
+# How far beyond the public records a feature may go before it is cut.
+_HEADROOM: Final = 8.0
+_BATCH: Final = 4096
+NAMES: Final = ("offset", "step", "weights", "width")
+
+
+@dataclass(frozen=True)
+class WhiteningConfig:
+    """How a whitening is fitted; none of it depends on private records.
+
+    Attributes:
+        power: p of (S + ridge * mean variance)^(-p/2): 1 whitens, 0 only projects.
+        ridge: added to every variance, as a share of their mean.
+        rank: r, directions that are kept, at most.
+        quantile: of the public records' norms, the share that is at most ``norm``.
+    """
+
+    power: float = 0.75
+    ridge: float = 0.3
+    rank: int = 1000
+    quantile: float = 0.25
+
+    def __post_init__(self) -> None:
+        check_number("power", self.power, low=0, high=2)
+        check_number("ridge", self.ridge, low=0, low_open=True)
+        check_integer("rank", self.rank, low=1)
+        check_number("quantile", self.quantile, low=0, high=1, low_open=True, high_open=True)
+
+    def dim(self, features: int) -> int:
+        """Directions kept of so many features."""
+        return min(self.rank, features)
+
+
+@dataclass(frozen=True, eq=False)
+class Whitening:
+    """x -> (S + ridge * mean variance)^(-p/2) V'(x - mean), for S and mean of public records, on grids of integers.
+
+    Features and weights are rounded to public grids, so fine that accuracy does not notice, and coarse enough that
+    float64 adds their products without rounding: the order of the sum, which differs between processors and with the
+    number of records in a call, then changes nothing.
+
+    Formal guarantees:
+        - Per record, to the bit: an output row is the same whatever rows are beside it, and on every machine.
+
+    Attributes:
+        step: (d,) powers of two, the grid of each feature.
+        weights: (d, r) whole numbers.
+        width: (r,) powers of two, what a whole number of each output is worth.
+        offset: (r,) output of the mean record; subtracted.
+    """
+
+    step: NDArray[np.float32]
+    weights: NDArray[np.float32]
+    width: NDArray[np.float32]
+    offset: NDArray[np.float32]
+
+    @classmethod
+    def fit(
+        cls, features: NDArray[np.float32], labels: NDArray[np.int64], config: WhiteningConfig, norm: float
+    ) -> Whitening:
+        """Fit to public records.
+
+        Args:
+            features: (n, d) of public records.
+            labels: (n,) their classes: what varies within these is made equal. All zeros: what varies at all.
+            config: how.
+            norm: what a share ``config.quantile`` of the public records' output norms stays below.
+
+        Raises:
+            InvalidInput: fewer than two records, or all records of a class are the same.
+
+        Example:
+            >>> rng = np.random.default_rng(0)
+            >>> x = (rng.normal(size=(400, 3)) * [10, 1, 0.1]).astype(np.float32)
+            >>> found = Whitening.fit(x, np.zeros(400, int), WhiteningConfig(power=1.0, ridge=1e-6), norm=1.0)
+            >>> variances = found(x).var(axis=0)
+            >>> bool(abs(variances / variances[0] - 1).max() < 0.05)
+            True
+        """
+        from scipy.linalg import eigh
+
+        check_number("norm", norm, low=0, low_open=True)
+        if len(features) < 2:
+            raise InvalidInput("public records", len(features), "at least two")
+        mean, covariance = _within(features, labels)
+        variance = float(np.trace(covariance)) / len(covariance)
+        if not variance > 0:
+            raise InvalidInput("public records", "all alike within a class", "records that differ")
+        rank, dim = config.dim(len(covariance)), len(covariance)
+        values, vectors = eigh(covariance, subset_by_index=[dim - rank, dim - 1], overwrite_a=True)
+        # The largest first; a sign of their own keeps vectors the same where libraries differ in it.
+        values, vectors = values[::-1].clip(min=0), vectors[:, ::-1]
+        vectors = vectors * np.where(vectors[np.abs(vectors).argmax(axis=0), np.arange(rank)] < 0, -1.0, 1.0)
+        straight = vectors * (values + config.ridge * variance) ** (-config.power / 2)
+        norms = [
+            np.linalg.norm((features[start : start + _BATCH] - mean) @ straight, axis=1)
+            for start in range(0, len(features), _BATCH)
+        ]
+        scale = norm / max(float(np.quantile(np.concatenate(norms), config.quantile)), 1e-30)
+        return cls._on_grids(straight * scale, mean, np.abs(features).max(axis=0).astype(np.float64))
+
+    @classmethod
+    def _on_grids(
+        cls, straight: NDArray[np.float64], mean: NDArray[np.float64], largest: NDArray[np.float64]
+    ) -> Whitening:
+        # A feature that is nought in all public records has a grid as coarse as the others' largest.
+        largest = np.where(largest > 0, largest, largest.max())
+        step = 2.0 ** (np.ceil(np.log2(_HEADROOM * largest)) - _FEATURE_BITS)
+        bits = min(_WEIGHT_BITS, _EXACT_BITS - _FEATURE_BITS - math.ceil(math.log2(len(step) + 1)))
+        weights = straight * step[:, None]
+        width = 2.0 ** (np.ceil(np.log2(np.abs(weights).max(axis=0).clip(min=1e-30))) - bits)
+        offset = mean @ straight
+        return cls(
+            step.astype(np.float32),
+            np.rint(weights / width).astype(np.float32),
+            width.astype(np.float32),
+            offset.astype(np.float32),
+        )
+
+    @classmethod
+    def of(cls, arrays: Mapping[str, NDArray[Any]]) -> Whitening:
+        """From :meth:`arrays`.
+
+        Raises:
+            InvalidInput: other arrays, or numbers that no fit gives.
+        """
+        shapes = {name: array.shape for name, array in arrays.items()}
+        dim, rank = shapes.get("weights", (0, 0)) if len(shapes.get("weights", ())) == 2 else (0, 0)
+        wanted = {"offset": (rank,), "step": (dim,), "weights": (dim, rank), "width": (rank,)}
+        if shapes != wanted or not dim or not rank:
+            raise InvalidInput(
+                "arrays of the extractor", str(shapes), "step (d,), weights (d, r), width and offset (r,)"
+            )
+        for name, array in arrays.items():
+            if array.dtype != np.float32 or not np.isfinite(array).all():
+                raise InvalidInput(f"arrays of the extractor: {name}", str(array.dtype), "finite float32 numbers")
+        if not ((arrays["step"] > 0).all() and (arrays["width"] > 0).all()):
+            raise InvalidInput("arrays of the extractor", "grids of no width", "grids wider than nought")
+        return cls(arrays["step"], arrays["weights"], arrays["width"], arrays["offset"])
+
+    @property
+    def arrays(self) -> dict[str, NDArray[np.float32]]:
+        """All numbers, by name."""
+        return {name: getattr(self, name) for name in NAMES}
+
+    @property
+    def dims(self) -> tuple[int, int]:
+        """(d, r)."""
+        return int(self.weights.shape[0]), int(self.weights.shape[1])
+
+    def __call__(self, features: NDArray[Any]) -> NDArray[np.float32]:
+        """(b, d) features -> (b, r)."""
+        most = 2.0**_FEATURE_BITS
+        points = np.clip(np.rint(features.astype(np.float64) / self.step), -most, most)
+        sums = points @ self._weights
+        return (sums * self.width.astype(np.float64) - self.offset).astype(np.float32)
+
+    @property
+    def _weights(self) -> NDArray[np.float64]:
+        found = self.__dict__.get("_wide")
+        if found is None:
+            # Kept: there are many calls.
+            object.__setattr__(self, "_wide", found := self.weights.astype(np.float64))
+        kept: NDArray[np.float64] = found
+        return kept
+
+    def matrix(self) -> NDArray[np.float32]:
+        """(d, r) the linear part without grids, for those who need gradients."""
+        found = self._weights * self.width.astype(np.float64) / self.step.astype(np.float64)[:, None]
+        return found.astype(np.float32)
+
+
+def _within(
+    features: NDArray[np.float32], labels: NDArray[np.int64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Mean (d,) of all records, and their covariance within classes (d, d)."""
+    dim = features.shape[1]
+    present, places = np.unique(labels, return_inverse=True)
+    sums = np.zeros((len(present), dim))
+    for start in range(0, len(features), _BATCH):
+        np.add.at(sums, places[start : start + _BATCH], features[start : start + _BATCH].astype(np.float64))
+    means = sums / np.bincount(places)[:, None]
+    covariance = np.zeros((dim, dim))
+    for start in range(0, len(features), _BATCH):
+        rest = features[start : start + _BATCH] - means[places[start : start + _BATCH]]
+        covariance += rest.T @ rest
+    return sums.sum(axis=0) / len(features), covariance / len(features)

@@ -1,0 +1,130 @@
+"""Public data for a release: drawn or opened, compared with the private, and made into a whitening of its features."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privmix.data import ArraySource, Schema, Source
+from privmix.data.fingerprint import records_hash
+from privmix.data.overlap import Contents
+from privmix.errors import InvalidInput, check_integer
+from privmix.features import Extractor
+from privmix.features.whitened import DATA, Whitened
+from privmix.features.whitening import Whitening, WhiteningConfig
+from privmix.jobs.columns import Columns
+from privmix.jobs.dataset import open_dataset
+from privmix.jobs.features import features_in_memory
+from privmix.jobs.progress import Progress
+from privmix.jobs.public_data import named
+from privmix.jobs.release_options import PROCEDURAL, Prior
+from privmix.procedural import get_generator
+
+_DRAWN: Final = 4000
+_SEED: Final = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Opened:
+    """Public data of a release, not read yet.
+
+    Attributes:
+        source: the records.
+        facts: what a spec says of them, beside their number and hash.
+        labelled: whether labels mean anything.
+    """
+
+    source: Source
+    facts: dict[str, Any]
+    labelled: bool
+
+    def contents(self) -> dict[str, Contents]:
+        """What to compare with the private records: nothing where a program made these."""
+        return {"public": Contents.of(self.source)} if self.facts["source"] == DATA else {}
+
+    def whitened(self, extractor: Extractor, norm: float, progress: Progress) -> Whitened:
+        """The extractor, whitened by these data.
+
+        Args:
+            extractor: of raw inputs.
+            norm: what a quantile of the public records' norms is: see :class:`Whitened`.
+            progress: called as work proceeds.
+        """
+        config = WhiteningConfig()
+        with named("public"):
+            found = features_in_memory(self.source, extractor, progress)
+            labels = found.labels if self.labelled else np.zeros_like(found.labels)
+            fitted = Whitening.fit(found.features, labels, config, norm)
+        public = {
+            **self.facts,
+            "records": len(labels),
+            "classes": self.source.schema.num_classes if self.labelled else 0,
+            "sha256": records_hash(self.source),
+        }
+        return Whitened(extractor, public, config.power, config.ridge, config.quantile, norm, whitening=fitted)
+
+
+def open_public(prior: Prior, extractor: Extractor, schema: Schema, columns: Columns) -> Opened:
+    """Draw, or open without reading, the public data of a release.
+
+    Args:
+        prior: what was asked for.
+        extractor: of raw inputs; decides how data are read.
+        schema: of the private data, whose inputs these must be like.
+        columns: what is declared of the private data's columns.
+
+    Raises:
+        InvalidInput: there is no such generator or dataset, or its inputs are of another shape.
+        StorageError: it can't be read.
+    """
+    count = None if prior.public_records is None else check_integer("public_records", prior.public_records, low=2)
+    if prior.generator is not None:
+        return _drawn(prior, prior.generator, schema, _DRAWN if count is None else count)
+    classes = list(schema.classes) if prior.public_classes is None else prior.public_classes
+    with named("public"):
+        shape = schema.input_shape
+        found = open_dataset(
+            prior.public, extractor, classes=classes, columns=columns.elsewhere(), input_shape=shape
+        ).source
+        if found.schema.input_shape != shape:
+            raise InvalidInput("public", found.schema.input_shape, f"inputs of shape {shape}, as the private ones")
+    source = found if count is None or count >= found.schema.records else _First(found, count)
+    return Opened(source, {"source": DATA}, labelled=True)
+
+
+def _drawn(prior: Prior, name: str, schema: Schema, count: int) -> Opened:
+    if prior.public_classes is not None:
+        raise InvalidInput("public_classes", prior.public_classes, "none: a generator has its own")
+    if schema.columns is not None:
+        raise InvalidInput("public", prior.public, "data: generators make images, and the private data are no images")
+    generator = get_generator(name, schema.input_shape)
+    images = generator.draw(count, _SEED)
+    labels: NDArray[np.int64] = np.zeros(count, np.int64) if images.y is None else images.y
+    source = ArraySource(images.x, labels, generator.classes or ("all",))
+    facts = {"source": f"{PROCEDURAL}{generator.name}", "version": generator.version, "seed": _SEED}
+    return Opened(source, facts, images.y is not None)
+
+
+class _First(Source):
+    """The first records of another source."""
+
+    def __init__(self, source: Source, count: int) -> None:
+        known = source.schema
+        self._source, self._schema = source, Schema(count, known.input_shape, known.classes, known.columns)
+
+    @property
+    def schema(self) -> Schema:
+        """That of the other source, with fewer records."""
+        return self._schema
+
+    def _chunks(self, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+        left = self._schema.records
+        for x, y in self._source._chunks(size):
+            yield x[:left], y[:left]
+            left -= len(x)
+            if left <= 0:
+                return
