@@ -36,6 +36,7 @@ SMALLER = {
     "--features scattering --": "--features pixels --",
     "--model wrn-16-4": "--model cnn",
     "--epochs 100": "--epochs 0.5",
+    "--public-records 4000": "--public-records 200",
     "--nproc-per-node 4": "--nproc-per-node 2",
 }
 

@@ -16,6 +16,7 @@ from privmix.cli.app import out, plain, print_json
 from privmix.cli.flags import with_flags
 from privmix.designs import Plan, plan_from_dict
 from privmix.features import wanted_model
+from privmix.features.base import title_of
 from privmix.jobs.kinds import FITTED, kind_of
 from privmix.jobs.planned import design_facts
 from privmix.learning import ReleaseLearner, describe_model, load_model
@@ -77,7 +78,7 @@ def _show_model(model: TrainedModel) -> None:
     weights = sum(parameter.numel() for parameter in network.parameters() if parameter.requires_grad)
     rows = {
         "model": f"{network.architecture}, {weights} weights trained",
-        "features": f"{facts.extractor.get('name', '?')}, {facts.dim} a record",
+        "features": f"{title_of(facts.extractor)}, {facts.dim} a record",
         "classes": _class_names(facts.classes),
         "record count": f"{plan.records} ({'declared' if plan.records_declared else 'public'})",
         "batches": f"Poisson, {plan.batch_size} expected, {plan.steps} steps, {plan.epochs:.4g} epochs",
@@ -110,7 +111,7 @@ def _show_fitted(model: ReleaseLearner, json_output: bool) -> None:
     _table(
         {
             "model": f"{model.name}" + (f" ({params})" if params else ""),
-            "features": f"{facts.extractor.get('name', '?')}, {facts.dim} a record",
+            "features": f"{title_of(facts.extractor)}, {facts.dim} a record",
             "records": " x ".join(map(str, facts.input_shape)),
             "classes": _class_names(facts.classes),
         }
@@ -168,7 +169,7 @@ def _wanted(extractor: Mapping[str, Any]) -> dict[str, str]:
 def _constants(plan: Plan, extractor: Mapping[str, Any]) -> None:
     rows = {
         "design": plan.design,
-        "features": f"{extractor.get('name', '?')}, {plan.dim} a record, clipped to {plan.clip_norm:g}",
+        "features": f"{title_of(extractor)}, {plan.dim} a record, clipped to {plan.clip_norm:g}",
         "centring": f"released mean, rest clipped to {plan.residual_clip_norm:g}" if plan.centred else "none",
         "classes": _class_names(plan.classes),
         "record count": f"{plan.records} ({'private estimate' if plan.records_noise_multiplier else 'public'})",

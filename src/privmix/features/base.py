@@ -142,6 +142,11 @@ class Extractor(ABC):
             raise InvalidInput("features options", sorted(options), f"options of {cls.name}: {known}") from None
 
     @classmethod
+    def title(cls, options: Mapping[str, Any]) -> str:
+        """What people call features of such a spec."""
+        return cls.name
+
+    @classmethod
     def statements(cls, options: Mapping[str, Any]) -> tuple[str, ...]:
         """What a certificate says of features of such a spec, a sentence each."""
         return ()
@@ -319,6 +324,22 @@ def check_spec(spec: Mapping[str, Any]) -> None:
     """
     if spec.get("name") in _kinds() or spec.get("options"):
         _read(spec)
+
+
+def title_of(spec: Mapping[str, Any]) -> str:
+    """What people call features of this spec: mostly the extractor's name.
+
+    Raises:
+        InvalidInput: as :func:`check_spec`.
+
+    Example:
+        >>> title_of({"name": "pixels"})
+        'pixels'
+    """
+    if "arrays" not in spec or spec.get("name") not in _kinds():
+        return str(spec.get("name", "?"))
+    kind, options = _read(spec)
+    return kind.title(options)
 
 
 def statements_of(spec: Mapping[str, Any]) -> tuple[str, ...]:

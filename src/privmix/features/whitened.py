@@ -126,6 +126,13 @@ class Whitened(Extractor):
         return wanted_model(options["inner"])
 
     @classmethod
+    def title(cls, options: Mapping[str, Any]) -> str:
+        """With the inner extractor's name and the source."""
+        source = options["public"]["source"]
+        by = "public data" if source == DATA else f"{source}, a procedural prior"
+        return f"{options['inner']['name']} (whitened by {by})"
+
+    @classmethod
     def statements(cls, options: Mapping[str, Any]) -> tuple[str, ...]:
         """What the public data were, and who vouches for that."""
         public, inner = options["public"], options["inner"]["name"]

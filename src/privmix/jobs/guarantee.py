@@ -11,6 +11,7 @@ from privmix.certificate import Certificate
 from privmix.certificate.certificate import MODEL, RELEASE
 from privmix.certificate.guarantee import Guarantee
 from privmix.designs import Plan
+from privmix.features.base import title_of
 from privmix.jobs.kinds import kind_of
 from privmix.releases.certificate import read_certificate
 from privmix.releases.verify import check_certificate
@@ -40,7 +41,7 @@ def _release(folder: Path) -> RunRecord:
         "in_ledger": certificate["in_ledger"],
         "files": len(certificate["files"]),
     }
-    summary = _release_summary(plan, certificate["extractor"].get("name", "?"))
+    summary = _release_summary(plan, title_of(certificate["extractor"]))
     return _record(certificate, cost.epsilon, summary, settings, "Release")
 
 

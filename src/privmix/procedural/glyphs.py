@@ -99,13 +99,14 @@ def _bent(generator: np.random.Generator) -> tuple[NDArray[np.float32], NDArray[
     of_row = np.stack([cos / stretch[0], -sin / stretch[0]])
     of_column = np.stack([(sin + slant * cos) / stretch[1], (cos - slant * sin) / stretch[1]])
     amount = generator.uniform(*_BEND, (BLOCK, 1, 1))
-    size = _CANVAS / _KNOTS
+    # Splines through the knots, along either axis.
+    spread = ndimage.zoom(np.eye(_KNOTS), (_CANVAS / _KNOTS, 1), order=3, mode="nearest")
     middle = (_CANVAS - 1) / 2
     row, column = np.meshgrid(np.arange(_CANVAS) - middle, np.arange(_CANVAS) - middle, indexing="ij")
     maps = []
     for by_row, by_column in (of_row, of_column):
         knots = generator.standard_normal((BLOCK, _KNOTS, _KNOTS)) * amount
-        moved = ndimage.zoom(knots, (1, size, size), order=3, mode="nearest")
+        moved = spread @ knots @ spread.T
         straight = by_row[:, None, None] * row + by_column[:, None, None] * column + middle
         maps.append((straight + moved).astype(np.float32))
     return maps[0], maps[1]

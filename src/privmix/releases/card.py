@@ -7,6 +7,7 @@ from typing import Any
 
 from privmix.certificate.assessment import SOURCE, markdown
 from privmix.designs import Plan
+from privmix.features.base import title_of
 from privmix.rounding import exact, rounded_up
 
 
@@ -16,7 +17,7 @@ def data_card(plan: Plan, certificate: Mapping[str, Any]) -> str:
     epsilon = "infinite" if guarantee["epsilon"] is None else f"{rounded_up(guarantee['epsilon'], 4)}"
     warnings = "".join(f"\n> **Warning.** {text}\n" for text in certificate["warnings"])
     statements = "\n".join(f"- {text}" for text in certificate["statements"])
-    extractor = certificate["extractor"].get("name", "?")
+    extractor = title_of(certificate["extractor"])
     rows = plan.kind.card(plan, extractor)
     learner = plan.kind.learner
     classes = ", ".join(f"`{name}`" for name in plan.classes)
