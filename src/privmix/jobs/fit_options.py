@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from privmix.jobs.asked import told
 
@@ -27,6 +28,12 @@ class FitOptions:
         epochs: generalized-kl: passes over the rows.
         regularisation: noise-aware-ridge, second-moments: ``"auto"``, or a share of the largest eigenvalue.
         seed: generalized-kl: initial weights and order of rows.
+        class_descriptions: discriminant on a release of texts: what is expected of class means before the release is
+            looked at. ``"names"``: the classes' names; or a mapping from every class to one text or several, or a JSON
+            or CSV file of that.
+        features_model: the user's own copy of the extractor's model, where it has one that no package brings; what
+            embeds descriptions.
+        trust_features_model: that file may be a program, and may run.
         overwrite: replace a model at ``out``.
     """
 
@@ -42,4 +49,11 @@ class FitOptions:
         AUTO, "noise-aware-ridge, second-moments: auto, or a share of the largest eigenvalue."
     )
     seed: int = told(0, "generalized-kl: initial weights and order of rows.")
+    class_descriptions: str | Mapping[str, Any] | None = told(
+        None,
+        "discriminant, on texts: a public prior for class means. names: the classes' own names; or a JSON or CSV "
+        "file with descriptions.",
+    )
+    features_model: Path | None = told(None, "With `class_descriptions`: your copy of the extractor's model.")
+    trust_features_model: bool = told(False, "`features_model` may be a program, and may run.")
     overwrite: bool = told(False, "Replace an existing `out`.")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from privmix.designs import design_named
 from privmix.errors import InvalidInput, check_choice, check_number
+from privmix.features import from_spec
+from privmix.jobs.class_texts import class_prior
 from privmix.jobs.fit_options import AUTO
 from privmix.jobs.models import Model
 from privmix.jobs.released import Release
@@ -33,6 +36,9 @@ def fit(
     model: str = "linear",
     epochs: int = 200,
     seed: int = 0,
+    class_descriptions: str | Path | Mapping[str, Any] | None = None,
+    features_model: str | Path | None = None,
+    trust_features_model: bool = False,
     out: str | Path | None = None,
     overwrite: bool = False,
     progress: Progress | None = None,
@@ -48,6 +54,11 @@ def fit(
         model: generalized-kl: ``"linear"``, or ``"cnn"`` on pixel releases.
         epochs: generalized-kl: passes over the rows.
         seed: generalized-kl: initial weights and order of rows.
+        class_descriptions: discriminant on a release of texts, which ``"auto"`` then is: a public prior for the class
+            means, trusted as far as the release bears it out. ``"names"``: the classes' own names; or a mapping from
+            every class to one text or several; or a JSON or CSV file of that.
+        features_model, trust_features_model: for an extractor whose model no package brings; see
+            :class:`~privmix.jobs.models.Model`.
         out: a folder to create for the model; None creates none.
         overwrite: replace a model at ``out``.
         progress: called with (steps done, steps in all).
@@ -56,7 +67,8 @@ def fit(
         a model that takes raw inputs.
 
     Raises:
-        InvalidInput: a setting is out of range, ``out`` exists, or the folder is no release as it was certified.
+        InvalidInput: a setting is out of range, ``out`` exists, descriptions do
+            not fit its classes, or the folder is no release as it was certified.
         StorageError: a file of it is missing or can't be read, or ``out`` can't be written.
     """
     if not isinstance(learner, ReleaseLearner):
@@ -68,8 +80,15 @@ def fit(
     else:
         dataset = release if isinstance(release, ReleasedDataset) else load_release(release)
     if not isinstance(learner, ReleaseLearner):
-        learner = _made(learner_for(dataset, learner), regularisation, model, epochs, seed)
-    fitted = Model(learner.fit(dataset, progress=progress))
+        told = learner == AUTO and class_descriptions is not None
+        name = DiscriminantClassifier.name if told else learner_for(dataset, learner)
+        learner = _made(name, regularisation, model, epochs, seed)
+    prior = None
+    if class_descriptions is not None:
+        own, arrays = features_model, dataset.extractor_arrays
+        extractor = from_spec(dataset.extractor, own, trust_model=trust_features_model, arrays=arrays)
+        prior = class_prior(dataset, class_descriptions, extractor)
+    fitted = Model(learner.fit(dataset, progress=progress, prior=prior), features_model, trust_features_model)
     if out is not None:
         fitted.save(out, overwrite=overwrite)
     return fitted

@@ -13,6 +13,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import NotFittedError
 
 from privmix.errors import InvalidInput
+from privmix.learning.class_prior import ClassPrior
 from privmix.releases.dataset import RecordTransform, ReleasedDataset
 
 Progress = Callable[[int, int], None]
@@ -70,38 +71,54 @@ class ReleaseLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
         rows_: how many rows the release has, set by ``fit`` and not kept on disk.
         classes_: (K,) int64, the class indices 0 .. K-1 that ``predict`` returns.
         n_features_in_: d.
+        told_: what ``fit`` was told of the classes beside the release, and what came of it, in JSON values; None for
+            nothing.
     """
 
     name: ClassVar[str]
+    # Whether it can be told where class means are expected.
+    takes_prior: ClassVar[bool] = False
     # Whether it learns from rows, or from what is released beside them alone.
     reads_rows: ClassVar[bool] = True
     facts_: ReleaseFacts
     rows_: int
     classes_: NDArray[np.int64]
     n_features_in_: int
+    told_: dict[str, Any] | None = None
+    _prior: ClassPrior | None = None
 
     @property
     def summary(self) -> str:
         """What fitting chose or found, in a few words for people."""
         return "its own settings"
 
-    def fit(self, release: ReleasedDataset, *, progress: Progress | None = None) -> Self:
+    def fit(
+        self, release: ReleasedDataset, *, progress: Progress | None = None, prior: ClassPrior | None = None
+    ) -> Self:
         """Fit to a release.
 
         Args:
             release: the released rows and their public facts.
             progress: called after each step with (steps done, steps in all).
+            prior: public points beside which class means are expected, for learners that can use them.
 
         Returns:
             the estimator itself.
 
         Raises:
-            InvalidInput: a parameter of the estimator is out of range, or a released number is not finite.
+            InvalidInput: a parameter of the estimator is out of range, a released number is not finite, or the learner
+                takes no prior or one of other classes or features.
         """
         self._check_params()
+        if prior is not None:
+            if not self.takes_prior:
+                raise InvalidInput("class_descriptions", f"learner {self.name}", "learner discriminant for these")
+            prior.check_fits(release.num_classes, release.dim)
         if not (np.isfinite(release.x).all() and np.isfinite(release.y).all()):
             raise InvalidInput("released rows", "NaN or infinity", "finite numbers")
+        self._prior, self.told_ = prior, None if prior is None else dict(prior.source)
         self._fit(release, progress or _no_progress)
+        self._prior = None
         self._set_facts(ReleaseFacts.of(release))
         self.rows_ = release.rows
         return self

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Final
 
 import numpy as np
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from privmix.errors import InvalidInput
 from privmix.learning.base import LinearLearner, Progress
+from privmix.learning.class_prior import ClassPrior, measured_twice, regression_on_prior
 from privmix.learning.rows import CentredRows
 from privmix.learning.spectrum import AdditiveNoise, KnownVariance, SamplingNoise, known_variance
 from privmix.releases.dataset import ReleasedDataset
@@ -50,6 +51,12 @@ class DiscriminantClassifier(LinearLearner):
        between classes out of T. A term of E counts by the shares to which matrix and mean are known. The score of class
        k is w_k'x - w_k'm_k / 2 + log p_k.
 
+    A :class:`~privmix.learning.class_prior.ClassPrior` gives step 2 public points p_k, counted from their mean: class
+    means are then draws from N(a p_k, b T), with a from N(0, 1) and known by the released means alone. What steps 2 and
+    3 say of z_ki holds for z_ki - a p_ki, to which a p_ki is added again (a p_ki / r_i in the coefficients). Beside
+    class sums, which have no T, points are another measurement of the means
+    (:func:`~privmix.learning.class_prior.measured_twice`).
+
     Without noise this is linear discriminant analysis, up to the sampling error in step 2. No constant is chosen by
     accuracy: the noise is known, and b and the spectrum of T follow from the released numbers by their likelihood.
     Rows of a single class each have no counts of the classes: class means are then made equally long in units of T.
@@ -58,7 +65,7 @@ class DiscriminantClassifier(LinearLearner):
     Attributes:
         coef_: (d, K) float32.
         intercept_: (K,) float32.
-        between_share_: b.
+        between_share_: b; with a class prior that of what its points leave, and ``told_["weight"]`` is a.
 
     Example:
         >>> from privmix.releases.dataset import RecordTransform
@@ -77,11 +84,13 @@ class DiscriminantClassifier(LinearLearner):
     """
 
     name: ClassVar[str] = "discriminant"
+    takes_prior: ClassVar[bool] = True
     between_share_: float
 
     @property
     def summary(self) -> str:
-        return f"{100 * self.between_share_:.1f}% of the variance between classes"
+        told = "" if self.told_ is None else f", class texts count {100 * self.told_['weight']:.0f}%"
+        return f"{100 * self.between_share_:.1f}% of the variance between classes{told}"
 
     def _check_params(self) -> None:
         """There are none."""
@@ -93,9 +102,13 @@ class DiscriminantClassifier(LinearLearner):
             found = _ClassSums.of(release)
         else:
             found = _of_rows(release)
+        if self._prior is not None:
+            found = found.expecting(self._prior)
         progress(1, 2)
-        self.between_share_ = found.between_share()
-        weights, offsets = found.discriminants(self.between_share_)
+        self.between_share_, weight = found.between_share()
+        if self.told_ is not None:
+            self.told_["weight"] = weight
+        weights, offsets = found.discriminants(self.between_share_, weight)
         self.coef_ = weights.astype(np.float32)
         self.intercept_ = (offsets - found.origin @ weights).astype(np.float32)
         progress(2, 2)
@@ -115,6 +128,7 @@ class _Statistics:
         scale: of the scatter within classes, as a share of what ``known`` has it.
         turned: whether it can be told from the scatter between classes, which step 3 takes out.
         sized: whether means are those of classes, not of an equal share of the records.
+        points: (K, k) points beside which class means are expected, counted from their mean; None for the origin.
     """
 
     basis: NDArray[np.float32]
@@ -126,31 +140,34 @@ class _Statistics:
     scale: float = 1.0
     turned: bool = True
     sized: bool = True
+    points: Reals | None = None
 
-    def between_share(self) -> float:
-        """b: how much of the variance is likeliest to lie between classes, given the noisy means."""
-        squares, likelihood = np.square(self.means), np.empty(len(_SHARES))
-        for index, share in enumerate(_SHARES):
-            # log N(z; 0, b t + v), but for a constant
-            variance = np.maximum(share * self.known.variance + self.noise, np.finfo(float).tiny)
-            likelihood[index] = -0.5 * (np.log(variance) + squares / variance).sum()
-        # On a grid of even logarithms db is in proportion to b.
-        weights = _SHARES * np.exp(likelihood - likelihood.max())
-        return float(weights @ _SHARES / weights.sum())
+    def expecting(self, prior: ClassPrior) -> _Statistics:
+        """The same with the points of ``prior``."""
+        return replace(self, points=prior.around(self.shares) @ self.basis)
 
-    def discriminants(self, share: float) -> tuple[Reals, Reals]:
+    def between_share(self) -> tuple[float, float]:
+        """b, how much of the variance lies between classes, and a, how far their means are at their points."""
+        return _likeliest(self.means, self.known.variance, self.noise, self.points)
+
+    def discriminants(self, share: float, weight: float) -> tuple[Reals, Reals]:
         """(d, K) coefficients and (K,) offsets of the scores of records counted from the origin."""
         variance = self.known.variance
+        # a p
+        expected = np.zeros_like(self.means) if self.points is None else weight * self.points
         # r = t + spread / t
         reliable = variance + self.known.spread / variance
         # b t / (b t + v)
         kept = share * variance / np.maximum(share * variance + self.noise, np.finfo(float).tiny)
-        means = kept * self.means
+        apart = self.means - expected
+        means = expected + kept * apart
         # z b / (b r + v)
-        weights = share * self.means / np.maximum(share * reliable + self.noise, np.finfo(float).tiny)
+        weights = expected / reliable + share * apart / np.maximum(share * reliable + self.noise, np.finfo(float).tiny)
         # E = A A', A = P^1/2 M r^-1/2, each entry less by the shares of matrix (t / r) and mean that are known
+        foreseen = np.square(expected).mean(axis=0)
+        known = kept + (1 - kept) * foreseen / np.maximum(share * variance + foreseen, np.finfo(float).tiny)
         roots = np.sqrt(self.shares)[:, None]
-        whitened = roots * means * np.sqrt(kept * variance) / reliable if self.turned else np.zeros_like(means)
+        whitened = roots * means * np.sqrt(known * variance) / reliable if self.turned else np.zeros_like(means)
         squared, turns = np.linalg.eigh(whitened @ whitened.T)
         # P^-1/2 (I - E)^-1 P^1/2 w
         inverse = (turns / (1 - np.clip(squared, 0.0, _CLOSEST))) @ turns.T
@@ -173,6 +190,7 @@ class _ClassSums:
         noise: variance of the noise in an entry.
         largest: mean squared norm that records may have.
         origin: (d,) mean of the sums.
+        weight: of points in the sums, beside what was released.
     """
 
     left: Reals
@@ -181,6 +199,7 @@ class _ClassSums:
     noise: float
     largest: float
     origin: Reals
+    weight: float = 0.0
 
     @classmethod
     def of(cls, release: ReleasedDataset) -> _ClassSums:
@@ -190,17 +209,27 @@ class _ClassSums:
         bound = release.transform.final_clip_norm**2
         return cls(left, lengths, right.T, release.noise_std_x**2, bound, origin)
 
+    def expecting(self, prior: ClassPrior) -> _ClassSums:
+        """The same with the points of ``prior`` for another measurement of the sums."""
+        sums, points = (
+            (self.left * self.lengths) @ self.basis.T,
+            prior.around(np.full(len(self.left), 1 / len(self.left))),
+        )
+        weight, sums, noise = measured_twice(sums, self.noise, points)
+        left, lengths, right = np.linalg.svd(sums, full_matrices=False)
+        return replace(self, left=left, lengths=lengths, basis=right.T, noise=noise, weight=weight)
+
     @property
     def _between(self) -> Reals:
         """Squared lengths less the noise, whose entries are spread over K - 1 singular vectors."""
         directions = max(self.basis.shape[0], len(self.left) - 1)
         return np.asarray(np.maximum(np.square(self.lengths) - self.noise * directions, 0.0))
 
-    def between_share(self) -> float:
-        """Scatter between classes as a share of the largest variance of records."""
-        return min(1.0, float(self._between.sum()) / len(self.left) / self.largest)
+    def between_share(self) -> tuple[float, float]:
+        """Scatter between classes as a share of the largest variance of records, and the weight of points."""
+        return min(1.0, float(self._between.sum()) / len(self.left) / self.largest), self.weight
 
-    def discriminants(self, share: float) -> tuple[Reals, Reals]:
+    def discriminants(self, share: float, weight: float) -> tuple[Reals, Reals]:
         """(d, K) coefficients and (K,) offsets of the scores of records counted from the origin."""
         between = self._between
         within = max(1 - share, _LEAST_WITHIN) * self.largest / len(self.basis)
@@ -209,6 +238,28 @@ class _ClassSums:
         means = self.left * (between / np.maximum(self.lengths, np.finfo(float).tiny))
         weights = means / variance
         return self.basis @ _equally_far(weights, means).T, np.zeros(len(weights))
+
+
+def _likeliest(means: Reals, variance: Reals, noise: Reals, points: Reals | None) -> tuple[float, float]:
+    """Posterior means of b and a, weighed together: z ~ N(a p, b t + v) entry by entry, p = 0 without points.
+
+    Args:
+        means: z, (K, k).
+        variance: t, (k,).
+        noise: v, (K, k).
+        points: p, (K, k).
+    """
+    squares, likelihood, coefficients = np.square(means), np.empty(len(_SHARES)), np.zeros(len(_SHARES))
+    for index, share in enumerate(_SHARES):
+        # log N(z; 0, b t + v), but for a constant
+        total = np.maximum(share * variance + noise, np.finfo(float).tiny)
+        likelihood[index] = -0.5 * (np.log(total) + squares / total).sum()
+        if points is not None:
+            coefficients[index], gain = regression_on_prior(points, means, total)
+            likelihood[index] += gain
+    # On a grid of even logarithms db is in proportion to b.
+    weights = _SHARES * np.exp(likelihood - likelihood.max())
+    return float(weights @ _SHARES / weights.sum()), float(weights @ coefficients / weights.sum())
 
 
 def _equally_far(weights: Reals, means: Reals) -> Reals:

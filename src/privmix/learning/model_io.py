@@ -108,6 +108,7 @@ def load_model(folder: str | os.PathLike[str]) -> ReleaseLearner:
     facts = _facts(found, arrays.pop(_CENTRE, None), carried)
     model._restore(arrays, facts)
     model._set_facts(facts)
+    model.told_ = _field(found, "class_texts", dict, _are_told) if "class_texts" in found else None
     return model
 
 
@@ -145,6 +146,8 @@ def describe_model(model: ReleaseLearner) -> dict[str, Any]:
             "residual_clip_norm": facts.transform.residual_clip_norm,
         },
         "release_id": facts.release_id,
+        # Only where there is something to say: models without are as they ever were.
+        **({} if model.told_ is None else {"class_texts": dict(model.told_)}),
     }
 
 
@@ -207,6 +210,12 @@ def _shapes(extractor: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
     if not all(isinstance(shape, list) and all(_is_size(size) for size in shape) for shape in stated.values()):
         raise InvalidInput("extractor", "arrays of other shapes", "what save_model writes there (lists of sizes)")
     return {name: tuple(shape) for name, shape in stated.items()}
+
+
+def _are_told(value: Mapping[str, Any]) -> bool:
+    """Whether this is what a prior from texts leaves behind; see :mod:`privmix.jobs.class_texts`."""
+    kinds = {"from": str, "texts": int, "sha256": str, "weight": float}
+    return set(value) == set(kinds) and all(isinstance(value[name], kind) for name, kind in kinds.items())
 
 
 def _field(found: Mapping[str, Any], name: str, kind: type, fits: Callable[[Any], Any]) -> Any:
