@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 
 import privmix as pm
+from privmix.features.whitening import Whitening
 from privmix.jobs import release as release_job
 from privmix.jobs.release import ReleaseJob
+from privmix.releases.run import ReleaseRun
 from tests.cli.helpers import privmix
 
 RNG = np.random.default_rng(0)
@@ -136,6 +138,28 @@ def test_what_does_not_go_together_is_refused_before_anything_is_charged(tmp_pat
             pm.plan((X, Y), **WISHES, **settings)
     with pytest.raises(pm.InvalidInput, match="shape of images"):
         pm.plan((X.reshape(300, 64), Y), **WISHES, features="identity", public="procedural:digits")
+
+
+def test_an_interrupted_run_goes_on_with_its_own_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another fit may differ in last bits, by threads or libraries: then nothing could go on what was paid for."""
+    np.savez(tmp_path / "own.npz", x=X, y=Y)
+    own, place = tmp_path / "own.npz", tmp_path / "REL"
+
+    def killed(*_: Any, **__: Any) -> None:
+        raise pm.StorageError("no room")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ReleaseRun, "_write", killed)
+        with pytest.raises(pm.StorageError):
+            pm.release(own, **WISHES, **DRAWN, out=place)
+    (kept,) = tmp_path.glob(".*.run/extractor.safetensors")
+    fitted = kept.read_bytes()
+    monkeypatch.setattr(Whitening, "fit", killed)
+    with pytest.raises(pm.InvalidInput, match="public"):
+        pm.release(own, **WISHES, **{**DRAWN, "public_records": 140}, out=place, resume=True)
+    pm.release(own, **WISHES, **DRAWN, out=place, resume=True)
+    assert (place / "extractor.safetensors").read_bytes() == fitted
+    assert pm.verify(place).held.epsilon <= 4
 
 
 def test_the_ledger_is_charged_after_public_data_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

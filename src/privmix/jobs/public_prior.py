@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -59,13 +59,32 @@ class Opened:
             found = features_in_memory(self.source, extractor, progress)
             labels = found.labels if self.labelled else np.zeros_like(found.labels)
             fitted = Whitening.fit(found.features, labels, config, norm)
-        public = {
-            **self.facts,
-            "records": len(labels),
-            "classes": self.source.schema.num_classes if self.labelled else 0,
-            "sha256": records_hash(self.source),
-        }
-        return Whitened(extractor, public, config.power, config.ridge, config.quantile, norm, whitening=fitted)
+        return Whitened(extractor, self._said(), config.power, config.ridge, config.quantile, norm, whitening=fitted)
+
+    def again(
+        self, extractor: Extractor, spec: Mapping[str, Any], arrays: Mapping[str, NDArray[np.float32]]
+    ) -> Whitened:
+        """The whitened extractor of an interrupted run, as its first attempt fitted it.
+
+        Args:
+            extractor: of raw inputs.
+            spec: of the run's extractor.
+            arrays: what that carries.
+
+        Raises:
+            InvalidInput: it was fitted to other public data than these.
+        """
+        options, said = spec.get("options", {}), self._said()
+        if options.get("public") != said:
+            raise InvalidInput("public", said["source"], "the public data that the interrupted run began with")
+        how = {name: options[name] for name in ("power", "ridge", "quantile", "norm")}
+        return Whitened(extractor, said, **how, whitening=Whitening.of(arrays))
+
+    def _said(self) -> dict[str, Any]:
+        """What a spec says of the data."""
+        schema = self.source.schema
+        classes = schema.num_classes if self.labelled else 0
+        return {**self.facts, "records": schema.records, "classes": classes, "sha256": records_hash(self.source)}
 
 
 def open_public(prior: Prior, extractor: Extractor, schema: Schema, columns: Columns) -> Opened:

@@ -221,7 +221,7 @@ class ReleaseJob(ReleaseOptions):
         plan, state, chosen = planned.plan, planned._state, planned.chosen
         check_price(plan)
         ReleaseRun.check(self.out, overwrite=self.overwrite, resume=self.resume)
-        extractor, public = self.extractor, {} if chosen is None else dict(chosen.public)
+        extractor, public = self._fitted(state), {} if chosen is None else dict(chosen.public)
         public |= {} if self.public is None else self.public.contents()
         # Before the first private row is read: a crash from here on leaves the budget spent.
         if self.resume:
@@ -244,7 +244,7 @@ class ReleaseJob(ReleaseOptions):
             overwrite=self.overwrite,
             resume=self.resume,
         ) as run:
-            found = None if run.complete else self._records(run, progress)
+            found = None if run.complete else self._records(run, extractor, progress)
             certificate = run.release(
                 found,
                 engine=planned.engine,
@@ -285,14 +285,21 @@ class ReleaseJob(ReleaseOptions):
             return Charge()
         return Charge.again(self.ledger, self.dataset, state.extra.get(what), self.opened)
 
-    def _records(self, run: ReleaseRun, progress: Progress) -> PrivateRecords | FeatureStore:
+    def _fitted(self, state: RunState | None) -> Extractor:
+        """The extractor; an interrupted run's own fit to public data, where there are any."""
+        if state is None or self.public is None:
+            return self.extractor
+        assert self.out is not None
+        return self.public.again(self.reader, state.settings["extractor"], ReleaseRun.kept_arrays(self.out, state))
+
+    def _records(self, run: ReleaseRun, extractor: Extractor, progress: Progress) -> PrivateRecords | FeatureStore:
         """Features, on disk where asked for or where they would fill the memory."""
         schema = self.opened.schema
-        large = 4 * schema.records * self.extractor.output_dim(schema.input_shape) > default_memory() / 2
+        large = 4 * schema.records * extractor.output_dim(schema.input_shape) > default_memory() / 2
         if self.store is None and not large:
-            return features_in_memory(self.opened.source, self.extractor, progress)
+            return features_in_memory(self.opened.source, extractor, progress)
         place = self.store or run.features_folder
-        return features_on_disk(self.opened, self.extractor, place, progress)
+        return features_on_disk(self.opened, extractor, place, progress)
 
 
 def _streams(seed: int | None) -> SecretStreams:

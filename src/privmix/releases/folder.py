@@ -227,12 +227,6 @@ def write_centre(folder: Path, centre: NDArray[np.float32]) -> dict[str, Any]:
     return {"file": CENTRE_FILE, "rows": 1, "sha256": file_hash(folder / CENTRE_FILE)}
 
 
-def write_extractor(folder: Path, arrays: Mapping[str, NDArray[np.float32]]) -> dict[str, Any]:
-    """Store what the extractor carries; returns its entry for the certificate."""
-    write_durably(folder / EXTRACTOR_FILE, arrays_bytes(arrays))
-    return {"file": EXTRACTOR_FILE, "rows": 0, "sha256": file_hash(folder / EXTRACTOR_FILE)}
-
-
 def write_beside(folder: Path, plan: Plan, beside: Any) -> list[dict[str, Any]]:
     """Store what is released beside the rows, if anything is; returns its entry for the certificate."""
     declared = plan.kind.beside(plan)

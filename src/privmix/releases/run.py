@@ -23,11 +23,13 @@ from privmix.certificate.croissant import CROISSANT_FILE, croissant
 from privmix.certificate.reservation import ReservationNote, mode_of
 from privmix.designs import Plan
 from privmix.errors import InvalidInput
-from privmix.features.base import check_carried
+from privmix.features.base import arrays_beside, check_carried
 from privmix.folders import write_durably
 from privmix.mechanisms.plan import check_price
-from privmix.mechanisms.run import Run, Stated
+from privmix.mechanisms.run import Run, RunState, Stated
+from privmix.mechanisms.run_folder import run_folder_of
 from privmix.mechanisms.streams import SecretStreams
+from privmix.releases.arrays import arrays_bytes, read_arrays
 from privmix.releases.card import data_card
 from privmix.releases.certificate import PICTURE_FILE, make_certificate, read_certificate
 from privmix.releases.engine import Engine, Progress
@@ -35,6 +37,7 @@ from privmix.releases.engines import make_engine
 from privmix.releases.folder import (
     CARD_FILE,
     DATA_FOLDER,
+    EXTRACTOR_FILE,
     RELEASE_FOLDER,
     Journal,
     ShardWriter,
@@ -43,7 +46,6 @@ from privmix.releases.folder import (
     write_beside,
     write_centre,
     write_certificate,
-    write_extractor,
 )
 from privmix.releases.tiles import RecordSource, content_fingerprint, tiles_of
 
@@ -113,7 +115,10 @@ class ReleaseRun(Run):
             "in_ledger": mode_of(reservation, None if resume else plan),
             "choice": None if choice is None else dict(choice),
         }
-        files = None if picture is None else {PICTURE_FILE: picture}
+        files = {} if picture is None else {PICTURE_FILE: picture}
+        if self._carried:
+            # Kept from the beginning: another attempt's fit may differ in last bits, and would be another extractor.
+            files[EXTRACTOR_FILE] = arrays_bytes(self._carried)
         super().__init__(out, settings, streams=streams, extra=extra, files=files, overwrite=overwrite, resume=resume)
 
     @property
@@ -129,6 +134,16 @@ class ReleaseRun(Run):
         settings = {name: found[name] for name in ("plan", "extractor", "input_shape")}
         listed = {item["file"]: item["sha256"] for item in found["files"]}
         return Stated(found.id, settings, {**dict.fromkeys(_UNLISTED), **listed})
+
+    @classmethod
+    def kept_arrays(cls, out: str | Path, state: RunState) -> dict[str, NDArray[np.float32]]:
+        """What the extractor of the interrupted run that would make ``out`` carries, from its folder; mostly nothing.
+
+        Raises:
+            InvalidInput, StorageError: the file is damaged, or can't be read.
+        """
+        shapes = arrays_beside(state.settings["extractor"])
+        return read_arrays(run_folder_of(Path(out)) / EXTRACTOR_FILE, EXTRACTOR_FILE, shapes)[0] if shapes else {}
 
     @property
     def features_folder(self) -> Path:
@@ -193,7 +208,7 @@ class ReleaseRun(Run):
         if engine.transform.centre is not None:
             files.append(write_centre(self.folder, engine.transform.centre))
         if self._carried:
-            files.append(write_extractor(self.folder, self._carried))
+            files.append({"file": EXTRACTOR_FILE, "rows": 0, "sha256": file_hash(self.folder / EXTRACTOR_FILE)})
         settings = self.settings
         certificate = make_certificate(
             self._plan,
