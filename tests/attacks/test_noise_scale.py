@@ -34,6 +34,8 @@ PLANS: dict[str, dict[str, Any]] = {
     "full-batch": {"design": "classwise", "full_batch": True, "rows": None},
     "random-weight": {"design": "random-weight", "max_weight": 0.5},
     "moments": {"design": "moments"},
+    "merf": {"design": "merf", "frequencies": 64},
+    "hermite": {"design": "hermite", "order": 4, "pairs": 3, "pair_order": 4},
 }
 TRAINING = TrainingPlan(1000, 100, 50, 1.3, clip_norm=0.7, delta=1e-5)
 # Which stream each noise is drawn from, and a plan that has it.
@@ -45,6 +47,8 @@ NOISES = {
     "second moments: off diagonal": ("moments", "second moment noise"),
     "cross moments": ("moments", "cross moment noise"),
     "label sums": ("moments", "label sum noise"),
+    "embedding": ("merf", "embedding noise"),
+    "class sizes": ("hermite", "class size noise"),
 }
 
 

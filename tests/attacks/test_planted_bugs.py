@@ -20,7 +20,16 @@ from privmix.designs import Plan, all_designs
 from privmix.mechanisms.membership import Membership, offsets_of
 from privmix.mechanisms.sampling import PoissonSampling, Sampler
 from privmix.mechanisms.streams import SecretStreams
-from privmix.releases import PrivateRecords, ReleaseConfig, ReleaseEngine, ReleasePlan, engine, moments_engine, tiles
+from privmix.releases import (
+    PrivateRecords,
+    ReleaseConfig,
+    ReleaseEngine,
+    ReleasePlan,
+    embedding_engine,
+    engine,
+    moments_engine,
+    tiles,
+)
 from privmix.releases.dataset import RecordTransform
 from tests.releases.helpers import own_options
 
@@ -44,6 +53,8 @@ DESIGNS: dict[str, tuple[dict[str, Any], int]] = {
     "full-batch": ({"design": "classwise", "full_batch": True, "centre": "none", "rows": None}, 8000),
     "random-weight": ({"design": "random-weight", "centre": "none", **ALONE}, 2000),
     "moments": ({"design": "moments", "centre": "none"}, 8000),
+    "merf": ({"design": "merf"}, 8000),
+    "hermite": ({"design": "hermite"}, 8000),
 }
 every_design = pytest.mark.parametrize("name", DESIGNS)
 
@@ -77,7 +88,7 @@ def test_the_real_engine_passes(name: str) -> None:
 @every_design
 def test_too_little_noise_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Seven tenths of the noise, of features, labels, moments and mean."""
-    for module in (engine, moments_engine):
+    for module in (engine, moments_engine, embedding_engine):
         for law in ("gaussian_on_lattice", "laplace_on_lattice"):
             honest = getattr(module, law, None)
             if honest is not None:

@@ -18,7 +18,7 @@ from privmix.accounting import Adjacency
 from privmix.attacks.sensitivity import QuerySensitivity, release_sensitivity
 from privmix.attacks.training_sensitivity import training_sensitivity
 from privmix.attacks.worst_case import EngineFactory, real_engine
-from privmix.designs import Plan, all_designs
+from privmix.designs import EmbeddingPlan, Plan, all_designs
 from privmix.errors import InvalidInput
 from privmix.mechanisms.streams import SecretStreams
 from privmix.releases import PrivateRecords, ReleaseConfig, ReleaseEngine, ReleasePlan, engine, tiles
@@ -50,6 +50,8 @@ PLANS: dict[str, dict[str, Any]] = {
     "random-weight": {"design": "random-weight", "max_weight": 0.5},
     "moments": {"design": "moments", "centre": "none"},
     "moments-centred": {"design": "moments"},
+    "merf": {"design": "merf", "frequencies": 5},
+    "hermite": {"design": "hermite", "order": 20, "pair_order": 20, "pairs": 3},
 }
 every_plan = pytest.mark.parametrize("name", PLANS)
 # Values that arithmetic is apt to get wrong: huge, denormal, both zeros, and ordinary ones.
@@ -213,11 +215,14 @@ def test_half_the_sensitivity_is_caught(name: str, monkeypatch: pytest.MonkeyPat
     kind = type(plan)
     honest: Any = kind.final_clip_norm.fget  # type: ignore[attr-defined]
     rows = measured(plan, features, labels, 0)
-    joint = "all moments" if "all moments" in rows else "rows"
+    joint = next((query for query in rows if query.startswith("all ")), "rows")
     for part in ("noise_std_x", "noise_std_y", "noise_std_second", "noise_std_cross", "noise_std_counts"):
         if hasattr(kind, part):
             std: Any = getattr(kind, part).fget
             monkeypatch.setattr(kind, part, property(lambda self, std=std: std(self) / 2))
+    if isinstance(plan, EmbeddingPlan):
+        whole = {part: std / 2 for part, std in plan.noise_std.items()}
+        monkeypatch.setattr(kind, "noise_std", property(lambda self: whole))
     assert not rows[joint].exceeded
     assert measured(plan, features, labels, 0)[joint].exceeded
     assert honest(plan) == plan.final_clip_norm

@@ -15,7 +15,7 @@ from privmix.attacks.worst_case import attack, exact_pairs, log_mixture
 from privmix.errors import InvalidInput
 from privmix.releases import ReleaseConfig
 from privmix.training import TrainingPlan
-from tests.releases.helpers import ALL_DESIGNS, design_name, own_options
+from tests.releases.helpers import ALL_DESIGNS, EMBEDDINGS, design_name, own_options
 
 EXTRA: list[dict[str, Any]] = [
     {"design": "classwise", "centre": "none"},
@@ -24,6 +24,7 @@ EXTRA: list[dict[str, Any]] = [
     {"design": "fixed", "centre": "none"},
     {"design": "moments"},
     {"design": "moments", "centre": "none"},
+    *EMBEDDINGS,
 ]
 every_design = pytest.mark.parametrize("choices", [*ALL_DESIGNS, *EXTRA], ids=design_name)
 NOISE = 2.5

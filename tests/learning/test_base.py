@@ -24,7 +24,8 @@ LEARNER = pytest.mark.parametrize(
 
 
 def test_registry_names_every_learner() -> None:
-    assert set(LEARNERS) == {"discriminant", "noise-aware-ridge", "generalized-kl", "second-moments"}
+    names = {"discriminant", "noise-aware-ridge", "generalized-kl", "second-moments", "class-embeddings"}
+    assert set(LEARNERS) == names
 
 
 @LEARNER

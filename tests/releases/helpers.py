@@ -30,7 +30,11 @@ ALL_DESIGNS: list[dict[str, Any]] = [
     {"design": "fixed", "noise": "laplace"},
     {"design": "random-weight", "max_weight": 0.5},
 ]
-EVERY_DESIGN = [*ALL_DESIGNS, {"design": "moments"}, {"design": "moments", "centre": "none"}]
+EMBEDDINGS: list[dict[str, Any]] = [
+    {"design": "merf", "frequencies": 24},
+    {"design": "hermite", "order": 4, "pairs": 3, "pair_order": 2},
+]
+EVERY_DESIGN = [*ALL_DESIGNS, {"design": "moments"}, {"design": "moments", "centre": "none"}, *EMBEDDINGS]
 
 
 def design_name(choices: dict[str, Any]) -> str:

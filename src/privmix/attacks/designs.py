@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy import stats
 from scipy.special import expit, logsumexp
 
-from privmix.attacks import replace_one  # noqa: F401  (it knows the designs of fixed size)
+from privmix.attacks import embedding, replace_one  # noqa: F401  (they know class embeddings, and rows of fixed size)
 from privmix.attacks.bounds import Scores
 from privmix.attacks.worst_case import (
     LONG,
@@ -57,7 +57,7 @@ def worst_case_of(plan: Plan) -> AnyCase:
     * classwise: classes stay, since they decide how many rows a record may touch;
     * fixed: a row holds the canary with probability m/n and the rest are alike, so m and n may be divided by their
       greatest common divisor; random weights depend on m itself, so that both stay;
-    * moments: one query; how many rows are sampled from its answer plays no part;
+    * moments, class embeddings: one query; how many rows are sampled from its answer plays no part;
     * centred plans keep their classes and have one canary a run: records share the released mean.
 
     Raises:

@@ -22,13 +22,16 @@ from numpy.typing import NDArray
 from privmix.attacks.bounds import Scores
 from privmix.attacks.linear_steps import linear_steps
 from privmix.attacks.worst_case import EngineFactory, real_engine
-from privmix.designs import BasePlan, MomentsPlan, Plan, ReleasePlan
+from privmix.designs import BasePlan, EmbeddingPlan, MomentsPlan, Plan, ReleasePlan
+from privmix.designs.embedding import SIZES
 from privmix.errors import InvalidInput
 from privmix.mechanisms.membership import ROW_TILE
 from privmix.mechanisms.streams import SecretStreams
 from privmix.releases import PrivateRecords, RecordTransform
 from privmix.releases.count import private_record_count
+from privmix.releases.embedding_engine import EmbeddingSums
 from privmix.releases.engine import released_mean
+from privmix.releases.feature_maps import feature_map
 from privmix.releases.moments_engine import MomentSums
 from privmix.training.noise import noise_scale
 from privmix.training.plan import TrainingPlan
@@ -190,6 +193,27 @@ def _(plan: MomentsPlan, samples: int, keys: Keys, make: EngineFactory) -> Itera
         ("label sums", "labels", std["counts"], step),
     ):
         yield PureNoise(name, GAUSSIAN, deviation, deviation, grid, np.stack(parts[part]))
+
+
+@main_noises.register
+def _(plan: EmbeddingPlan, samples: int, keys: Keys, make: EngineFactory) -> Iterator[PureNoise]:
+    names = plan.classes + tuple(f"{number} more" for number in range(_SIDE - plan.num_classes))
+    wide = replace(plan, classes=names, rows=1)
+    parts: dict[str, list[NDArray[Any]]] = {name: [] for name in wide.noise_std}
+
+    def one(streams: SecretStreams) -> NDArray[Any]:
+        released = EmbeddingSums(wide).released(streams)
+        for name, values in {**released.sums, SIZES: released.sizes}.items():
+            if len(parts[name]) * values.size < max(samples, _KEPT):
+                parts[name].append(values.astype(np.float64).ravel())
+        return np.zeros(0)
+
+    keys.run("class embeddings", -(-samples // _SIDE), one)
+    norms, std = feature_map(wide).norms(wide.lattice_bits), wide.noise_std
+    for name, drawn in parts.items():
+        grid = 1 / norms[name] if name in norms else wide.lattice.step
+        label = "class sizes" if name == SIZES else name
+        yield PureNoise(label, GAUSSIAN, std[name], std[name], grid, np.stack(drawn))
 
 
 @main_noises.register

@@ -23,7 +23,8 @@ from numpy.typing import NDArray
 from privmix.accounting import Adjacency
 from privmix.attacks.bounds import Scores
 from privmix.attacks.worst_case import EngineFactory, real_engine
-from privmix.designs import BasePlan, MomentsPlan, Plan, ReleasePlan
+from privmix.designs import BasePlan, EmbeddingPlan, MomentsPlan, Plan, ReleasePlan
+from privmix.designs.embedding import SIZES
 from privmix.errors import InvalidInput, check_integer
 from privmix.mechanisms.membership import RECORD_TILE, ROW_TILE, Membership, offsets_of
 from privmix.mechanisms.sampling import Sampler
@@ -87,7 +88,7 @@ def release_sensitivity(
     Returns:
         The record count and the mean where they are released; then, of rows, ``features`` and ``labels`` of the row
         that is moved most, ``rows`` (both together, in units of their noise), ``rows without the record`` and
-        ``rows touched``; or of moments each part and ``all moments``.
+        ``rows touched``; or of moments each part and ``all moments``; of class embeddings likewise.
 
     Raises:
         InvalidInput: records or replacement do not fit the plan.
@@ -276,6 +277,26 @@ def _(plan: MomentsPlan, pair: Pair) -> list[QuerySensitivity]:
         together += np.square([moved / noise, rounding / noise])
     moved, rounding = np.sqrt(together)
     return [*found, QuerySensitivity("all moments", factor / plan.noise_multiplier, float(moved), float(rounding))]
+
+
+@main_moved.register
+def _(plan: EmbeddingPlan, pair: Pair) -> list[QuerySensitivity]:
+    released = []
+    for records in (pair.present, pair.other):
+        engine = pair.engine(records)
+        # From the row after the last on: no generator is fitted.
+        for _ in engine.rows(first=plan.rows):
+            pass
+        released.append({**engine.beside.sums, SIZES: engine.beside.sizes})
+    found, together = [], np.zeros(2)
+    for name, noise in plan.noise_std.items():
+        one, other = (parts[name].ravel()[None] for parts in released)
+        moved, rounding = (float(value[0]) for value in distances(one, other, 1.0, "l2"))
+        found.append(QuerySensitivity(name, pair.factor, moved, rounding))
+        together += np.square([moved / noise, rounding / noise])
+    moved, rounding = np.sqrt(together)
+    whole = QuerySensitivity("all embeddings", pair.factor / plan.noise_multiplier, float(moved), float(rounding))
+    return [*found, whole]
 
 
 _ORDERS: Final = {"l1": 1, "l2": 2}

@@ -6,11 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 # In this order they stand in messages, and planners try them.
-from privmix.designs import classwise, fixed, hierarchical, moments, poisson, random_weight  # noqa: F401
+from privmix.designs import classwise, fixed, hermite, hierarchical, merf, moments, poisson, random_weight  # noqa: F401
 from privmix.designs.base import BasePlan, Design, all_designs, check_options, design_named, register
 from privmix.designs.classwise import Classwise
+from privmix.designs.embedding import EmbeddingPlan
 from privmix.designs.fixed import Fixed
+from privmix.designs.hermite import Hermite, HermitePlan
 from privmix.designs.hierarchical import Hierarchical
+from privmix.designs.merf import Merf, MerfPlan
 from privmix.designs.moments import Moments, MomentsPlan
 from privmix.designs.poisson import Poisson
 from privmix.designs.random_weight import RandomWeight
@@ -22,8 +25,13 @@ __all__ = [
     "BasePlan",
     "Classwise",
     "Design",
+    "EmbeddingPlan",
     "Fixed",
+    "Hermite",
+    "HermitePlan",
     "Hierarchical",
+    "Merf",
+    "MerfPlan",
     "Moments",
     "MomentsPlan",
     "Plan",

@@ -15,6 +15,7 @@ from privmix.jobs.fit_options import AUTO
 from privmix.jobs.models import Model
 from privmix.jobs.released import Release
 from privmix.learning import (
+    ClassEmbeddingClassifier,
     DiscriminantClassifier,
     GeneralizedKLClassifier,
     NoiseAwareRidgeClassifier,
@@ -25,7 +26,7 @@ from privmix.learning.base import ReleaseLearner
 from privmix.learning.model_io import MODEL_FOLDER
 from privmix.releases import ReleasedDataset, load_release
 
-LEARNERS: Final = (AUTO, "discriminant", "noise-aware-ridge", "second-moments", "generalized-kl")
+LEARNERS: Final = (AUTO, "discriminant", "noise-aware-ridge", "second-moments", "generalized-kl", "class-embeddings")
 
 
 def fit(
@@ -47,9 +48,9 @@ def fit(
 
     Args:
         release: a release, or its folder.
-        learner: ``"auto"``: discriminant for moments and Poisson rows, else noise-aware-ridge; or one of these two,
-            ``"second-moments"`` for releases that have them, ``"generalized-kl"`` (the papers'); or an estimator of
-            your own settings.
+        learner: ``"auto"``: discriminant for moments and Poisson rows, class-embeddings for designs merf and hermite,
+            else noise-aware-ridge; or one of these three, ``"second-moments"`` for releases that have them,
+            ``"generalized-kl"`` (the papers'); or an estimator of your own settings.
         regularisation: noise-aware-ridge, second-moments: ``"auto"``, or a share of the largest eigenvalue.
         model: generalized-kl: ``"linear"``, or ``"cnn"`` on pixel releases.
         epochs: generalized-kl: passes over the rows.
@@ -103,6 +104,10 @@ def _made(learner: str, regularisation: float | str, model: str, epochs: int, se
         if strength != AUTO:
             raise InvalidInput("regularisation", regularisation, "auto for learner discriminant: it finds its own")
         return DiscriminantClassifier()
+    if learner == "class-embeddings":
+        if strength != AUTO:
+            raise InvalidInput("regularisation", regularisation, "auto for learner class-embeddings: it has none")
+        return ClassEmbeddingClassifier()
     if learner == "second-moments":
         return SecondMomentsClassifier(regularisation=strength)
     return NoiseAwareRidgeClassifier(regularisation=strength)

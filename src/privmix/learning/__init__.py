@@ -9,6 +9,7 @@ from privmix._lazy import lazily
 if TYPE_CHECKING:
     from privmix.learning.base import Progress, ReleaseFacts, ReleaseLearner
     from privmix.learning.discriminant import DiscriminantClassifier
+    from privmix.learning.embedding import ClassEmbeddingClassifier
     from privmix.learning.kl import GeneralizedKLClassifier
     from privmix.learning.model_io import LEARNERS, describe_model, is_fitted_model, load_model, save_model
     from privmix.learning.moments import SecondMomentsClassifier
@@ -18,6 +19,7 @@ else:
 
 __all__ = [
     "LEARNERS",
+    "ClassEmbeddingClassifier",
     "DiscriminantClassifier",
     "GeneralizedKLClassifier",
     "NoiseAwareRidgeClassifier",

@@ -19,6 +19,7 @@ from privmix.errors import InvalidInput, StorageError, check_integer
 from privmix.folders import FolderKind
 from privmix.learning.base import ReleaseFacts, ReleaseLearner, check_arrays
 from privmix.learning.discriminant import DiscriminantClassifier
+from privmix.learning.embedding import ClassEmbeddingClassifier
 from privmix.learning.kl import GeneralizedKLClassifier
 from privmix.learning.moments import SecondMomentsClassifier
 from privmix.learning.ridge import NoiseAwareRidgeClassifier
@@ -34,6 +35,7 @@ LEARNERS: Final[dict[str, type[ReleaseLearner]]] = {
         NoiseAwareRidgeClassifier,
         SecondMomentsClassifier,
         GeneralizedKLClassifier,
+        ClassEmbeddingClassifier,
     )
 }
 _JSON, _WEIGHTS = "model.json", "weights.safetensors"

@@ -5,9 +5,10 @@ from __future__ import annotations
 from functools import singledispatch
 from typing import Any
 
-from privmix.designs import BasePlan, MomentsPlan, Plan, ReleasePlan
+from privmix.designs import BasePlan, EmbeddingPlan, MomentsPlan, Plan, ReleasePlan
 from privmix.errors import InvalidInput, check_choice, check_number
 from privmix.mechanisms.streams import SecretStreams
+from privmix.releases.embedding_engine import EmbeddingEngine
 from privmix.releases.engine import Engine, ReleaseEngine
 from privmix.releases.moments_engine import MomentsEngine
 from privmix.releases.tiles import RecordSource
@@ -65,3 +66,8 @@ def _(
 def _(plan: MomentsPlan, records: RecordSource, streams: SecretStreams, *, workers: int | None, **_: Any) -> Engine:
     # Records are read once and in blocks, in whatever memory there is.
     return MomentsEngine(plan, records, streams, workers=workers)
+
+
+@engine_for.register
+def _(plan: EmbeddingPlan, records: RecordSource, streams: SecretStreams, *, workers: int | None, **_: Any) -> Engine:
+    return EmbeddingEngine(plan, records, streams, workers=workers)

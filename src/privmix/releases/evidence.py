@@ -20,8 +20,10 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.designs import BasePlan, MomentsPlan, Plan, ReleasePlan
+from privmix.designs import BasePlan, EmbeddingPlan, MomentsPlan, Plan, ReleasePlan
+from privmix.designs.embedding import SIZES
 from privmix.errors import InvalidInput
+from privmix.releases.embedding import ClassEmbeddings
 from privmix.releases.moments import SecondMoments, sampled_std
 from privmix.releases.noise_tests import (
     NoiseTest,
@@ -90,6 +92,11 @@ def _(plan: ReleasePlan, beside: Any) -> RowLaw:
 @row_law.register
 def _(plan: MomentsPlan, beside: SecondMoments) -> RowLaw:
     return RowLaw(Law(sampled_std(beside) * (1 - _PRODUCTS), 0.0), numbered=False)
+
+
+@row_law.register
+def _(plan: EmbeddingPlan, beside: ClassEmbeddings) -> RowLaw:
+    return RowLaw(Law(plan.blur * (1 - _PRODUCTS), 0.0), numbered=False)
 
 
 class RowEvidence:
@@ -224,6 +231,25 @@ def _(plan: MomentsPlan, moments: SecondMoments) -> list[NoiseTest]:
         small_values_test("small values of X'Y", cross, half["cross"]),
         energy_test("noise of the label sums", np.square(counts).sum(), classes, half["counts"] * math.sqrt(classes)),
     ]
+
+
+@beside_tests.register
+def _(plan: EmbeddingPlan, found: ClassEmbeddings) -> list[NoiseTest]:
+    """Test released class embeddings. Each was released once, so that signals hide more than they do in rows.
+
+    Raises:
+        InvalidInput: a number is off the grid, or noise is missing.
+    """
+    std, norms, tests = plan.noise_std, found.map.norms(plan.lattice_bits), []
+    for name, values in (*found.sums.items(), (SIZES, found.sizes)):
+        unit = 1 / norms[name] if name in norms else plan.lattice.step
+        _check_grid(f"class embeddings: {name}", values, unit, std[name])
+        scaled = values.astype(np.float64) / std[name]
+        half = unit / std[name] / 2
+        rounding = half * math.sqrt(scaled.size)
+        tests.append(energy_test(f"noise of {name}", np.square(scaled).sum(), scaled.size, rounding))
+        tests.append(small_values_test(f"small values of {name}", scaled, half))
+    return tests
 
 
 def centre_tests(centre: NDArray[np.float32], plan: Plan) -> list[NoiseTest]:
