@@ -125,7 +125,7 @@ class SumsEngine(Engine):
 
 @pytest.fixture
 def class_sums(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(base, "_DESIGNS", dict(base._DESIGNS))
+    monkeypatch.setattr(base.DESIGNS, "_known", dict(base.DESIGNS._known))
     base.register(ClassSums)
 
     @engine_for.register

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from privmix import _registry
 from privmix.attacks import worst_case
 from privmix.attacks.audit import audit_plan
 from privmix.designs import base, design_named
@@ -40,9 +41,10 @@ def two_class(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, "two_class", module)
         spec.loader.exec_module(module)
 
-    monkeypatch.setattr(base, "_DESIGNS", dict(base._DESIGNS))
-    monkeypatch.setattr(base, "_UNSEEN", ["privmix.designs"])
-    monkeypatch.setattr(base, "entry_points", lambda group: [SimpleNamespace(load=load)])
+    monkeypatch.setattr(base.DESIGNS, "_known", dict(base.DESIGNS._known))
+    monkeypatch.setattr(base.DESIGNS, "_looked", False)
+    here = {"privmix.designs": [SimpleNamespace(load=load)]}
+    monkeypatch.setattr(_registry, "entry_points", lambda group: here.get(group, []))
     monkeypatch.setattr(worst_case, "_CASES", dict(worst_case._CASES))
 
 

@@ -2,7 +2,7 @@
 
 A :class:`Design` says all that privmix knows of one way to release records: its options, whom it draws, what that
 costs, how much noise follows, what a planner may expect of it, and the words for people. There is one file a design,
-and :func:`register` makes it known: nothing else tests a design's name.
+and ``register`` makes it known: nothing else tests a design's name.
 
 A :class:`BasePlan` is what a design makes of its options, of public facts and of a noise: the constants from which both
 the sampler and the price follow.
@@ -15,9 +15,9 @@ import unicodedata
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import Field, asdict, dataclass, fields, replace
-from importlib.metadata import entry_points
-from typing import Any, ClassVar, Generic, Self, TypeVar
+from typing import Any, ClassVar, Final, Generic, Self, TypeVar
 
+from privmix._registry import Registry
 from privmix.accounting import Adjacency, Bounded, Composed, Event, Gaussian, PrivacyCost
 from privmix.designs.pricing import budget_after_count, deltas, price, price_after_count
 from privmix.designs.setting import Assumed, Forecast, Setting, check_declared
@@ -424,45 +424,20 @@ def check_options(design: type[Design[Any]], names: Mapping[str, Any]) -> None:
     known = [option.name for option in design.options()]
     for name, value in names.items():
         if name not in known:
-            owners = [other.name for other in _DESIGNS.values() if name in {one.name for one in other.options()}]
+            owners = [other.name for other in DESIGNS.all() if name in {one.name for one in other.options()}]
             if not owners:
                 raise TypeError(f"{name} is no option of any design")
             allowed = f"no value for design {design.name}: it is an option of {' and '.join(owners)}"
             raise InvalidInput(name, value, allowed)
 
 
-_DESIGNS: dict[str, type[Design[Any]]] = {}
-# Groups of entry points that were not yet looked at.
-_UNSEEN = ["privmix.designs"]
-AnyDesign = TypeVar("AnyDesign", bound="type[Design[Any]]")
-
-
-def register(design: AnyDesign) -> AnyDesign:
-    """Make a design known by its name; a class decorator.
-
-    Raises:
-        InvalidInput: another design has the name.
-    """
-    if _DESIGNS.get(design.name, design) is not design:
-        raise InvalidInput("design", design.name, "a name that no other design has")
-    _DESIGNS[design.name] = design
-    return design
-
-
-def _find_installed() -> None:
-    """Import the designs of other installed packages: modules in their entry points' group ``privmix.designs``.
-
-    When one is first asked for, and not before: such modules import what is built upon designs, too.
-    """
-    while _UNSEEN:
-        for found in entry_points(group=_UNSEEN.pop()):
-            found.load()
+DESIGNS: Final[Registry[type[Design[Any]]]] = Registry("design", "privmix.designs", "privmix.designs")
+register = DESIGNS.register
 
 
 def all_designs() -> tuple[type[Design[Any]], ...]:
     """Every design that is known."""
-    _find_installed()
-    return tuple(_DESIGNS.values())
+    return DESIGNS.all()
 
 
 def design_named(name: str) -> type[Design[Any]]:
@@ -475,7 +450,4 @@ def design_named(name: str) -> type[Design[Any]]:
         >>> design_named("moments").learner
         'discriminant'
     """
-    _find_installed()
-    if not isinstance(name, str) or name not in _DESIGNS:
-        raise InvalidInput("design", name, "one of " + ", ".join(_DESIGNS))
-    return _DESIGNS[name]
+    return DESIGNS[name]

@@ -26,7 +26,6 @@ from privmix.training.dp_sgd import DpSgd, StepObserver
 from privmix.training.examples import PublicData
 from privmix.training.gradients.clipping import Clipping
 from privmix.training.gradients.execution import (
-    STRATEGIES,
     Chunks,
     ExecutionConfig,
     check_strategy,
@@ -34,7 +33,7 @@ from privmix.training.gradients.execution import (
     fitting_chunk,
 )
 from privmix.training.gradients.parameters import FlatParameters
-from privmix.training.gradients.strategies import GradientStrategy
+from privmix.training.gradients.strategies import STRATEGIES, GradientStrategy
 from privmix.training.models import Classifier, build_model
 from privmix.training.models.layers_check import check_independence, check_model
 from privmix.training.optimiser import Optimiser

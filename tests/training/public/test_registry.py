@@ -10,20 +10,20 @@ import torch
 
 from privmix.errors import InvalidInput
 from privmix.training.public import (
-    METHODS,
     Combined,
     DopeSgd,
     ExtendedConfig,
     MirrorDescent,
     WeightMultiplicity,
     build_method,
+    method_names,
     parse_method,
 )
 from privmix.training.public.registry import settings_of
 from tests.training.public.helpers import mlp, source
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", method_names())
 def test_every_method_is_built_by_its_name(name: str) -> None:
     method = build_method(ExtendedConfig(name, batch_size=6), source(mlp()), steps=5)
     assert (method is None) if name == "none" else (method is not None and method.name == name)
@@ -116,7 +116,7 @@ def test_the_fingerprint_covers_the_source(settings: dict[str, float]) -> None:
 def test_every_method_says_which_settings_it_is_made_with() -> None:
     """A field of the config belongs to the methods that name it, or to the source of public gradients."""
     fields = {field.name for field in dataclasses.fields(ExtendedConfig)}
-    used = {name: settings_of(name) for name in METHODS if name != "none"}
+    used = {name: settings_of(name) for name in method_names() if name != "none"}
     assert set().union(*used.values()) == fields - {"method", "batch_size", "max_norm"}
     assert settings_of("none") == used["dope"] == frozenset()
     assert settings_of("multiplicity+adadps") == used["multiplicity"] | used["adadps"]

@@ -22,7 +22,7 @@ from privmix.training.gradients.clipping import Clipping
 from privmix.training.gradients.ghost import full_precision
 from privmix.training.gradients.parameters import FlatParameters
 from privmix.training.gradients.side_information import SideInformation
-from privmix.training.gradients.strategies import CANCELLING, GradientStrategy, shares
+from privmix.training.gradients.strategies import CANCELLING, STRATEGIES, GradientStrategy, shares
 from privmix.training.models import LinearHead
 
 # Numbers that the gradients of one slice of records may take where they are formed.
@@ -31,6 +31,7 @@ _SLICE: Final = 2**24
 _CACHED: Final = 2**19
 
 
+@STRATEGIES.register
 class ClosedFormGradients(GradientStrategy):
     """For a :class:`LinearHead`, and nothing else."""
 

@@ -13,16 +13,11 @@ from torch import Tensor, nn
 
 from privmix.errors import InvalidInput, PrivmixError, check_choice, check_integer
 from privmix.training.gradients.clipping import Clipping
-from privmix.training.gradients.closed_form import ClosedFormGradients
 from privmix.training.gradients.parameters import FlatParameters
 from privmix.training.gradients.side_information import SideInformation
-from privmix.training.gradients.strategies import GhostGradients, GradientStrategy, LoopGradients, VmapGradients
+from privmix.training.gradients.strategies import STRATEGIES, GradientStrategy
 
 AUTO: Final = "auto"
-STRATEGIES: Final[dict[str, type[GradientStrategy]]] = {
-    strategy.name: strategy for strategy in (LoopGradients, VmapGradients, GhostGradients, ClosedFormGradients)
-}
-"""Strategies by name: what one needs and can do is said by its class, and nothing else knows it by name."""
 # Share of free memory that one chunk may take, and the most records of it.
 _SHARE: Final = 0.25
 _MOST: Final = 4096
@@ -100,19 +95,17 @@ def choose_strategy(
     if config.strategy != AUTO:
         return STRATEGIES[config.strategy](model, flat, clipping, amp=config.amp)
     given: dict[str, Any] = {"with_side_information": with_side_information, "compiled": config.compile}
-    for kind in STRATEGIES.values():
+    for kind in STRATEGIES.all():
         if kind.preferred and kind.obstacle(model, input_shape, **given) is None:
             return kind(model, flat, clipping, amp=config.amp)
     candidates = [
-        kind
-        for kind in STRATEGIES.values()
-        if not kind.preferred and kind.obstacle(model, input_shape, **given) is None
+        kind for kind in STRATEGIES.all() if not kind.preferred and kind.obstacle(model, input_shape, **given) is None
     ]
     generator = torch.Generator().manual_seed(0)
     x = torch.rand(_TRIAL_RECORDS, views, *input_shape, generator=generator).to(flat.device)
     targets = torch.full((_TRIAL_RECORDS, views, classes), 1 / classes, device=flat.device)
     times = {kind: _trial(kind(model, flat, clipping, amp=config.amp), x, targets) for kind in candidates}
-    best = min(candidates, key=lambda kind: times[kind])
+    best = min(candidates, key=lambda kind: (times[kind], not kind.definition))
     return best(model, flat, clipping, amp=config.amp)
 
 

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 from torch.nn.functional import cross_entropy
 
+from privmix._registry import Registry
 from privmix.errors import InvalidInput
 from privmix.training.gradients.clipping import Clipping, lengths
 from privmix.training.gradients.ghost import full_precision, ghost_clipped_sum, supports_ghost
@@ -52,8 +53,9 @@ class GradientStrategy(ABC):
         amp: run the forward pass in bfloat16 where PyTorch deems it safe; gradients and sums stay float32.
 
     Attributes:
-        name: as the option ``strategy`` says it.
+        name: as the option ``strategy`` says it; ``STRATEGIES.register`` makes it known.
         preferred: taken without a trial where nothing is in its way.
+        definition: what all others compute, as it is written: taken where no trial tells which is best.
         trial: records that a trial of its speed takes; few where each takes as long as the last.
         held: numbers for every weight that it holds for every record of a chunk.
         reused: bytes of features in a chunk on a CPU above which it gets slower, or None.
@@ -61,6 +63,7 @@ class GradientStrategy(ABC):
 
     name: ClassVar[str]
     preferred: ClassVar[bool] = False
+    definition: ClassVar[bool] = False
     trial: ClassVar[int] = 16
     held: ClassVar[int] = 0
     reused: ClassVar[int | None] = None
@@ -140,10 +143,18 @@ def shares(views: int, perturbations: int) -> Iterator[slice]:
         start = stop
 
 
+STRATEGIES: Final[Registry[type[GradientStrategy]]] = Registry(
+    "strategy", "privmix.training.gradients", "privmix.strategies"
+)
+"""Strategies by name: what one needs and can do is said by its class, and nothing else knows it by name."""
+
+
+@STRATEGIES.register
 class LoopGradients(GradientStrategy):
     """One backward pass a record, over the record's views as its batch."""
 
     name: ClassVar[str] = "loop"
+    definition: ClassVar[bool] = True
     trial: ClassVar[int] = 2
 
     def clipped_sum(self, views: Tensor, targets: Tensor, side: SideInformation) -> Tensor:
@@ -191,6 +202,7 @@ class LoopGradients(GradientStrategy):
             yield [gradient]
 
 
+@STRATEGIES.register
 class VmapGradients(GradientStrategy):
     """All records' gradients at once, by ``torch.func``: b x P numbers are held."""
 
@@ -214,6 +226,7 @@ class VmapGradients(GradientStrategy):
             return cross_entropy(functional_call(self.model, weights, (x,)), targets, reduction="sum")
 
 
+@STRATEGIES.register
 class GhostGradients(GradientStrategy):
     """Norms layer by layer without gradients, then one weighted backward pass: see :mod:`.ghost`."""
 

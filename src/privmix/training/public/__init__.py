@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 from privmix._lazy import lazily
 
 if TYPE_CHECKING:
-    from privmix.training.public.base import ExtendedMethod
+    from privmix.training.public.base import METHODS, ExtendedMethod
     from privmix.training.public.extended import AdaDps, DopeSgd, MirrorDescent
     from privmix.training.public.gradients import PublicGradients, public_gradient
     from privmix.training.public.multiplicity import WeightMultiplicity
-    from privmix.training.public.registry import METHODS, Combined, ExtendedConfig, build_method, parse_method
+    from privmix.training.public.registry import Combined, ExtendedConfig, build_method, method_names, parse_method
     from privmix.training.public.scenario import PublicUse, Scenario, plan_public_use
     from privmix.training.public.warmup import WarmUpConfig, warm_up
 else:
@@ -35,6 +35,7 @@ __all__ = [
     "WarmUpConfig",
     "WeightMultiplicity",
     "build_method",
+    "method_names",
     "parse_method",
     "plan_public_use",
     "public_gradient",

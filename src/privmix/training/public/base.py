@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import torch
 from torch import Tensor
 
+from privmix._registry import Registry
 from privmix.errors import InvalidInput
 from privmix.training.gradients.side_information import PublicMethod, SideInformation
 from privmix.training.public.gradients import PublicGradients
@@ -26,7 +27,7 @@ class ExtendedMethod(PublicMethod):
         * Without a trace: ``prepare`` leaves weights, ``grad`` fields and torch's global generators as they were.
 
     Attributes:
-        name: as :func:`privmix.training.public.registry.parse_method` knows it.
+        name: as :func:`privmix.training.public.registry.parse_method` knows it; ``METHODS.register`` makes it known.
         directs: whether it sets a centre or a scale, or changes the direction; at most one method may.
         settings: what it is made with: fields of :class:`~privmix.training.public.registry.ExtendedConfig`, or steps.
     """
@@ -47,6 +48,11 @@ class ExtendedMethod(PublicMethod):
         """
         if set(state) != set(self.state_dict()):
             raise InvalidInput("state of the public method", sorted(state), f"that of {self.name}")
+
+
+METHODS: Final[Registry[type[ExtendedMethod]]] = Registry(
+    "public method", "privmix.training.public", "privmix.public_methods"
+)
 
 
 class WithGradients(ExtendedMethod):

@@ -11,10 +11,11 @@ from torch import Tensor
 
 from privmix.errors import check_integer, check_number
 from privmix.training.gradients.side_information import SideInformation
-from privmix.training.public.base import WithGradients, scaled_to_keep_norm
+from privmix.training.public.base import METHODS, WithGradients, scaled_to_keep_norm
 from privmix.training.public.gradients import PublicGradients
 
 
+@METHODS.register
 class DopeSgd(WithGradients):
     """DOPE-SGD (Nasr et al. 2023): clip what a record's gradient adds to the public one.
 
@@ -53,6 +54,7 @@ class DopeSgd(WithGradients):
         return self._gradient(step) + mean
 
 
+@METHODS.register
 class MirrorDescent(WithGradients):
     """PDA-DPMD in its first-order form (Amid et al. 2022): mix the noisy private gradient with the public one.
 
@@ -93,6 +95,7 @@ class MirrorDescent(WithGradients):
         return {"decay_steps": self.decay_steps, "floor": self.floor}
 
 
+@METHODS.register
 class AdaDps(WithGradients):
     """AdaDPS (Li, Zaheer, Reddi, Smith 2022), with RMSProp: gradients are divided by the public second moment first.
 

@@ -8,10 +8,11 @@ import torch
 
 from privmix.errors import check_integer, check_number
 from privmix.training.gradients.side_information import SideInformation
-from privmix.training.public.base import ExtendedMethod
+from privmix.training.public.base import METHODS, ExtendedMethod
 from privmix.training.public.gradients import PublicGradients, adaptive_ascent, ascent
 
 
+@METHODS.register
 class WeightMultiplicity(ExtendedMethod):
     """Perturbations v_k = rho g_k / ||g_k||, g_k the gradient of the step's k-th public batch (Park et al. 2024).
 

@@ -10,15 +10,13 @@ from torch import Tensor
 
 from privmix.errors import InvalidInput, check_choice
 from privmix.training.gradients.side_information import SideInformation
-from privmix.training.public.base import ExtendedMethod
-from privmix.training.public.extended import AdaDps, DopeSgd, MirrorDescent
+from privmix.training.public.base import METHODS, ExtendedMethod
 from privmix.training.public.gradients import PublicGradients
-from privmix.training.public.multiplicity import WeightMultiplicity
 
-_KINDS: dict[str, type[ExtendedMethod]] = {
-    kind.name: kind for kind in (WeightMultiplicity, DopeSgd, MirrorDescent, AdaDps)
-}
-METHODS = ("none", *_KINDS)
+
+def method_names() -> tuple[str, ...]:
+    """Every name that :func:`parse_method` takes alone."""
+    return ("none", *METHODS)
 
 
 def parse_method(name: str) -> tuple[str, ...]:
@@ -38,11 +36,13 @@ def parse_method(name: str) -> tuple[str, ...]:
     """
     names = tuple(part.strip() for part in name.split("+")) if isinstance(name, str) else (name,)
     for part in names:
-        check_choice("public method", part, METHODS)
+        check_choice("public method", part, method_names())
     if names == ("none",):
         return ()
-    if "none" in names or len(set(names)) < len(names) or sum(_KINDS[part].directs for part in names) > 1:
-        free, directing = (", ".join(kind for kind in _KINDS if _KINDS[kind].directs is way) for way in (False, True))
+    if "none" in names or len(set(names)) < len(names) or sum(METHODS[part].directs for part in names) > 1:
+        free, directing = (
+            ", ".join(kind.name for kind in METHODS.all() if kind.directs is way) for way in (False, True)
+        )
         raise InvalidInput("public method", name, f"one method, or {free} and one of {directing}")
     return names
 
@@ -54,7 +54,7 @@ def settings_of(name: str) -> frozenset[str]:
         >>> sorted(settings_of("multiplicity+dope"))
         ['adaptive', 'perturbations', 'rho']
     """
-    return frozenset(field for part in parse_method(name) for field in _KINDS[part].settings) - {"steps"}
+    return frozenset(field for part in parse_method(name) for field in METHODS[part].settings) - {"steps"}
 
 
 @dataclass(frozen=True)
@@ -115,8 +115,8 @@ def build_method(config: ExtendedConfig, source: PublicGradients, steps: int) ->
 
 def _build(name: str, config: ExtendedConfig, source: PublicGradients, steps: int) -> ExtendedMethod:
     given: dict[str, Any] = {**vars(config), "steps": steps}
-    make: Callable[..., ExtendedMethod] = _KINDS[name]
-    return make(source, **{field: given[field] for field in _KINDS[name].settings})
+    make: Callable[..., ExtendedMethod] = METHODS[name]
+    return make(source, **{field: given[field] for field in METHODS[name].settings})
 
 
 class Combined(ExtendedMethod):
