@@ -1,6 +1,6 @@
 """Registries: the variants of one thing, each in a file that nothing else names.
 
-A variant is a class that its file registers, with words about itself that are plain literals:
+A variant is a class that its file registers, with a ``name`` and words about itself that are plain literals:
 
     @STRATEGIES.register
     class LoopGradients(GradientStrategy):
@@ -18,7 +18,7 @@ import pkgutil
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from functools import cached_property
+from functools import cache
 from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
@@ -39,7 +39,6 @@ class Registry(Generic[Variant]):
         what: a variant is called in messages.
         package: in whose files its own variants are; it has no other registry.
         group: of entry points, by which other packages name modules that register theirs.
-        key: the attribute that holds a variant's name.
 
     Example:
         >>> from privmix.designs.base import DESIGNS
@@ -47,8 +46,8 @@ class Registry(Generic[Variant]):
         ('Poisson', True)
     """
 
-    def __init__(self, what: str, package: str, group: str, *, key: str = "name") -> None:
-        self._what, self._package, self._group, self._key = what, package, group, key
+    def __init__(self, what: str, package: str, group: str) -> None:
+        self._what, self._package, self._group = what, package, group
         self._known: dict[str, Variant] = {}
         self._looked = False
 
@@ -58,7 +57,8 @@ class Registry(Generic[Variant]):
         Raises:
             InvalidInput: another variant has the name.
         """
-        name, found = getattr(variant, self._key), cast(Any, variant)
+        found = cast(Any, variant)
+        name = found.name
         if self._known.get(name, found) is not found:
             raise InvalidInput(self._what, name, f"a name that no other {self._what} has")
         self._known[name] = found
@@ -69,16 +69,16 @@ class Registry(Generic[Variant]):
         if not self._looked:
             # First, since what is imported now may ask, too.
             self._looked = True
-            for module in self._files:
+            for module in _files(self._package):
                 importlib.import_module(module)
             for found in entry_points(group=self._group):
                 found.load()
-        own = {name for name, one in self._known.items() if getattr(one, "__module__", "") in self._files}
+        own = {name for name, one in self._known.items() if getattr(one, "__module__", "") in _files(self._package)}
         return tuple(self._known[name] for name in [*sorted(own), *(name for name in self._known if name not in own)])
 
     def __iter__(self) -> Iterator[str]:
         """Their names."""
-        return (getattr(variant, self._key) for variant in self.all())
+        return (cast(Any, variant).name for variant in self.all())
 
     def __getitem__(self, name: Any) -> Variant:
         """The variant of that name.
@@ -88,29 +88,36 @@ class Registry(Generic[Variant]):
         """
         return self._known[check_choice(self._what, name, self)]
 
-    @cached_property
-    def told(self) -> tuple[Mapping[str, Any], ...]:
-        """What the package's own variants say of themselves in literals, attribute by attribute, in the order of their
-        names. Nothing is imported but the package.
-        """
-        found = []
-        for source in self._files.values():
-            for node in ast.parse(source).body:
-                if isinstance(node, ast.ClassDef) and any(_registers(one) for one in node.decorator_list):
-                    found.append(_literals(node))
-        return tuple(sorted(found, key=lambda said: str(said[self._key])))
 
-    @cached_property
-    def _files(self) -> dict[str, str]:
-        """Module -> source, of the package's files that register something."""
-        spec = find_spec(self._package)
-        sources = {
-            f"{self._package}.{part.name}": Path(place, f"{part.name}.py").read_text(encoding="utf-8")
-            for place in (spec and spec.submodule_search_locations) or ()
-            for part in pkgutil.iter_modules([place])
-            if not part.ispkg
-        }
-        return {module: source for module, source in sources.items() if _REGISTERS.search(source)}
+@cache
+def told(package: str) -> tuple[Mapping[str, Any], ...]:
+    """What the variants in a package's files say of themselves in literals, attribute by attribute.
+
+    For help that can't wait: their files are read and not run, so nothing is imported but the package.
+
+    Example:
+        >>> [said["name"] for said in told("privmix.training.gradients")]
+        ['closed-form', 'ghost', 'loop', 'vmap']
+    """
+    found = []
+    for source in _files(package).values():
+        for node in ast.parse(source).body:
+            if isinstance(node, ast.ClassDef) and any(_registers(one) for one in node.decorator_list):
+                found.append(_literals(node))
+    return tuple(sorted(found, key=lambda said: str(said["name"])))
+
+
+@cache
+def _files(package: str) -> dict[str, str]:
+    """Module -> source, of the package's files that register something."""
+    spec = find_spec(package)
+    sources = {
+        f"{package}.{part.name}": Path(place, f"{part.name}.py").read_text(encoding="utf-8")
+        for place in (spec and spec.submodule_search_locations) or ()
+        for part in pkgutil.iter_modules([place])
+        if not part.ispkg
+    }
+    return {module: source for module, source in sources.items() if _REGISTERS.search(source)}
 
 
 def _registers(decorator: ast.expr) -> bool:

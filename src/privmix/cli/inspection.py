@@ -77,7 +77,7 @@ def _show_model(model: TrainedModel) -> None:
     network = model.network
     weights = sum(parameter.numel() for parameter in network.parameters() if parameter.requires_grad)
     rows = {
-        "model": f"{network.architecture}, {weights} weights trained",
+        "model": f"{network.name}, {weights} weights trained",
         "features": f"{title_of(facts.extractor)}, {facts.dim} a record",
         "classes": _class_names(facts.classes),
         "record count": f"{plan.records} ({'declared' if plan.records_declared else 'public'})",

@@ -74,7 +74,7 @@ def _show_result(model: TrainedModel, folder: Path, json_output: bool) -> None:
         return
     guarantee = model.certificate["guarantee"]
     out.print(
-        f"trained: {plain(model.network.architecture)} to {plain(folder)}\n"
+        f"trained: {plain(model.network.name)} to {plain(folder)}\n"
         f"guarantee: epsilon {rounded_up(guarantee['epsilon'], 4)}, delta {exact(guarantee['delta'])}, "
         f"adjacency {guarantee['adjacency']} (accountant {guarantee['accountant']})\n"
         f"next: privmix evaluate {plain(shlex.quote(str(folder)))} --data DIR --split test",

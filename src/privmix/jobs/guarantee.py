@@ -51,7 +51,7 @@ def _model(folder: Path) -> RunRecord:
     model = load_trained(folder)
     certificate, plan = model.certificate, plan_of(model.certificate)
     summary = (
-        f"A classifier ({model.network.architecture}) trained on {plan.records:,} records in {plan.steps:,} noisy "
+        f"A classifier ({model.network.name}) trained on {plan.records:,} records in {plan.steps:,} noisy "
         f"steps (DP-SGD), batches of about {plan.batch_size:,}"
     )
     settings = {**certificate["plan"], **certificate["settings"], "public_data": certificate["public_data"]}

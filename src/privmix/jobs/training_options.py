@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from privmix._registry import told as told_by
 from privmix.accounting.events import Adjacency
 from privmix.jobs.asked import CLASSES_HELP, Asked, told
 from privmix.jobs.columns import Columns
@@ -15,6 +16,21 @@ _DP_SGD: Final = "DP-SGD"
 _VIEWS: Final = "Views and mixup"
 _PUBLIC: Final = "Public data"
 _RUNNING: Final = "Running"
+
+
+def _names(part: str) -> str:
+    """The variants of a part of training, for help, which waits for no import."""
+    return ", ".join(said["name"] for said in told_by(f"privmix.training.{part}"))
+
+
+def _models(*, of_images: bool) -> str:
+    kinds = told_by("privmix.training.models")
+    return ", ".join(sorted(said["called"] for said in kinds if said.get("takes_images", True) is of_images))
+
+
+def _views() -> str:
+    words = {said["name"]: said.get("words") for said in told_by("privmix.training.views")}
+    return "; ".join(f"{name} ({more})" if more else name for name, more in words.items())
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,8 +65,7 @@ class TrainingOptions(Asked):
         microbatch: records clipped together; above 1 costs sensitivity 2C.
         microbatch_mixes: mixed views of a microbatch, beside its records.
         microbatch_mixed_only: these in place of the records.
-        views: ``plain``; ``self-aug`` (De et al. 2022); ``dp-mix-self``, ``dp-mix-diff`` (Bao et al. 2023; the latter
-            needs a pool); ``pure-diff``.
+        views: a preset by its name; see :mod:`privmix.training.views.presets`.
         k_base: augmented copies of a record.
         k_self: mixes of two views.
         k_diff: public examples from the pool.
@@ -60,7 +75,7 @@ class TrainingOptions(Asked):
         bank: linear on images: features of so many augmented copies of each, extracted once.
         scenario: of public data: ``cold``: none is used; ``warm``, ``warm-synthetic``: training starts from it;
             ``extended``: it helps in every step.
-        public_method: with extended: ``multiplicity``, ``dope``, ``mirror``, ``adadps``; ``multiplicity+dope``, ...
+        public_method: with extended: one of :mod:`privmix.training.public`, or two as in ``multiplicity+dope``.
         public_batch: with extended: public records a step; 64.
         rho: radius of weight multiplicity; 0.1.
         perturbations: of weight multiplicity; one a view.
@@ -69,7 +84,7 @@ class TrainingOptions(Asked):
         warm_up_optimiser: ``sgd``, ``sam`` or ``asam``; sam.
         warm_up_augment: of the warm-up's images, as ``augment``; as the private views.
         warm_up_mixing: mix public records in the warm-up: ``mixup`` or ``cutmix``; neither.
-        strategy: ``auto`` (measured), ``loop``, ``vmap``, ``ghost``, ``closed-form``: speed only.
+        strategy: ``auto`` (measured), or one of :mod:`privmix.training.gradients`: speed only.
         chunk: records computed at once; what fits.
         amp: bfloat16 forward passes.
         compile: ``torch.compile``.
@@ -78,8 +93,7 @@ class TrainingOptions(Asked):
 
     model: str = told(
         "linear",
-        "linear (any features); cnn, cnn-relu, resnet-9, wrn-16-4, wrn-40-4, hf:FOLDER_OR_NAME or "
-        "hf-head:FOLDER_OR_NAME (images, `features` pixels).",
+        f"{_models(of_images=False)} (any features); {_models(of_images=True)} (images, `features` pixels).",
     )
     split: str = told("train", "Which part of the dataset.")
     classes: Any = told(None, CLASSES_HELP)
@@ -112,7 +126,7 @@ class TrainingOptions(Asked):
     microbatch_mixed_only: bool = told(False, "With `microbatch_mixes`: these in place of the records.", _DP_SGD)
     views: str = told(
         "plain",
-        "plain; self-aug (De et al.); dp-mix-self, dp-mix-diff (DP-Mix; the latter with `pool`); pure-diff.",
+        f"{_views()}.",
         _VIEWS,
     )
     k_base: int | None = told(None, "Augmented copies of a record.", _VIEWS)
@@ -141,9 +155,7 @@ class TrainingOptions(Asked):
     synthetic: Any = field(
         default=None, metadata={"help": "Synthetic records, made from public data only.", "panel": _PUBLIC}
     )
-    public_method: str = told(
-        "none", "With extended: multiplicity, dope, mirror, adadps; multiplicity+dope and so on.", _PUBLIC
-    )
+    public_method: str = told("none", f"With extended: {_names('public')}; multiplicity+dope and so on.", _PUBLIC)
     public_batch: int | None = told(None, "With extended: public records a step. Default: 64.", _PUBLIC)
     rho: float | None = told(None, "Radius of weight multiplicity. Default: 0.1.", _PUBLIC)
     perturbations: int | None = told(None, "Of weight multiplicity. Default: one a view.", _PUBLIC)
@@ -163,7 +175,7 @@ class TrainingOptions(Asked):
         default=None, metadata={"help": "Keep extracted features here (private!) and reuse them.", "panel": _RUNNING}
     )
     device: str | None = told(None, "cpu or cuda. Default: cuda if there is one.", _RUNNING)
-    strategy: str = told("auto", "auto (measured), loop, vmap, ghost, closed-form: speed only.", _RUNNING)
+    strategy: str = told("auto", f"auto (measured), {_names('gradients')}: speed only.", _RUNNING)
     chunk: int | None = told(None, "Records computed at once. Default: what fits.", _RUNNING)
     amp: bool = told(False, "bfloat16 forward passes.", _RUNNING)
     compile: bool = told(False, "torch.compile.", _RUNNING)

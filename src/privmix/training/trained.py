@@ -138,7 +138,7 @@ def shaped(x: torch.Tensor, network: Classifier, facts: ModelFacts) -> torch.Ten
         return x
     layout = facts.layout
     if layout is None:
-        raise InvalidInput("model", network.architecture, "linear, for features that are no pixels of images")
+        raise InvalidInput("model", network.name, "linear, for features that are no pixels of images")
     return layout.to_images(x)
 
 

@@ -105,7 +105,7 @@ def test_where_all_fail_it_is_the_loop(error: Exception, monkeypatch: pytest.Mon
     def fail(*args: Any) -> Tensor:
         raise error
 
-    for kind in STRATEGIES.values():
+    for kind in STRATEGIES.all():
         monkeypatch.setattr(kind, "clipped_sum", fail)
     assert choose(network(), (4,)) == "loop"
 
@@ -119,7 +119,7 @@ def test_a_trial_changes_nothing() -> None:
     assert all(tensor.grad is None for tensor in model.parameters())
 
 
-@pytest.mark.parametrize("name", STRATEGIES)
+@pytest.mark.parametrize("name", list(STRATEGIES))
 def test_a_named_strategy_is_taken_or_refused(name: str) -> None:
     head = build_model("linear", input_shape=(4,), dim=4, classes=CLASSES, seed=0)
     assert choose(head, (4,), ExecutionConfig(name)) == name

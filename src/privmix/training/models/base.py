@@ -5,29 +5,76 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final, Self
 
 import torch
 from torch import Tensor, nn
 
-from privmix.errors import check_integer
+from privmix._registry import Registry
+from privmix.errors import InvalidInput, check_integer
+from privmix.training.layout import ImageLayout
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a model that is asked for by name is made for.
+
+    Attributes:
+        input_shape: of a raw input; (H, W) or (H, W, C) for image models.
+        dim: length of a feature vector.
+        classes: number of logits.
+        norm: L2 norm that each vector is to be scaled to, or None.
+    """
+
+    input_shape: tuple[int, ...]
+    dim: int
+    classes: int
+    norm: float | None = None
+
+    @property
+    def images(self) -> ImageLayout:
+        """How inputs are images.
+
+        Raises:
+            InvalidInput: they are none, or a norm of vectors is asked for.
+        """
+        if self.norm is not None:
+            raise InvalidInput("norm", self.norm, "none, unless the model is linear")
+        return ImageLayout.of_input(self.input_shape)
 
 
 class Classifier(nn.Module, ABC):
     """A network from one input to ``classes`` logits, without any layer that mixes the records of a batch.
 
     Attributes:
-        architecture: what its spec calls it.
+        name: what its spec calls it; ``MODELS.register`` makes it known.
+        called: what users call it: a name, or in words how names of it are made.
         takes_images: whether ``forward`` takes images (b, C, H, W) in [0, 1], or vectors (b, d) otherwise.
         classes: number of logits.
     """
 
-    architecture: ClassVar[str]
+    name: ClassVar[str]
+    called: ClassVar[str]
     takes_images: ClassVar[bool]
 
     def __init__(self, classes: int) -> None:
         super().__init__()
         self.classes = check_integer("classes", classes, low=1)
+
+    @classmethod
+    def of_name(cls, name: str, wanted: Wanted) -> Self | None:
+        """The model that users mean by ``name``, with fresh weights; None where the name is of another kind's.
+
+        Raises:
+            InvalidInput: its name, but it can't be made for such inputs.
+        """
+        return cls.made(wanted) if name == cls.called else None
+
+    @classmethod
+    def made(cls, wanted: Wanted) -> Self:
+        """The model that is called ``called``; a kind with many names makes them in :meth:`of_name`."""
+        raise NotImplementedError
 
     @abstractmethod
     def forward(self, x: Tensor) -> Tensor:
@@ -43,7 +90,10 @@ class Classifier(nn.Module, ABC):
 
     def spec(self) -> dict[str, Any]:
         """The architecture, without its weights: what :func:`~privmix.training.models.model_from_spec` takes."""
-        return {"architecture": self.architecture, **self.options()}
+        return {"architecture": self.name, **self.options()}
+
+
+MODELS: Final[Registry[type[Classifier]]] = Registry("architecture", "privmix.training.models", "privmix.models")
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from torch.nn import functional
 from privmix.errors import InvalidInput, MissingExtra, check_integer
 from privmix.features.models import locate, public_name, quiet
 from privmix.features.preprocessing import Preprocessing
-from privmix.training.models.base import Classifier
+from privmix.training.models.base import MODELS, Classifier, Wanted
 from privmix.training.models.budget import without_memory
 from privmix.training.models.hf_config import plain_config
 
@@ -23,6 +23,7 @@ _COLUMNS: Final = 256
 _ALLOWED: Final = "a folder or hub name of an image model of transformers with its weights in safetensors"
 
 
+@MODELS.register
 class PretrainedClassifier(Classifier):
     """An image model of the transformers library whose last layer is a new one, from zero weights.
 
@@ -48,8 +49,18 @@ class PretrainedClassifier(Classifier):
         MissingExtra: the transformers library is not installed.
     """
 
-    architecture: ClassVar[str] = "transformers"
+    name: ClassVar[str] = "transformers"
+    called: ClassVar[str] = "hf:FOLDER_OR_NAME, or hf-head:FOLDER_OR_NAME (its last layer alone is trained)"
     takes_images: ClassVar[bool] = True
+
+    @classmethod
+    def of_name(cls, name: str, wanted: Wanted) -> Self | None:
+        prefix, _, where = name.partition(":")
+        if prefix not in ("hf", "hf-head") or not where:
+            return None
+        channels, height, width = wanted.images.shape
+        frozen = prefix == "hf-head"
+        return cls.load(where, channels_in=channels, height=height, width=width, classes=wanted.classes, frozen=frozen)
 
     def __init__(
         self,

@@ -3,26 +3,12 @@
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from privmix.errors import InvalidInput
-from privmix.training.layout import ImageLayout
-from privmix.training.models.base import Classifier, seeded
+from privmix.training.models.base import MODELS, Classifier, Wanted, seeded
 from privmix.training.models.budget import check_described
-from privmix.training.models.hf import PretrainedClassifier
-from privmix.training.models.small import LinearHead, ReluCNN, ResNet9, TanhCNN
-from privmix.training.models.wide_resnet import WideResNet
-
-_CLASSES: Final[dict[str, type[Classifier]]] = {
-    kind.architecture: kind for kind in (LinearHead, TanhCNN, ReluCNN, ResNet9, WideResNet, PretrainedClassifier)
-}
-_WIDE: Final = re.compile(r"wrn-(\d{1,4})-(\d{1,3})")
-_NAMES: Final = (
-    "linear, cnn, cnn-relu, resnet-9, wrn-DEPTH-WIDTH such as wrn-16-4 and wrn-40-4, "
-    "hf:FOLDER_OR_NAME, or hf-head:FOLDER_OR_NAME (its last layer alone is trained)"
-)
 
 
 def build_model(
@@ -33,8 +19,8 @@ def build_model(
     ``linear`` takes features (b, d); all others take images (b, C, H, W) in [0, 1]: see ``takes_images``.
 
     Args:
-        name: ``linear``, ``cnn``, ``cnn-relu``, ``resnet-9``, ``wrn-DEPTH-WIDTH``, ``hf:FOLDER_OR_NAME`` or
-            ``hf-head:FOLDER_OR_NAME``.
+        name: ``linear``, ``cnn``, ``cnn-relu``, ``resnet-9``, ``wrn-DEPTH-WIDTH``, ``hf:FOLDER_OR_NAME``,
+            ``hf-head:FOLDER_OR_NAME``, or that of a model that another package registers.
         input_shape: of a raw input; (H, W) or (H, W, C) for image models.
         dim: length of a feature vector.
         classes: number of logits.
@@ -53,43 +39,15 @@ def build_model(
         >>> build_model("vgg", input_shape=(8, 8), dim=64, classes=2, seed=0)  # doctest: +ELLIPSIS
         Traceback (most recent call last):
         ...
-        privmix.errors.InvalidInput: model: got 'vgg'; allowed: linear, cnn, ...
+        privmix.errors.InvalidInput: model: got 'vgg'; allowed: cnn, cnn-relu, ...
     """
+    wanted = Wanted(tuple(input_shape), dim, classes, norm)
     with seeded(seed):
-        if name == "linear":
-            return LinearHead(dim=dim, classes=classes, norm=norm)
-        if norm is not None:
-            raise InvalidInput("norm", norm, "none, unless the model is linear")
-        return _image_model(name, input_shape, classes)
-
-
-def _image_model(name: str, input_shape: tuple[int, ...], classes: int) -> Classifier:
-    if not _known(name):
-        raise InvalidInput("model", name, _NAMES)
-    layout = ImageLayout.of_input(input_shape)
-    channels, height, width = layout.shape
-    if wide := _WIDE.fullmatch(name):
-        depth, factor = map(int, wide.groups())
-        return WideResNet(channels_in=channels, classes=classes, depth=depth, width=factor)
-    if name == "resnet-9":
-        if min(height, width) < 8:
-            raise InvalidInput("input shape", tuple(input_shape), "images of at least 8 x 8 for the model resnet-9")
-        return ResNet9(channels_in=channels, classes=classes)
-    if name in ("cnn", "cnn-relu"):
-        kind = TanhCNN if name == "cnn" else ReluCNN
-        return kind(channels_in=channels, height=height, width=width, classes=classes)
-    prefix, _, where = name.partition(":")
-    return PretrainedClassifier.load(
-        where, channels_in=channels, height=height, width=width, classes=classes, frozen=prefix == "hf-head"
-    )
-
-
-def _known(name: Any) -> bool:
-    if not isinstance(name, str):
-        return False
-    if name.startswith(("hf:", "hf-head:")):
-        return bool(name.partition(":")[2])
-    return name in ("cnn", "cnn-relu", "resnet-9") or _WIDE.fullmatch(name) is not None
+        for kind in MODELS.all() if isinstance(name, str) else ():
+            found = kind.of_name(name, wanted)
+            if found is not None:
+                return found
+    raise InvalidInput("model", name, ", ".join(sorted(kind.called for kind in MODELS.all())))
 
 
 def model_from_spec(spec: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]] | None = None) -> Classifier:
@@ -116,9 +74,7 @@ weights of this size
     """
     options = dict(spec)
     architecture = options.pop("architecture", None)
-    if not isinstance(architecture, str) or architecture not in _CLASSES:
-        raise InvalidInput("architecture", architecture, "one of " + ", ".join(_CLASSES))
-    kind = _CLASSES[architecture]
+    kind = MODELS[architecture]
     known = set(inspect.signature(kind.__init__).parameters) - {"self", "model"}
     if not set(options) <= known:
         raise InvalidInput(f"options of {architecture}", sorted(options), "those that its spec has")

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
 
 from privmix.errors import InvalidInput, check_integer, check_number
-from privmix.training.models.base import Classifier, centred, group_norm
+from privmix.training.models.base import MODELS, Classifier, Wanted, centred, group_norm
 
 
+@MODELS.register
 class LinearHead(Classifier):
     """A linear layer on feature vectors, from zero weights.
 
@@ -32,8 +33,13 @@ class LinearHead(Classifier):
                 [0.0000, 0.0000]])
     """
 
-    architecture: ClassVar[str] = "linear"
+    name: ClassVar[str] = "linear"
+    called: ClassVar[str] = "linear"
     takes_images: ClassVar[bool] = False
+
+    @classmethod
+    def made(cls, wanted: Wanted) -> Self:
+        return cls(dim=wanted.dim, classes=wanted.classes, norm=wanted.norm)
 
     def __init__(self, *, dim: int, classes: int, norm: float | None = None) -> None:
         super().__init__(classes)
@@ -80,10 +86,13 @@ class _ShapedCNN(Classifier):
         except RuntimeError:
             flat = 0
         if flat == 0:
-            raise InvalidInput("input shape", (self.height, self.width), f"larger images for the model {self._called}")
+            raise InvalidInput("input shape", (self.height, self.width), f"larger images for the model {self.called}")
         self.fully_connected = self._fully_connected(flat)
 
-    _called: ClassVar[str]
+    @classmethod
+    def made(cls, wanted: Wanted) -> Self:
+        channels, height, width = wanted.images.shape
+        return cls(channels_in=channels, height=height, width=width, classes=wanted.classes)
 
     def _convolutions(self) -> nn.Sequential:
         raise NotImplementedError
@@ -101,6 +110,7 @@ class _ShapedCNN(Classifier):
         return logits
 
 
+@MODELS.register
 class TanhCNN(_ShapedCNN):
     """The tanh networks of Papernot et al. (2021), a baseline of Park et al. 2024 (Table 5).
 
@@ -120,8 +130,8 @@ class TanhCNN(_ShapedCNN):
         26010
     """
 
-    architecture: ClassVar[str] = "tanh-cnn"
-    _called: ClassVar[str] = "cnn"
+    name: ClassVar[str] = "tanh-cnn"
+    called: ClassVar[str] = "cnn"
 
     def _convolutions(self) -> nn.Sequential:
         if min(self.height, self.width) < 32:
@@ -146,6 +156,7 @@ class TanhCNN(_ShapedCNN):
         return nn.Sequential(nn.Linear(flat, hidden), nn.Tanh(), nn.Linear(hidden, self.classes))
 
 
+@MODELS.register
 class ReluCNN(_ShapedCNN):
     """The five-layer ReLU network of Lee et al. (2019), used for DPMix in Li et al. 2022 (Table 5).
 
@@ -162,8 +173,8 @@ class ReluCNN(_ShapedCNN):
         357690
     """
 
-    architecture: ClassVar[str] = "relu-cnn"
-    _called: ClassVar[str] = "cnn-relu"
+    name: ClassVar[str] = "relu-cnn"
+    called: ClassVar[str] = "cnn-relu"
 
     def _convolutions(self) -> nn.Sequential:
         first, second = nn.Conv2d(self.channels_in, 32, 5, padding=2), nn.Conv2d(32, 48, 5, padding=2)
@@ -174,6 +185,7 @@ class ReluCNN(_ShapedCNN):
         return nn.Sequential(first, nn.ReLU(), second, nn.ReLU(), third)
 
 
+@MODELS.register
 class ResNet9(Classifier):
     """ResNet-9 with GroupNorm (Park et al. 2024, Table 6, after Klause et al. 2022): 6.62M parameters for 100 classes.
 
@@ -192,8 +204,16 @@ class ResNet9(Classifier):
         (2, 10)
     """
 
-    architecture: ClassVar[str] = "resnet-9"
+    name: ClassVar[str] = "resnet-9"
+    called: ClassVar[str] = "resnet-9"
     takes_images: ClassVar[bool] = True
+
+    @classmethod
+    def made(cls, wanted: Wanted) -> Self:
+        channels, *sides = wanted.images.shape
+        if min(sides) < 8:
+            raise InvalidInput("input shape", wanted.input_shape, "images of at least 8 x 8 for the model resnet-9")
+        return cls(channels_in=channels, classes=wanted.classes)
 
     def __init__(self, *, channels_in: int, classes: int, width: int = 64, groups: int = 32) -> None:
         super().__init__(classes)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar
+import re
+from typing import Any, ClassVar, Final, Self
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from privmix.errors import InvalidInput, check_integer
-from privmix.training.models.base import Classifier, centred, group_norm
+from privmix.training.models.base import MODELS, Classifier, Wanted, centred, group_norm
 
+_NAME: Final = re.compile(r"wrn-(\d{1,4})-(\d{1,3})")
 _STEM = 16
 # Added to the variance of a filter's weights, which is about 1 / fan-in.
 _EPS = 1e-8
@@ -44,6 +46,7 @@ class StandardisedConv2d(nn.Conv2d):
         return output
 
 
+@MODELS.register
 class WideResNet(Classifier):
     """WRN-depth-width (Zagoruyko and Komodakis 2016) in the form that suits DP-SGD (De et al. 2022; Park et al. 2024).
 
@@ -66,8 +69,17 @@ class WideResNet(Classifier):
         (2, 10)
     """
 
-    architecture: ClassVar[str] = "wide-resnet"
+    name: ClassVar[str] = "wide-resnet"
+    called: ClassVar[str] = "wrn-DEPTH-WIDTH such as wrn-16-4 and wrn-40-4"
     takes_images: ClassVar[bool] = True
+
+    @classmethod
+    def of_name(cls, name: str, wanted: Wanted) -> Self | None:
+        sizes = _NAME.fullmatch(name)
+        if sizes is None:
+            return None
+        depth, width = map(int, sizes.groups())
+        return cls(channels_in=wanted.images.channels, classes=wanted.classes, depth=depth, width=width)
 
     def __init__(self, *, channels_in: int, classes: int, depth: int = 16, width: int = 4, groups: int = 16) -> None:
         super().__init__(classes)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from privmix.errors import WITHHELD, InvalidInput, check_choice, check_integer
+from privmix.errors import WITHHELD, InvalidInput, check_integer
 from privmix.training.examples import PublicData
 from privmix.training.layout import ImageLayout
 from privmix.training.views.augment import (
@@ -21,6 +21,7 @@ from privmix.training.views.augment import (
     check_augmentations,
 )
 from privmix.training.views.mixup import MicrobatchMixer, Mixing
+from privmix.training.views.preset import PRESETS
 from privmix.training.views.record_random import RecordRandom
 
 __all__ = ["MicrobatchMixer", "ViewConfig", "ViewPipeline"]
@@ -71,7 +72,7 @@ class ViewConfig:
 
     @classmethod
     def named(cls, name: str) -> ViewConfig:
-        """A preset by its name: plain, self-aug, dp-mix-self, dp-mix-diff or pure-diff.
+        """A preset by its name, such as self-aug or dp-mix-self (:mod:`privmix.training.views.presets`).
 
         Raises:
             InvalidInput: there is no such preset.
@@ -80,14 +81,7 @@ class ViewConfig:
             >>> ViewConfig.named("dp-mix-self") == ViewConfig.dp_mix_self()
             True
         """
-        presets = {
-            "plain": cls.plain,
-            "self-aug": cls.self_aug,
-            "dp-mix-self": cls.dp_mix_self,
-            "dp-mix-diff": cls.dp_mix_diff,
-            "pure-diff": cls.pure_diff,
-        }
-        return presets[check_choice("views", name, presets)]()
+        return PRESETS[name].views()
 
     @classmethod
     def from_fingerprint(cls, settings: Mapping[str, Any]) -> ViewConfig:
