@@ -23,7 +23,8 @@ from privmix.data.columns import (
 )
 from privmix.data.files import decoding
 from privmix.data.images import decode_images
-from privmix.data.source import Schema, Source
+from privmix.data.reader import Request
+from privmix.data.source import Schema, Source, resolve_classes
 from privmix.errors import WITHHELD, InvalidInput
 
 
@@ -150,3 +151,14 @@ def name_list(names: Any) -> tuple[str, ...]:
     if not isinstance(names, list):
         raise ValueError("not a list")
     return tuple(names)
+
+
+def open_arrow_like(
+    files: list[Path],
+    request: Request,
+    format_: ArrowFormat,
+    public_classes: Callable[[Path, str], tuple[str, ...] | None],
+) -> Source:
+    """Files of a format whose own metadata may name the classes, apart from the records."""
+    public = public_classes(files[0], request.selection.label) if request.classes is None else None
+    return ArrowSource(files, format_, request.selection, resolve_classes(request.classes, public))

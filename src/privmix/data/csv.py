@@ -8,13 +8,16 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, Any, ClassVar, Final
 
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 
-from privmix.data.arrow_source import ArrowFormat
+from privmix.data.arrow_source import ArrowFormat, ArrowSource
+from privmix.data.columns import Selection
 from privmix.data.files import filled_lines, open_binary
+from privmix.data.reader import READERS, Reader, Request, refuse_images
+from privmix.data.source import Source, resolve_classes
 from privmix.errors import InvalidInput
 
 _BLOCK_BYTES: Final = 2**22
@@ -108,3 +111,24 @@ def _lines(path: Path, stream: IO[bytes]) -> Iterator[str]:
             raise InvalidInput(f"header of {path}", "a longer line", f"less than {_HEADER_BYTES} bytes")
         yield line.decode(encoding)
         encoding = "utf-8"
+
+
+@READERS.register
+class Csv(Reader):
+    """Tables of numbers, or of texts; see the top of this file."""
+
+    name: ClassVar[str] = "csv"
+    words: ClassVar[str] = "CSV"
+    endings: ClassVar[str] = ".csv"
+    suffixes: ClassVar[tuple[str, ...]] = ("csv",)
+    zipped: ClassVar[bool] = True
+
+    @classmethod
+    def open(cls, files: list[Path], request: Request) -> Source:
+        refuse_images(request)
+        asked = request.selection
+        if asked.length is not None:
+            raise InvalidInput("feature length", asked.length, "none: CSV holds no lists")
+        selection = Selection(asked.label, image=None, table=asked.table, numbers=asked.numbers)
+        format_ = csv_format(selection.label, numeric=selection.table is None)
+        return ArrowSource(files, format_, selection, resolve_classes(request.classes))

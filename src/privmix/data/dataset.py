@@ -13,16 +13,8 @@ from privmix.data.frames import library_of, open_frame, open_hugging_face
 from privmix.data.images import check_colour, check_image_size, class_folders
 from privmix.data.ipc import DESCRIPTIONS, is_saved_dataset, saved_splits
 from privmix.data.memory import open_arrays
-from privmix.data.openers import (
-    FORMATS,
-    Request,
-    format_of,
-    holds_split,
-    open_files,
-    open_images,
-    open_saved,
-    refuse_images,
-)
+from privmix.data.openers import holds_split, open_files, open_images, open_saved
+from privmix.data.reader import Request, formats, reader_of, refuse_images
 from privmix.data.remote import RemoteSource, is_remote, local_path
 from privmix.data.source import MAX_RECORD_VALUES, ArraySource, LabelledArray, Schema, Source
 from privmix.data.splits import SPLITS, folder_split, split_of
@@ -208,7 +200,7 @@ def _open_flat(folder: Path, request: Request, own_split: bool) -> Source:
     files = _of_one_format(sorted(entry for entry in folder.iterdir() if entry.is_file()), folder)
     if not files:
         if not class_folders(folder):
-            raise InvalidInput(str(folder), "no dataset", FORMATS)
+            raise InvalidInput(str(folder), "no dataset", formats())
         if not own_split:
             raise _no_split(folder, request)
         return open_images(folder, request)
@@ -228,12 +220,12 @@ def _of_one_format(files: list[Path], place: Path) -> list[Path]:
         InvalidInput: they are of several formats.
     """
     files = [file for file in files if not file.name.startswith(".") and file.name not in DESCRIPTIONS]
-    files = [file for file in files if format_of(file) is not None]
+    files = [file for file in files if reader_of(file) is not None]
     # Beside files of another format, .json describes them.
     files = [file for file in files if not file.name.lower().endswith(".json")] or files
-    formats = sorted({str(format_of(file)) for file in files})
-    if len(formats) > 1:
-        raise InvalidInput(f"files in {place}", formats, "one format; or give the path of the file")
+    found = sorted({reader.name for file in files if (reader := reader_of(file)) is not None})
+    if len(found) > 1:
+        raise InvalidInput(f"files in {place}", found, "one format; or give the path of the file")
     return files
 
 

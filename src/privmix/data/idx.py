@@ -10,17 +10,19 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, Any, ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privmix.data.files import check_unpacked, open_binary, reading
-from privmix.data.source import Schema, Source, array_schema
-from privmix.errors import WITHHELD, InvalidInput
+from privmix.data.reader import READERS, Reader, Request, refuse_columns, refuse_images
+from privmix.data.source import Schema, Source, array_schema, resolve_classes
+from privmix.errors import WITHHELD, InvalidInput, StorageError
 
 _TYPES: Final = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 _PIECE_BYTES: Final = 2**26
+_MNIST_CLASSES: Final = tuple(map(str, range(10)))
 
 
 @dataclass(frozen=True)
@@ -115,3 +117,36 @@ def _read_exactly(stream: IO[bytes], wanted: int) -> bytes:
 
 def _record_bytes(header: IdxHeader) -> int:
     return math.prod(header.shape[1:]) * header.dtype.itemsize
+
+
+@READERS.register
+class Idx(Reader):
+    """Images and labels in a file each, as MNIST's are."""
+
+    name: ClassVar[str] = "idx"
+    words: ClassVar[str] = "idx"
+    endings: ClassVar[str] = "idx"
+
+    @classmethod
+    def claims(cls, name: str) -> bool:
+        plain = name.removesuffix(".gz")
+        return any(mark in plain for mark in ("-idx", ".idx"))
+
+    @classmethod
+    def open(cls, files: list[Path], request: Request) -> Source:
+        refuse_columns(request, "idx")
+        refuse_images(request)
+        inputs = [file for file in files if "images" in file.name] or files
+        if len(inputs) > 1:
+            raise InvalidInput("data", str(inputs[0].parent), "one idx file of images a split, with images in its name")
+        candidates = cls.companions(inputs[0])
+        existing = [file for file in candidates if file.is_file() and file != inputs[0]]
+        if not existing:
+            raise StorageError(f"{candidates[0]}: no such file; the labels of {inputs[0].name} belong there")
+        public = _MNIST_CLASSES if inputs[0].name.startswith(("train-images-idx3", "t10k-images-idx3")) else None
+        return IdxSource(inputs[0], existing[0], resolve_classes(request.classes, public))
+
+    @classmethod
+    def companions(cls, file: Path) -> list[Path]:
+        labels = file.with_name(file.name.replace("images", "labels").replace("idx3", "idx1"))
+        return [labels, labels.with_suffix("") if labels.suffix == ".gz" else labels.with_name(labels.name + ".gz")]

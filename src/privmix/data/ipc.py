@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import pyarrow as pa
 import pyarrow.ipc as pa_ipc
 
-from privmix.data.arrow_source import ArrowFormat, class_names
+from privmix.data.arrow_source import ArrowFormat, class_names, open_arrow_like
 from privmix.data.files import check_unpacked, decoding
 from privmix.data.ipc_messages import FILE_MAGIC, scan
 from privmix.data.parquet import metadata_classes
+from privmix.data.reader import READERS, Reader, Request
+from privmix.data.source import Source
 from privmix.errors import InvalidInput, StorageError
 from privmix.untrusted import parse_json
 
@@ -151,3 +153,17 @@ def _storage_type(kind: Any) -> Any:
 
 def _storage(column: Any) -> Any:
     return column.storage if isinstance(column.type, pa.BaseExtensionType) else column
+
+
+@READERS.register
+class Arrow(Reader):
+    """Arrow's files and streams, Feather among them."""
+
+    name: ClassVar[str] = "arrow"
+    words: ClassVar[str] = "Arrow"
+    endings: ClassVar[str] = ".arrow, .feather"
+    suffixes: ClassVar[tuple[str, ...]] = ("arrow", "feather")
+
+    @classmethod
+    def open(cls, files: list[Path], request: Request) -> Source:
+        return open_arrow_like(files, request, ARROW, arrow_classes)

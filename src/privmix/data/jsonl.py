@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, Any, ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privmix.data.columns import Selection
 from privmix.data.files import decoding, filled_lines, open_binary
-from privmix.data.source import Schema, Source
+from privmix.data.reader import READERS, Reader, Request, refuse_images
+from privmix.data.source import Schema, Source, resolve_classes
 from privmix.errors import WITHHELD, InvalidInput
 from privmix.untrusted import parse_json
 
@@ -159,3 +161,19 @@ def _table(rows: list[dict[str, Any]], names: list[str]) -> NDArray[np.object_]:
             raise InvalidInput(f"column {name}", WITHHELD, "texts, numbers, truth values or nothing")
         table[:, place] = values
     return table
+
+
+@READERS.register
+class Jsonl(Reader):
+    """One JSON object a line."""
+
+    name: ClassVar[str] = "jsonl"
+    words: ClassVar[str] = "JSON lines"
+    endings: ClassVar[str] = ".jsonl, .json (JSON lines)"
+    suffixes: ClassVar[tuple[str, ...]] = ("jsonl", "json")
+    zipped: ClassVar[bool] = True
+
+    @classmethod
+    def open(cls, files: list[Path], request: Request) -> Source:
+        refuse_images(request)
+        return JsonlSource(files, replace(request.selection, image=None), resolve_classes(request.classes))

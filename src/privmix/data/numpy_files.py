@@ -6,13 +6,15 @@ import math
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, Any, ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privmix.data.files import check_unpacked, decoding
-from privmix.data.source import MAX_RECORD_VALUES, ArraySource, Schema, Source, array_schema
+from privmix.data.reader import READERS, Reader, Request, refuse_columns, refuse_images
+from privmix.data.shards import joined
+from privmix.data.source import MAX_RECORD_VALUES, ArraySource, Schema, Source, array_schema, resolve_classes
 from privmix.errors import WITHHELD, InvalidInput
 
 _HEADER_READERS: Final = {
@@ -133,3 +135,49 @@ def _check_size(shape: tuple[int, ...], dtype: np.dtype[Any], size: int) -> None
         raise InvalidInput("shape of array", shape, f"records of at most {MAX_RECORD_VALUES} values")
     if math.prod(shape) * dtype.itemsize != size:
         raise InvalidInput("size of array", WITHHELD, "as many bytes as its header says")
+
+
+@READERS.register
+class Npz(Reader):
+    """Archives of arrays x and y."""
+
+    name: ClassVar[str] = "npz"
+    words: ClassVar[str] = "npz"
+    endings: ClassVar[str] = ".npz"
+    suffixes: ClassVar[tuple[str, ...]] = ("npz",)
+
+    @classmethod
+    def open(cls, files: list[Path], request: Request) -> Source:
+        refuse_columns(request, ".npz")
+        refuse_images(request)
+        classes = resolve_classes(request.classes, npz_classes(files[0]) if request.classes is None else None)
+        return joined([NpzSource(file, request.split, classes) for file in files])
+
+    @classmethod
+    def holds_split(cls, file: Path, split: str) -> bool:
+        return npz_has_split(file, split)
+
+
+@READERS.register
+class Npy(Reader):
+    """An array of inputs and one of labels, in a file each."""
+
+    name: ClassVar[str] = "npy"
+    words: ClassVar[str] = "npy"
+    endings: ClassVar[str] = ".npy"
+    suffixes: ClassVar[tuple[str, ...]] = ("npy",)
+
+    @classmethod
+    def open(cls, files: list[Path], request: Request) -> Source:
+        refuse_columns(request, ".npy")
+        refuse_images(request)
+        if len(files) == 1:
+            files = [files[0], *cls.companions(files[0])]
+        inputs, labels = ([file for file in files if file.name.startswith(letter)] for letter in "xy")
+        if len(inputs) != 1 or len(labels) != 1:
+            raise InvalidInput("data", str(files[0].parent), "one file x.npy and one y.npy a split")
+        return npy_source(inputs[0], labels[0], resolve_classes(request.classes))
+
+    @classmethod
+    def companions(cls, file: Path) -> list[Path]:
+        return [file.with_name("y" + file.name[1:])]

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import pyarrow.parquet as pq
 
-from privmix.data.arrow_source import ArrowFormat, class_names, name_list
+from privmix.data.arrow_source import ArrowFormat, class_names, name_list, open_arrow_like
 from privmix.data.files import check_unpacked, decoding
+from privmix.data.reader import READERS, Reader, Request
+from privmix.data.source import Source
 from privmix.untrusted import parse_json
 
 
@@ -59,3 +61,17 @@ def metadata_classes(path: Path, metadata: dict[bytes, bytes] | None, label: str
             return name_list(parse_json(metadata[b"classes"], str(path)))
         described = parse_json(metadata.get(b"huggingface", b"{}"), str(path))
         return class_names(described.get("info", {}).get("features", {}), label)
+
+
+@READERS.register
+class Parquet(Reader):
+    """Parquet files."""
+
+    name: ClassVar[str] = "parquet"
+    words: ClassVar[str] = "Parquet"
+    endings: ClassVar[str] = ".parquet"
+    suffixes: ClassVar[tuple[str, ...]] = ("parquet",)
+
+    @classmethod
+    def open(cls, files: list[Path], request: Request) -> Source:
+        return open_arrow_like(files, request, PARQUET, parquet_classes)

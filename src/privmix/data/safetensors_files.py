@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,9 @@ from safetensors import safe_open
 
 from privmix.data.arrow_source import name_list
 from privmix.data.files import decoding
-from privmix.data.source import MAX_RECORD_VALUES, Schema, Source, array_schema
+from privmix.data.reader import READERS, Reader, Request, refuse_columns, refuse_images
+from privmix.data.shards import joined
+from privmix.data.source import MAX_RECORD_VALUES, Schema, Source, array_schema, resolve_classes
 from privmix.errors import InvalidInput
 from privmix.untrusted import parse_json
 
@@ -111,3 +113,24 @@ def _header(file: Any, name: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
     if math.prod(shape[1:]) > MAX_RECORD_VALUES:
         raise InvalidInput(f"shape of {name}", shape, f"records of at most {MAX_RECORD_VALUES} values")
     return shape, np.dtype(_TYPES[kind])
+
+
+@READERS.register
+class Safetensors(Reader):
+    """Tensors x and y."""
+
+    name: ClassVar[str] = "safetensors"
+    words: ClassVar[str] = "safetensors"
+    endings: ClassVar[str] = ".safetensors"
+    suffixes: ClassVar[tuple[str, ...]] = ("safetensors",)
+
+    @classmethod
+    def open(cls, files: list[Path], request: Request) -> Source:
+        refuse_columns(request, ".safetensors")
+        refuse_images(request)
+        classes = resolve_classes(request.classes, safetensors_classes(files[0]) if request.classes is None else None)
+        return joined([SafetensorsSource(file, request.split, classes) for file in files])
+
+    @classmethod
+    def holds_split(cls, file: Path, split: str) -> bool:
+        return has_split(file, split)

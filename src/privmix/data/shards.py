@@ -49,3 +49,8 @@ class ShardedSource(Source):
     def _chunks(self, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
         for shard in self._shards:
             yield from shard._chunks(size)
+
+
+def joined(shards: Sequence[Source]) -> Source:
+    """One source of several, if they are several."""
+    return shards[0] if len(shards) == 1 else ShardedSource(shards)

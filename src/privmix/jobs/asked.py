@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from privmix._registry import told as told_by
+
 if TYPE_CHECKING:
     from privmix.features import Extractor
 
@@ -46,7 +48,7 @@ class Asked:
         repr=False,
         metadata={
             "help": "Private dataset: file, folder, pattern such as 'part-*.parquet', or address such as "
-            "s3://bucket/x; idx, npz, npy, safetensors, Parquet, Arrow, CSV, JSON lines, images by class, saved "
+            f"s3://bucket/x; {', '.join(said['words'] for said in told_by('privmix.data'))}, images by class, saved "
             "Hugging Face datasets."
         },
     )

@@ -1,0 +1,147 @@
+"""Every registry finds its variants in their files, lists them in help, and takes those of other packages."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from privmix import _registry
+from privmix._registry import Registry, told
+from privmix.data import open_dataset
+from privmix.data.reader import READERS, reader_of
+from privmix.designs.base import DESIGNS
+from privmix.errors import InvalidInput
+from privmix.training.gradients.clipping import Clipping
+from privmix.training.gradients.execution import ExecutionConfig, choose_strategy
+from privmix.training.gradients.parameters import FlatParameters
+from privmix.training.gradients.strategies import STRATEGIES
+from privmix.training.models import build_model, model_from_spec
+from privmix.training.models.base import MODELS
+from privmix.training.public import METHODS, parse_method
+from privmix.training.views.pipeline import ViewConfig
+from privmix.training.views.preset import PRESETS
+from tests.cli.helpers import privmix
+
+# Registry -> its package, and a name that it has.
+ALL: dict[str, tuple[Registry[Any], str, str]] = {
+    "design": (DESIGNS, "privmix.designs", "poisson"),
+    "public method": (METHODS, "privmix.training.public", "dope"),
+    "strategy": (STRATEGIES, "privmix.training.gradients", "loop"),
+    "model": (MODELS, "privmix.training.models", "linear"),
+    "views": (PRESETS, "privmix.training.views", "self-aug"),
+    "reader": (READERS, "privmix.data", "idx"),
+}
+every_registry = pytest.mark.parametrize(("registry", "package", "name"), ALL.values(), ids=ALL)
+
+# A file that no file of privmix names.
+ELSEWHERE = """
+from privmix.data.numpy_files import Npy
+from privmix.data.reader import READERS
+from privmix.training.gradients.strategies import STRATEGIES, LoopGradients
+from privmix.training.models.base import MODELS
+from privmix.training.models.small import LinearHead
+from privmix.training.public import METHODS, DopeSgd
+from privmix.training.views.pipeline import ViewConfig
+from privmix.training.views.preset import PRESETS, Preset
+
+
+@METHODS.register
+class Mine(DopeSgd):
+    name = "mine"
+
+
+@STRATEGIES.register
+class Slow(LoopGradients):
+    name = "slow"
+
+
+@MODELS.register
+class Head(LinearHead):
+    name = called = "head"
+
+
+@PRESETS.register
+class Twice(Preset):
+    name = "twice"
+
+    @classmethod
+    def views(cls):
+        return ViewConfig.self_aug(2)
+
+
+@READERS.register
+class Own(Npy):
+    name, words, endings, suffixes = "own", "own", ".own", ("own",)
+
+    @classmethod
+    def open(cls, files, request):
+        return super().open([file.with_suffix(".npy") for file in files], request)
+"""
+
+
+@every_registry
+def test_what_is_told_is_what_is_registered(registry: Registry[Any], package: str, name: str) -> None:
+    variants = {variant.name: variant for variant in registry.all()}
+    assert name in variants
+    assert list(variants) == sorted(variants) == [said["name"] for said in told(package)]
+    for said in told(package):
+        for attribute, value in said.items():
+            assert getattr(variants[said["name"]], attribute) == value
+    assert all(registry[one] is variant for one, variant in variants.items())
+
+
+@every_registry
+def test_names_that_are_unknown_or_taken(registry: Registry[Any], package: str, name: str) -> None:
+    for wrong in ("nonsense", None, 3):
+        with pytest.raises(InvalidInput, match=name):
+            registry[wrong]
+    with pytest.raises(InvalidInput, match="no other"):
+        registry.register(type("Other", (), {"name": name}))
+    assert registry.register(registry[name]) is registry[name]
+
+
+def test_help_lists_every_variant() -> None:
+    said = privmix("train", "--help").out
+    for registry in (METHODS, STRATEGIES, PRESETS):
+        assert all(name in said for name in registry), registry
+    for kind in MODELS.all():
+        assert kind.called.split(",")[0].split(" ")[0] in said
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The file above, as an installed package whose entry points name it."""
+    (tmp_path / "elsewhere.py").write_text(ELSEWHERE)
+    monkeypatch.syspath_prepend(tmp_path)
+    found = SimpleNamespace(load=lambda: importlib.import_module("elsewhere"))
+    monkeypatch.setattr(_registry, "entry_points", lambda group: [found] if group.startswith("privmix.") else [])
+    for registry, _, _ in ALL.values():
+        monkeypatch.setattr(registry, "_known", dict(registry._known))
+        monkeypatch.setattr(registry, "_looked", False)
+    yield
+    sys.modules.pop("elsewhere", None)
+
+
+def test_variants_of_another_package(elsewhere: None, tmp_path: Path) -> None:
+    assert parse_method("multiplicity+mine") == ("multiplicity", "mine")
+    assert ViewConfig.named("twice").views == 2
+    model = build_model("head", input_shape=(4,), dim=4, classes=2, seed=0)
+    assert type(model_from_spec(model.spec())) is type(model) is MODELS["head"]
+    net = torch.nn.Sequential(torch.nn.Linear(4, 2))
+    found = choose_strategy(ExecutionConfig("slow"), net, FlatParameters(net), Clipping(1.0), (4,), 1, 2)
+    assert found.name == "slow"
+    for name, values in (("x", np.zeros((3, 2))), ("y", np.arange(3) % 2)):
+        np.save(tmp_path / f"{name}.npy", values)
+    (tmp_path / "x.own").touch()
+    assert reader_of(tmp_path / "x.own") is READERS["own"]
+    assert open_dataset(tmp_path / "x.own", classes=2).read().x.shape == (3, 2)
+    # Those from elsewhere come last.
+    assert list(STRATEGIES)[-1] == "slow"
