@@ -14,6 +14,7 @@ import pytest
 from typer.main import get_group
 
 from privmix.accounting import Adjacency, Gaussian
+from privmix.cli import account, ledger
 from privmix.cli.app import VERBS, app
 from privmix.cli.attack import ATTACKS, attack
 from privmix.cli.lazy_verbs import Verb
@@ -69,7 +70,8 @@ def test_what_needs_no_arithmetic_imports_none(tmp_path: Path) -> None:
 
 
 def test_a_verb_that_explains_itself_does_nothing_else() -> None:
-    verbs = [*VERBS, *(f"attack {name}" for name in ATTACKS), "account compare", "ledger init"]
+    verbs = [*VERBS, "account compare", "account poisoning"]
+    verbs += [*(f"attack {name}" for name in ATTACKS), *(f"ledger {name}" for name in ledger.VERBS)]
     said, imported = run_fresh(*({"arguments": [*verb.split(), "--help"]} for verb in verbs))
     assert said.count("Usage:") == len(verbs)
     assert not imported & HEAVY
@@ -135,7 +137,11 @@ def test_lazy_names_are_what_they_say(path: Path) -> None:
         package.nonsense  # noqa: B018
 
 
-@pytest.mark.parametrize(("group", "verbs"), [(app, VERBS), (attack, ATTACKS)], ids=["privmix", "attack"])
+@pytest.mark.parametrize(
+    ("group", "verbs"),
+    [(app, VERBS), (attack, ATTACKS), (ledger.ledger, ledger.VERBS), (account.account, account.VERBS)],
+    ids=["privmix", "attack", "ledger", "account"],
+)
 def test_help_says_of_a_verb_what_the_verb_says(group: object, verbs: dict[str, Verb]) -> None:
     for verb in verbs.values():
         importlib.import_module(verb.module)

@@ -167,4 +167,4 @@ def test_a_design_from_elsewhere_has_its_options_in_help(outside: dict[str, str]
     panel = done.stdout.split("Design: rare")[1].split("Design")[0]
     assert "--rarity" in panel
     assert "Rare: how rare." in panel
-    assert "fixed, hierarchical, random-weight and rare" in done.stdout
+    assert "fixed, hierarchical, poisson, random-weight and rare" in done.stdout

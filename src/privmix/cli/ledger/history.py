@@ -1,0 +1,46 @@
+"""``privmix ledger history``: every entry of a dataset."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.table import Table
+
+from privmix import ledger as ledgers
+from privmix.cli.app import out, plain, print_json
+from privmix.cli.ledger import ledger
+from privmix.cli.ledger.words import Dataset, Url
+from privmix.cli.options import Json
+from privmix.cli.verb import verb
+from privmix.rounding import exact, rounded_up
+
+
+@verb(ledger, "history")
+def history(url: Url, dataset: Dataset, json_output: Json = False) -> None:
+    """Show every entry of a dataset, oldest first."""
+    found = ledgers.Ledger.open(url).history(dataset)
+    if json_output:
+        print_json(found)
+        return
+    table = Table("entry", "time", "kind", "what", "hash")
+    for entry in found:
+        table.add_row(
+            str(entry["number"]), plain(entry.get("at", "")), entry["kind"], plain(_what(entry)), entry["hash"][:12]
+        )
+    out.print(table)
+
+
+def _what(entry: dict[str, Any]) -> str:
+    match entry["kind"]:
+        case "init":
+            mode = "adaptive" if entry.get("filter") else "planned"
+            return f"epsilon {exact(entry['epsilon'])}, delta {exact(entry['delta'])}, {entry['adjacency']}, {mode}"
+        case "reserve":
+            return f"{entry['purpose']} {entry['id'][:8]}: {rounded_up(entry['spent'], 4)} spent with it"
+        case "bind":
+            if "fingerprint" in entry:
+                return f"{entry['id'][:8]} is for content {entry['fingerprint'][:12]}"
+            new = len(entry.get("files", ()))
+            return f"{entry['id'][:8]} is for content {entry.get('content', '')[:12]}, {new} files of it new here"
+        case _:
+            return f"{entry['id'][:8]}: {entry['result']}"

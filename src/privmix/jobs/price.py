@@ -1,0 +1,84 @@
+"""The price of a design, or the noise that meets a target, by one accountant or by all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from privmix import accounting
+from privmix.accounting import Adjacency, Event
+from privmix.errors import InvalidInput, check_number
+from privmix.jobs.price_options import PriceOptions
+from privmix.releases.config import ReleaseConfig
+
+
+@dataclass(frozen=True)
+class Prices:
+    """What accountants say.
+
+    Attributes:
+        design: whose price it is.
+        adjacency: that the prices are for.
+        found: of each accountant its cost and the noise multiplier, or why it has none ("unsupported").
+    """
+
+    design: str
+    adjacency: Adjacency
+    found: list[dict[str, Any]]
+
+
+def price(asked: PriceOptions, design: str | None = None, options: Mapping[str, Any] | None = None) -> Prices:
+    """Price a design, or find the noise that meets a target.
+
+    Args:
+        asked: either ``noise_multiplier`` (answers with epsilon) or ``epsilon`` (answers with the least noise).
+        design: its name; Poisson where None.
+        options: of the design.
+
+    Raises:
+        InvalidInput: an option is out of range or of another design.
+        UnsupportedEvent: the accountant has no price for such draws, unless all are asked.
+
+    Example:
+        >>> asked = PriceOptions(records=60_000, epsilon=1.0)
+        >>> found = price(asked, "poisson", {"mixup_degree": 64}).found[0]
+        >>> found["is_upper_bound"], found["epsilon"] <= 1
+        (True, True)
+    """
+    if asked.records is None:
+        raise InvalidInput("records", asked.records, "the public record count")
+    if (asked.noise_multiplier is None) == (asked.epsilon is None):
+        raise InvalidInput("noise_multiplier, epsilon", "both or neither", "exactly one of the two")
+    config = ReleaseConfig(
+        records=asked.records,
+        dim=1,
+        classes=tuple(str(number) for number in range(asked.classes)),
+        design=design or "poisson",
+        rows=asked.rows,
+        centre="none",
+        **(options or {}),
+    )
+    named = "as_published" if asked.as_published else asked.accountant
+    names = list(accounting.ACCOUNTANTS) if asked.every else [accounting.get_accountant(named).name]
+    adjacency = config.with_noise(1.0).adjacency
+    return Prices(config.design.name, adjacency, [_one(config, asked, name, adjacency) for name in names])
+
+
+def _one(config: ReleaseConfig, asked: PriceOptions, accountant: str, adjacency: Adjacency) -> dict[str, Any]:
+    def event(multiplier: float) -> Event:
+        return config.with_noise(multiplier).event
+
+    by: dict[str, Any] = {"accountant": accountant, "adjacency": adjacency}
+    multiplier = asked.noise_multiplier
+    try:
+        if asked.epsilon is not None:
+            multiplier = accounting.calibrate(event, asked.epsilon, asked.delta, **by).noise_multiplier
+        assert multiplier is not None
+        check_number("noise_multiplier", multiplier, low=0, low_open=True)
+        cost = accounting.epsilon(event(multiplier), asked.delta, **by)
+    except accounting.UnsupportedEvent as error:
+        if not asked.every:
+            raise
+        return {"accountant": accountant, "unsupported": error.allowed}
+    return {**cost.to_dict(), "noise_multiplier": multiplier}

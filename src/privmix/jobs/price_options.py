@@ -1,0 +1,34 @@
+"""What is asked of a price, option by option; importing this takes no time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from privmix.jobs.asked import told
+
+
+@dataclass(frozen=True, kw_only=True)
+class PriceOptions:
+    """Of which plan, by which accountant.
+
+    Attributes:
+        records: record count n, taken as public.
+        rows: rows released, T; n where None.
+        delta: probability with which epsilon may be exceeded.
+        noise_multiplier: joint noise multiplier s of a row; answers with epsilon.
+        epsilon: target; answers with the least noise multiplier.
+        classes: how many.
+        accountant: its name.
+        every: ask all accountants.
+        as_published: the papers' figure, which is no bound.
+    """
+
+    records: int | None = told(None, "Record count n, taken as public.")
+    rows: int | None = told(None, "Rows released, T. Default: n.")
+    delta: float = told(1e-5, "Probability with which epsilon may be exceeded.")
+    noise_multiplier: float | None = told(None, "Joint noise multiplier s of a row (features and labels together).")
+    epsilon: float | None = told(None, "Target: find the least noise that meets it.")
+    classes: int = told(10, "Number of classes (hierarchical, classwise).")
+    accountant: str = told("pld", "pld, rdp, moments, pure; gdp_clt, as_published compare.")
+    every: bool = told(False, "A table over all accountants.", flag="all")
+    as_published: bool = told(False, "The papers' figure: a comparison, not a bound.", off="no")
