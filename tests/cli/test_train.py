@@ -276,7 +276,7 @@ HELPED = {"scenario": "extended", "public": "public.npz", "public_method": "mult
 WRONG: dict[str, tuple[dict[str, str | None], list[str]]] = {
     "no classes": ({"classes": None}, ["classes", "--classes"]),
     "one class": ({"classes": "1"}, ["classes"]),
-    "unknown model": ({"model": "vgg"}, ["model", "'vgg'", "linear, cnn"]),
+    "unknown model": ({"model": "vgg"}, ["model", "'vgg'", "linear, resnet-9"]),
     "depth of a model": ({"model": "wrn-11-1"}, ["depth", "10, 16"]),
     "image too small": ({"model": "cnn"}, ["(8, 8)", "cnn"]),
     "image model on features": ({"model": "wrn-10-1", "features": "scattering"}, ["model", "linear"]),
