@@ -20,7 +20,7 @@ ALLOWED: dict[str, set[str]] = {
     "designs": {"accounting", "mechanisms"},
     "certificate": {"accounting", "mechanisms.plan"},
     "releases": {"accounting", "mechanisms", "data", "features", "designs", "certificate"},
-    "learning": {"releases.dataset", "releases.moments", "releases.embedding"},
+    "learning": {"releases.dataset", "releases.moments", "releases.two_stage", "releases.embedding"},
     "training": {"accounting", "mechanisms", "data", "features", "certificate"},
     "ledger": {"accounting"},
     "attacks": {"accounting", "mechanisms", "data", "features", "designs", "releases", "learning", "training"},

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from privmix.learning.kl import GeneralizedKLClassifier
     from privmix.learning.moments import SecondMomentsClassifier
     from privmix.learning.ridge import NoiseAwareRidgeClassifier
+    from privmix.learning.two_stage import TwoStageClassifier
     from privmix.ledger.ledger import Ledger
     from privmix.ledger.pricing import BudgetExceeded
     from privmix.training.classifier import DPClassifier
@@ -85,6 +86,7 @@ __all__ = [
     "Repeated",
     "SecondMomentsClassifier",
     "StorageError",
+    "TwoStageClassifier",
     "UnsupportedEvent",
     "attack",
     "audit",

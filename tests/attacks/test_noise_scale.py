@@ -36,6 +36,7 @@ PLANS: dict[str, dict[str, Any]] = {
     "moments": {"design": "moments"},
     "merf": {"design": "merf", "frequencies": 64},
     "hermite": {"design": "hermite", "order": 4, "pairs": 3, "pair_order": 4},
+    "two-stage": {"design": "two-stage"},
 }
 TRAINING = TrainingPlan(1000, 100, 50, 1.3, clip_norm=0.7, delta=1e-5)
 # Which stream each noise is drawn from, and a plan that has it.
@@ -49,6 +50,9 @@ NOISES = {
     "label sums": ("moments", "label sum noise"),
     "embedding": ("merf", "embedding noise"),
     "class sizes": ("hermite", "class size noise"),
+    "norms": ("two-stage", "norm count noise"),
+    "scatter within classes: diagonal": ("two-stage", "scatter noise: diagonal"),
+    "scatter within classes: off diagonal": ("two-stage", "scatter noise"),
 }
 
 

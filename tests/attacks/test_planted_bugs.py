@@ -29,6 +29,7 @@ from privmix.releases import (
     engine,
     moments_engine,
     tiles,
+    two_stage_engine,
 )
 from privmix.releases.dataset import RecordTransform
 from tests.releases.helpers import own_options
@@ -55,6 +56,7 @@ DESIGNS: dict[str, tuple[dict[str, Any], int]] = {
     "moments": ({"design": "moments", "centre": "none"}, 8000),
     "merf": ({"design": "merf"}, 8000),
     "hermite": ({"design": "hermite"}, 8000),
+    "two-stage": ({"design": "two-stage", "centre": "none"}, 1600),
 }
 every_design = pytest.mark.parametrize("name", DESIGNS)
 
@@ -88,7 +90,7 @@ def test_the_real_engine_passes(name: str) -> None:
 @every_design
 def test_too_little_noise_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Seven tenths of the noise, of features, labels, moments and mean."""
-    for module in (engine, moments_engine, embedding_engine):
+    for module in (engine, moments_engine, embedding_engine, two_stage_engine):
         for law in ("gaussian_on_lattice", "laplace_on_lattice"):
             honest = getattr(module, law, None)
             if honest is not None:
@@ -133,7 +135,9 @@ def test_noise_of_one_tile_for_all_is_caught(monkeypatch: pytest.MonkeyPatch) ->
     assert found.proven_epsilon < EPSILON
 
 
-@pytest.mark.parametrize("name", ["poisson", "fixed", "hierarchical", "classwise", "random-weight", "moments"])
+@pytest.mark.parametrize(
+    "name", ["poisson", "fixed", "hierarchical", "classwise", "random-weight", "moments", "two-stage"]
+)
 def test_missing_clipping_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def lattice_steps(self: tiles.TileReader, transform: RecordTransform, block: NDArray[Any]) -> NDArray[np.float64]:
         return self._lattice.quantise(np.asarray(block, np.float64) / transform.final_clip_norm)
@@ -143,6 +147,18 @@ def test_missing_clipping_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(tiles.TileSummer, "largest", 2**20)
     monkeypatch.setattr(RecordTransform, "__call__", lambda self, features: np.asarray(features, np.float64))
     assert audit_design(name).violated
+
+
+def test_counts_of_norms_that_are_not_paid_for_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without noise: a hundredth of the budget would go to them."""
+    monkeypatch.setattr(two_stage_engine.NormCounts, "released", lambda self, streams: self._counts.astype(np.float32))
+    assert audit(make_plan(design="two-stage", centre="none"), 800).violated
+
+
+def test_residuals_that_are_not_clipped_after_mapping_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Records were clipped before: the map makes them long again."""
+    monkeypatch.setattr(two_stage_engine, "clip_l2", lambda residuals, bound: residuals)
+    assert audit(make_plan(design="two-stage", centre="none"), 800).violated
 
 
 class ShuffledBatches(PoissonSampling):

@@ -52,6 +52,8 @@ PLANS: dict[str, dict[str, Any]] = {
     "moments-centred": {"design": "moments"},
     "merf": {"design": "merf", "frequencies": 5},
     "hermite": {"design": "hermite", "order": 20, "pair_order": 20, "pairs": 3},
+    "two-stage": {"design": "two-stage", "centre": "none"},
+    "two-stage-centred": {"design": "two-stage"},
 }
 every_plan = pytest.mark.parametrize("name", PLANS)
 # Values that arithmetic is apt to get wrong: huge, denormal, both zeros, and ordinary ones.
@@ -216,7 +218,8 @@ def test_half_the_sensitivity_is_caught(name: str, monkeypatch: pytest.MonkeyPat
     honest: Any = kind.final_clip_norm.fget  # type: ignore[attr-defined]
     rows = measured(plan, features, labels, 0)
     joint = next((query for query in rows if query.startswith("all ")), "rows")
-    for part in ("noise_std_x", "noise_std_y", "noise_std_second", "noise_std_cross", "noise_std_counts"):
+    parts = ("x", "y", "second", "cross", "counts", "within")
+    for part in (f"noise_std_{name}" for name in parts):
         if hasattr(kind, part):
             std: Any = getattr(kind, part).fget
             monkeypatch.setattr(kind, part, property(lambda self, std=std: std(self) / 2))

@@ -34,7 +34,14 @@ EMBEDDINGS: list[dict[str, Any]] = [
     {"design": "merf", "frequencies": 24},
     {"design": "hermite", "order": 4, "pairs": 3, "pair_order": 2},
 ]
-EVERY_DESIGN = [*ALL_DESIGNS, {"design": "moments"}, {"design": "moments", "centre": "none"}, *EMBEDDINGS]
+EVERY_DESIGN = [
+    *ALL_DESIGNS,
+    {"design": "moments"},
+    {"design": "moments", "centre": "none"},
+    {"design": "two-stage"},
+    {"design": "two-stage", "centre": "none"},
+    *EMBEDDINGS,
+]
 
 
 def design_name(choices: dict[str, Any]) -> str:

@@ -29,7 +29,17 @@ from privmix.attacks.worst_case import (
     log_mixture,
     worst_case_for,
 )
-from privmix.designs import Classwise, Hierarchical, Moments, MomentsPlan, Plan, Poisson, ReleasePlan
+from privmix.designs import (
+    Classwise,
+    Hierarchical,
+    Moments,
+    MomentsPlan,
+    Plan,
+    Poisson,
+    ReleasePlan,
+    TwoStage,
+    TwoStagePlan,
+)
 from privmix.errors import InvalidInput
 from privmix.releases import PrivateRecords, RecordTransform
 from privmix.releases.engine import Engine, RowBlock
@@ -58,6 +68,7 @@ def worst_case_of(plan: Plan) -> AnyCase:
     * fixed: a row holds the canary with probability m/n and the rest are alike, so m and n may be divided by their
       greatest common divisor; random weights depend on m itself, so that both stay;
     * moments, class embeddings: one query; how many rows are sampled from its answer plays no part;
+    * two-stage: all queries show the canary; with one feature there is one direction, in which it is clipped;
     * centred plans keep their classes and have one canary a run: records share the released mean.
 
     Raises:
@@ -115,6 +126,18 @@ def _moments_case(plan: MomentsPlan) -> MomentsCase:
     return MomentsCase(reduced, width)
 
 
+@worst_case_for(TwoStage)
+def _two_stage_case(plan: TwoStagePlan) -> AnyCase:
+    from privmix.attacks.two_stage import TwoStageCase
+
+    _check_room(plan)
+    # One canary a run: in the second stage records share a map.
+    names = plan.classes if plan.centred else ("0", "1")
+    reduced = replace(plan, dim=1, directions=1, channels=1, classes=names, rows=1)
+    assert reduced.event == plan.event, "what runs is not what is audited"
+    return TwoStageCase(reduced, 1)
+
+
 def _companion_level(plan: ReleasePlan, label_overlap: float) -> float:
     """The feature, in the canary's coordinate, of a record whose label overlaps with the canary's.
 
@@ -144,7 +167,7 @@ def _joint(feature_noise: float, label_noise: float, level: float) -> float:
 
 
 @dataclass(frozen=True)
-class _AddRemoveCase(WorstCase[P]):
+class AddRemoveCase(WorstCase[P]):
     """Canary j has all its length in coordinate j, more than C, and label j; a bystander is in every dataset."""
 
     def records(self, present: Mask) -> PrivateRecords:
@@ -196,7 +219,7 @@ class _AddRemoveCase(WorstCase[P]):
 
 
 @dataclass(frozen=True)
-class _RowCase(_AddRemoveCase[ReleasePlan]):
+class _RowCase(AddRemoveCase[ReleasePlan]):
     """What the cases of noisy rows have in common."""
 
     def of_repeats(self, x: Scores, transform: RecordTransform) -> Scores:
@@ -335,7 +358,7 @@ def _class_odds(members: int, rate: float, class_rate: float, noise: float) -> t
 
 
 @dataclass(frozen=True)
-class MomentsCase(_AddRemoveCase[MomentsPlan]):
+class MomentsCase(AddRemoveCase[MomentsPlan]):
     """The canary alone: all of one Gaussian query shows it, and so there is nothing that a better attack could use."""
 
     def of_rows(self, block: RowBlock, transform: RecordTransform) -> Scores:

@@ -22,8 +22,9 @@ from numpy.typing import NDArray
 from privmix.attacks.bounds import Scores
 from privmix.attacks.linear_steps import linear_steps
 from privmix.attacks.worst_case import EngineFactory, real_engine
-from privmix.designs import BasePlan, EmbeddingPlan, MomentsPlan, Plan, ReleasePlan
+from privmix.designs import BasePlan, EmbeddingPlan, MomentsPlan, Plan, ReleasePlan, TwoStagePlan
 from privmix.designs.embedding import SIZES
+from privmix.designs.two_stage import NORM_EDGES
 from privmix.errors import InvalidInput
 from privmix.mechanisms.membership import ROW_TILE
 from privmix.mechanisms.streams import SecretStreams
@@ -33,6 +34,7 @@ from privmix.releases.embedding_engine import EmbeddingSums
 from privmix.releases.engine import released_mean
 from privmix.releases.feature_maps import feature_map
 from privmix.releases.moments_engine import MomentSums
+from privmix.releases.two_stage_engine import NormCounts, WithinScatter
 from privmix.training.noise import noise_scale
 from privmix.training.plan import TrainingPlan
 from privmix.training.records import TrainingRecords
@@ -143,7 +145,8 @@ def _count_noise(multiplier: float, samples: int, keys: Keys) -> PureNoise:
 
 def _mean_noise(plan: Plan, samples: int, keys: Keys) -> PureNoise:
     assert plan.centre_noise_multiplier is not None
-    wide = replace(plan, dim=_MEAN_FEATURES)
+    # A multiple of the plan's own: features may lie on channels.
+    wide = replace(plan, dim=plan.dim * math.ceil(_MEAN_FEATURES / plan.dim))
     nothing = np.zeros(wide.dim)
 
     def one(streams: SecretStreams) -> NDArray[Any]:
@@ -214,6 +217,31 @@ def _(plan: EmbeddingPlan, samples: int, keys: Keys, make: EngineFactory) -> Ite
         grid = 1 / norms[name] if name in norms else wide.lattice.step
         label = "class sizes" if name == SIZES else name
         yield PureNoise(label, GAUSSIAN, std[name], std[name], grid, np.stack(drawn))
+
+
+@main_noises.register
+def _(plan: TwoStagePlan, samples: int, keys: Keys, make: EngineFactory) -> Iterator[PureNoise]:
+    yield from main_noises(plan.first, samples, keys, make)
+    wide = replace(plan, dim=_SIDE, directions=_SIDE, channels=1)
+    below = np.tril_indices(_SIDE, -1)
+    parts: dict[str, list[NDArray[Any]]] = {"diagonal": [], "off": [], "norms": []}
+
+    def one(streams: SecretStreams) -> NDArray[Any]:
+        released = WithinScatter(wide).released(streams)
+        parts["diagonal"].append(np.diag(released).astype(np.float64))
+        parts["norms"].append(NormCounts(wide).released(streams).astype(np.float64))
+        if len(parts["off"]) * len(below[0]) < max(samples, _KEPT):
+            parts["off"].append(released[below].astype(np.float64))
+        return np.zeros(0)
+
+    keys.run("second stage", -(-samples // len(NORM_EDGES)), one)
+    std = wide.noise_std
+    for name, part, deviation, grid in (
+        ("scatter within classes: diagonal", "diagonal", std["within"], wide.unit_within),
+        ("scatter within classes: off diagonal", "off", std["within"] / math.sqrt(2), wide.unit_within),
+        ("norms", "norms", std["norms"], 1.0),
+    ):
+        yield PureNoise(name, GAUSSIAN, deviation, deviation, grid, np.stack(parts[part]))
 
 
 @main_noises.register

@@ -13,6 +13,7 @@ that the first one had: later queries are judged for each answer of the first.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import singledispatch
 from typing import Any, Final
@@ -23,7 +24,7 @@ from numpy.typing import NDArray
 from privmix.accounting import Adjacency
 from privmix.attacks.bounds import Scores
 from privmix.attacks.worst_case import EngineFactory, real_engine
-from privmix.designs import BasePlan, EmbeddingPlan, MomentsPlan, Plan, ReleasePlan
+from privmix.designs import BasePlan, EmbeddingPlan, MomentsPlan, Plan, ReleasePlan, TwoStagePlan
 from privmix.designs.embedding import SIZES
 from privmix.errors import InvalidInput, check_integer
 from privmix.mechanisms.membership import RECORD_TILE, ROW_TILE, Membership, offsets_of
@@ -33,6 +34,7 @@ from privmix.releases import PrivateRecords
 from privmix.releases.count import private_record_count
 from privmix.releases.engine import RowEngine
 from privmix.releases.moments import SecondMoments
+from privmix.releases.two_stage import TwoStageMoments
 
 # Half a unit in the last place of float32, which released numbers are rounded to.
 _ULP: Final = 2.0**-24
@@ -88,7 +90,8 @@ def release_sensitivity(
     Returns:
         The record count and the mean where they are released; then, of rows, ``features`` and ``labels`` of the row
         that is moved most, ``rows`` (both together, in units of their noise), ``rows without the record`` and
-        ``rows touched``; or of moments each part and ``all moments``; of class embeddings likewise.
+        ``rows touched``; or of moments each part and ``all moments``, of two stages each part and ``all of both
+        stages``; of class embeddings likewise.
 
     Raises:
         InvalidInput: records or replacement do not fit the plan.
@@ -251,32 +254,63 @@ def _(plan: ReleasePlan, pair: Pair) -> list[QuerySensitivity]:
     return found
 
 
+# Name, declared bound, standard deviation of the noise, and the released numbers of both runs.
+_Part = tuple[str, float, float, list[NDArray[Any]]]
+
+
 @main_moved.register
 def _(plan: MomentsPlan, pair: Pair) -> list[QuerySensitivity]:
-    factor = pair.factor
     released: list[SecondMoments] = []
     for engine in pair.replayed()[:2]:
         for _ in engine.rows():
             pass
         released.append(engine.beside)
+    return _moved_parts(plan, pair.factor, _moment_parts(plan, released), "all moments")
+
+
+@main_moved.register
+def _(plan: TwoStagePlan, pair: Pair) -> list[QuerySensitivity]:
+    """The second run has the map and the clipping bound of the first, as both follow from what was released."""
+    first, second, _ = pair.replayed()
+    for _ in first.rows():
+        pass
+    one: TwoStageMoments = first.beside
+    mapped = first._map(one)
+    second._map, second._bound = lambda moments: mapped, lambda norms: one.bound
+    for _ in second.rows():
+        pass
+    released = [one, second.beside]
+    parts = _moment_parts(plan.first, released)
+    parts.append(("norms", 1.0, plan.norm_noise_multiplier, [found.norms for found in released]))
+    within = [_triangle(found.within) for found in released]
+    parts.append(("scatter within classes", 1.0, plan.noise_std_within, within))
+    return _moved_parts(plan, pair.factor, parts, "all of both stages")
+
+
+def _moment_parts(plan: MomentsPlan, released: Sequence[SecondMoments]) -> list[_Part]:
     bound, label = plan.final_clip_norm, plan.label_norm
-    below = np.tril_indices(plan.dim, -1)
-    # The upper triangle with its entries off the diagonal times sqrt(2): of the norm that the whole matrix has.
-    triangles = [
-        np.concatenate([np.diag(one.second), math.sqrt(2) * one.second[below].astype(np.float64)]) for one in released
-    ]
-    parts = [
-        ("second moments", bound**2, plan.noise_std_second, triangles),
+    return [
+        ("second moments", bound**2, plan.noise_std_second, [_triangle(one.second) for one in released]),
         ("cross moments", bound * label, plan.noise_std_cross, [one.cross.ravel() for one in released]),
         ("label sums", label, plan.noise_std_counts, [one.label_sums for one in released]),
     ]
-    found, together = [], np.zeros(2)
+
+
+def _triangle(matrix: NDArray[np.float32]) -> NDArray[np.float64]:
+    """The upper triangle with its entries off the diagonal times sqrt(2): of the norm that the whole matrix has."""
+    below = matrix[np.tril_indices(len(matrix), -1)].astype(np.float64)
+    return np.concatenate([np.diag(matrix), math.sqrt(2) * below])
+
+
+def _moved_parts(plan: BasePlan, factor: float, parts: Sequence[_Part], together: str) -> list[QuerySensitivity]:
+    """Each part, and all of them in units of their noise."""
+    found, sums = [], np.zeros(2)
     for name, declared, noise, (one, other) in parts:
         moved, rounding = (float(value[0]) for value in distances(one[None], other[None], 1.0, "l2"))
         found.append(QuerySensitivity(name, factor * declared, moved, rounding))
-        together += np.square([moved / noise, rounding / noise])
-    moved, rounding = np.sqrt(together)
-    return [*found, QuerySensitivity("all moments", factor / plan.noise_multiplier, float(moved), float(rounding))]
+        sums += np.square([moved / noise, rounding / noise])
+    moved, rounding = np.sqrt(sums)
+    return [*found, QuerySensitivity(together, factor / plan.noise_multiplier, float(moved), float(rounding))]
 
 
 @main_moved.register

@@ -6,7 +6,17 @@ from collections.abc import Mapping
 from typing import Any
 
 # In this order they stand in messages, and planners try them.
-from privmix.designs import classwise, fixed, hermite, hierarchical, merf, moments, poisson, random_weight  # noqa: F401
+from privmix.designs import (  # noqa: F401
+    classwise,
+    fixed,
+    hermite,
+    hierarchical,
+    merf,
+    moments,
+    poisson,
+    random_weight,
+    two_stage,
+)
 from privmix.designs.base import BasePlan, Design, all_designs, check_options, design_named, register
 from privmix.designs.classwise import Classwise
 from privmix.designs.embedding import EmbeddingPlan
@@ -19,6 +29,7 @@ from privmix.designs.poisson import Poisson
 from privmix.designs.random_weight import RandomWeight
 from privmix.designs.rows import ReleasePlan, RowDesign
 from privmix.designs.setting import Setting
+from privmix.designs.two_stage import TwoStage, TwoStagePlan
 from privmix.errors import InvalidInput
 
 __all__ = [
@@ -40,6 +51,8 @@ __all__ = [
     "ReleasePlan",
     "RowDesign",
     "Setting",
+    "TwoStage",
+    "TwoStagePlan",
     "all_designs",
     "averaging_designs",
     "averaging_plan",

@@ -30,6 +30,7 @@ class Setting:
         lattice_bits: features and noise are multiples of 2^-bits of the clipping bound.
         records_noise_multiplier: where ``records`` is a private estimate: the noise of the query that made it.
         records_declared: ``records`` is a public figure in place of the real count, which is not used.
+        channels: features lie on two axes, this many channels times positions, in that order; 1 where they do not.
     """
 
     records: int
@@ -42,6 +43,7 @@ class Setting:
     lattice_bits: int = 15
     records_noise_multiplier: float | None = None
     records_declared: bool = False
+    channels: int = 1
 
     def __post_init__(self) -> None:
         check_integer("records", self.records, low=1)
@@ -58,6 +60,7 @@ class Setting:
         if self.records_noise_multiplier is not None:
             check_number("records_noise_multiplier", self.records_noise_multiplier, low=0, low_open=True)
         check_declared(self.records_declared, self.records_noise_multiplier)
+        check_channels(self.channels, self.dim)
 
     @property
     def residual_bound(self) -> float:
@@ -80,6 +83,12 @@ class Setting:
             "records_noise_multiplier": self.records_noise_multiplier,
             "records_declared": self.records_declared,
         }
+
+
+def check_channels(channels: int, dim: int) -> None:
+    """Raise :class:`InvalidInput` unless ``dim`` features can lie on so many channels."""
+    if dim % check_integer("channels", channels, low=1):
+        raise InvalidInput("channels", channels, f"a number that divides that of the features, {dim}")
 
 
 def check_declared(declared: bool, count_noise: float | None) -> None:

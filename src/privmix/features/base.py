@@ -77,6 +77,13 @@ class Extractor(ABC):
     def transform(self, x: NDArray[Any]) -> NDArray[np.float32]:
         """(b, *input_shape) inputs -> (b, d) float32 features."""
 
+    def channels(self, input_shape: tuple[int, ...]) -> int:
+        """How many channels the features lie on, in order (channel, position); 1 where they lie on no two axes.
+
+        Designs may use that the covariance of channels is much the same at all positions.
+        """
+        return 1
+
     def differentiable(self, input_shape: tuple[int, ...]) -> Callable[[Tensor], Tensor]:
         """The extractor of images as a function of tensors, through which gradients go.
 

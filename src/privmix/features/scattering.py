@@ -85,6 +85,11 @@ class Scattering(Extractor):
         channels, rows, columns = _bank(height, width).output_shape
         return channels * colours * rows * columns
 
+    def channels(self, input_shape: tuple[int, ...]) -> int:
+        """81 * colours: positions come last."""
+        height, width, colours = _image_shape(input_shape)
+        return _bank(height, width).output_shape[0] * colours
+
     def transform(self, x: NDArray[Any]) -> NDArray[np.float32]:
         """(b, H, W) or (b, H, W, colours) -> (b, d) float32."""
         dim = self.output_dim(x.shape[1:])

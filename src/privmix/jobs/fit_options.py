@@ -21,9 +21,10 @@ class FitOptions:
 
     Attributes:
         out: the folder that is made; None makes none.
-        learner: ``"auto"``: discriminant for moments and Poisson rows, class-embeddings for designs merf and hermite,
-            else noise-aware-ridge; or one of these three, ``"second-moments"`` for releases that have them,
-            ``"generalized-kl"`` (the papers'); or an estimator of your own settings.
+        learner: ``"auto"``: discriminant for moments and Poisson rows, two-stage for releases in two stages,
+            class-embeddings for designs merf and hermite, else noise-aware-ridge; or one of these four,
+            ``"second-moments"`` for releases that have them, ``"generalized-kl"`` (the papers'); or an estimator of
+            your own settings.
         model: generalized-kl: ``"linear"``, or ``"cnn"`` on pixel releases.
         epochs: generalized-kl: passes over the rows.
         regularisation: noise-aware-ridge, second-moments: ``"auto"``, or a share of the largest eigenvalue.
@@ -40,8 +41,8 @@ class FitOptions:
     out: Path | None = told(None, "Folder to create.")
     learner: str | ReleaseLearner = told(
         AUTO,
-        "auto: discriminant for moments and Poisson rows, class-embeddings for merf and hermite, else "
-        "noise-aware-ridge; or one of these, second-moments, or generalized-kl (the papers').",
+        "auto: discriminant for moments and Poisson rows, two-stage for releases in two stages, class-embeddings for "
+        "merf and hermite, else noise-aware-ridge; or one of these, second-moments, or generalized-kl (the papers').",
     )
     model: str = told("linear", "generalized-kl: linear, or cnn on pixel releases.")
     epochs: int = told(200, "generalized-kl: passes over the rows.")

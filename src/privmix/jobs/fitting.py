@@ -21,12 +21,21 @@ from privmix.learning import (
     NoiseAwareRidgeClassifier,
     Progress,
     SecondMomentsClassifier,
+    TwoStageClassifier,
 )
 from privmix.learning.base import ReleaseLearner
 from privmix.learning.model_io import MODEL_FOLDER
 from privmix.releases import ReleasedDataset, load_release
 
-LEARNERS: Final = (AUTO, "discriminant", "noise-aware-ridge", "second-moments", "generalized-kl", "class-embeddings")
+LEARNERS: Final = (
+    AUTO,
+    "discriminant",
+    "two-stage",
+    "noise-aware-ridge",
+    "second-moments",
+    "generalized-kl",
+    "class-embeddings",
+)
 
 
 def fit(
@@ -48,9 +57,10 @@ def fit(
 
     Args:
         release: a release, or its folder.
-        learner: ``"auto"``: discriminant for moments and Poisson rows, class-embeddings for designs merf and hermite,
-            else noise-aware-ridge; or one of these three, ``"second-moments"`` for releases that have them,
-            ``"generalized-kl"`` (the papers'); or an estimator of your own settings.
+        learner: ``"auto"``: discriminant for moments and Poisson rows, two-stage for releases in two stages,
+            class-embeddings for designs merf and hermite, else noise-aware-ridge; or one of these four,
+            ``"second-moments"`` for releases that have them, ``"generalized-kl"`` (the papers'); or an estimator of
+            your own settings.
         regularisation: noise-aware-ridge, second-moments: ``"auto"``, or a share of the largest eigenvalue.
         model: generalized-kl: ``"linear"``, or ``"cnn"`` on pixel releases.
         epochs: generalized-kl: passes over the rows.
@@ -100,10 +110,10 @@ def _made(learner: str, regularisation: float | str, model: str, epochs: int, se
     if learner == "generalized-kl":
         return GeneralizedKLClassifier(model=model, epochs=epochs, seed=seed)
     strength = _strength(regularisation)
-    if learner == "discriminant":
+    if learner in ("discriminant", "two-stage"):
         if strength != AUTO:
-            raise InvalidInput("regularisation", regularisation, "auto for learner discriminant: it finds its own")
-        return DiscriminantClassifier()
+            raise InvalidInput("regularisation", regularisation, f"auto for learner {learner}: it finds its own")
+        return DiscriminantClassifier() if learner == "discriminant" else TwoStageClassifier()
     if learner == "class-embeddings":
         if strength != AUTO:
             raise InvalidInput("regularisation", regularisation, "auto for learner class-embeddings: it has none")

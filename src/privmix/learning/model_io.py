@@ -23,6 +23,7 @@ from privmix.learning.embedding import ClassEmbeddingClassifier
 from privmix.learning.kl import GeneralizedKLClassifier
 from privmix.learning.moments import SecondMomentsClassifier
 from privmix.learning.ridge import NoiseAwareRidgeClassifier
+from privmix.learning.two_stage import TwoStageClassifier
 from privmix.releases.dataset import RecordTransform
 from privmix.untrusted import array_shapes, open_plain, read_json
 
@@ -34,6 +35,7 @@ LEARNERS: Final[dict[str, type[ReleaseLearner]]] = {
         DiscriminantClassifier,
         NoiseAwareRidgeClassifier,
         SecondMomentsClassifier,
+        TwoStageClassifier,
         GeneralizedKLClassifier,
         ClassEmbeddingClassifier,
     )

@@ -45,6 +45,7 @@ class ReleaseConfig(Setting):
         lattice_bits: int = 15,
         records_noise_multiplier: float | None = None,
         records_declared: bool = False,
+        channels: int = 1,
         **options: Any,
     ) -> None:
         """Take public facts, a design, and what is the same for all designs.
@@ -52,7 +53,8 @@ class ReleaseConfig(Setting):
         Args:
             records, dim, classes: n, d and the K class names.
             design: a design, or the name of one.
-            rows, clip_norm, centre, residual_clip_norm, lattice_bits, records_noise_multiplier, records_declared: see
+            rows, clip_norm, centre, residual_clip_norm, lattice_bits, records_noise_multiplier, records_declared,
+            channels: see
                 :class:`privmix.designs.Setting`.
             options: of the design, in place of its own.
 
@@ -70,6 +72,7 @@ class ReleaseConfig(Setting):
             lattice_bits,
             records_noise_multiplier,
             records_declared,
+            channels,
         )
         if isinstance(design, Design):
             check_options(type(design), options)

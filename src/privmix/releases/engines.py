@@ -5,13 +5,14 @@ from __future__ import annotations
 from functools import singledispatch
 from typing import Any
 
-from privmix.designs import BasePlan, EmbeddingPlan, MomentsPlan, Plan, ReleasePlan
+from privmix.designs import BasePlan, EmbeddingPlan, MomentsPlan, Plan, ReleasePlan, TwoStagePlan
 from privmix.errors import InvalidInput, check_choice, check_number
 from privmix.mechanisms.streams import SecretStreams
 from privmix.releases.embedding_engine import EmbeddingEngine
 from privmix.releases.engine import Engine, ReleaseEngine
 from privmix.releases.moments_engine import MomentsEngine
 from privmix.releases.tiles import RecordSource
+from privmix.releases.two_stage_engine import TwoStageEngine
 
 
 def make_engine(
@@ -71,3 +72,8 @@ def _(plan: MomentsPlan, records: RecordSource, streams: SecretStreams, *, worke
 @engine_for.register
 def _(plan: EmbeddingPlan, records: RecordSource, streams: SecretStreams, *, workers: int | None, **_: Any) -> Engine:
     return EmbeddingEngine(plan, records, streams, workers=workers)
+
+
+@engine_for.register
+def _(plan: TwoStagePlan, records: RecordSource, streams: SecretStreams, *, workers: int | None, **_: Any) -> Engine:
+    return TwoStageEngine(plan, records, streams, workers=workers)

@@ -20,7 +20,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.designs import BasePlan, EmbeddingPlan, MomentsPlan, Plan, ReleasePlan
+from privmix.designs import BasePlan, EmbeddingPlan, MomentsPlan, Plan, ReleasePlan, TwoStagePlan
 from privmix.designs.embedding import SIZES
 from privmix.errors import InvalidInput
 from privmix.releases.embedding import ClassEmbeddings
@@ -33,6 +33,7 @@ from privmix.releases.noise_tests import (
     grid_indices,
     small_values_test,
 )
+from privmix.releases.two_stage import TwoStageMoments
 
 _ULP: Final = 2.0**-23
 # Sums of squares about a mean lose so much of the sum about 0 at most, in float64 and by blocks.
@@ -97,6 +98,11 @@ def _(plan: MomentsPlan, beside: SecondMoments) -> RowLaw:
 @row_law.register
 def _(plan: EmbeddingPlan, beside: ClassEmbeddings) -> RowLaw:
     return RowLaw(Law(plan.blur * (1 - _PRODUCTS), 0.0), numbered=False)
+
+
+@row_law.register
+def _(plan: TwoStagePlan, beside: TwoStageMoments) -> RowLaw:
+    return row_law(plan.first, beside)
 
 
 class RowEvidence:
@@ -212,20 +218,14 @@ def _(plan: MomentsPlan, moments: SecondMoments) -> list[NoiseTest]:
     units, std = plan.units, plan.noise_std
     for name, values in (("second", moments.second), ("cross", moments.cross), ("counts", moments.label_sums)):
         _check_grid(f"moments: {name}", values, units[name], std[name])
-    # Off the diagonal the noise is smaller by sqrt(2); entries above it repeat those below.
-    second = moments.second / np.float32(std["second"] / math.sqrt(2))
-    second[np.diag_indices(plan.dim)] /= np.float32(math.sqrt(2))
     cross = moments.cross.astype(np.float64) / std["cross"]
     counts = moments.label_sums.astype(np.float64) / std["counts"]
-    half = {"second": units["second"] / std["second"] / math.sqrt(2), "cross": units["cross"] / std["cross"] / 2}
-    half["counts"] = units["counts"] / std["counts"] / 2
+    half = {name: units[name] / std[name] / 2 for name in ("cross", "counts")}
     dim, classes = plan.dim, plan.num_classes
-    energies = np.array([float(np.square(row, dtype=np.float64).sum()) for row in second])
     over_classes = cross.sum(axis=1) / math.sqrt(classes)
     spread = half["cross"] * math.sqrt(dim * classes) + _ULP * float(np.linalg.norm(cross))
     return [
-        energy_test("noise of each row of X'X", energies, dim, 2 * half["second"] * math.sqrt(dim)),
-        small_values_test("small values of X'X", second[np.tril_indices(dim)], half["second"]),
+        *_symmetric_tests("X'X", moments.second, std["second"], units["second"]),
         energy_test("noise of X'Y", np.square(cross).sum(), cross.size, half["cross"] * math.sqrt(cross.size)),
         energy_test("noise of X'Y summed over classes", np.square(over_classes).sum(), dim, spread),
         small_values_test("small values of X'Y", cross, half["cross"]),
@@ -250,6 +250,37 @@ def _(plan: EmbeddingPlan, found: ClassEmbeddings) -> list[NoiseTest]:
         tests.append(energy_test(f"noise of {name}", np.square(scaled).sum(), scaled.size, rounding))
         tests.append(small_values_test(f"small values of {name}", scaled, half))
     return tests
+
+
+@beside_tests.register
+def _(plan: TwoStagePlan, moments: TwoStageMoments) -> list[NoiseTest]:
+    """Those of the first stage, and the same of what the second one released.
+
+    Raises:
+        InvalidInput: a number is off the grid, or noise is missing.
+    """
+    std = plan.noise_std
+    _check_grid("moments: norms", moments.norms, 1.0, std["norms"])
+    _check_grid("moments: within", moments.within, plan.unit_within, std["within"])
+    counts, half = moments.norms.astype(np.float64) / std["norms"], 0.5 / std["norms"]
+    return [
+        *beside_tests(plan.first, moments),
+        energy_test("noise of the norms", np.square(counts).sum(), counts.size, half * math.sqrt(counts.size)),
+        *_symmetric_tests("the scatter within classes", moments.within, std["within"], plan.unit_within),
+    ]
+
+
+def _symmetric_tests(what: str, released: NDArray[np.float32], std: float, unit: float) -> list[NoiseTest]:
+    """Tests of a symmetric matrix with noise of ``std`` on its diagonal, and 1/sqrt(2) of that elsewhere."""
+    dim, half = len(released), unit / std / math.sqrt(2)
+    # Entries above the diagonal repeat those below.
+    scaled = released / np.float32(std / math.sqrt(2))
+    scaled[np.diag_indices(dim)] /= np.float32(math.sqrt(2))
+    energies = np.array([float(np.square(row, dtype=np.float64).sum()) for row in scaled])
+    return [
+        energy_test(f"noise of each row of {what}", energies, dim, 2 * half * math.sqrt(dim)),
+        small_values_test(f"small values of {what}", scaled[np.tril_indices(dim)], half),
+    ]
 
 
 def centre_tests(centre: NDArray[np.float32], plan: Plan) -> list[NoiseTest]:

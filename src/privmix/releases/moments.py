@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +17,7 @@ from privmix.errors import InvalidInput, check_integer, check_number
 from privmix.releases.beside import Arrays, from_arrays, to_arrays
 
 _BLOCK = 1024
+_SMALL = 64
 # Every class keeps at least this part of an equal share of the records.
 _FEWEST = 0.1
 _STRENGTH = 0.3
@@ -188,15 +190,25 @@ def sample_rows(
     return x, np.eye(classes, dtype=np.float32)[labels] - np.float32(label_offset)
 
 
+def symmetric(triangle: NDArray[np.float32], side: int) -> NDArray[np.float32]:
+    """(side, side) matrix of which ``triangle`` is the lower one, by rows.
+
+    Example:
+        >>> symmetric(np.float32([1, 2, 3]), 2).tolist()
+        [[1.0, 2.0], [2.0, 3.0]]
+    """
+    found = np.empty((side, side), np.float32)
+    found[np.tril_indices(side)] = triangle
+    # Entry (i, j) above the diagonal is (j, i) below it.
+    found.T[np.tril_indices(side)] = triangle
+    return found
+
+
 @from_arrays.register
 def _(plan: MomentsPlan, arrays: Arrays) -> SecondMoments:
     """X'X with both its triangles."""
-    second = np.empty((plan.dim, plan.dim), np.float32)
-    second[np.tril_indices(plan.dim)] = arrays["second"]
-    # Entry (i, j) above the diagonal is (j, i) below it.
-    second.T[np.tril_indices(plan.dim)] = arrays["second"]
     return SecondMoments(
-        second=second,
+        second=symmetric(arrays["second"], plan.dim),
         cross=arrays["cross"],
         label_sums=arrays["label_sums"],
         records=plan.records,
@@ -224,7 +236,8 @@ def sampled_std(moments: SecondMoments) -> float:
 
 def eigh_lower(lower: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Ascending eigenvalues and eigenvectors of a symmetric matrix from its lower triangle; overwrites it."""
-    # LAPACK's threads wait for each other at every step: with a busy neighbour two took 46 s where one takes 7.
-    with threadpool_limits(1, user_api="blas"):
+    # LAPACK's threads wait for each other at every step: with a busy neighbour two took 46 s where one takes 7. Small
+    # matrices get none, and to find the libraries takes longer than they do.
+    with threadpool_limits(1, user_api="blas") if len(lower) > _SMALL else nullcontext():
         result: Any = eigh(lower, lower=True, overwrite_a=True, check_finite=False, driver="evd")
     return result[0], result[1]

@@ -22,7 +22,7 @@ from privmix.releases.engine import Engine, Progress, RowBlock, released_mean
 from privmix.releases.moments import SecondMoments, sample_rows
 from privmix.releases.tiles import RecordSource, TileReader, record_tiles, tiles_of
 
-_EXACT_FLOAT64 = 2**53
+EXACT_FLOAT64 = 2**53
 # Physical sizes: they set speed and memory and change no bit of the result.
 _RECORDS_AT_ONCE = 4096
 # Logical size: noise streams are keyed by groups of so many matrix rows.
@@ -79,24 +79,27 @@ class MomentsEngine(Engine):
         return self._run(progress, first)
 
     def _run(self, progress: Progress | None, first: int) -> Iterator[RowBlock]:
-        plan, reader = self._plan, self._reader
+        plan = self._plan
         tell = progress or (lambda stage, done, total: None)
         centre = released_mean(plan, lambda: self._clipped_sum(tell), self._streams)
         self._transform = RecordTransform(plan.clip_norm, plan.norm, centre, plan.residual_clip_norm)
-        sums, done = MomentSums(plan), 0
-        for index in range(record_tiles(reader.records)):
-            features, labels = reader.read(index)
-            for start in range(0, len(labels), _RECORDS_AT_ONCE):
-                part = slice(start, start + _RECORDS_AT_ONCE)
-                sums.add(self._transform, features[part], labels[part])
-                done += len(labels[part])
-                tell("moments", done, reader.records.count)
-        self._moments = sums.released(self._streams)
-        del sums
+        self._moments = self._released_moments(tell)
         x, y = sample_rows(self._moments, plan.label_offset, plan.rows, self._streams.generator("sampled rows"))
         for start in range(first, plan.rows, _BLOCK_ROWS):
             yield RowBlock(start, x[start : start + _BLOCK_ROWS], y[start : start + _BLOCK_ROWS])
             tell("rows", min(start + _BLOCK_ROWS, plan.rows), plan.rows)
+
+    def _released_moments(self, tell: Progress) -> SecondMoments:
+        """The released numbers, which sampled rows are made from."""
+        reader, sums, done = self._reader, MomentSums(self._plan), 0
+        for index in range(record_tiles(reader.records)):
+            features, labels = reader.read(index)
+            for start in range(0, len(labels), _RECORDS_AT_ONCE):
+                part = slice(start, start + _RECORDS_AT_ONCE)
+                sums.add(self.transform, features[part], labels[part])
+                done += len(labels[part])
+                tell("moments", done, reader.records.count)
+        return sums.released(self._streams)
 
     def _clipped_sum(self, tell: Progress) -> NDArray[np.float64]:
         total, count = np.zeros(self._plan.dim), self._reader.records.count
@@ -136,7 +139,7 @@ class MomentSums:
         for start in range(0, len(labels), _RECORDS_AT_ONCE):
             part = slice(start, start + _RECORDS_AT_ONCE)
             self._count += len(labels[part])
-            if self._count * 4**self._plan.lattice_bits >= _EXACT_FLOAT64:
+            if self._count * 4**self._plan.lattice_bits >= EXACT_FLOAT64:
                 raise InvalidInput("lattice sums", WITHHELD, "below 2**53 steps: use fewer lattice bits")
             steps = self._lattice.quantise(transform(np.asarray(features[part])) / transform.final_clip_norm)
             # Products and partial sums are integers below 2^53: exact in whatever order BLAS adds them.
@@ -170,23 +173,36 @@ class MomentSums:
         )
 
     def _noisy_second(self, streams: SecretStreams) -> NDArray[np.float32]:
-        """X'X with noise in its lower triangle, a few matrix rows at a time, and the same above the diagonal."""
-        plan, step, dim = self._plan, self._lattice.step, self._plan.dim
-        off_diagonal = plan.second_noise_multiplier / math.sqrt(2) / step**2
-        unit = plan.units["second"]
-        released = np.empty((dim, dim), np.float32)
-        for group, start in enumerate(range(0, dim, _NOISE_ROWS)):
-            stop = min(start + _NOISE_ROWS, dim)
-            with streams.lent("second moment noise", group) as generator:
-                noise = gaussian_on_lattice(generator, (stop - start, stop), off_diagonal)
-            with streams.lent("second moment noise: diagonal", group) as generator:
-                diagonal = gaussian_on_lattice(generator, stop - start, off_diagonal * math.sqrt(2))
-            noise[np.arange(stop - start), np.arange(start, stop)] = diagonal
-            # Entries above the diagonal hold no sums; the mirror below replaces them.
-            released[start:stop, :stop] = (self._second[start:stop, :stop] + noise) * unit
-        for start in range(0, dim, _NOISE_ROWS):
-            stop = min(start + _NOISE_ROWS, dim)
-            square = np.tril(released[start:stop, start:stop])
-            released[start:stop, start:stop] = square + np.tril(square, -1).T
-            released[:start, start:stop] = released[start:stop, :start].T
-        return released
+        std = self._plan.second_noise_multiplier / self._lattice.step**2
+        return noisy_symmetric(self._second, std, self._plan.units["second"], streams, "second moment noise")
+
+
+def noisy_symmetric(
+    sums: NDArray[np.float64], std: float, unit: float, streams: SecretStreams, purpose: str
+) -> NDArray[np.float32]:
+    """A symmetric matrix with noise in its lower triangle, a few matrix rows at a time, and the same above it.
+
+    Args:
+        sums: (d, d) exact integers; only the lower triangle is read.
+        std: standard deviation of the noise on the diagonal, in the same steps; 1/sqrt(2) of it elsewhere.
+        unit: what a step stands for.
+        streams: secret streams of the run.
+        purpose: names the streams of the noise, which serve nothing else.
+    """
+    dim, off_diagonal = len(sums), std / math.sqrt(2)
+    released = np.empty((dim, dim), np.float32)
+    for group, start in enumerate(range(0, dim, _NOISE_ROWS)):
+        stop = min(start + _NOISE_ROWS, dim)
+        with streams.lent(purpose, group) as generator:
+            noise = gaussian_on_lattice(generator, (stop - start, stop), off_diagonal)
+        with streams.lent(f"{purpose}: diagonal", group) as generator:
+            diagonal = gaussian_on_lattice(generator, stop - start, off_diagonal * math.sqrt(2))
+        noise[np.arange(stop - start), np.arange(start, stop)] = diagonal
+        # Entries above the diagonal hold no sums; the mirror below replaces them.
+        released[start:stop, :stop] = (sums[start:stop, :stop] + noise) * unit
+    for start in range(0, dim, _NOISE_ROWS):
+        stop = min(start + _NOISE_ROWS, dim)
+        square = np.tril(released[start:stop, start:stop])
+        released[start:stop, start:stop] = square + np.tril(square, -1).T
+        released[:start, start:stop] = released[start:stop, :start].T
+    return released

@@ -1,0 +1,69 @@
+"""The worst case of releases in two stages; see :mod:`privmix.attacks.worst_case`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from privmix.attacks.bounds import Scores
+from privmix.attacks.designs import AddRemoveCase, MomentsCase
+from privmix.attacks.worst_case import EngineFactory, Mask, real_engine
+from privmix.designs import Plan, TwoStagePlan
+from privmix.mechanisms.clipping import clip_l2
+from privmix.mechanisms.streams import SecretStreams
+from privmix.releases import PrivateRecords, RecordTransform
+from privmix.releases.engine import Engine, RowBlock
+from privmix.releases.two_stage import ResidualMap, norm_bins
+
+
+@dataclass(frozen=True)
+class TwoStageCase(AddRemoveCase[TwoStagePlan]):
+    """The canary alone, in every query at once: mean, moments, one count of norms, and the scatter within classes.
+
+    There is one feature, so that the noise of few records makes the map's one weight large: the canary's residual is
+    longer than any clipping bound, and adds all that a record can to the scatter. What it adds to the second stage
+    follows from the released map, as does what the bystander adds. The count of norms, which has little of the budget,
+    is looked at by itself, too: where it is not paid for, it shows what all together hide.
+    """
+
+    def of_rows(self, block: RowBlock, transform: RecordTransform) -> Scores:
+        """Rows sampled from the first stage's moments add nothing to them."""
+        return np.zeros((2, self.trials))
+
+    def of_repeats(self, x: Scores, transform: RecordTransform) -> Scores:
+        """Each query is answered once: :meth:`run` has another search in its place."""
+        return np.zeros(self.trials)
+
+    def run(self, present: Mask, streams: SecretStreams, make: EngineFactory = real_engine) -> Scores:
+        """As of every worst case; in place of repeated noise the canary's count of norms, all by itself."""
+        made: list[Engine] = []
+
+        def kept(plan: Plan, records: PrivateRecords, streams: SecretStreams) -> Engine:
+            made.append(make(plan, records, streams))
+            return made[-1]
+
+        scores = super().run(present, streams, kept)
+        return np.concatenate([scores[:2], [[self._seen(made[0])[0]]]])
+
+    def of_rest(self, engine: Engine) -> Scores:
+        plan = self.plan
+        gain = MomentsCase(plan.first, self.trials).of_rest(engine)[0]
+        count, scatter, adds = self._seen(engine)
+        gain = gain + (2 * count - 1) / (2 * plan.norm_noise_multiplier**2)
+        gain = gain + adds * (2 * scatter - adds) / (2 * plan.noise_std_within**2)
+        return np.stack([gain, np.full(self.trials, count)])
+
+    def _seen(self, engine: Engine) -> tuple[np.float64, np.float64, np.float64]:
+        """The canary's count of norms, the scatter along its residual, and what it adds to that; others taken off."""
+        lattice, transform, found = self.plan.lattice, engine.transform, engine.beside
+        records = self.records(np.ones(1, bool))
+        mapped = ResidualMap(found.directions, found.means, self.plan.lattice_bits)
+        steps = lattice.quantise(transform(records.features) / transform.final_clip_norm)
+        residuals = mapped.residuals(steps, records.labels)
+        # The canary comes first, then who is in every dataset.
+        bins = norm_bins(residuals)
+        u = (lattice.quantise(clip_l2(residuals / found.bound, 1.0)) * lattice.step)[:, 0]
+        count = found.norms[bins[0]] - np.float64((bins[1:] == bins[0]).sum())
+        scatter = found.within[0, 0] - np.square(u[1:]).sum()
+        return count, scatter, np.square(u[0])
