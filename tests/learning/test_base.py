@@ -24,7 +24,7 @@ LEARNER = pytest.mark.parametrize(
 
 
 def test_registry_names_every_learner() -> None:
-    names = {"discriminant", "noise-aware-ridge", "generalized-kl", "second-moments", "class-embeddings"}
+    names = {"discriminant", "noise-aware-ridge", "generalized-kl", "second-moments", "class-embeddings", "two-stage"}
     assert set(LEARNERS) == names
 
 
