@@ -15,7 +15,7 @@ ALLOWED: dict[str, set[str]] = {
     "accounting": set(),
     "mechanisms": {"accounting.events", "accounting.base"},
     "data": set(),
-    "features": {"data"},
+    "features": {"data", "procedural"},
     "procedural": set(),
     "designs": {"accounting", "mechanisms"},
     "certificate": {"accounting", "mechanisms.plan"},

@@ -108,6 +108,7 @@ print(*extractor_names())
         "identity",
         "minilm",
         "module",
+        "patches",
         "pixels",
         "scattering",
         "tabular",

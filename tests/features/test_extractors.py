@@ -94,7 +94,7 @@ def test_batch_size_must_be_positive() -> None:
 
 
 def test_names() -> None:
-    assert extractor_names() == sorted([*PLAIN, "minilm", "module", "tabular", "text", "vision", "whitened"])
+    assert extractor_names() == sorted([*PLAIN, "minilm", "module", "patches", "tabular", "text", "vision", "whitened"])
     assert all(get_extractor(name).name == parse_features(name).name == name for name in [*PLAIN, "minilm"])
     assert issubclass(Identity, Extractor)
 
@@ -169,6 +169,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "vision": {"model": "a/b", "revision": "0123abcd", "pooling": "auto", "normalize": True, "image_size": 8},
     "module": {"model": "net.safetensors", "precision": "float32"},
     "identity": {},
+    "patches": {"generator": "leaves", "filters": 3},
     "pixels": {},
     "minilm": {},
     "whitened": {

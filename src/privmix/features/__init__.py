@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from privmix.features.cache import kept_features, write_features
     from privmix.features.identity import Identity, Pixels
     from privmix.features.module import ModuleEncoder
+    from privmix.features.patches import Patches
     from privmix.features.scattering import Scattering
     from privmix.features.tabular import Tabular
     from privmix.features.text import MiniLm, TextEncoder
@@ -23,6 +24,7 @@ __all__ = [
     "Identity",
     "MiniLm",
     "ModuleEncoder",
+    "Patches",
     "Pixels",
     "Scattering",
     "Tabular",

@@ -75,7 +75,7 @@ class Prior:
         default=None,
         metadata={
             "help": "Whiten features by the within-class covariance of PUBLIC data like the private: "
-            "procedural:digits, :letters, :fields, or a dataset, read like `data`. Never private data."
+            "procedural:digits, :letters, :fields, :leaves, or a dataset, read like `data`. Never private data."
         },
     )
     public_classes: Any = field(
