@@ -110,6 +110,7 @@ print(*extractor_names())
         "module",
         "patches",
         "pixels",
+        "projected",
         "scattering",
         "tabular",
         "text",

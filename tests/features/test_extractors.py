@@ -94,7 +94,8 @@ def test_batch_size_must_be_positive() -> None:
 
 
 def test_names() -> None:
-    assert extractor_names() == sorted([*PLAIN, "minilm", "module", "patches", "tabular", "text", "vision", "whitened"])
+    others = ["minilm", "module", "patches", "projected", "tabular", "text", "vision", "whitened"]
+    assert extractor_names() == sorted([*PLAIN, *others])
     assert all(get_extractor(name).name == parse_features(name).name == name for name in [*PLAIN, "minilm"])
     assert issubclass(Identity, Extractor)
 
@@ -172,6 +173,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "patches": {"generator": "leaves", "filters": 3},
     "pixels": {},
     "minilm": {},
+    "projected": {"inner": {"name": "pixels", "version": 1, "options": {}}, "dim": 9, "seed": 0},
     "whitened": {
         "inner": {"name": "pixels", "version": 1, "options": {}},
         "public": {"source": "data", "records": 9, "classes": 2, "sha256": "0" * 64},

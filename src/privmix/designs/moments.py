@@ -58,7 +58,8 @@ class MomentsPlan(BasePlan):
         if self.design != MOMENTS:
             raise InvalidInput("design", self.design, MOMENTS)
         if self.dim > LARGEST_DIM:
-            raise InvalidInput("dim", self.dim, f"at most {LARGEST_DIM} features for design {MOMENTS}")
+            allowed = f"at most {LARGEST_DIM} features for design {MOMENTS}: `project` makes fewer of them"
+            raise InvalidInput("dim", self.dim, allowed)
         for name in ("label_share", "count_share"):
             check_number(name, getattr(self, name), low=0, high=1, low_open=True, high_open=True)
 

@@ -343,7 +343,9 @@ def title_of(spec: Mapping[str, Any]) -> str:
         >>> title_of({"name": "pixels"})
         'pixels'
     """
-    if "arrays" not in spec or spec.get("name") not in _kinds():
+    # Extractors of raw inputs are not asked: their libraries take time to import.
+    composed = "arrays" in spec or "inner" in spec.get("options", {})
+    if not composed or spec.get("name") not in _kinds():
         return str(spec.get("name", "?"))
     kind, options = _read(spec)
     return kind.title(options)

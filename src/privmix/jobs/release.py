@@ -10,8 +10,9 @@ from privmix.accounting import Adjacency, Event, Gaussian
 from privmix.certificate.certificate import Certificate
 from privmix.data import FeatureStore
 from privmix.designs import Plan
-from privmix.errors import WITHHELD, InvalidInput, StorageError, check_number
+from privmix.errors import WITHHELD, InvalidInput, StorageError, check_integer, check_number
 from privmix.features import Extractor, parse_features
+from privmix.features.projected import Projected
 from privmix.features.whitening import WhiteningConfig
 from privmix.jobs.budget import Charge, charge
 from privmix.jobs.checks import check_budget
@@ -67,8 +68,11 @@ class ReleaseJob(ReleaseOptions):
 
     @cached_property
     def reader(self) -> Extractor:
-        """The public extractor of raw inputs."""
-        return parse_features(self.features) if isinstance(self.features, str) else self.features
+        """The public extractor of raw inputs, projected where that is asked for."""
+        found = parse_features(self.features) if isinstance(self.features, str) else self.features
+        if self.project is None:
+            return found
+        return Projected(found, check_integer("project", self.project, low=1))
 
     @cached_property
     def public(self) -> Opened | None:

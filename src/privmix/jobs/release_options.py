@@ -117,6 +117,7 @@ class ReleaseOptions(Asked):
         private_count: estimate the record count, and pay for that.
         assumptions: the planner's.
         prior: public data for the features.
+        project: numbers that features are projected to at random, by a public projection; None leaves them as they are.
         store: where features are kept and reused, in the clear; None keeps none.
         ledger, dataset: the budget that pays, or None of both.
         engine, memory_gb, workers, ray_address: where and how it runs.
@@ -139,6 +140,9 @@ class ReleaseOptions(Asked):
     private_count: bool = told(False, "The record count is private: estimate it, and pay for that.")
     assumptions: Assumptions = field(default_factory=Assumptions)
     prior: Prior = field(default_factory=Prior)
+    project: int | None = told(
+        None, "Project features to this many numbers, by a public random projection; for more than 8,192 of them."
+    )
     store: Path | None = field(
         default=None, metadata={"help": "Keep extracted features here (private!) and reuse them."}
     )

@@ -42,6 +42,7 @@ class Settings(TypedDict, total=False):
     public: Any
     public_classes: Any
     public_records: int
+    project: int
 
 
 def plan(
@@ -61,7 +62,8 @@ def plan(
             ``residual_clip_norm``: see :class:`privmix.designs.Setting`. ``records``: a public count in place of the
             real one. ``proxy``, ``proxy_classes``, ``spectrum_decay``, ``between_share``: what design ``"auto"`` may
             assume. ``public``, ``public_classes``, ``public_records``: public data that features are whitened by, such
-            as ``"procedural:digits"``; see :class:`privmix.jobs.release_options.Prior`.
+            as ``"procedural:digits"``; see :class:`privmix.jobs.release_options.Prior`. ``project``: so many numbers
+            that features are projected to, see :class:`privmix.features.projected.Projected`.
 
     Returns:
         the plan, which prints readably; give it to :func:`release`.

@@ -1,0 +1,160 @@
+"""Public random projections: what they keep, to the bit, and as part of an extractor and of a release."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy.linalg import hadamard as reference
+
+import privmix as pm
+from privmix.errors import InvalidInput
+from privmix.features import Identity, Pixels, from_spec, get_extractor, parse_features, wanted_model
+from privmix.features.base import title_of
+from privmix.features.projected import Projected, hadamard
+from tests.cli.helpers import privmix
+
+SIGNS = [-1, -1, 1, -1, -1, -1, -1, -1, 1, -1, 1, 1]
+CHOSEN = [0, 5, 8, 9, 10, 15]
+
+
+@pytest.mark.parametrize("size", [1, 2, 4, 8, 64, 512])
+def test_the_fast_transform_is_the_matrix(size: int) -> None:
+    x = np.random.default_rng(0).integers(-9, 10, (3, size)).astype(np.float32)
+    np.testing.assert_array_equal(hadamard(x), x @ reference(size).astype(np.float32))
+
+
+@pytest.mark.parametrize("dim", [5, 64, 100])
+def test_it_is_the_product_of_signs_matrix_and_choice(dim: int) -> None:
+    x = np.random.default_rng(0).normal(size=(7, dim)).astype(np.float32)
+    projected = Projected(Identity(), 3, seed=4)
+    signs, chosen = projected._constants(dim)
+    size = len(reference(1 << (dim - 1).bit_length()))
+    assert set(signs.tolist()) == {-1.0, 1.0}
+    assert len(set(chosen.tolist())) == 3
+    assert chosen.max() < size
+    expected = (x * signs) @ reference(size)[:dim][:, chosen] / np.sqrt(3)
+    np.testing.assert_allclose(projected.transform(x), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_constants_never_change() -> None:
+    """A spec means the same features in years to come: frozen here."""
+    signs, chosen = Projected(Identity(), 6)._constants(12)
+    assert signs.astype(int).tolist() == SIGNS
+    assert chosen.tolist() == CHOSEN
+
+
+def test_squared_lengths_are_kept_on_average_over_seeds() -> None:
+    # 400 independent projections of a worst case, one long coordinate beside nothing, and of a usual record.
+    x = np.stack([np.eye(1, 50, 17)[0], np.random.default_rng(0).normal(size=50)]).astype(np.float32)
+    ratios = np.array(
+        [np.square(Projected(Identity(), 10, seed).transform(x)).sum(axis=1) / np.square(x).sum(axis=1)
+         for seed in range(400)]
+    )  # fmt: skip
+    # A ratio has a standard deviation below sqrt(2 / 10); five of the mean's are passed by chance once in 3e6.
+    assert np.abs(ratios.mean(axis=0) - 1).max() < 5 * np.sqrt(2 / 10 / 400)
+
+
+def test_a_record_has_the_same_bits_whatever_is_beside_it() -> None:
+    x = np.random.default_rng(0).normal(size=(77, 300)).astype(np.float32)
+    projected = Projected(Identity(), 40)
+    whole = projected.transform(x)
+    assert whole.dtype == np.float32
+    for start, stop in [(0, 1), (5, 6), (3, 50), (31, 77)]:
+        np.testing.assert_array_equal(projected.transform(x[start:stop]), whole[start:stop])
+
+
+def test_its_spec_rebuilds_it() -> None:
+    projected = parse_features("projected:20:scattering")
+    spec = json.loads(json.dumps(projected.spec()))
+    again = from_spec(spec)
+    images = np.random.default_rng(0).integers(0, 256, (3, 8, 8), dtype=np.uint8)
+    np.testing.assert_array_equal(again.transform(images), projected.transform(images))
+    assert again.fingerprint() == projected.fingerprint()
+    assert title_of(spec) == "scattering (projected to 20)"
+    assert projected.reads.name == "scattering"
+    assert Projected(Pixels(), 20, seed=1).fingerprint() != Projected(Pixels(), 20).fingerprint()
+
+
+def test_gradients_go_through() -> None:
+    images = np.random.default_rng(0).random((2, 8, 8)).astype(np.float32)
+    projected = Projected(Pixels(), 20)
+    x = torch.from_numpy(images).requires_grad_()
+    found = projected.differentiable((8, 8))(x)
+    np.testing.assert_allclose(found.detach().numpy(), projected.transform(images), atol=1e-5)
+    torch.autograd.backward(found.sum())
+    assert x.grad is not None
+    assert x.grad.abs().sum() > 0
+
+
+@pytest.mark.parametrize(
+    "argument",
+    ["projected", "projected:", "projected:8", "projected:x:pixels", "projected:0:pixels", "projected:8:none"],
+)
+def test_arguments_that_are_none(argument: str) -> None:
+    with pytest.raises(InvalidInput, match=r"features|projection"):
+        parse_features(argument)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"dim": 0}, {"dim": 2.5}, {"dim": 2**30}, {"seed": -1}, {"inner": 3}, {"more": 1},
+        {"inner": {"name": "projected", "version": 1, "options": {}}}, {"inner": {"name": "none"}},
+        {"inner": {"name": "whitened", "version": 1, "options": {}, "arrays": {"step": [4]}}},
+    ],
+)  # fmt: skip
+def test_specs_that_it_never_wrote_are_refused(change: dict[str, Any]) -> None:
+    spec = Projected(Pixels(), 8).spec()
+    spec["options"] = {**spec["options"], **change}
+    with pytest.raises(InvalidInput):
+        from_spec(spec)
+
+
+def test_what_is_no_fewer_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="less than the 64 features that pixels makes"):
+        Projected(Pixels(), 64).output_dim((8, 8))
+    with pytest.raises(InvalidInput, match="to be projected"):
+        Projected(Projected(Pixels(), 8), 4)
+
+
+def test_a_model_that_must_be_named_is_the_inner_extractors() -> None:
+    inner = {"name": "module", "version": 1, "options": {"model": "net.safetensors"}}
+    found = wanted_model({"name": "projected", "version": 1, "options": {"inner": inner, "dim": 4, "seed": 0}})
+    assert found is not None
+    assert "net.safetensors" in found
+    with pytest.raises(InvalidInput, match="inner, dim, seed"):
+        get_extractor("projected", dim=3)
+
+
+def test_wide_records_are_released_through_it(tmp_path: Path) -> None:
+    """Classes that 10,000 numbers tell apart are told apart by 64 of their projection, also from raw inputs."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, 400)
+    x = rng.normal(size=(400, 10_000)).astype(np.float32)
+    x[:, :100] += 3 * y[:, None]
+    settings: dict[str, Any] = {"classes": 2, "features": "identity", "design": pm.designs.Moments(), "epsilon": 8}
+    with pytest.raises(InvalidInput, match="at most 8192 features for design moments: `project`"):
+        pm.plan((x, y), delta=1e-3, **settings)
+    release = pm.release((x, y), project=64, delta=1e-3, out=tmp_path / "REL", **settings)
+    assert release.plan.dim == 64
+    pm.fit(tmp_path / "REL", out=tmp_path / "MODEL")
+    assert pm.load(tmp_path / "MODEL").score(x, y) > 0.9
+    pm.verify(tmp_path / "REL")
+
+
+def test_from_the_command_line(tmp_path: Path) -> None:
+    x, y = np.random.default_rng(0).random((90, 9)).astype(np.float32), np.arange(90) % 2
+    np.savez(tmp_path / "train.npz", x=x, y=y)
+    base = ("release", "--data", str(tmp_path), "--classes", "2", "--features", "identity", "--epsilon", "1",
+            "--delta", "1e-3", "--out", str(tmp_path / "REL"))  # fmt: skip
+    outcome = privmix(*base, "--project", "4")
+    assert outcome.code == 0, outcome.err
+    assert json.loads((tmp_path / "REL" / "certificate.json").read_text())["plan"]["dim"] == 4
+    outcome = privmix(*base, "--project", "0", "--overwrite")
+    assert (outcome.code, outcome.err.count("\n")) == (2, 1)
+    assert outcome.err.startswith("error: --project: got 0")
