@@ -77,7 +77,8 @@ class TwoStagePlan(BasePlan):
         if self.design != TWO_STAGE:
             raise InvalidInput("design", self.design, TWO_STAGE)
         if self.dim > LARGEST_DIM:
-            raise InvalidInput("dim", self.dim, f"at most {LARGEST_DIM} features for design {TWO_STAGE}")
+            allowed = f"at most {LARGEST_DIM} features for design {TWO_STAGE}: `project` makes fewer of them"
+            raise InvalidInput("dim", self.dim, allowed)
         _check_shares(self)
         check_integer("directions", self.directions, low=1, high=self.dim)
         check_channels(self.channels, self.dim)
