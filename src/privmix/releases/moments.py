@@ -198,10 +198,23 @@ def symmetric(triangle: NDArray[np.float32], side: int) -> NDArray[np.float32]:
         [[1.0, 2.0], [2.0, 3.0]]
     """
     found = np.empty((side, side), np.float32)
-    found[np.tril_indices(side)] = triangle
-    # Entry (i, j) above the diagonal is (j, i) below it.
-    found.T[np.tril_indices(side)] = triangle
+    for row in range(side):
+        # Row by row: an index of each entry would take four times the matrix.
+        part = triangle[row * (row + 1) // 2 :][: row + 1]
+        found[row, : row + 1] = part
+        # Entry (i, j) above the diagonal is (j, i) below it.
+        found[: row + 1, row] = part
     return found
+
+
+def lower_triangle(matrix: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The entries on and below the diagonal, by rows.
+
+    Example:
+        >>> lower_triangle(np.float32([[1, 2], [2, 3]])).tolist()
+        [1.0, 2.0, 3.0]
+    """
+    return np.concatenate([matrix[row, : row + 1] for row in range(len(matrix))])
 
 
 @from_arrays.register
@@ -222,7 +235,7 @@ def _(plan: MomentsPlan, arrays: Arrays) -> SecondMoments:
 def _(moments: SecondMoments) -> Arrays:
     """Of X'X its lower triangle by rows."""
     return {
-        "second": moments.second[np.tril_indices(moments.dim)],
+        "second": lower_triangle(moments.second),
         "cross": np.ascontiguousarray(moments.cross),
         "label_sums": moments.label_sums,
     }

@@ -23,8 +23,9 @@ from privmix.releases.moments import SecondMoments, sample_rows
 from privmix.releases.tiles import RecordSource, TileReader, record_tiles, tiles_of
 
 EXACT_FLOAT64 = 2**53
-# Physical sizes: they set speed and memory and change no bit of the result.
+# Physical sizes: they set speed and memory and change no bit of the result. Wide records go fewer at a time.
 _RECORDS_AT_ONCE = 4096
+_NUMBERS_AT_ONCE = 2**23
 # Logical size: noise streams are keyed by groups of so many matrix rows.
 _NOISE_ROWS = 128
 # Rows a block of sampled rows: those of a shard.
@@ -136,8 +137,9 @@ class MomentSums:
         Raises:
             InvalidInput: sums could leave the range of exact integers.
         """
-        for start in range(0, len(labels), _RECORDS_AT_ONCE):
-            part = slice(start, start + _RECORDS_AT_ONCE)
+        at_once = max(1, min(_RECORDS_AT_ONCE, _NUMBERS_AT_ONCE // self._plan.dim))
+        for start in range(0, len(labels), at_once):
+            part = slice(start, start + at_once)
             self._count += len(labels[part])
             if self._count * 4**self._plan.lattice_bits >= EXACT_FLOAT64:
                 raise InvalidInput("lattice sums", WITHHELD, "below 2**53 steps: use fewer lattice bits")

@@ -12,7 +12,7 @@ from privmix.designs.two_stage import NORM_EDGES, TwoStagePlan
 from privmix.errors import InvalidInput
 from privmix.releases.beside import Arrays, from_arrays, to_arrays
 from privmix.releases.kronecker import kronecker_cleaned
-from privmix.releases.moments import SecondMoments, Spectrum, eigh_lower, symmetric
+from privmix.releases.moments import SecondMoments, Spectrum, eigh_lower, lower_triangle, symmetric
 
 Reals = NDArray[np.float64]
 
@@ -200,11 +200,11 @@ def _(plan: TwoStagePlan, arrays: Arrays) -> TwoStageMoments:
 def _(moments: TwoStageMoments) -> Arrays:
     """Of symmetric matrices the lower triangle by rows."""
     return {
-        "second": moments.second[np.tril_indices(moments.dim)],
+        "second": lower_triangle(moments.second),
         "cross": np.ascontiguousarray(moments.cross),
         "label_sums": moments.label_sums,
         "directions": np.ascontiguousarray(moments.directions),
         "means": np.ascontiguousarray(moments.means),
         "norms": moments.norms,
-        "within": moments.within[np.tril_indices(len(moments.within))],
+        "within": lower_triangle(moments.within),
     }
