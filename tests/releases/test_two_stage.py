@@ -75,6 +75,9 @@ def test_a_second_stage_without_noise_is_the_scatter_of_clipped_residuals() -> N
     found: TwoStageMoments = engine.beside
     z = engine.transform(records.features) / plan.final_clip_norm
     residuals = z @ found.directions.T - found.means[records.labels]
+    sums = [plan.final_clip_norm * z[records.labels == label].sum(axis=0) for label in range(3)]
+    np.testing.assert_allclose(found.cross.T, sums, atol=0.02)
+    assert plan.label_offset == plan.first.label_offset == 0
     norms = np.linalg.norm(residuals, axis=1)
     assert found.norms.tolist() == np.bincount(norm_bins(residuals), minlength=len(NORM_EDGES)).tolist()
     assert (norms <= found.bound).mean() >= plan.clip_quantile

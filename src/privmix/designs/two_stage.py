@@ -24,6 +24,20 @@ NORM_EDGES: Final = tuple(2.0 ** (quarter / 4) for quarter in range(-20, 9))
 
 
 @dataclass(frozen=True, kw_only=True)
+class FirstStage(MomentsPlan):
+    """The first of two stages: moments, with labels as they are.
+
+    Subtracting 1/K from them, as moments alone do, leaves of each class's sum that of all records taken off, which no
+    other number shows: a class's mean is then off by as much as clipped residuals do not add up to 0.
+    """
+
+    @property
+    def label_offset(self) -> float:
+        """Nothing is subtracted."""
+        return 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
 class TwoStagePlan(BasePlan):
     """Everything public about a release in two stages before it runs.
 
@@ -84,9 +98,14 @@ class TwoStagePlan(BasePlan):
         check_channels(self.channels, self.dim)
 
     @property
-    def first(self) -> MomentsPlan:
+    def label_offset(self) -> float:
+        """Nothing is subtracted from labels."""
+        return 0.0
+
+    @property
+    def first(self) -> FirstStage:
         """The first stage, mean included, as a plan of its own."""
-        return MomentsPlan(
+        return FirstStage(
             design=MOMENTS,
             records=self.records,
             dim=self.dim,
@@ -280,7 +299,7 @@ class TwoStage(Design[TwoStagePlan]):
     def card(cls, plan: TwoStagePlan, extractor: str) -> str:
         first, root = plan.first, 2**0.5
         return f"""`moments.safetensors` holds what was released of all records' `{extractor}` features X and one-hot labels
-minus {plan.label_offset:.6g}, Y, in two stages:
+Y, in two stages:
 
 | entry | shape | meaning |
 |---|---|---|

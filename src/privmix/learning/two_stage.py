@@ -28,6 +28,8 @@ class TwoStageClassifier(LinearLearner):
        class means are divided by t_i = u_i'Tu_i. For means spread evenly in the map's coordinates, which is what it is
        made for, w = sum u_i u_i'm / t_i is the nearest to T^-1 m in expected (w - T^-1 m)'T(w - T^-1 m): its
        derivative by 1 / t_i is 2 u_i'Tu_i / t_i - 2.
+       T is made as large as residuals are before they are clipped: the trace of X'X along the directions, less that of
+       the classes' means, says by how much.
     2. *Scores* of a record x of the release: w_k'(M x / C) - w_k'm_k / 2 + log p_k.
 
     Released means are shrunk already, as far as their noise asks for (:func:`privmix.releases.two_stage.residual_map`).
@@ -76,10 +78,19 @@ class TwoStageClassifier(LinearLearner):
         progress(1, 2)
         deviation = moments.noise_std_within / math.sqrt(2) * unit
         known = known_variance(values.astype(np.float64), AdditiveNoise(len(values), deviation))
-        means = moments.means.astype(np.float64)
-        weights = (means @ basis / known.variance) @ basis.T
         shares = moments.class_shares(release.label_offset)
+        means = moments.means.astype(np.float64)
+        variance = known.variance * _unclipped(moments, shares, release.transform.final_clip_norm, known.variance)
+        weights = (means @ basis / variance) @ basis.T
         self.coef_ = (moments.directions.T @ weights.T / release.transform.final_clip_norm).astype(np.float32)
         self.intercept_ = (np.log(shares) - (weights * means).sum(axis=1) / 2).astype(np.float32)
         self.directions_ = len(values)
         progress(2, 2)
+
+
+def _unclipped(moments: TwoStageMoments, shares: Reals, bound: float, variance: Reals) -> float:
+    """How many times larger the scatter of residuals is than that of clipped ones, 1 at least."""
+    directions = moments.directions.astype(np.float64) / bound
+    whole = float(np.einsum("ij,ij->", directions @ moments.second, directions)) / moments.records
+    between = float((np.square(moments.means, dtype=np.float64) * shares[:, None]).sum())
+    return max(1.0, (whole - between) / float(variance.sum()))
