@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 
 from privmix.accounting import Bounded, Gaussian
 from privmix.certificate.reservation import ReservationNote, mode_of
-from privmix.errors import InvalidInput
+from privmix.errors import InvalidInput, StorageError
 from privmix.ledger import Ledger, Reservation
 from privmix.mechanisms.streams import SecretStreams
 from privmix.releases import ReleaseConfig, ReleaseRun, release_to_memory
@@ -76,6 +77,62 @@ def test_a_note_is_of_its_own_plan(ledger: Ledger, tmp_path: Path) -> None:
         with pytest.raises(InvalidInput, match="another charge"):
             job_of().run(private(), reservation=note)
     assert not list(tmp_path.glob("*REL*"))
+
+
+def test_a_note_serves_one_release(ledger: Ledger, tmp_path: Path) -> None:
+    """Two releases of one plan are two queries: one charge does not pay for both."""
+    plan, records = make_plan(rows=30), make_records()
+    taken = ledger.reserve("fixed", plan.charge, purpose="release")
+    note, copied = ReservationNote(ledger, taken), ReservationNote(ledger, taken)
+    release_to_memory(plan, records, SecretStreams.from_entropy(), reservation=note, **FACTS)
+    for again in (note, copied, copy.copy(note), ReservationNote(ledger, taken)):
+        with pytest.raises(InvalidInput, match="another result"):
+            release_to_memory(plan, records, SecretStreams.from_entropy(), reservation=again, **FACTS)
+        with pytest.raises(InvalidInput, match="another result"):
+            ReleaseRun(tmp_path / "REL", plan, reservation=again, **FACTS)
+    assert not list(tmp_path.glob("*REL*"))
+
+
+def test_of_two_releases_that_began_with_one_note_one_is_made(ledger: Ledger, tmp_path: Path) -> None:
+    plan, records = make_plan(rows=30), make_records()
+    note = ReservationNote(ledger, ledger.reserve("fixed", plan.charge, purpose="release"))
+    runs = [ReleaseRun(tmp_path / name, plan, reservation=note, **FACTS) for name in ("FIRST", "SECOND")]
+    with runs[0] as first:
+        first.release(records)
+    with pytest.raises(InvalidInput, match="another result"), runs[1] as second:
+        second.release(records)
+    assert (tmp_path / "FIRST").exists()
+    assert not (tmp_path / "SECOND").exists()
+
+
+def test_a_note_serves_one_model(ledger: Ledger) -> None:
+    job = job_of()
+    note = ReservationNote(ledger, ledger.reserve("fixed", job.plan.charge, purpose="training"))
+    job.run(private(), reservation=note)
+    with pytest.raises(InvalidInput, match="another result"):
+        job_of().run(private(), reservation=note)
+
+
+def test_a_release_that_is_finished_later_uses_its_note_once(
+    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan, records = make_plan(rows=30), make_records()
+    taken = ledger.reserve("fixed", plan.charge, purpose="release")
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as broken:
+        # The certificate is there, and what holds it can't be written.
+        broken.setattr("privmix.releases.run.write_certificate", full)
+        with (
+            pytest.raises((OSError, StorageError)),
+            ReleaseRun(tmp_path / "REL", plan, reservation=ReservationNote(ledger, taken), **FACTS) as run,
+        ):
+            run.release(records)
+    note = ReservationNote(ledger, taken)
+    with ReleaseRun(tmp_path / "REL", plan, reservation=note, resume=True, **FACTS) as run:
+        assert run.release(records)["plan"] == plan.to_dict()
 
 
 def test_after_a_private_count_the_rest_of_the_budget_is_charged() -> None:

@@ -65,8 +65,9 @@ def test_alone() -> None:
 
 def test_gone_is_gone() -> None:
     with suppress(KeyError), Lent(KEYS[0]) as lent:
+        cipher = lent.bit_generator
         raise KeyError(lent.random())
-    state = lent.bit_generator.state["s"]
+    state = cipher.state["s"]
     assert (state["seed"] == AESCounter(key=0).state["s"]["seed"]).all()
     assert not state["state"].any()
 
@@ -94,3 +95,37 @@ def test_streams_lend_what_they_generate() -> None:
     streams.destroy()
     with pytest.raises(RuntimeError):
         streams.lent("noise", 1, 2)
+
+
+DRAWS: dict[str, tuple[Any, ...]] = {
+    "random": (),
+    "integers": (10,),
+    "bytes": (4,),
+    "standard_normal": (3,),
+    "normal": (0, 1, 3),
+    "laplace": (),
+    "exponential": (),
+    "binomial": (10, 0.5),
+    "multinomial": (3, [0.5, 0.5]),
+    "hypergeometric": (3, 4, 5),
+    "dirichlet": ([1.0, 2.0],),
+    "choice": (5,),
+    "permutation": (5,),
+    "uniform": (),
+}
+
+
+@pytest.mark.parametrize("same_form", [True, False])
+def test_taken_back(same_form: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is kept of a generator draws nothing after its block: not under key 0, and not another block's bits."""
+    monkeypatch.setattr(aes, "_same_form", lambda: same_form)
+    with Lent(KEYS[0]) as lent:
+        kept = {name: getattr(lent, name) for name in DRAWS}
+        first = lent.random()
+    with Lent(KEYS[1]) as other:
+        for name, arguments in DRAWS.items():
+            for draw in (kept[name], getattr(lent, name)):
+                with pytest.raises(RuntimeError, match="after its block"):
+                    draw(*arguments)
+        assert (other.random(5) == made(KEYS[1]).random(5)).all()
+    assert first == made(KEYS[0]).random()

@@ -24,6 +24,8 @@ class Reserved(Protocol):
     """Budget that was taken, as :class:`privmix.ledger.Reservation` is."""
 
     @property
+    def id(self) -> str: ...
+    @property
     def dataset(self) -> str: ...
 
 
@@ -38,6 +40,10 @@ class ReservationNote:
         * Charged: a note is made only after the ledger has found the reservation in its books, open; what it says of
           the budget is what the ledger said.
         * For one price: it holds for plans of the event that was charged, and for no other.
+        * Used once: the first release or model whose certificate states it is the only one, however many notes of the
+          reservation there are. One that was interrupted is finished under its own name, which is no second use.
+          Whoever uses a ledger without jobs commits the reservation when it is done: the books then give no note any
+          more, to other processes neither.
         * Nothing private: it holds the mode of the budget and the event, which the certificate states too, and neither
           names nor figures of the ledger.
 
@@ -72,22 +78,43 @@ class ReservationNote:
         object.__setattr__(self, "event", ledger.charged(reservation))
         mode = check_choice("ledger's mode", ledger.mode(reservation.dataset), ["planned", "adaptive"])
         object.__setattr__(self, "mode", mode)
+        object.__setattr__(self, "_id", str(reservation.id))
 
 
-def mode_of(reservation: ReservationNote | None, plan: Plan | None) -> str:
+# Reservation -> name of the release or model whose certificate states it.
+_USED: dict[str, str] = {}
+
+
+def mode_of(reservation: ReservationNote | None, plan: Plan | None, *, name: str | None = None) -> str:
     """What the certificate of ``plan`` states of the ledger: none, planned or adaptive.
 
     Args:
         reservation: the note, or None where no ledger was charged.
         plan: what was charged for; None where only the mode is asked.
+        name: of the release or model that it is for, if it has one yet.
 
     Raises:
-        InvalidInput: it is not a note, or one of another charge.
+        InvalidInput: it is not a note, or one of another charge, or was used for another release or model.
     """
     if reservation is None:
         return "none"
-    if not isinstance(reservation, ReservationNote):
+    if type(reservation) is not ReservationNote:
         raise InvalidInput("reservation", type(reservation).__name__, "a ReservationNote, which a ledger makes")
-    if plan is not None and reservation.event != plan.charge:
-        raise InvalidInput("reservation", "that of another charge", "the one that was made for this plan")
+    if plan is not None:
+        if reservation.event != plan.charge:
+            raise InvalidInput("reservation", "that of another charge", "the one that was made for this plan")
+        if _USED.get(vars(reservation)["_id"], name) != name:
+            raise _used()
     return reservation.mode
+
+
+def use(reservation: ReservationNote | None, plan: Plan, name: str) -> str:
+    """As :func:`mode_of`, for the certificate itself: from now on the reservation is that of ``name`` alone."""
+    mode = mode_of(reservation, plan, name=name)
+    if reservation is not None and _USED.setdefault(vars(reservation)["_id"], name) != name:
+        raise _used()
+    return mode
+
+
+def _used() -> InvalidInput:
+    return InvalidInput("reservation", "that of another result", "one that no other release or model was made with")

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 from functools import cache
 from types import TracebackType
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import numpy as np
 from randomgen import AESCounter
@@ -31,6 +31,8 @@ class Lent:
         * Same bits: draws are those of ``np.random.Generator(AESCounter(key=...))``.
         * Alone: no two blocks that are open at the same time have one cipher.
         * Gone is gone: when the block ends, the cipher's key and the bits that it has ready are overwritten.
+        * Taken back: from then on the generator draws nothing, neither of another key's bits nor of none: it raises
+          RuntimeError, whoever kept it or one of its methods.
 
     Args:
         key: 16 bytes.
@@ -43,29 +45,58 @@ class Lent:
         True
     """
 
-    __slots__ = ("_cipher", "_key")
+    __slots__ = ("_cipher", "_generator", "_key")
 
     def __init__(self, key: bytes) -> None:
         self._key = key
         self._cipher: AESCounter | None = None
+        self._generator: np.random.Generator | None = None
 
     def __enter__(self) -> np.random.Generator:
         if not _same_form():
-            return np.random.Generator(AESCounter(key=int.from_bytes(self._key, "little")))
+            self._generator = np.random.Generator(AESCounter(key=int.from_bytes(self._key, "little")))
+            return self._generator
         try:
             self._cipher = _IDLE.pop()
         except IndexError:
             self._cipher = AESCounter(key=0)
         self._cipher.state = _state(self._key)
-        return np.random.Generator(self._cipher)
+        self._generator = np.random.Generator(self._cipher)
+        return self._generator
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         cipher, self._cipher, self._key = self._cipher, None, bytes(_BYTES)
+        if self._generator is not None:
+            self._generator.__init__(_taken_back())  # type: ignore[misc]
+            self._generator = None
         if cipher is not None:
             cipher.state = _blank()
             _IDLE.append(cipher)
+
+
+class _Closed:
+    """The lock of a generator whose block is over: each of its methods takes the lock before it draws."""
+
+    def __enter__(self) -> NoReturn:
+        raise RuntimeError("a lent generator was used after its block")
+
+    def __exit__(self, *_: object) -> None:
+        """Never reached."""
+
+
+class _TakenBack:
+    """In the place of a generator's cipher: what a generator is made with, and a lock that nobody opens."""
+
+    def __init__(self) -> None:
+        self._cipher = AESCounter(key=0)
+        self.capsule, self.lock = self._cipher.capsule, _Closed()
+
+
+@cache
+def _taken_back() -> Any:
+    return _TakenBack()
 
 
 def _state(key: bytes) -> dict[str, Any]:

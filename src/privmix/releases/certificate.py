@@ -13,7 +13,7 @@ from privmix.accounting.filters import ledger_statement
 from privmix.certificate import certificate as common
 from privmix.certificate.assessment import assess
 from privmix.certificate.certificate import Certificate, Kind, delta_warning, issue
-from privmix.certificate.reservation import ReservationNote, mode_of
+from privmix.certificate.reservation import ReservationNote, use
 from privmix.designs import Plan
 from privmix.errors import InvalidInput, check_integer, check_number
 from privmix.features.base import arrays_beside, statements_of
@@ -60,12 +60,13 @@ def make_certificate(
     if plan.records_noise_multiplier is not None:
         # Other answers of the count would have led to plans of other prices: the budget holds for all of them.
         cost = replace(cost, epsilon=plan.epsilon)
-    in_ledger = mode_of(reservation, plan)
+    name = release_id or uuid.uuid4().hex
+    in_ledger = use(reservation, plan, name)
     return issue(
         KIND.name,
         plan,
         cost,
-        name=release_id or uuid.uuid4().hex,
+        name=name,
         own={
             "epsilon_delta_curve": curve_of(plan, cost.epsilon, cost.delta),
             "noise_std": plan.noise_std,

@@ -12,7 +12,7 @@ from privmix.accounting.filters import ledger_statement
 from privmix.certificate import certificate as common
 from privmix.certificate.assessment import Facts, assess
 from privmix.certificate.certificate import Certificate, Kind, delta_warning, issue
-from privmix.certificate.reservation import ReservationNote, mode_of
+from privmix.certificate.reservation import ReservationNote, use
 from privmix.errors import InvalidInput
 from privmix.mechanisms.plan import check_price
 from privmix.rounding import exact, rounded_down
@@ -45,7 +45,7 @@ def training_certificate(
     Raises:
         InvalidInput: the plan costs more than was asked.
     """
-    in_ledger = mode_of(reservation, plan)
+    in_ledger = use(reservation, plan, model_id)
     return issue(
         KIND.name,
         plan,

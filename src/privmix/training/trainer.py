@@ -234,7 +234,7 @@ class Trainer:
             raise InvalidInput("records", None, "the private records: the run is not complete")
         world = world or World()
         check_price(self.plan)
-        mode_of(reservation, self.plan)
+        mode_of(reservation, self.plan, name=None if run is None else run.id)
         self.check_world(world)
         self.check(records)
         if run is not None and observers:
