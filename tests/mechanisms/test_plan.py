@@ -16,7 +16,7 @@ from privmix.designs import plan_from_dict
 from privmix.errors import InvalidInput
 from privmix.mechanisms.plan import Plan, check_count, check_price, check_target
 from privmix.mechanisms.streams import SecretStreams
-from privmix.releases import ReleaseConfig, ReleaseRun, release_to_folder, release_to_memory
+from privmix.releases import PrivateRecords, ReleaseConfig, ReleaseRun, release_to_folder, release_to_memory
 from privmix.training.plan import TrainingPlan, plan_training
 from tests.releases.helpers import CLASSES, EVERY_DESIGN, design_name, own_options
 from tests.training.runs import config_of, job_of, private
@@ -165,3 +165,57 @@ def test_bad_targets(asked: float, at: float, pure: bool) -> None:
         check_target(asked, at, pure=pure)
     check_target(None, None)
     check_target(1.0, 0.0, pure=True)
+
+
+class Flattering(float):
+    """A number that is smaller than none and larger than none, and no noise is too little for."""
+
+    def __le__(self, other: object) -> bool:
+        return True
+
+    __lt__ = __ge__ = __gt__ = __le__
+
+
+def cheap(plan: Any) -> Any:
+    """The plan as one of a class of its own, which says that it costs nothing, and that the charge was for it."""
+
+    def said(self: Any) -> Any:
+        return plan.event
+
+    lies = {"event": property(said), "charge": property(said), "cost": lambda self: plan.cost()}
+    kind = type(type(plan).__name__, (type(plan),), lies)
+    found = object.__new__(kind)
+    found.__dict__.update(vars(replace(plan, noise_multiplier=plan.noise_multiplier / 100)))
+    return found
+
+
+def refused_at_every_door(plan: Any, words: str, place: Path) -> None:
+    if isinstance(plan, TrainingPlan):
+        job = job_of()
+        job.plan = plan
+        with pytest.raises(InvalidInput, match=words):
+            job.run(private())
+        return
+    records = np.zeros((80, 4), np.float32), np.zeros(80, np.int64)
+    with pytest.raises(InvalidInput, match=words):
+        release_to_memory(plan, PrivateRecords(*records), SecretStreams.from_entropy(), **FACTS)
+    with pytest.raises(InvalidInput, match=words):
+        ReleaseRun(place / "REL", plan, **FACTS)
+    assert not list(place.glob("*REL*"))
+
+
+@every_plan
+def test_numbers_that_compare_as_they_like_are_refused(make: Maker, tmp_path: Path) -> None:
+    plan = make()
+    for changes in ({"epsilon": 0.5}, {"delta": 1e-9}, {"noise_multiplier": plan.noise_multiplier / 2}):
+        lie = replace(plan, **{name: Flattering(value) for name, value in changes.items()})
+        refused_at_every_door(lie, "a plain number", tmp_path)
+    # NumPy's own numbers are plain.
+    assert check_price(replace(plan, epsilon=np.float64(4.0))) == plan.cost()
+
+
+@every_plan
+def test_plans_of_a_class_of_their_own_are_refused(make: Maker, tmp_path: Path) -> None:
+    lie = cheap(make())
+    assert check_price(lie).epsilon <= TARGET[0]
+    refused_at_every_door(lie, r"plan: got '\w*Plan'; allowed: one of", tmp_path)

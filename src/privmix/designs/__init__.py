@@ -5,18 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-# In this order they stand in messages, and planners try them.
-from privmix.designs import (  # noqa: F401
-    classwise,
-    fixed,
-    hermite,
-    hierarchical,
-    merf,
-    moments,
-    poisson,
-    random_weight,
-    two_stage,
-)
+from privmix.accounting import PrivacyCost
 from privmix.designs.base import BasePlan, Design, all_designs, check_options, design_named, register
 from privmix.designs.classwise import Classwise
 from privmix.designs.embedding import EmbeddingPlan
@@ -31,6 +20,7 @@ from privmix.designs.rows import ReleasePlan, RowDesign
 from privmix.designs.setting import Setting
 from privmix.designs.two_stage import TwoStage, TwoStagePlan
 from privmix.errors import InvalidInput
+from privmix.mechanisms.plan import check_price
 
 __all__ = [
     "BasePlan",
@@ -57,6 +47,7 @@ __all__ = [
     "averaging_designs",
     "averaging_plan",
     "check_options",
+    "check_plan",
     "design_named",
     "plan_from_dict",
     "register",
@@ -83,6 +74,17 @@ def averaging_plan(plan: Plan, which: str) -> ReleasePlan:
     if not isinstance(plan, ReleasePlan) or not plan.kind.averages:
         raise InvalidInput("design", plan.design, f"{which}: {', '.join(averaging_designs())}")
     return plan
+
+
+def check_plan(plan: Plan) -> PrivacyCost:
+    """The plan's cost, once it is found to be a plan of a known design that costs no more than was asked.
+
+    See :func:`privmix.mechanisms.plan.check_price`, which says what is refused.
+
+    Raises:
+        InvalidInput: it is not.
+    """
+    return check_price(plan, {design.plan_type for design in all_designs()})
 
 
 def plan_from_dict(description: Mapping[str, Any]) -> Plan:

@@ -6,7 +6,12 @@ could be written, so that what a certificate says was asked is what the noise wa
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from dataclasses import fields, is_dataclass
+from enum import Enum
 from typing import Any, Protocol
+
+import numpy as np
 
 from privmix.accounting.base import PrivacyCost
 from privmix.accounting.events import Adjacency, Event
@@ -85,7 +90,7 @@ def check_target(epsilon: float | None, delta: float | None, *, pure: bool = Fal
         check_number("delta", delta, low=0, high=1, low_open=not pure, high_open=True)
 
 
-def check_price(plan: Plan) -> PrivacyCost:
+def check_price(plan: Plan, kinds: Collection[type[Any]] | None = None) -> PrivacyCost:
     """The plan's cost, once that is found to be within what the plan was asked for.
 
     The door of every release and training: nothing is computed for a plan that does not pass.
@@ -93,9 +98,17 @@ def check_price(plan: Plan) -> PrivacyCost:
     Formal guarantees:
         * True to its word: a plan that costs more than its own ``epsilon`` at its ``delta`` is refused, whoever
           changed which of its fields; a price that can't be bounded is more than any epsilon.
+        * Plain: what a plan holds are numbers and texts of Python's and NumPy's own types. One that compares or adds in
+          ways of its own could be priced as another than the one that is used.
+        * Nobody else's: ``kinds``, where given, are the classes of plans; a class made from one of them may say of its
+          event what it likes, and is refused.
+
+    Args:
+        plan: to be priced.
+        kinds: which class it must be of, exactly.
 
     Raises:
-        InvalidInput: the plan costs more than it says was asked, or nothing was asked.
+        InvalidInput: the plan costs more than it says was asked, or nothing was asked, or it is not plain.
 
     Example:
         >>> from dataclasses import replace
@@ -108,6 +121,9 @@ def check_price(plan: Plan) -> PrivacyCost:
         ...
         privmix.errors.InvalidInput: plan epsilon: got 0.5; allowed: at least 4, which its noise costs at delta 0.0001
     """
+    if kinds is not None and type(plan) not in kinds:
+        raise InvalidInput("plan", type(plan).__name__, "one of " + ", ".join(sorted(kind.__name__ for kind in kinds)))
+    _check_plain("plan", plan)
     if plan.epsilon is None or plan.delta is None:
         raise InvalidInput("plan epsilon", None, "the epsilon and delta that it was calibrated for")
     cost = plan.cost()
@@ -115,6 +131,21 @@ def check_price(plan: Plan) -> PrivacyCost:
         allowed = f"at least {rounded_up(cost.epsilon)}, which its noise costs at delta {exact(plan.delta)}"
         raise InvalidInput("plan epsilon", plan.epsilon, allowed)
     return cost
+
+
+def _check_plain(name: str, value: Any) -> None:
+    """Raise :class:`InvalidInput` where ``value``, or what it holds, is a number or text of a class of its own."""
+    kind = type(value)
+    if is_dataclass(value):
+        for item in fields(value):
+            _check_plain(f"{name} {item.name}", getattr(value, item.name))
+    elif kind in (tuple, list):
+        for one in value:
+            _check_plain(name, one)
+    elif isinstance(value, int | float | str | tuple | list) and not (
+        kind in (bool, int, float, str) or issubclass(kind, Enum) or kind.__module__ == np.float64.__module__
+    ):
+        raise InvalidInput(name, kind.__name__, "a plain number, text or list of these")
 
 
 def check_count(plan: Plan, records: int) -> None:

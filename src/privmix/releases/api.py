@@ -10,9 +10,8 @@ import numpy as np
 
 from privmix.certificate.certificate import Certificate
 from privmix.certificate.reservation import ReservationNote, mode_of
-from privmix.designs import Plan
+from privmix.designs import Plan, check_plan
 from privmix.errors import InvalidInput
-from privmix.mechanisms.plan import check_price
 from privmix.mechanisms.streams import SecretStreams
 from privmix.releases.certificate import make_certificate
 from privmix.releases.dataset import ReleasedDataset
@@ -58,7 +57,7 @@ def release_to_memory(
         ((500, 8), True)
     """
     try:
-        check_price(plan)
+        check_plan(plan)
         mode_of(reservation, plan)
         if not input_shape or any(int(size) < 1 for size in input_shape):
             raise InvalidInput("input_shape", tuple(input_shape), "positive sizes")

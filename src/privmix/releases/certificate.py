@@ -14,10 +14,9 @@ from privmix.certificate import certificate as common
 from privmix.certificate.assessment import assess
 from privmix.certificate.certificate import Certificate, Kind, delta_warning, issue
 from privmix.certificate.reservation import ReservationNote, use
-from privmix.designs import Plan
+from privmix.designs import Plan, check_plan
 from privmix.errors import InvalidInput, check_integer, check_number
 from privmix.features.base import arrays_beside, statements_of
-from privmix.mechanisms.plan import check_price
 from privmix.releases.facts import release_facts
 
 PICTURE_FILE: Final = "predictions.svg"
@@ -55,7 +54,7 @@ def make_certificate(
     Raises:
         InvalidInput: the plan costs more than was asked.
     """
-    cost = check_price(plan)
+    cost = check_plan(plan)
     assert plan.epsilon is not None
     if plan.records_noise_multiplier is not None:
         # Other answers of the count would have led to plans of other prices: the budget holds for all of them.

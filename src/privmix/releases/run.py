@@ -21,11 +21,10 @@ from numpy.typing import NDArray
 from privmix.certificate.certificate import CERTIFICATE_FILE, Certificate
 from privmix.certificate.croissant import CROISSANT_FILE, croissant
 from privmix.certificate.reservation import ReservationNote, mode_of
-from privmix.designs import Plan
+from privmix.designs import Plan, check_plan
 from privmix.errors import InvalidInput
 from privmix.features.base import arrays_beside, check_carried
 from privmix.folders import write_durably
-from privmix.mechanisms.plan import check_price
 from privmix.mechanisms.run import Run, RunState, Stated
 from privmix.mechanisms.run_folder import run_folder_of
 from privmix.mechanisms.streams import SecretStreams
@@ -99,7 +98,7 @@ class ReleaseRun(Run):
         overwrite: bool = False,
         resume: bool = False,
     ) -> None:
-        check_price(plan)
+        check_plan(plan)
         if not input_shape or any(int(size) < 1 for size in input_shape):
             raise InvalidInput("input_shape", tuple(input_shape), "positive sizes")
         if (choice is None) != (picture is None):

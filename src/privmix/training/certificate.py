@@ -49,7 +49,7 @@ def training_certificate(
     return issue(
         KIND.name,
         plan,
-        check_price(plan),
+        check_price(plan, {TrainingPlan}),
         name=model_id,
         own={"settings": dict(settings), "public_data": dict(public_data)},
         said=public_text(plan, public_data, insecure_seed, in_ledger),

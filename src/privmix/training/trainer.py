@@ -233,7 +233,7 @@ class Trainer:
         if records is None:
             raise InvalidInput("records", None, "the private records: the run is not complete")
         world = world or World()
-        check_price(self.plan)
+        check_price(self.plan, {TrainingPlan})
         mode_of(reservation, self.plan, name=None if run is None else run.id)
         self.check_world(world)
         self.check(records)
