@@ -19,6 +19,7 @@ from privmix.data import open_dataset
 from privmix.data.reader import READERS, reader_of
 from privmix.designs.base import DESIGNS
 from privmix.errors import InvalidInput
+from privmix.procedural import GENERATORS
 from privmix.training.gradients.clipping import Clipping
 from privmix.training.gradients.execution import ExecutionConfig, choose_strategy
 from privmix.training.gradients.parameters import FlatParameters
@@ -38,6 +39,7 @@ ALL: dict[str, tuple[Registry[Any], str, str]] = {
     "model": (MODELS, "privmix.training.models", "linear"),
     "views": (PRESETS, "privmix.training.views", "self-aug"),
     "reader": (READERS, "privmix.data", "idx"),
+    "generator": (GENERATORS, "privmix.procedural", "digits"),
 }
 every_registry = pytest.mark.parametrize(("registry", "package", "name"), ALL.values(), ids=ALL)
 

@@ -142,7 +142,8 @@ class ReleaseJob(ReleaseOptions):
             residual_clip_norm=self.residual_clip_norm,
             records_noise_multiplier=count_noise(self.epsilon, self.delta) if self.private_count else None,
             records_declared=self.records is not None,
-            channels=self.extractor.channels(schema.input_shape),
+            # What whitens features turns their axes, too.
+            channels=self.reader.channels(schema.input_shape) if self.public is None else 1,
         )
         if config.design.fixed_size and config.records != schema.records:
             allowed = f"the real record count (leave it out) for design {self.design_name}"

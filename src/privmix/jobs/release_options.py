@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from privmix._registry import told as told_names
 from privmix.errors import InvalidInput
 from privmix.jobs.asked import CLASSES_HELP, Asked, told
 from privmix.jobs.columns import Columns
@@ -19,6 +20,8 @@ AUTO: Final = "auto"
 
 PROCEDURAL: Final = "procedural:"
 """Before the name of a generator of public data."""
+
+_GENERATORS: Final = ", ".join(f"{PROCEDURAL}{said['name']}" for said in told_names("privmix.procedural"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +78,7 @@ class Prior:
         default=None,
         metadata={
             "help": "Whiten features by the within-class covariance of PUBLIC data like the private: "
-            "procedural:digits, :letters, :fields, :leaves, or a dataset, read like `data`. Never private data."
+            f"{_GENERATORS}, or a dataset, read like `data`. Never private data."
         },
     )
     public_classes: Any = field(

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from privmix._lazy import lazily
 
 if TYPE_CHECKING:
-    from privmix.procedural.base import ImageGenerator, Images, generator_names, get_generator
+    from privmix.procedural.base import GENERATORS, ImageGenerator, Images, generator_names, get_generator
 else:
     __getattr__, __dir__ = lazily(__name__)
 
-__all__ = ["ImageGenerator", "Images", "generator_names", "get_generator"]
+__all__ = ["GENERATORS", "ImageGenerator", "Images", "generator_names", "get_generator"]

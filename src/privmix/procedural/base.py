@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.errors import InvalidInput, check_choice, check_integer
+from privmix._registry import Registry
+from privmix.errors import InvalidInput, check_integer
 
-_REGISTRY: Final[dict[str, type[ImageGenerator]]] = {}
 # Images are drawn in blocks of so many, each from a stream of its own: memory is bounded, and a longer draw begins
 # with a shorter one.
 BLOCK: Final = 128
@@ -47,7 +44,7 @@ class ImageGenerator(ABC):
           images of a longer draw are those of a shorter one.
 
     A subclass sets ``name``, ``version`` (raise it when images change), ``words`` and, where images have labels,
-    ``classes``, and implements :meth:`_block`. It is one file here; the registry finds it.
+    ``classes``, and implements :meth:`_block`. It is one file; ``GENERATORS.register`` makes it known.
 
     Args:
         shape: of an image, (H, W) or (H, W, 3), sides from 8 to 512.
@@ -63,11 +60,6 @@ class ImageGenerator(ABC):
     version: ClassVar[int] = 1
     words: ClassVar[str]
     classes: ClassVar[tuple[str, ...] | None] = None
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        if "name" in cls.__dict__:
-            _REGISTRY[cls.name] = cls
 
     def __init__(self, shape: tuple[int, ...]) -> None:
         sides = tuple(int(side) for side in shape)
@@ -110,9 +102,13 @@ class ImageGenerator(ABC):
         return {"generator": self.name, "version": self.version, "shape": list(self.shape)}
 
 
+GENERATORS: Final[Registry[type[ImageGenerator]]] = Registry("procedural", "privmix.procedural", "privmix.generators")
+"""Generators by name, those of other packages too."""
+
+
 def generator_names() -> list[str]:
     """Names that :func:`get_generator` knows."""
-    return sorted(_kinds())
+    return list(GENERATORS)
 
 
 def get_generator(name: str, shape: tuple[int, ...]) -> ImageGenerator:
@@ -126,12 +122,4 @@ def get_generator(name: str, shape: tuple[int, ...]) -> ImageGenerator:
         >>> images.x.shape, images.x.dtype.name
         ((3, 28, 28), 'uint8')
     """
-    return _kinds()[check_choice("procedural", name, generator_names())](shape)
-
-
-def _kinds() -> dict[str, type[ImageGenerator]]:
-    """Every generator by its name: each registers itself when its file is imported, so all files here are."""
-    package = __name__.rpartition(".")[0]
-    for part in pkgutil.iter_modules([str(Path(__file__).parent)]):
-        importlib.import_module(f"{package}.{part.name}")
-    return _REGISTRY
+    return GENERATORS[name](shape)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from privmix.procedural.base import GENERATORS
 from privmix.procedural.glyphs import Glyphs
 
 
+@GENERATORS.register
 class Digits(Glyphs):
     """The ten digits in the fonts that matplotlib brings, bent as :class:`~privmix.procedural.glyphs.Glyphs` says.
 

@@ -7,13 +7,14 @@ from typing import ClassVar, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.procedural.base import BLOCK, ImageGenerator, Images
+from privmix.procedural.base import BLOCK, GENERATORS, ImageGenerator, Images
 
 # Exponents of the amplitude spectrum: around 1 in photographs (Field 1987), over a range as in Baradad et al. 2021.
 _EXPONENTS: Final = (0.5, 2.0)
 _COLOUR_SHARE: Final = 0.4
 
 
+@GENERATORS.register
 class Fields(ImageGenerator):
     """Gaussian random fields with amplitude 1 / |frequency|^a, a uniform in [0.5, 2], one exponent an image.
 

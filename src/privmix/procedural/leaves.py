@@ -7,7 +7,7 @@ from typing import ClassVar, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.procedural.base import BLOCK, ImageGenerator, Images
+from privmix.procedural.base import BLOCK, GENERATORS, ImageGenerator, Images
 
 # Shapes an image, and the least and the largest radius as shares of its shorter side.
 _LEAVES: Final = 80
@@ -23,6 +23,7 @@ _SORTED: Final = 0.5
 _TO_RGB: Final = np.array([[1.0, 1.0, 1.0], [0.0, -0.344136, 1.772], [1.402, -0.714136, 0.0]])
 
 
+@GENERATORS.register
 class Leaves(ImageGenerator):
     """Discs, boxes and triangles that hide one another, shaded, with a texture whose power falls with frequency.
 

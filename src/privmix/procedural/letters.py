@@ -5,9 +5,11 @@ from __future__ import annotations
 from string import ascii_uppercase
 from typing import ClassVar
 
+from privmix.procedural.base import GENERATORS
 from privmix.procedural.glyphs import Glyphs
 
 
+@GENERATORS.register
 class Letters(Glyphs):
     """The 26 letters, capital and small, in the fonts that matplotlib brings, bent as
     :class:`~privmix.procedural.glyphs.Glyphs` says.
