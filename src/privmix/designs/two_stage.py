@@ -195,7 +195,7 @@ class TwoStage(Design[TwoStagePlan]):
         clip_quantile: of the residuals' norms, at which they are clipped.
     """
 
-    name = TWO_STAGE
+    name = "two-stage"
     words = "samples of a Gaussian mixture that has the moments released first"
     draws = "second moments, then the scatter within classes, of all records"
     learner = "two-stage"
