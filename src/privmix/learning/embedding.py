@@ -98,5 +98,6 @@ def _squares(means: NDArray[np.float64], noise: NDArray[np.float64]) -> NDArray[
     if not errors.all():
         return np.asarray(raw)
     middle = float(np.average(raw, weights=1 / errors))
-    spread = max(0.0, float((np.square(raw - middle) - errors).mean()))
+    # Each square less its error is an estimate of the spread, itself with a variance of twice the square of that error.
+    spread = max(0.0, float(np.average(np.square(raw - middle) - errors, weights=1 / errors**2)))
     return np.asarray(middle + (raw - middle) * spread / (spread + errors))

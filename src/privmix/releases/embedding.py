@@ -44,14 +44,44 @@ class ClassEmbeddings:
                 raise InvalidInput(f"class embeddings: {name}", values.shape, f"(features, {len(self.sizes)})")
 
     def class_sizes(self) -> NDArray[np.float64]:
-        """(K,) estimated sizes that sum to n, drawn towards equal ones by as much as is noise."""
-        classes = len(self.sizes)
-        apart = self.sizes / self.records - 1 / classes
-        energy = float(np.square(apart, dtype=np.float64).sum())
-        noise = classes * (self.noise_std[SIZES] / self.records) ** 2
+        """(K,) estimated sizes that sum to n: from the released sizes, and from the sums themselves.
+
+        A class's sum holds its size, too: its length along the mean of all features, which every record has in about
+        the same amount where the kernel is wide. Both are weighted by their errors; how much classes differ in that
+        amount is estimated from how far both are apart. What is left is drawn towards equal sizes by as much as is
+        noise. No constant is tuned.
+        """
+        classes, told = len(self.sizes), self.noise_std[SIZES] ** 2
+        along, error = self._along_the_mean()
+        sizes = self.sizes.astype(np.float64)
+        if np.isfinite(error):
+            spread = float((np.square(sizes - along) - told - error).sum())
+            differs = max(0.0, spread / max(float(np.square(along).sum()), 1.0))
+            errors = error + differs * np.square(along)
+            sizes = (sizes * errors + along * told) / (told + errors)
+            told = float((told * errors / (told + errors)).mean())
+        apart = sizes / self.records - 1 / classes
+        energy = float(np.square(apart).sum())
+        noise = classes * told / self.records**2
         kept = max(0.0, 1 - noise / energy) if energy > 0 else 0.0
-        shares = np.maximum(1 / classes + kept * apart.astype(np.float64), _FEWEST / classes)
+        shares = np.maximum(1 / classes + kept * apart, _FEWEST / classes)
         return np.asarray(shares / shares.sum() * self.records)
+
+    def _along_the_mean(self) -> tuple[NDArray[np.float64], float]:
+        """(K,) sizes by the sums' lengths along their mean, and the variance of their noise; infinite where none show.
+
+        In units of the noise: of products of noisy sums, the squares of the noise in them are taken off.
+        """
+        noisy = np.concatenate([sums.astype(np.float64) / self.noise_std[name] for name, sums in self.sums.items()])
+        features, classes = noisy.shape
+        mean = noisy.sum(axis=1) / self.records
+        products = noisy.T @ mean - features / self.records
+        square = float(mean @ mean) - classes * features / self.records**2
+        error = square + features * (classes + 1) / self.records**2
+        # Under three errors of its own, the mean is too faint to measure by.
+        if square <= 3 * np.sqrt(2 * features) * classes / self.records**2:
+            return products, np.inf
+        return products / square, error / square**2
 
 
 @from_arrays.register
