@@ -145,6 +145,13 @@ def test_its_statement_says_whose_data_they_were() -> None:
     assert made.startswith("Procedural prior")
     assert "procedural:digits, version 1, seed 0" in made
     assert statements_of(Pixels().spec()) == ()
+    # What an inner extractor stands on is said, too; its spec alone is asked.
+    patches = {"name": "patches", "version": 1, "options": {"generator": "leaves", "filters": 8}}
+    spec = whitened().spec()
+    spec["options"]["inner"] = patches
+    first, second = statements_of(spec)
+    assert "procedural:leaves" in first
+    assert second.startswith("Public data")
 
 
 @pytest.mark.parametrize(

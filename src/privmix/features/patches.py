@@ -8,6 +8,7 @@ averaged over the ninths of the image (Coates and Ng 2011). Patches taken at ran
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, ClassVar, Final, Self
@@ -90,6 +91,16 @@ class Patches(Extractor):
                 raise InvalidInput("features", f"{cls.name}:{argument}", f"{cls.name}:GENERATOR,FILTERS, each once")
             options[name] = value
         return cls(**options)
+
+    @classmethod
+    def statements(cls, options: Mapping[str, Any]) -> tuple[str, ...]:
+        """Whose images the dictionary is of."""
+        found = cls(**options)
+        return (
+            f"Procedural prior: the {found.filters} patches of its extractor are from procedural:{found.generator}, "
+            "images of formulas and pseudo-random numbers: no records of anybody. Compare figures of this release with "
+            "those of others that have such a prior.",
+        )
 
     def options(self) -> dict[str, Any]:
         """Generator and number of filters."""

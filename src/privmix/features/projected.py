@@ -14,7 +14,15 @@ from torch import Tensor
 
 from privmix.data.source import Schema
 from privmix.errors import InvalidInput, check_integer
-from privmix.features.base import Extractor, check_spec, from_spec, parse_features, title_of, wanted_model
+from privmix.features.base import (
+    Extractor,
+    check_spec,
+    from_spec,
+    parse_features,
+    statements_of,
+    title_of,
+    wanted_model,
+)
 from privmix.features.origin import OwnModel
 
 _OPTIONS: Final = ("inner", "dim", "seed")
@@ -97,6 +105,11 @@ class Projected(Extractor):
     def wants(cls, options: Mapping[str, Any]) -> str | None:
         """What the inner extractor wants."""
         return wanted_model(options["inner"])
+
+    @classmethod
+    def statements(cls, options: Mapping[str, Any]) -> tuple[str, ...]:
+        """The inner extractor's."""
+        return statements_of(options["inner"])
 
     @classmethod
     def title(cls, options: Mapping[str, Any]) -> str:

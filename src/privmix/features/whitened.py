@@ -13,7 +13,7 @@ from torch import Tensor
 
 from privmix.data.source import Schema
 from privmix.errors import InvalidInput, check_integer, check_number
-from privmix.features.base import Extractor, check_spec, digest, from_spec, wanted_model
+from privmix.features.base import Extractor, check_spec, digest, from_spec, statements_of, wanted_model
 from privmix.features.origin import OwnModel
 from privmix.features.whitening import NAMES, Whitening, WhiteningConfig
 
@@ -136,16 +136,19 @@ class Whitened(Extractor):
     def statements(cls, options: Mapping[str, Any]) -> tuple[str, ...]:
         """What the public data were, and who vouches for that."""
         public, inner = options["public"], options["inner"]["name"]
+        before = statements_of(options["inner"])
         within = "within-class covariance" if public["classes"] else "covariance"
         used = f"{public['records']} public records (SHA-256 {public['sha256'][:16]}...)"
         fixed = f"Before any private record was read, {inner} features were whitened by the {within} of {used}"
         if public["source"] != DATA:
             return (
+                *before,
                 f"Procedural prior: {fixed}, which privmix made as {public['source']}, version {public['version']}, "
                 f"seed {public['seed']}, from fonts, formulas and pseudo-random numbers: no records of anybody. "
                 "Compare figures of this release with those of others that have such a prior.",
             )
         return (
+            *before,
             f"Public data: {fixed}, which the owner says are public. The guarantee does not cover them, and nothing "
             "here proves that they are public. Compare figures of this release with those of others that use them.",
         )
