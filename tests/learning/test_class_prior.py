@@ -117,6 +117,8 @@ def test_points_of_other_classes_are_refused() -> None:
         DiscriminantClassifier().fit(release, prior=ClassPrior(true[1:]))
     with pytest.raises(InvalidInput, match="points of a class prior"):
         ClassPrior(np.full((2, 2), np.nan))
+    with pytest.raises(InvalidInput, match="source of a class prior"):
+        ClassPrior(true, {"path": "/x"})
 
 
 def test_a_model_says_what_it_was_told(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,9 @@ from numpy.typing import NDArray
 from privmix.errors import InvalidInput
 
 Reals = NDArray[np.float64]
+
+# What a model may say of the texts that points were made from; all of it or a part.
+SOURCE: Final[dict[str, type]] = {"from": str, "texts": int, "sha256": str}
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,10 +32,11 @@ class ClassPrior:
 
     Attributes:
         means: (K, d) points, as records of the release are: extracted, centred and clipped alike.
-        source: what they were made from, in JSON values, for those who get the model.
+        source: what they were made from, for those who get the model: ``from`` (names or descriptions), ``texts``, how
+            many, and ``sha256`` of them.
 
     Raises:
-        InvalidInput: the points are no matrix of finite numbers.
+        InvalidInput: the points are no matrix of finite numbers, or the source says something else.
 
     Example:
         >>> prior = ClassPrior(np.eye(2))
@@ -46,6 +50,8 @@ class ClassPrior:
     def __post_init__(self) -> None:
         if self.means.ndim != 2 or not np.isfinite(self.means).all():
             raise InvalidInput("points of a class prior", self.means.shape, "a (K, d) array of finite numbers")
+        if not all(isinstance(value, SOURCE.get(name, ())) for name, value in self.source.items()):
+            raise InvalidInput("source of a class prior", sorted(self.source), "from, texts and sha256")
 
     def check_fits(self, classes: int, dim: int) -> None:
         """Raise :class:`InvalidInput` unless there is a point for each of K classes, of d numbers."""

@@ -18,6 +18,7 @@ from safetensors.numpy import save as dump_tensors
 from privmix.errors import InvalidInput, StorageError, check_integer
 from privmix.folders import FolderKind
 from privmix.learning.base import ReleaseFacts, ReleaseLearner, check_arrays
+from privmix.learning.class_prior import SOURCE
 from privmix.learning.discriminant import DiscriminantClassifier
 from privmix.learning.embedding import ClassEmbeddingClassifier
 from privmix.learning.kl import GeneralizedKLClassifier
@@ -217,9 +218,9 @@ def _shapes(extractor: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
 
 
 def _are_told(value: Mapping[str, Any]) -> bool:
-    """Whether this is what a prior from texts leaves behind; see :mod:`privmix.jobs.class_texts`."""
-    kinds = {"from": str, "texts": int, "sha256": str, "weight": float}
-    return set(value) == set(kinds) and all(isinstance(value[name], kind) for name, kind in kinds.items())
+    """Whether this is what a class prior leaves behind."""
+    kinds = {**SOURCE, "weight": float}
+    return all(isinstance(found, kinds.get(name, ())) for name, found in value.items())
 
 
 def _field(found: Mapping[str, Any], name: str, kind: type, fits: Callable[[Any], Any]) -> Any:
