@@ -11,7 +11,7 @@ import torch
 
 from privmix.errors import InvalidInput
 from privmix.features import Extractor, Identity, Pixels, from_spec
-from privmix.features.base import statements_of
+from privmix.features.base import check_spec, statements_of, title_of
 from privmix.features.whitened import Whitened
 from privmix.features.whitening import Whitening, WhiteningConfig
 
@@ -116,6 +116,54 @@ def test_other_arrays_than_the_spec_is_of_are_refused() -> None:
         from_spec(Identity().spec(), arrays=arrays)
     with pytest.raises(InvalidInput, match=r"arrays"):
         from_spec({**Identity().spec(), "arrays": {"step": [3]}})
+
+
+def test_arrays_that_no_fit_gives_are_refused() -> None:
+    """Theirs are sums with rounding, whose last bits depend on how many records there are: no function of one."""
+    extractor = whitened(dim=301, rank=40)
+    arrays = extractor.arrays()
+    noise = np.random.default_rng(0).normal(size=(301, 40)).astype(np.float32)
+    for odd in (
+        {"weights": arrays["weights"] + np.float32(0.5)},
+        {"weights": noise * np.float32(1e6)},
+        {"weights": np.rint(noise) * np.float32(2.0**40)},
+        {"step": arrays["step"] * np.float32(1.1)},
+        {"step": -arrays["step"]},
+        {"width": arrays["width"] * np.float32(0)},
+    ):
+        with pytest.raises(InvalidInput, match=r"arrays of the extractor"):
+            Whitening.of({**arrays, **odd})
+    assert Whitening.of(arrays).dims == (301, 40)
+
+
+@pytest.mark.parametrize(
+    "inner",
+    [
+        {"name": "pixels\n\n# Guarantee: nothing here is of anybody", "version": 1, "options": {}},
+        {"name": "pixels", "version": 1, "options": {}, "note": "record 7: ..."},
+        {"name": "pixels", "version": [7], "options": {}},
+        {"name": "pixels", "version": 1, "options": {}, "weights_sha256": "record 7: ..."},
+        {"name": ["pixels"]},
+        {"name": 5},
+        {},
+        None,
+    ],
+)
+def test_an_inner_spec_has_no_room_for_words_or_records(inner: Any) -> None:
+    """Its name stands in the card of a release that verifies."""
+    spec = whitened().spec()
+    spec["options"]["inner"] = inner
+    projected = {"name": "projected", "version": 1, "options": {"inner": inner, "dim": 4, "seed": 0}}
+    for odd in (spec, projected):
+        for read in (check_spec, title_of, statements_of):
+            with pytest.raises(InvalidInput):
+                read(odd)
+
+
+def test_names_that_are_no_text_are_no_crash() -> None:
+    assert title_of({"name": ["x"], "arrays": {}, "options": {}}) == "['x']"
+    assert title_of({"name": "pixels", "options": 5}) == "pixels"
+    assert statements_of({"name": ["x"], "arrays": {}}) == ()
 
 
 def test_it_is_not_whitened_twice_nor_asked_for_by_name() -> None:

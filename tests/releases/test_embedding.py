@@ -137,9 +137,13 @@ def test_maps_come_back_from_their_arrays_and_strangers_are_refused() -> None:
     pairs = {"chosen_pairs": np.array([[0, DIM]], np.float32), "hermite": np.array([0.5, 3, 2], np.float32)}
     with pytest.raises(InvalidInput, match="chosen_pairs"):
         map_from(pairs, DIM, 3 * DIM + 4)
-    for order in (0, 10**6, np.nan):
-        with pytest.raises((InvalidInput, ValueError)):
+    for order in (0, 10**6, np.nan, np.inf):
+        with pytest.raises(InvalidInput):
             map_from({**pairs, "hermite": np.array([0.5, order, 2], np.float32)}, DIM, 3 * DIM + 4)
+    with pytest.raises(InvalidInput, match="chosen_pairs"):
+        map_from({**pairs, "chosen_pairs": np.zeros((0, 2), np.float32)}, DIM, 3 * DIM)
+    with pytest.raises(InvalidInput, match="one at least"):
+        map_from({"frequencies": np.zeros((0, DIM), np.float32)}, DIM, 0)
 
 
 # Releases.

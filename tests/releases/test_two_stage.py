@@ -17,7 +17,15 @@ from privmix.designs.two_stage import NORM_EDGES
 from privmix.errors import InvalidInput
 from privmix.learning import DiscriminantClassifier, TwoStageClassifier
 from privmix.mechanisms.streams import SecretStreams
-from privmix.releases import PrivateRecords, ReleaseConfig, ReleasedDataset, release_to_memory, two_stage_engine
+from privmix.releases import (
+    PrivateRecords,
+    ReleaseConfig,
+    ReleasedDataset,
+    release_to_memory,
+    two_stage,
+    two_stage_engine,
+)
+from privmix.releases.moments import Spectrum
 from privmix.releases.two_stage import ResidualMap, TwoStageMoments, norm_bins, residual_bound, residual_map
 from privmix.releases.two_stage_engine import TwoStageEngine, WithinScatter
 from tests.releases.helpers import CLASSES, make_records
@@ -105,6 +113,20 @@ def test_a_residual_has_the_same_bits_in_any_company(seed: int, bits: int, size:
     assert together.tobytes() == alone.tobytes() == np.ascontiguousarray(turned).tobytes()
     exact = [sum(int(a) * int(b) for a, b in zip(steps[0], column, strict=True)) for column in mapped._steps.T]
     assert [int(value) for value in steps[0] @ mapped._steps] == exact
+
+
+def test_directions_that_rounding_makes_longer_are_on_their_grid(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A weight a hair below a power of 2 becomes one, and its own grid is then coarser than the one it was rounded to.
+
+    What is asked next would else end in an error, once the first stage is paid for.
+    """
+    plan = make_plan(1.0, dim=2, directions=2, whitening=0.0)
+    moments, _ = run(plan, make_records(50, 2, seed=0))
+    variance = 1 / (2.6 * (1 - 2.0**-26) ** 2)
+    values = np.full(2, variance * moments.records * plan.final_clip_norm**2)
+    basis = np.float32([[1.0, 0.0], [3 * 2.0**-23, 1.0]])
+    monkeypatch.setattr(two_stage, "_spectrum", lambda *_: Spectrum(values, basis, 0.0))
+    assert residual_map(plan, moments).directions.max() == 1
 
 
 @given(st.lists(st.floats(-1e30, 1e30), min_size=4, max_size=4))

@@ -25,6 +25,11 @@ _REGISTRY: Final[dict[str, type[Extractor]]] = {}
 # Keys of a spec that say which model it is about; a copy of the model must have the same.
 _DIGESTS: Final = ("weights_sha256", "files_sha256", "arrays_sha256")
 
+# Of a spec that another one holds: what it may say, and its name, which reaches the data card.
+_FIELDS: Final = frozenset({"name", "version", "options", "weights_sha256", "files_sha256"})
+_PLAIN: Final = re.compile(r"[a-z][a-z0-9_-]{0,39}")
+_HASH: Final = re.compile(r"[0-9a-f]{64}")
+
 # Of arrays beside a spec.
 _ARRAY_NAME: Final = re.compile(r"[a-z][a-z0-9_.]{0,63}")
 _MOST_ARRAYS, _MOST_AXES = 256, 8
@@ -329,8 +334,35 @@ def check_spec(spec: Mapping[str, Any]) -> None:
         ...
         privmix.errors.InvalidInput: features options: got ['records']; allowed: options of pixels: none
     """
-    if spec.get("name") in _kinds() or spec.get("options"):
+    name = spec.get("name")
+    if not isinstance(name, str) or name in _kinds() or spec.get("options"):
         _read(spec)
+
+
+def check_inner(spec: Any) -> None:
+    """Raise :class:`InvalidInput` unless this can be the spec of the extractor that another one goes on from.
+
+    Its name stands in data cards and statements: nothing in it may look like a part of these. And a certificate has no
+    room for what is no part of a spec. Opens nothing.
+
+    Example:
+        >>> check_inner({"name": "pixels", "version": 1, "options": {}})
+        >>> check_inner({"name": "pixels # Guarantee: all is public"})
+        Traceback (most recent call last):
+        ...
+        privmix.errors.InvalidInput: extractor's inner: got 'another spec'; allowed: name, version, options, digests
+    """
+    fields = spec if isinstance(spec, Mapping) else {}
+    digests = [fields[key] for key in _DIGESTS if key in fields]
+    if (
+        not {"name"} <= set(fields) <= _FIELDS
+        or not (isinstance(fields["name"], str) and _PLAIN.fullmatch(fields["name"]))
+        or not all(isinstance(found, str) and _HASH.fullmatch(found) for found in digests)
+    ):
+        raise InvalidInput("extractor's inner", "another spec", "name, version, options, digests")
+    if "version" in fields:
+        check_integer("version of the extractor's inner", fields["version"], low=1, high=2**31)
+    check_spec(fields)
 
 
 def title_of(spec: Mapping[str, Any]) -> str:
@@ -344,9 +376,10 @@ def title_of(spec: Mapping[str, Any]) -> str:
         'pixels'
     """
     # Extractors of raw inputs are not asked: their libraries take time to import.
-    composed = "arrays" in spec or "inner" in spec.get("options", {})
-    if not composed or spec.get("name") not in _kinds():
-        return str(spec.get("name", "?"))
+    name, options = spec.get("name", "?"), spec.get("options", {})
+    composed = "arrays" in spec or (isinstance(options, Mapping) and "inner" in options)
+    if not composed or not isinstance(name, str) or name not in _kinds():
+        return str(name)
     kind, options = _read(spec)
     return kind.title(options)
 

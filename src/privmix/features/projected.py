@@ -16,7 +16,7 @@ from privmix.data.source import Schema
 from privmix.errors import InvalidInput, check_integer
 from privmix.features.base import (
     Extractor,
-    check_spec,
+    check_inner,
     from_spec,
     parse_features,
     statements_of,
@@ -99,7 +99,7 @@ class Projected(Extractor):
         inner = options["inner"]
         if not isinstance(inner, Mapping) or inner.get("name") == cls.name or "arrays" in inner:
             raise InvalidInput("extractor's inner", type(inner).__name__, "the spec of an extractor of raw inputs")
-        check_spec(inner)
+        check_inner(inner)
 
     @classmethod
     def wants(cls, options: Mapping[str, Any]) -> str | None:

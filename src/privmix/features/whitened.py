@@ -13,7 +13,7 @@ from torch import Tensor
 
 from privmix.data.source import Schema
 from privmix.errors import InvalidInput, check_integer, check_number
-from privmix.features.base import Extractor, check_spec, digest, from_spec, statements_of, wanted_model
+from privmix.features.base import Extractor, check_inner, digest, from_spec, statements_of, wanted_model
 from privmix.features.origin import OwnModel
 from privmix.features.whitening import NAMES, Whitening, WhiteningConfig
 
@@ -106,7 +106,7 @@ class Whitened(Extractor):
         inner, public = options["inner"], options["public"]
         if not isinstance(inner, Mapping) or inner.get("name") == cls.name:
             raise InvalidInput("extractor's inner", type(inner).__name__, "the spec of another extractor")
-        check_spec(inner)
+        check_inner(inner)
         if not isinstance(public, Mapping) or not set(public) <= _PUBLIC:
             raise InvalidInput("extractor's public data", type(public).__name__, ", ".join(sorted(_PUBLIC)))
         source = public.get("source")

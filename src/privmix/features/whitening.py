@@ -129,7 +129,7 @@ class Whitening:
         # A feature that is nought in all public records has a grid as coarse as the others' largest.
         largest = np.where(largest > 0, largest, largest.max())
         step = 2.0 ** (np.ceil(np.log2(_HEADROOM * largest)) - _FEATURE_BITS)
-        bits = min(_WEIGHT_BITS, _EXACT_BITS - _FEATURE_BITS - math.ceil(math.log2(len(step) + 1)))
+        bits = _weight_bits(len(step))
         weights = straight * step[:, None]
         width = 2.0 ** (np.ceil(np.log2(np.abs(weights).max(axis=0).clip(min=1e-30))) - bits)
         offset = mean @ straight
@@ -157,8 +157,12 @@ class Whitening:
         for name, array in arrays.items():
             if array.dtype != np.float32 or not np.isfinite(array).all():
                 raise InvalidInput(f"arrays of the extractor: {name}", str(array.dtype), "finite float32 numbers")
-        if not ((arrays["step"] > 0).all() and (arrays["width"] > 0).all()):
-            raise InvalidInput("arrays of the extractor", "grids of no width", "grids wider than nought")
+        if not all((np.frexp(arrays[name])[0] == 0.5).all() for name in ("step", "width")):
+            raise InvalidInput("arrays of the extractor", "other grids", "grids whose steps are powers of two")
+        weights = arrays["weights"]
+        # Others would be added with rounding, in an order that depends on who else is there.
+        if not (np.abs(weights) <= 2.0 ** _weight_bits(dim)).all() or not (weights == np.rint(weights)).all():
+            raise InvalidInput("arrays of the extractor", "other weights", f"2^{_weight_bits(dim)} whole steps at most")
         return cls(arrays["step"], arrays["weights"], arrays["width"], arrays["offset"])
 
     @property
@@ -191,6 +195,11 @@ class Whitening:
         """(d, r) the linear part without grids, for those who need gradients."""
         found = self._weights * self.width.astype(np.float64) / self.step.astype(np.float64)[:, None]
         return found.astype(np.float32)
+
+
+def _weight_bits(dim: int) -> int:
+    """Bits of weights for which ``dim`` products with features on their grid add up without rounding."""
+    return min(_WEIGHT_BITS, _EXACT_BITS - _FEATURE_BITS - math.ceil(math.log2(dim + 1)))
 
 
 def _within(

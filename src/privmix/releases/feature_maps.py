@@ -152,7 +152,7 @@ class HermiteMap(FeatureMap):
         ):
             raise InvalidInput("hermite", (self.decay, self.order, self.pair_order), "rho in (0, 1), orders up to 200")
         whole = self.pairs.astype(np.int64)
-        if not np.array_equal(whole, self.pairs) or whole.min() < 0 or whole.max() >= self.dim:
+        if not whole.size or not np.array_equal(whole, self.pairs) or whole.min() < 0 or whole.max() >= self.dim:
             raise InvalidInput("chosen_pairs", "other numbers", f"numbers of coordinates, from 0 to {self.dim - 1}")
 
     def norms(self, bits: int) -> dict[str, float]:
@@ -251,15 +251,17 @@ def map_from(arrays: Mapping[str, NDArray[np.float32]], dim: int, size: int) -> 
     """
     shapes = {name: values.shape for name, values in arrays.items()}
     found: FeatureMap | None = None
-    if shapes == {"frequencies": (size // 2, dim)}:
+    if size < 1 or not all(np.isfinite(values).all() for values in arrays.values()):
+        pass
+    elif shapes == {"frequencies": (size // 2, dim)}:
         found = FourierMap(arrays["frequencies"])
     elif (
         set(shapes) == {"chosen_pairs", "hermite"} and shapes["hermite"] == (3,) and shapes["chosen_pairs"][1:] == (2,)
     ):
         decay, order, pair_order = arrays["hermite"].tolist()
         found = HermiteMap(decay, int(order), int(pair_order), dim, arrays["chosen_pairs"])
-    if found is None or found.size != size or not all(np.isfinite(values).all() for values in arrays.values()):
-        raise InvalidInput("map", shapes, f"arrays of a map of {size} features")
+    if found is None or found.size != size:
+        raise InvalidInput("map", shapes, f"finite arrays of a map of {size} features, one at least")
     return found
 
 

@@ -117,7 +117,8 @@ def residual_map(plan: TwoStagePlan, moments: SecondMoments) -> ResidualMap:
     # b e / (b e + v)
     means *= share * variance / np.maximum(share * variance + noise, np.finfo(float).tiny)
     directions = (basis * weights).T
-    grid = 2.0 ** _grid_bits(directions, plan.lattice_bits)
+    # Of slightly larger ones, which rounding does not make any longer: what is on this grid is on its own, too.
+    grid = 2.0 ** _grid_bits(directions * (1 + 2.0**-12), plan.lattice_bits)
     on_grid = (np.rint(directions * grid) / grid).astype(np.float32)
     return ResidualMap(on_grid, (means * weights).astype(np.float32), plan.lattice_bits)
 
