@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from privmix.errors import InvalidInput
 from privmix.features import Patches, from_spec, parse_features
-from privmix.features.patches import Dictionary, normal_patches
+from privmix.features.patches import Dictionary, Weights, normal_patches
 from privmix.procedural import get_generator
 
 SMALL = Patches(filters=5)
@@ -20,8 +20,9 @@ def photographs(count: int, height: int = 10, width: int = 9) -> NDArray[np.uint
     return np.random.default_rng(count).integers(0, 256, size=(count, height, width, 3), dtype=np.uint8)
 
 
-def by_definition(image: NDArray[np.uint8], dictionary: Dictionary) -> NDArray[np.float64]:
+def by_definition(image: NDArray[np.uint8], weights: Weights) -> NDArray[np.float64]:
     """Patch by patch, cell by cell, image and mirror image, in double precision."""
+    dictionary = weights.dictionary
     sums = np.zeros((len(dictionary.filters), 3, 3))
     for view in (image, image[:, ::-1]):
         rows, columns = view.shape[0] - 5, view.shape[1] - 5
@@ -35,15 +36,16 @@ def by_definition(image: NDArray[np.uint8], dictionary: Dictionary) -> NDArray[n
             down = slice(math.floor(i * rows / 3), math.ceil((i + 1) * rows / 3))
             across = slice(math.floor(j * columns / 3), math.ceil((j + 1) * columns / 3))
             sums[:, i, j] += codes[down, across].mean(axis=(0, 1)) / 2
-    return np.sqrt(sums / sums.sum()).ravel()
+    rest = np.sqrt(sums / sums.sum()).reshape(-1, 9) - weights.mean
+    rest = weights.across.astype(np.float64) @ rest @ weights.between
+    return (rest / np.linalg.norm(rest)).ravel()
 
 
 def test_equals_the_definition() -> None:
     images = photographs(2)
     found = SMALL.transform(images)
     for image, row in zip(images, found, strict=True):
-        # Roots magnify rounding next to nought, so squares are compared.
-        np.testing.assert_allclose(row**2, by_definition(image, SMALL._dictionary) ** 2, atol=1e-5)
+        np.testing.assert_allclose(row, by_definition(image, SMALL._weights), atol=2e-5)
 
 
 def test_per_record_bits_do_not_depend_on_the_other_records() -> None:
@@ -63,7 +65,8 @@ def test_public_the_dictionary_follows_from_generator_and_number_and_is_in_the_s
     assert SMALL.spec() == before == Patches(filters=5).spec()
     assert from_spec(before).fingerprint() == SMALL.fingerprint()
     # A longer dictionary begins with a shorter one; its digest is its own.
-    assert np.array_equal(Patches(filters=7)._dictionary.filters[:5], SMALL._dictionary.filters)
+    longer, shorter = (patches._weights.dictionary.filters for patches in (Patches(filters=7), SMALL))
+    assert np.array_equal(longer[:5], shorter)
     assert Patches(filters=7).spec()["weights_sha256"] != before["weights_sha256"]
     with pytest.raises(InvalidInput, match="weights_sha256"):
         from_spec({**before, "weights_sha256": "0" * 64})
@@ -79,6 +82,17 @@ def test_filters_are_whitened_patches_of_the_generator() -> None:
     assert np.ptp(np.linalg.norm(dictionary.filters, axis=1)) > 0.1
     with pytest.raises(InvalidInput, match="filters"):
         Dictionary.of(images, 64 * 40, np.random.default_rng(0))
+
+
+def test_codes_of_the_generators_images_are_decorrelated() -> None:
+    rng = np.random.default_rng(0)
+    codes = np.einsum("fg,ngc,cd->nfd", np.diag([1.0, 2, 4]), rng.normal(size=(900, 3, 9)), np.diag(np.arange(1.0, 10)))
+    found = Weights.of(SMALL._weights.dictionary, codes)
+    variances = (found.across @ (codes - found.mean) @ found.between).var(axis=0)
+    assert variances.max() / variances.min() < codes.var(axis=0).max() / codes.var(axis=0).min() / 10
+    # Symmetric, and the same whatever eigenvectors a library finds.
+    np.testing.assert_array_equal(found.across, found.across.T)
+    np.testing.assert_array_equal(found.between, found.between.T)
 
 
 def test_grey_images_are_colours_that_are_equal_and_empty_ones_are_nought() -> None:

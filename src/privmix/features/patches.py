@@ -38,9 +38,14 @@ _RIDGE: Final = 0.1
 _DULL: Final = 0.2
 # A response counts by what it exceeds, in units of the typical response of a patch to one like it.
 _THRESHOLD: Final = 0.05
-# Filters are whole multiples of this: the last bits of a linear algebra library don't show.
+# Features are decorrelated by (S + ridge * mean variance)^(-power / 2), as features of a release are by public data.
+_POWER: Final = 0.75
+_SPREAD: Final = 0.3
+# Filters and weights are whole multiples of this: the last bits of a linear algebra library don't show.
 _GRID: Final = 2.0**-12
 _FEWEST_POINTS: Final = 8
+# What is divided by is no less: an image without any code stays nought.
+_TINY: Final = 1e-12
 _MOST_FILTERS: Final = 4096
 
 
@@ -51,15 +56,17 @@ class Patches(Extractor):
     colours that are equal. Each 6 x 6 patch p, one at every point, has its mean taken off and is divided by its
     standard deviation (and a small constant); with ZCA whitening Z and dictionary D, rows of norm 1, its code is
     max(0, D Z p - t). Codes are averaged over the 3 x 3 cells of the image, and with those of the mirror image; of
-    these means the square roots are taken, which makes them vary alike, and a record is divided by its norm. The order
-    is (filter, row, column): 9 numbers a filter.
+    these means the square roots are taken, which makes them vary alike, and the record is divided by its norm. Then the
+    mean of the generator's images is taken off, and filters and cells are decorrelated: A (x - mean) B, with A and B
+    their covariances among the generator's images to the power -0.375 (and a ridge); and again the record is divided
+    by its norm. The order is (filter, row, column): 9 numbers a filter.
 
-    Whitening and dictionary are computed from images of ``procedural:GENERATOR`` (seed 0): a procedural prior, which
-    follows from the name. Figures with these features are to be told apart from those without any prior.
+    All this is computed from 512 images of ``procedural:GENERATOR`` (seed 0): a procedural prior, which follows from
+    the name. Figures with these features are to be told apart from those without any prior.
 
     Formal guarantees:
         - Per record, to the bit: an image is a call of its own, of one shape, in the same memory.
-        - Public: the dictionary follows from generator and number of filters; its digest is in the spec.
+        - Public: all numbers follow from generator and number of filters; their digest is in the spec.
 
     Args:
         generator: of the images that patches are cut from; see :mod:`privmix.procedural`.
@@ -107,8 +114,8 @@ class Patches(Extractor):
         return {"generator": self.generator, "filters": self.filters}
 
     def spec(self) -> dict[str, Any]:
-        """With the digest of the dictionary."""
-        return {**super().spec(), "weights_sha256": self._dictionary.digest}
+        """With the digest of all numbers."""
+        return {**super().spec(), "weights_sha256": self._weights.digest}
 
     def output_dim(self, input_shape: tuple[int, ...]) -> int:
         """9 * filters."""
@@ -127,14 +134,14 @@ class Patches(Extractor):
         if x.ndim == 3:
             values = values[..., None].expand(-1, -1, -1, 3)
         with torch.inference_mode():
-            work = _Coder(self._dictionary, x.shape[1], x.shape[2])
+            work = _Coder(self._weights.dictionary, x.shape[1], x.shape[2])
             for row, image in enumerate(values):
-                features[row] = work(image).numpy()
+                features[row] = self._weights.decorrelated(work(image)).numpy()
         return features
 
-    @cached_property
-    def _dictionary(self) -> Dictionary:
-        return _dictionary(self.generator).first(self.filters)
+    @property
+    def _weights(self) -> Weights:
+        return _weights(self.generator, self.filters)
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,27 +175,81 @@ class Dictionary:
             raise InvalidInput("filters", count, f"at most {len(sharp)} for images of this generator")
         chosen = generator.permutation(sharp)[:count]
         entries = white[chosen] / norms[chosen, None]
-        filters = np.rint(entries @ zca / _GRID) * _GRID
-        bias = np.rint((filters @ mean + _THRESHOLD * np.median(norms)) / _GRID) * _GRID
-        return cls(filters.astype(np.float32), bias.astype(np.float32))
+        filters = _on_grid(entries @ zca)
+        return cls(filters, _on_grid(filters @ mean + _THRESHOLD * np.median(norms)))
 
     def first(self, count: int) -> Dictionary:
         """The first filters alone."""
         return Dictionary(self.filters[:count], self.bias[:count])
 
+
+@dataclass(frozen=True, eq=False)
+class Weights:
+    """All numbers of an extractor.
+
+    Attributes:
+        dictionary: k filters.
+        mean: (k, 9) of the generator's images.
+        across: (k, k) what decorrelates filters; symmetric, so that no library's choice of eigenvectors shows.
+        between: (9, 9) the same of cells.
+    """
+
+    dictionary: Dictionary
+    mean: NDArray[np.float32]
+    across: NDArray[np.float32]
+    between: NDArray[np.float32]
+
+    @classmethod
+    def of(cls, dictionary: Dictionary, codes: NDArray[np.float64]) -> Weights:
+        """Fit to (n, k, 9) codes of public images."""
+        mean = _on_grid(codes.mean(axis=0))
+        rest = codes - mean
+        filters = np.einsum("nfc,ngc->fg", rest, rest, optimize=True)
+        cells = np.einsum("nfc,nfd->cd", rest, rest, optimize=True)
+        return cls(dictionary, mean, _inverse_power(filters), _inverse_power(cells))
+
+    def decorrelated(self, codes: Tensor) -> Tensor:
+        """(k, 9) codes of an image -> (k * 9,) of norm 1."""
+        rest = torch.from_numpy(self.across) @ (codes - torch.from_numpy(self.mean)) @ torch.from_numpy(self.between)
+        return rest.div_(rest.square().sum().sqrt_().clamp_(min=_TINY)).flatten()
+
     @cached_property
     def digest(self) -> str:
         """SHA-256 of the numbers."""
-        hasher = hashlib.sha256(self.filters.tobytes())
-        hasher.update(self.bias.tobytes())
+        hasher = hashlib.sha256()
+        for part in (self.dictionary.filters, self.dictionary.bias, self.mean, self.across, self.between):
+            hasher.update(part.tobytes())
         return hasher.hexdigest()
+
+
+def _inverse_power(covariance: NDArray[np.float64]) -> NDArray[np.float32]:
+    """(S / s + ridge)^(-p / 2), s the mean variance."""
+    values, vectors = np.linalg.eigh(covariance / np.trace(covariance) * len(covariance))
+    return _on_grid((vectors * (values.clip(min=0) + _SPREAD) ** (-_POWER / 2)) @ vectors.T)
+
+
+def _on_grid(values: NDArray[np.float64]) -> NDArray[np.float32]:
+    return np.asarray(np.rint(values / _GRID) * _GRID, dtype=np.float32)
+
+
+@lru_cache(maxsize=2)
+def _images(name: str) -> NDArray[np.uint8]:
+    return get_generator(name, (_IMAGE_SIDE, _IMAGE_SIDE, 3)).draw(_IMAGES, _SEED).x
+
+
+@lru_cache(maxsize=8)
+def _weights(name: str, count: int) -> Weights:
+    images, dictionary = _images(name), _dictionary(name).first(count)
+    with torch.inference_mode():
+        work = _Coder(dictionary, _IMAGE_SIDE, _IMAGE_SIDE)
+        codes = [work(image).numpy() for image in torch.from_numpy(unit_range(images))]
+    return Weights.of(dictionary, np.stack(codes).astype(np.float64))
 
 
 @lru_cache(maxsize=2)
 def _dictionary(name: str) -> Dictionary:
     """As many filters as there may be: those who want fewer take the first."""
-    images = get_generator(name, (_IMAGE_SIDE, _IMAGE_SIDE, 3)).draw(_IMAGES, _SEED).x
-    return Dictionary.of(images, _MOST_FILTERS, np.random.default_rng(_SEED))
+    return Dictionary.of(_images(name), _MOST_FILTERS, np.random.default_rng(_SEED))
 
 
 def _cut(images: NDArray[np.uint8], generator: np.random.Generator) -> NDArray[np.float64]:
@@ -213,7 +274,7 @@ def normal_patches(patches: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 class _Coder:
-    """Features of one image after another, in the same memory: the same bits, wherever an image stands."""
+    """Codes of one image after another, in the same memory: the same bits, wherever an image stands."""
 
     def __init__(self, dictionary: Dictionary, height: int, width: int) -> None:
         rows, columns = height - _SIDE + 1, width - _SIDE + 1
@@ -230,7 +291,7 @@ class _Coder:
         self.shape = (rows, columns, _SIDE, _SIDE, 3)
 
     def __call__(self, image: Tensor) -> Tensor:
-        """(H, W, 3) in [0, 1] -> (9 k,)."""
+        """(H, W, 3) in [0, 1] -> (k, 9)."""
         windows = image.unfold(0, _SIDE, 1).unfold(1, _SIDE, 1).permute(0, 1, 3, 4, 2)
         self.patches.view(self.shape).copy_(windows)
         centred = self.patches.sub_(self.patches.mean(dim=1, keepdim=True))
@@ -239,7 +300,7 @@ class _Coder:
         count = self.codes.shape[1] // 2
         means = self.cells @ self.codes[:, :count] + self.mirrored @ self.codes[:, count:]
         # The squares' sum is the means' own.
-        return means.div_(means.sum()).sqrt_().T.flatten() if means.any() else means.T.flatten()
+        return means.div_(means.sum().clamp_(min=_TINY)).sqrt_().T.contiguous()
 
 
 def _cells(rows: int, columns: int, mirrored: bool = False) -> Tensor:
