@@ -182,8 +182,9 @@ def _check_shares(options: TwoStagePlan | TwoStage) -> None:
 class TwoStage(Design[TwoStagePlan]):
     """Second moments of all records, and then their scatter within classes where the first answer made it round.
 
-    Defaults: see the fields' help. They come from simulations of Gaussian mixtures with spectra that fall as those of
-    public features do (``benchmarks/bench_two_stage.py``), where results are flat around them.
+    Defaults are those that serve Gaussian mixtures whose variances fall as those of public features do
+    (``benchmarks/bench_two_stage.py``, simulated): flat in whitening and quantile; larger shares of the first stage
+    serve better where little else than the classes' means is lost in noise, smaller ones where X'X is.
 
     Attributes:
         first_share: share of the budget for the first stage.
@@ -212,13 +213,13 @@ class TwoStage(Design[TwoStagePlan]):
     released: ClassVar = "second moments and scatter within classes"
 
     first_share: float = field(
-        default=0.25, metadata={"help": "Two-stage: share of the budget for the first stage's moments."}
+        default=0.35, metadata={"help": "Two-stage: share of the budget for the first stage's moments."}
     )
     norm_share: float = field(
         default=0.005, metadata={"help": "Two-stage: share of the budget for the noisy counts of norms."}
     )
     first_label_share: float = field(
-        default=0.35, metadata={"help": "Two-stage: share of the first stage for X'Y; X'X gets the rest."}
+        default=0.5, metadata={"help": "Two-stage: share of the first stage for X'Y; X'X gets the rest."}
     )
     first_count_share: float = field(
         default=0.002, metadata={"help": "Two-stage: share of the first stage for the label sums."}
