@@ -192,6 +192,15 @@ def test_noise_has_its_certified_scale(choices: dict[str, Any]) -> None:
 
 
 @every_design
+def test_a_small_map_has_the_same_noise(choices: dict[str, Any]) -> None:
+    """What the audit of noise draws is what the plan's own map would get."""
+    plan = plan_of(choices)
+    small = plan.with_small_map()
+    assert (small.noise_std, small.event) == (plan.noise_std, plan.event)
+    assert sum(small.map_sizes.values()) <= sum(plan.map_sizes.values())
+
+
+@every_design
 def test_private_centring_is_refused(choices: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput, match="centre"):
         ReleaseConfig(RECORDS, DIM, CLASSES, **choices, centre="private")

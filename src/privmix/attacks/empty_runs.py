@@ -201,7 +201,7 @@ def _(plan: MomentsPlan, samples: int, keys: Keys, make: EngineFactory) -> Itera
 @main_noises.register
 def _(plan: EmbeddingPlan, samples: int, keys: Keys, make: EngineFactory) -> Iterator[PureNoise]:
     names = plan.classes + tuple(f"{number} more" for number in range(_SIDE - plan.num_classes))
-    wide = replace(plan, classes=names, rows=1)
+    wide = replace(plan.with_small_map(), classes=names, rows=1)
     parts: dict[str, list[NDArray[Any]]] = {name: [] for name in wide.noise_std}
 
     def one(streams: SecretStreams) -> NDArray[Any]:

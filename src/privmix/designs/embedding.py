@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final, TypeVar
+from typing import Any, ClassVar, Final, Self, TypeVar
 
 from privmix.accounting import Adjacency, Event, Gaussian
 from privmix.designs.base import BasePlan, Beside, Design, check_plan_integer
@@ -74,6 +74,10 @@ class EmbeddingPlan(BasePlan):
     @property
     def map_arrays(self) -> Mapping[str, tuple[int, ...]]:
         """Shapes of the arrays that make the map, by name: they are released with the sums."""
+        raise NotImplementedError
+
+    def with_small_map(self) -> Self:
+        """The plan with few features of few coordinates: the noise of each released number is the same."""
         raise NotImplementedError
 
     @property

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Final
+from dataclasses import dataclass, field, replace
+from typing import Final, Self
 
 from privmix.designs.base import register
 from privmix.designs.embedding import EmbeddingDesign, EmbeddingPlan, check_map_size
@@ -59,6 +59,9 @@ class HermitePlan(EmbeddingPlan):
     @property
     def part_shares(self) -> Mapping[str, float]:
         return {"coordinates": 1 - self.pair_share, "pairs": self.pair_share}
+
+    def with_small_map(self) -> Self:
+        return replace(self, dim=4, order=min(self.order, 4), pairs=1, pair_order=min(self.pair_order, 4))
 
     @property
     def decay(self) -> float:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Final
+from dataclasses import dataclass, field, replace
+from typing import Final, Self
 
 from privmix.designs.base import register
 from privmix.designs.embedding import EmbeddingDesign, EmbeddingPlan, check_map_size
@@ -43,6 +43,9 @@ class MerfPlan(EmbeddingPlan):
     @property
     def map_arrays(self) -> Mapping[str, tuple[int, ...]]:
         return {"frequencies": (self.frequencies, self.dim)}
+
+    def with_small_map(self) -> Self:
+        return replace(self, dim=1, frequencies=min(self.frequencies, 16))
 
 
 @register
