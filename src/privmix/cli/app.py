@@ -39,7 +39,7 @@ VERBS: Final = {
         "privmix.cli.inspect", "Show what a release or a model is and what it guarantees, in words and numbers."
     ),
     "keygen": Verb(
-        "privmix.cli.sign", "Make a key to sign with: NAME.pem for you alone, NAME.pub.pem for those who check."
+        "privmix.cli.keygen", "Make a key to sign with: NAME.pem for you alone, NAME.pub.pem for those who check."
     ),
     "sign": Verb(
         "privmix.cli.sign",

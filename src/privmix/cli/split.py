@@ -7,16 +7,12 @@ from typing import Annotated
 
 import typer
 
-from privmix import data as readers
+from privmix import jobs
 from privmix.cli.app import app, err, out, plain, print_json
-from privmix.cli.options import Classes, Data, Json
+from privmix.cli.options import Data, Json
 from privmix.cli.verb import Take, verb
-from privmix.errors import InvalidInput, check_choice
-from privmix.jobs.columns import Columns, class_list
-from privmix.jobs.places import check_unpublished
-
-_HOW = ("per-class", "uniform")
-
+from privmix.jobs.columns import Columns
+from privmix.jobs.split_options import SplitOptions
 
 # A table's texts are among its columns: no extractor says here what they are.
 _COLUMNS = Take(
@@ -30,19 +26,7 @@ def split(
     public: Annotated[Path, typer.Option(help="New file for the records that become public (.npz; tables: .jsonl).")],
     private: Annotated[Path, typer.Option(help="New file for the records that stay private, yours alone.")],
     columns: Annotated[Columns, _COLUMNS],
-    share: Annotated[float | None, typer.Option(help="Share of all records that becomes public, as 0.04.")] = None,
-    count: Annotated[int | None, typer.Option(help="In its place: how many, of each class (uniform: in all).")] = None,
-    how: Annotated[
-        str, typer.Option(help="per-class: equally many of each class; uniform: drawn from all records alike.")
-    ] = "per-class",
-    part: Annotated[str, typer.Option("--split", help="Which part of the dataset.")] = "train",
-    classes: Classes = None,
-    text_column: Annotated[str | None, typer.Option(help="The texts' column.")] = None,
-    table_columns: Annotated[
-        str | None,
-        typer.Option(help="Columns of a table, with commas, which may hold texts; those of its tabular: file."),
-    ] = None,
-    seed: Annotated[int | None, typer.Option(help="Of the draw. Default: unpredictable.")] = None,
+    asked: SplitOptions,
     json_output: Json = False,
 ) -> None:
     """Part a random share of a private dataset off as PUBLIC records, for --public and --pool of privmix train.
@@ -56,39 +40,13 @@ def split(
 
     Example: privmix split --data mnist --share 0.04 --public PUBLIC.npz --private PRIVATE.npz
     """
-    from privmix.data.public_share import PublicShare, split_off
-
-    check_choice("how", how, _HOW)
-    for field, path in (("public", public), ("private", private)):
-        check_unpublished(field, path)
-    if text_column is not None and table_columns is not None:
-        raise InvalidInput("text_column, table_columns", "both", "one of them or neither")
-    wanted = PublicShare(share, count, how == "per-class", seed)
-    source = readers.open_dataset(
-        data,
-        split=part,
-        classes=class_list(classes),
-        label_column=columns.label_column,
-        image_column=columns.image_column,
-        feature_column=columns.feature_column,
-        text_column=text_column,
-        columns=_names(table_columns),
-        number_columns=columns.number_names,
-        feature_length=columns.feature_length,
-        image_size=columns.image_size,
-        colour=columns.colour,
-    )
-    given, kept = split_off(source, wanted, public, private, label_column=columns.label_column)
+    parted = jobs.split.split(data, public, private, columns, asked)
     if json_output:
-        print_json({"public": str(public), "public_records": given, "private": str(private), "private_records": kept})
+        print_json(parted.to_dict())
     else:
-        out.print(f"public: {plain(public)}, {given:,} records", soft_wrap=True)
-        out.print(f"private: {plain(private)}, {kept:,} records", soft_wrap=True)
+        out.print(f"public: {plain(public)}, {parted.public_records:,} records", soft_wrap=True)
+        out.print(f"private: {plain(private)}, {parted.private_records:,} records", soft_wrap=True)
     err.print(
         "The public records are protected by nothing. Use the private file in place of the whole dataset from now on.",
         soft_wrap=True,
     )
-
-
-def _names(text: str | None) -> list[str] | None:
-    return None if text is None else [name.strip() for name in text.split(",")]

@@ -1,0 +1,44 @@
+"""Where a key's passphrase is from: the environment, or the terminal; never the command line, which others can see."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Final
+
+import typer
+
+from privmix.cli.app import err
+from privmix.errors import InvalidInput
+from privmix.untrusted import open_plain
+
+VARIABLE: Final = "PRIVMIX_KEY_PASSPHRASE"
+_HEAD: Final = 256
+
+
+def passphrase_of(key: Path) -> bytes | None:
+    """That of a key file, or None where the file is not locked."""
+    from privmix.certificate.keys import is_locked
+
+    with open_plain(key, "key") as stream:
+        if not is_locked(stream.read(_HEAD)):
+            return None
+    if given := os.environ.get(VARIABLE):
+        return given.encode()
+    _check_terminal()
+    return str(typer.prompt("passphrase", hide_input=True, err=True)).encode()
+
+
+def new_passphrase() -> bytes:
+    """One for a key that is being made."""
+    if given := os.environ.get(VARIABLE):
+        return given.encode()
+    _check_terminal()
+    err.print("The key is lost if you forget this.")
+    return str(typer.prompt("passphrase", hide_input=True, confirmation_prompt=True, err=True)).encode()
+
+
+def _check_terminal() -> None:
+    if not sys.stdin.isatty():
+        raise InvalidInput("passphrase", "none", f"one in {VARIABLE}, or a terminal to ask at")

@@ -1,0 +1,76 @@
+"""Parting a share of a private dataset off as public, once, before its first release."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from privmix import data as readers
+from privmix.data.public_share import PublicShare, split_off
+from privmix.errors import InvalidInput, check_choice
+from privmix.jobs.columns import Columns, class_list
+from privmix.jobs.places import check_unpublished
+from privmix.jobs.split_options import SplitOptions
+
+_HOW: Final = ("per-class", "uniform")
+
+
+@dataclass(frozen=True)
+class Parted:
+    """Two datasets of one.
+
+    Attributes:
+        public: the file of the records that are public from now on.
+        public_records: how many.
+        private: the file of those that stay private.
+        private_records: how many.
+    """
+
+    public: Path
+    public_records: int
+    private: Path
+    private_records: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {**vars(self), "public": str(self.public), "private": str(self.private)}
+
+
+def split(data: Any, public: Path, private: Path, columns: Columns, asked: SplitOptions) -> Parted:
+    """Part a random share of a private dataset off as PUBLIC records; see :mod:`privmix.data.public_share`.
+
+    Args:
+        data: the private dataset: file, folder, pattern, address, or in memory.
+        public: a new file for the records that become public (.npz; tables: .jsonl).
+        private: a new file for the records that stay private, yours alone.
+        columns: what is declared of columns and images.
+        asked: how many, and which.
+
+    Raises:
+        InvalidInput: an option is out of range, or a file is there already or would lie in what is handed to others.
+        StorageError: the data can't be read, or a file can't be written.
+    """
+    check_choice("how", asked.how, _HOW)
+    for field, path in (("public", public), ("private", private)):
+        check_unpublished(field, path)
+    if asked.text_column is not None and asked.table_columns is not None:
+        raise InvalidInput("text_column, table_columns", "both", "one of them or neither")
+    wanted = PublicShare(asked.share, asked.count, asked.how == "per-class", asked.seed)
+    table = asked.table_columns
+    source = readers.open_dataset(
+        data,
+        split=asked.split,
+        classes=class_list(asked.classes) if isinstance(asked.classes, str) else asked.classes,
+        label_column=columns.label_column,
+        image_column=columns.image_column,
+        feature_column=columns.feature_column,
+        text_column=asked.text_column,
+        columns=[name.strip() for name in table.split(",")] if isinstance(table, str) else table,
+        number_columns=columns.number_names,
+        feature_length=columns.feature_length,
+        image_size=columns.image_size,
+        colour=columns.colour,
+    )
+    given, kept = split_off(source, wanted, public, private, label_column=columns.label_column)
+    return Parted(public, given, private, kept)
