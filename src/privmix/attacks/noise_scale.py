@@ -8,7 +8,9 @@ pass where little is claimed to leak. Here the noise is measured alone, draw by 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from functools import singledispatch
 from typing import Any, Final
 
 import numpy as np
@@ -17,7 +19,7 @@ from scipy import stats
 from privmix.attacks.bounds import Scores
 from privmix.attacks.empty_runs import GAUSSIAN, LAPLACE, PureNoise, Tell, release_noises, training_noise
 from privmix.attacks.worst_case import EngineFactory, real_engine
-from privmix.designs import Plan
+from privmix.designs import BasePlan, Plan
 from privmix.errors import InvalidInput, check_integer, check_number
 from privmix.mechanisms.membership import ROW_TILE
 from privmix.training.plan import TrainingPlan
@@ -154,11 +156,30 @@ def audit_noise(
     """
     check_integer("samples", samples, low=_LEAST_SAMPLES)
     check_number("confidence", confidence, low=0.5, high=1 - 1e-12)
-    if isinstance(plan, TrainingPlan):
-        found = [measure(training_noise(plan, samples, seed, progress), confidence)]
-        return NoiseAudit("dp-sgd", confidence, tuple(found))
-    noises = release_noises(plan, samples, seed, make, progress)
-    return NoiseAudit(plan.design, confidence, tuple(measure(noise, confidence) for noise in noises))
+    name, noises = _noises_of(plan, samples, seed, make, progress)
+    return NoiseAudit(name, confidence, tuple(measure(noise, confidence) for noise in noises))
+
+
+@singledispatch
+def _noises_of(
+    plan: object, samples: int, seed: int | None, make: EngineFactory, progress: Tell | None
+) -> tuple[str, Iterable[PureNoise]]:
+    """What the plan's mechanism is called, and its noises."""
+    raise TypeError(type(plan).__name__)
+
+
+@_noises_of.register
+def _of_release(
+    plan: BasePlan, samples: int, seed: int | None, make: EngineFactory, progress: Tell | None
+) -> tuple[str, Iterable[PureNoise]]:
+    return plan.design, release_noises(plan, samples, seed, make, progress)
+
+
+@_noises_of.register
+def _of_training(
+    plan: TrainingPlan, samples: int, seed: int | None, make: EngineFactory, progress: Tell | None
+) -> tuple[str, Iterable[PureNoise]]:
+    return "dp-sgd", [training_noise(plan, samples, seed, progress)]
 
 
 def measure(noise: PureNoise, confidence: float) -> MeasuredNoise:

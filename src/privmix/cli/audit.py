@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from privmix import jobs
-from privmix.cli.app import app, err, out, print_json
+from privmix.cli.app import app, err, print_json
 from privmix.cli.canary_audit import audit_with_canaries
 from privmix.cli.design_options import DesignOptions, GivenDesign
 from privmix.cli.options import Json
@@ -19,10 +18,6 @@ from privmix.cli.verb import verb
 from privmix.errors import InvalidInput
 from privmix.jobs.audit_options import AuditOptions, DesignClaim
 from privmix.jobs.canary_options import CanaryOptions
-from privmix.rounding import exact, rounded_down, rounded_up
-
-if TYPE_CHECKING:
-    from privmix.attacks.audit import Audit
 
 
 @verb(app)
@@ -75,32 +70,9 @@ def audit(
     if json_output:
         print_json(found.to_dict())
         return
-    _show_either(found.audit)
+    # It knows what attacks are, which help need not.
+    from privmix.cli.audit_results import show_audit
+
+    show_audit(found.audit)
     for text in found.measurement.statements:
         err.print(text, soft_wrap=True)
-
-
-def _show_either(found: object) -> None:
-    from privmix.attacks.audit import Audit
-    from privmix.attacks.noise_scale import NoiseAudit
-    from privmix.cli.noise_audit import show_noise
-
-    if isinstance(found, NoiseAudit):
-        show_noise(found)
-    elif isinstance(found, Audit):
-        _show(found)
-
-
-def _show(found: Audit) -> None:
-    claimed = "nothing" if math.isinf(found.claimed_epsilon) else f"epsilon {rounded_up(found.claimed_epsilon, 4)}"
-    verdict = "[bold red]refuted[/]" if found.violated else "[green]not refuted[/]"
-    out.print(f"claim: {claimed} at delta {exact(found.delta)}: {verdict} at confidence {found.confidence:g}")
-    out.print(
-        f"proven: epsilon is at least {rounded_down(found.proven_epsilon, 4)} (Clopper-Pearson, {found.runs} runs)"
-    )
-    if found.gdp_epsilon is not None:
-        mu, epsilon = rounded_down(found.proven_mu, 4), rounded_down(found.gdp_epsilon, 4)
-        out.print(f"as Gaussian DP: mu at least {mu}, epsilon {epsilon}")
-    out.print(f"price of what ran: epsilon {rounded_up(found.priced_epsilon, 4)}, an upper bound")
-    if found.published_epsilon is not None:
-        out.print(f"the papers' formula for it: epsilon {rounded_up(found.published_epsilon, 4)}, no bound")

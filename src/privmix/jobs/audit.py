@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import singledispatch
 from pathlib import Path
 from typing import Any, Final
 
@@ -10,7 +12,7 @@ from privmix.attacks.canaries import CanaryAudit
 from privmix.attacks.defaults import CONFIDENCE, RUNS
 from privmix.attacks.noise_scale import NoiseAudit, audit_noise
 from privmix.attacks.training_worst_case import audit_training
-from privmix.designs import Plan
+from privmix.designs import BasePlan, Plan
 from privmix.errors import InvalidInput, check_choice
 from privmix.jobs.audited import Audited, Claim
 from privmix.jobs.canaries import CanaryJob
@@ -84,19 +86,8 @@ def _worst_case(
 ) -> Audited[Audit]:
     plan = claim.plan
     check_audit(claim.epsilon, claim.delta, runs, confidence)
-    if isinstance(plan, TrainingPlan):
-        found = audit_training(plan, claim.epsilon, runs=runs, confidence=confidence, seed=seed, progress=progress)
-    else:
-        found = audit_plan(
-            plan,
-            claim.epsilon,
-            claim.delta,
-            own_price=not claim.as_published,
-            runs=runs,
-            confidence=confidence,
-            seed=seed,
-            progress=progress,
-        )
+    how: dict[str, Any] = {"runs": runs, "confidence": confidence, "seed": seed, "progress": progress}
+    found = _attack(plan, claim, how)
     settings: dict[str, Any] = {"plan": plan.to_dict(), "seed": seed}
     statements = list(found.statements)
     if claim.subject["kind"] == "design":
@@ -113,6 +104,21 @@ def _worst_case(
         statements=statements,
     )
     return Audited(measurement, found)
+
+
+@singledispatch
+def _attack(plan: object, claim: Claim, how: Mapping[str, Any]) -> Audit:
+    raise TypeError(type(plan).__name__)
+
+
+@_attack.register
+def _of_release(plan: BasePlan, claim: Claim, how: Mapping[str, Any]) -> Audit:
+    return audit_plan(plan, claim.epsilon, claim.delta, own_price=not claim.as_published, **how)
+
+
+@_attack.register
+def _of_training(plan: TrainingPlan, claim: Claim, how: Mapping[str, Any]) -> Audit:
+    return audit_training(plan, claim.epsilon, **how)
 
 
 def _noise(claim: Claim, confidence: float, seed: int | None, progress: Progress | None) -> Audited[NoiseAudit]:
