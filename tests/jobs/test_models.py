@@ -122,3 +122,29 @@ def test_labels_that_do_not_fit(release: Path) -> None:
             model.score(x, labels)
     with pytest.raises(pm.InvalidInput, match="learner"):
         pm.fit(release, "magic")
+
+
+def test_membership_of_records_in_memory(digits: Digits, release: Path, tmp_path: Path) -> None:
+    """Members and others need no splits where both are at hand; files of their own say the same."""
+    x, y = digits
+    pm.fit(release, out=tmp_path / "MODEL")
+    inside, outside = (x[:900], y[:900]), (x[900:], y[900:])
+    found = pm.attack(tmp_path / "MODEL", inside, held_out=outside).to_dict()
+    for name, (images, labels) in (("in", inside), ("out", outside)):
+        np.savez(tmp_path / f"{name}.npz", x=images, y=labels)
+    again = pm.attack(tmp_path / "MODEL", tmp_path / "in.npz", held_out=tmp_path / "out.npz").to_dict()
+    assert found == again
+    assert "attacks" in found
+    with pytest.raises(pm.InvalidInput, match="split"):
+        pm.attack(tmp_path / "MODEL", inside)
+
+
+def test_all_doors_take_columns_and_labels_by_the_same_names(tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    random = np.random.default_rng(0)
+    frame = pandas.DataFrame({"a": random.normal(size=300), "b": 1.0, "noise": 9.0, "ill": np.arange(300) % 2})
+    declared = {"classes": range(2), "columns": ["a", "b"], "label": "ill"}
+    given = {"features": "identity", "epsilon": 4.0, "delta": 1e-4, **declared}
+    trained = pm.train(frame, epochs=1, **given)
+    assert trained.facts.dim == pm.release(frame, rows=30, **given).x.shape[1] == 2
+    assert pm.evaluate(trained, frame, figure=tmp_path / "confusion.png", **declared).n == 300

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from privmix.errors import InvalidInput, check_choice
 from privmix.jobs.collapse import Collapse, CollapseJob
+from privmix.jobs.columns import Columns
 from privmix.jobs.inversion import Inversion, InversionJob
 from privmix.jobs.membership import Membership, MembershipJob
 from privmix.jobs.progress import Progress
@@ -19,6 +21,8 @@ def attack(
     data: Any,
     kind: str = "membership",
     *,
+    columns: Columns | str | Sequence[str] | None = None,
+    label: str | None = None,
     progress: Progress | None = None,
     **options: Any,
 ) -> Membership | Inversion | Collapse:
@@ -27,7 +31,7 @@ def attack(
     ========== =============================================== ================= ==========================
     kind       asks                                            target            data
     ========== =============================================== ================= ==========================
-    membership was this record there?                          a model's folder  members and non-members
+    membership was this record there?                          a model's folder  members; ``held_out``: others
     inversion  what images can be got out of rows?             a release or None images that rows are made of
     collapse   do classes survive mixing and noise?            a release or None a PUBLIC proxy
     ========== =============================================== ================= ==========================
@@ -36,6 +40,8 @@ def attack(
         target: see above; None: a plan by options.
         data: see above; as :func:`privmix.release` takes it.
         kind: see above.
+        columns: names of the columns of numbers, or :class:`privmix.Columns`.
+        label: the labels' column.
         progress: called with (stage, done, total).
         options: fields of :class:`privmix.jobs.membership.MembershipJob`,
             :class:`privmix.jobs.inversion.InversionJob` or :class:`privmix.jobs.collapse.CollapseJob`.
@@ -54,6 +60,8 @@ def attack(
         privmix.errors.InvalidInput: kind: got 'guessing'; allowed: one of membership, inversion, collapse
     """
     check_choice("kind", kind, _KINDS)
+    if columns is not None or label is not None:
+        options["columns"] = Columns.declared(columns, label)
     if kind == "inversion":
         return InversionJob(release=target, data=data, **options).run(progress)
     if kind == "collapse":

@@ -51,6 +51,17 @@ class Columns:
             return [name.strip() for name in self.number_columns.split(",")]
         return None if self.number_columns is None else list(self.number_columns)
 
+    @classmethod
+    def declared(cls, columns: Columns | str | Sequence[str] | None, label: str | None = None) -> Columns:
+        """What Python's users say: all of it, or the names of the columns of numbers; and the labels' column.
+
+        Example:
+            >>> Columns.declared(["age", "dose"], "ill") == Columns("ill", number_columns=["age", "dose"])
+            True
+        """
+        found = columns if isinstance(columns, Columns) else cls(number_columns=columns)
+        return found if label is None else replace(found, label_column=label)
+
     def elsewhere(self) -> Columns:
         """For another dataset of the same inputs, whose format may differ: its shape is declared by the first's."""
         return replace(self, image_size=None, colour=None, feature_length=None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -55,7 +55,8 @@ def evaluate(
     *,
     split: str | None = None,
     classes: Any = None,
-    columns: Columns | None = None,
+    columns: Columns | str | Sequence[str] | None = None,
+    label: str | None = None,
     features_model: str | Path | None = None,
     trust_features_model: bool = False,
     figure: str | Path | None = None,
@@ -72,7 +73,8 @@ def evaluate(
         data: raw inputs and labels, as :func:`privmix.release` takes them.
         split: which part of the dataset; None: ``test``, or all of what is in memory.
         classes: number or names of the classes, where the model's are not meant.
-        columns: what is declared of columns and images.
+        columns: names of the columns of numbers, or :class:`privmix.Columns`: what is declared of columns and images.
+        label: the labels' column.
         features_model: your own copy of the extractor's model, where it is a file or folder.
         trust_features_model: that file may be a program, and may run.
         figure: where to draw the confusion matrix (.png, .svg, .pdf); not in a release or model.
@@ -87,7 +89,9 @@ def evaluate(
     check_figure(picture)
     chosen = model_in(model, features_model, trust_features_model)
     extractor = chosen.extractor
-    opened = open_for_model(chosen.facts, extractor, data, split_of(data, split), classes, columns)
+    opened = open_for_model(
+        chosen.facts, extractor, data, split_of(data, split), classes, Columns.declared(columns, label)
+    )
     split = split or ("test" if has_splits(data) else "in memory")
     records = features_in_memory(opened.source, extractor, progress or silent)
     result, matrix = score(chosen.classifier.predict(records.features), records.labels, chosen.classes)

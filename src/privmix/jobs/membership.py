@@ -20,7 +20,7 @@ from privmix.attacks.membership import (
 )
 from privmix.certificate.certificate import MODEL
 from privmix.errors import WITHHELD, InvalidInput
-from privmix.jobs.evaluation import open_for_model
+from privmix.jobs.evaluation import has_splits, open_for_model
 from privmix.jobs.features import features_of_all
 from privmix.jobs.inputs import Inputs
 from privmix.jobs.kinds import kind_of
@@ -96,13 +96,13 @@ class MembershipJob(Inputs, MembershipOptions):
         target = _Target.of(Path(self.model), release, config)
         if work is not None:
             check_writable("work", work)
-        if self.members == self.nonmembers:
+        if self.members == self.nonmembers and self.held_out is None:
             raise InvalidInput("nonmembers", self.nonmembers, "another split than that of the members")
         facts, tell = target.model.facts_, progress or silent
         extractor = model_in(self.model, self.features_model, self.trust_features_model).extractor
         opened = [
-            open_for_model(facts, extractor, self.data, split, self.classes, self.columns)
-            for split in (self.members, self.nonmembers)
+            open_for_model(facts, extractor, data, split, self.classes, self.columns)
+            for data, split in ((self.data, self.members), self._others())
         ]
         records = features_of_all([one.source for one in opened], extractor, tell)
         inside = opened[0].schema.records
@@ -120,6 +120,12 @@ class MembershipJob(Inputs, MembershipOptions):
         )
         return Membership(self._measurement(target, found), found)
 
+    def _others(self) -> tuple[Any, str]:
+        """Where the non-members are, and which split of it."""
+        if self.held_out is None:
+            return self.data, self.nonmembers
+        return self.held_out, self.nonmembers if has_splits(self.held_out) else "train"
+
     def _config(self) -> MembershipConfig:
         attacks = self.attacks.split(",") if isinstance(self.attacks, str) else self.attacks
         return MembershipConfig(
@@ -130,7 +136,7 @@ class MembershipJob(Inputs, MembershipOptions):
         )
 
     def _measurement(self, target: _Target, found: MembershipResult) -> Measurement:
-        splits = {"members": self.members, "nonmembers": self.nonmembers}
+        splits = {"members": self.members, "nonmembers": self._others()[1]}
         return Measurement(
             "membership",
             target.subject,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from privmix.attacks.defaults import ATTACKS
 from privmix.jobs.asked import told
@@ -17,6 +18,7 @@ class MembershipOptions:
     Attributes:
         members: split that the model was made of.
         nonmembers: split of the same kind that it was not made of.
+        held_out: non-members in a dataset of their own, in place of a split: in a file or in memory.
         attacks: which, as a list or with commas: loss, lira, rmia; all but loss need references.
         references: reference models to make; each is a release and a fit, or a training run.
         release: the release that the model was fitted on; references are made by its plan.
@@ -28,6 +30,7 @@ class MembershipOptions:
 
     members: str = told("train", "Split that the model was made of.")
     nonmembers: str = told("test", "Split of the same kind that it was not made of.")
+    held_out: Any = told(None, "Dataset that the non-members are in, where it is another than the members'.")
     attacks: str | Sequence[str] = told(
         "loss", f"Which, with commas: {', '.join(ATTACKS)}. All but loss need references.", flag="attack"
     )

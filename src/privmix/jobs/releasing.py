@@ -200,11 +200,7 @@ def _job(data: Any, epsilon: Any, delta: Any, settings: Settings, **running: Any
             raise InvalidInput(name, None, "a budget: `epsilon` and `delta`, or a plan")
     assumed = {name: given.pop(name, None) for name in Assumptions.__dataclass_fields__}
     prior = {name: given.pop(name, None) for name in Prior.__dataclass_fields__}
-    columns, label = given.pop("columns", None), given.pop("label", None)
-    if not isinstance(columns, Columns):
-        columns = Columns(number_columns=columns)
-    if label is not None:
-        columns = replace(columns, label_column=label)
+    columns = Columns.declared(given.pop("columns", None), given.pop("label", None))
     return ReleaseJob(
         data,
         epsilon,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,6 +14,7 @@ from privmix.errors import InvalidInput, PrivmixError, StorageError
 from privmix.features import Extractor, parse_features
 from privmix.jobs.budget import Charge, charge
 from privmix.jobs.checks import check_budget
+from privmix.jobs.columns import Columns
 from privmix.jobs.dataset import Dataset, open_dataset
 from privmix.jobs.features import features_in_memory, features_on_disk
 from privmix.jobs.models import Model
@@ -259,7 +260,16 @@ class TrainingJob(TrainingOptions):
         return TrainingRecords.of(kept.features, kept.labels, classes=classes)
 
 
-def train(data: Any, *, epsilon: float, delta: float, progress: Progress | None = None, **options: Any) -> Model:
+def train(
+    data: Any,
+    *,
+    epsilon: float,
+    delta: float,
+    columns: Columns | str | Sequence[str] | None = None,
+    label: str | None = None,
+    progress: Progress | None = None,
+    **options: Any,
+) -> Model:
     """Train a private model with DP-SGD: mixup, augmentation, public data.
 
     The plan (batches, steps, noise) is made from public facts before any private record is read, and one plan serves
@@ -268,6 +278,8 @@ def train(data: Any, *, epsilon: float, delta: float, progress: Progress | None 
     Args:
         data: private records: file, folder, pattern or address; ``(x, y)`` with ``classes=``, a frame or a Dataset.
         epsilon, delta: the target.
+        columns: names of the columns of numbers, or :class:`privmix.Columns`.
+        label: the labels' column.
         progress: called with (stage, done, total).
         options: fields of :class:`privmix.jobs.training_options.TrainingOptions`, such as ``features``, ``model``,
             ``classes``, ``views="dp-mix-self"``, ``out`` (a folder to write; ``resume`` finishes an interrupted run) or
@@ -289,7 +301,7 @@ def train(data: Any, *, epsilon: float, delta: float, progress: Progress | None 
         >>> model.certificate["guarantee"]["epsilon"] <= 8.0, model.predict(x).shape
         (True, (400,))
     """
-    job = TrainingJob(data, epsilon, delta, **options)
+    job = TrainingJob(data, epsilon, delta, columns=Columns.declared(columns, label), **options)
     if job.dry_run:
         raise InvalidInput("dry_run", True, "False: a plan alone is made by TrainingJob.plan")
     with job.processes() as world:
