@@ -27,8 +27,9 @@ import common
 from privmix.data import open_dataset
 from privmix.features import parse_features
 from privmix.learning import NoiseAwareRidgeClassifier, SecondMomentsClassifier
-from privmix.releases import Choice, PrivateRecords, ReleaseConfig, SecretStreams, choose_design, release_to_memory
-from privmix.releases.planner import labels
+from privmix.planning import choose_design
+from privmix.releases import Choice, PrivateRecords, ReleaseConfig, SecretStreams, release_to_memory
+from privmix.releases.choice import labels
 from privmix.reports.predictions import draw_predictions
 from privmix.reports.style import COLOURS, new_figure, save_figure
 

@@ -79,12 +79,11 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 def test_json_holds_what_a_program_wants(small: dict[str, Any]) -> None:
     assert set(small) == {
         "epsilon", "delta", "chosen", "labels", "predicted", "settings", "epsilons", "curves", "model", "reasons",
-        "linear_regression", "neural_collapse",
-        "minimum_euclidean_distance",
+        "linear_regression", "neural_collapse", "minimum_euclidean_distance", "ranges", "learners", "attainable",
     }  # fmt: skip
     assert (small["epsilon"], small["delta"]) == (4.0, 1e-3)
     names = set(small["predicted"])
-    assert names == set(small["labels"]) == set(small["settings"]) == set(small["curves"])
+    assert names == set(small["labels"]) == set(small["settings"]) == set(small["curves"]) == set(small["ranges"])
     assert {"moments", "classwise-full"} <= names
     assert small["chosen"] == max(small["predicted"], key=small["predicted"].get)
     assert all(0 <= value <= 1 for value in small["predicted"].values())
@@ -152,6 +151,7 @@ def test_a_plan_is_better_with_more_budget(small: dict[str, Any]) -> None:
         ({"dim": None}, ["--dim, --proxy"]),
         ({"spectrum-decay": "-1"}, ["spectrum"]),
         ({"between-share": "2"}, ["between"]),
+        ({"attainable": "1"}, ["attainable", "< 1"]),
         ({"clip-norm": "0"}, ["--clip-norm"]),
         ({"features": "nonsense"}, ["features", "identity"]),
         ({"proxy-classes": "2"}, ["--proxy-classes"]),
@@ -191,7 +191,7 @@ def test_second_moments_are_left_out_where_features_are_many(monkeypatch: pytest
     # What is tried for so many features is found without the minutes that trying takes.
     monkeypatch.setattr(prediction, "choose_design", stop)
     monkeypatch.setattr(DataModel, "declared", lambda *_, **__: None)
-    from privmix.releases.planner import _trials
+    from privmix.planning.planner import _trials
 
     for dim, expected in ((LARGEST_DIM, True), (LARGEST_DIM + 1, False)):
         assert plan(dim=str(dim)).code == 130
@@ -277,7 +277,7 @@ def test_auto_dry_run_writes_nothing(data: Path, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("flag", ["proxy", "spectrum-decay", "between-share", "proxy-classes"])
+@pytest.mark.parametrize("flag", ["proxy", "spectrum-decay", "between-share", "attainable", "proxy-classes"])
 def test_a_chosen_design_takes_no_planner_options(data: Path, tmp_path: Path, flag: str) -> None:
     value = {"proxy": str(data), "proxy-classes": "2"}.get(flag, "0")
     refused(release(data, tmp_path / "REL", design="poisson", **{flag: value}), "--design", "auto", "--proxy")

@@ -17,8 +17,8 @@ from privmix.attacks import worst_case
 from privmix.attacks.audit import audit_plan
 from privmix.designs import base, design_named
 from privmix.errors import InvalidInput
+from privmix.planning import choose_design
 from privmix.releases import ReleaseConfig, engine
-from privmix.releases.planner import choose_design
 from tests.cli.helpers import privmix
 from tests.designs import test_contract as contract
 from tests.releases.helpers import CLASSES, make_records

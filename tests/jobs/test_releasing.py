@@ -21,7 +21,7 @@ from privmix.jobs import release as release_job
 from privmix.jobs.canaries import CanaryJob
 from privmix.jobs.release import ReleaseJob
 from privmix.jobs.training import TrainingJob
-from privmix.releases import planner
+from privmix.planning import planner
 from tests.cli.helpers import privmix
 
 RNG = np.random.default_rng(0)

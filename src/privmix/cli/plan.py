@@ -39,10 +39,11 @@ def plan(
 ) -> None:
     """Predict every design's accuracy at a budget, and name the best. Reads no private data.
 
-    Predictions come from a simulation: of a public dataset (--proxy), or of a declared spectrum. They rank designs; the
-    real accuracy may differ.
+    Every design is simulated with the learner that fit takes for it: on a public dataset (--proxy), or on records that
+    are told apart as well as is declared (--attainable, the accuracy expected without privacy). What privacy takes off
+    is then predicted to a few points; where nothing is declared a range says what is not known.
 
-    Example: privmix plan --records 60000 --dim 3969 --classes 10 --epsilon 1 --delta 1e-5 --figure plan.svg
+    Example: privmix plan --records 60000 --dim 3969 --classes 10 --epsilon 1 --delta 1e-5 --attainable 0.99
     """
     with progress_bars() as progress:
         found = jobs.prediction.predict(
@@ -86,11 +87,12 @@ def _show(choice: Choice) -> None:
         title=f"predicted accuracy at epsilon {exact(choice.epsilon)}, delta {exact(choice.delta)}",
         title_justify="left",
     )
-    for name in ("design", "noise multiplier", "predicted"):
+    for name in ("design", "noise multiplier", "predicted", "range"):
         table.add_column(name, justify="left" if name == "design" else "right")
     labels = choice.to_dict()["labels"]
     for item in choice.candidates:
-        table.add_row(labels[item.name], f"{item.plan.noise_multiplier:.4g}", f"{100 * item.accuracy:.1f}%")
+        between = f"{100 * item.low:.0f} to {100 * item.high:.0f}%"
+        table.add_row(labels[item.name], f"{item.plan.noise_multiplier:.4g}", f"{100 * item.accuracy:.1f}%", between)
     out.print(table)
     out.print("flags of privmix release for each:")
     for item in choice.candidates:

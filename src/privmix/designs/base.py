@@ -360,9 +360,12 @@ class Design(ABC, Generic[P]):
         """Options for the planner to try, with the name of the candidate that each belongs to."""
         return ()
 
-    def variants(self) -> Sequence[Design[P]]:
-        """Options of the same price among which the planner chooses, the preferred ones first."""
-        return (self,)
+    def ranges(self) -> Mapping[str, Sequence[float]]:
+        """Values that the planner tries for options that do not change the price, by name, preferred values first.
+
+        They are tried one option after another, in this order, and again until nothing is gained.
+        """
+        return {}
 
     @property
     def rows_follow(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -42,6 +42,7 @@ class Classwise(RowDesign):
         _FULL: "class sums (class-wise, full batch)",
         "classwise": "class-wise Poisson mixup",
     }
+    learner = "discriminant"
     mixes_all_classes = False
     public_labels = True
 
@@ -131,7 +132,14 @@ class Classwise(RowDesign):
     @classmethod
     def forecast(cls, plan: ReleasePlan, assumed: Assumed) -> Forecast:
         if plan.record_rate != 1:
-            return super().forecast(plan, assumed)
+            found = super().forecast(plan, assumed)
+            # How many rows are of which class is fixed: what classes differ by adds nothing to the errors of X'X and
+            # X'Y, though learners see no more than how much rows vary.
+            degree = plan.expected_members
+            own = assumed.within / degree + (plan.feature_noise_multiplier / degree) ** 2
+            less, second = own / (own + cls.amplified(plan) * assumed.between / degree), found.second
+            assert second is not None
+            return replace(found, second=second * less, cross=found.cross * np.sqrt(less), taken=found.cross)
         # Full-batch class sums: X'Y itself, and nothing about X'X.
         repeats = max(1.0, plan.rows / plan.num_classes)
         return Forecast(None, assumed.noise * plan.noise_multiplier / math.sqrt(repeats))

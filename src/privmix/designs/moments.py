@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
 from privmix.accounting import Adjacency, Event, Gaussian
@@ -19,9 +19,9 @@ LARGEST_DIM: Final = 8192
 
 # Rows sampled from released moments: enough for any classifier, little enough to carry.
 _SAMPLED_ROWS: Final = 10_000
-# Shares of the budget that a planner tries; where a simulation can't tell them apart, one near the middle errs least.
-_SHARES: Final = (0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.95)
-_MIDDLE: Final = 0.35
+# Shares of the budget that a planner tries; where a simulation can't tell them apart, the first errs least.
+_LABEL_SHARES: Final = (0.35, 0.5, 0.2, 0.65, 0.1, 0.8, 0.9, 0.95, 0.97)
+_COUNT_SHARES: Final = (0.01, 0.002, 0.03, 0.05)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,15 +183,15 @@ class Moments(Design[MomentsPlan]):
     def trials(cls, setting: Setting) -> Sequence[tuple[str, Moments]]:
         return [] if setting.dim > LARGEST_DIM else [(cls.name, cls())]
 
-    def variants(self) -> Sequence[Moments]:
-        return [replace(self, label_share=share) for share in sorted(_SHARES, key=lambda share: abs(share - _MIDDLE))]
+    def ranges(self) -> Mapping[str, Sequence[float]]:
+        return {"label_share": _LABEL_SHARES, "count_share": _COUNT_SHARES}
 
     @property
     def rows_follow(self) -> bool:
         return True
 
     def settings(self) -> dict[str, Any]:
-        return {"design": self.name, "label_share": self.label_share}
+        return {"design": self.name, "label_share": self.label_share, "count_share": self.count_share}
 
     @classmethod
     def beside(cls, plan: MomentsPlan) -> Beside:
@@ -237,4 +237,5 @@ Gaussian mixture that has these moments, for classifiers that want rows.
         return Forecast(
             axes * plan.second_noise_multiplier / math.sqrt(2),
             axes * plan.label_norm * plan.cross_noise_multiplier,
+            counts=plan.noise_std_counts,
         )

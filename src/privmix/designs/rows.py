@@ -360,7 +360,8 @@ average of many.
         noise = (bound * plan.feature_noise_multiplier / degree) ** 2
         features = (assumed.within + amplified * assumed.between) / degree + noise
         scale = plan.records * degree / math.sqrt(plan.rows) * assumed.unseen
-        return Forecast(scale * features, scale * np.sqrt(features * labels), amplified)
+        counts = None if plan.noise_std_y == 0 else plan.records * math.sqrt(labels / plan.rows)
+        return Forecast(scale * features, scale * np.sqrt(features * labels), amplified, counts)
 
 
 @dataclass(frozen=True)

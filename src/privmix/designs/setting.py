@@ -131,8 +131,13 @@ class Forecast:
         second: (k,) a_i; entry (i, j) of X'X has noise of standard deviation sqrt(a_i a_j), or None: X'X is unknown.
         cross: (k,) standard deviation of the noise in X'Y along each axis.
         amplified: how many times larger than in X'X the scatter between classes is.
+        counts: standard deviation of the noise in the number of records of a class; None: it is not told.
+        taken: where rows are of one class each, so that X'X holds the same errors of class means as X'Y: (k,) what a
+            learner takes ``cross`` for; else None.
     """
 
     second: NDArray[np.float64] | None
     cross: NDArray[np.float64]
     amplified: float = 1.0
+    counts: float | None = None
+    taken: NDArray[np.float64] | None = None

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -270,8 +270,8 @@ class TwoStage(Design[TwoStagePlan]):
     def settings(self) -> dict[str, Any]:
         return {"design": self.name, "first_share": self.first_share, "first_label_share": self.first_label_share}
 
-    def variants(self) -> Sequence[TwoStage]:
-        return [replace(self, first_label_share=share) for share in (0.35, 0.8)]
+    def ranges(self) -> Mapping[str, Sequence[float]]:
+        return {"first_label_share": (0.35, 0.8)}
 
     @classmethod
     def beside(cls, plan: TwoStagePlan) -> Beside:

@@ -52,6 +52,7 @@ class Extractor(ABC):
         argument: what follows ``name:`` in :func:`parse_features`, in capitals; empty where nothing does.
         step: records a call of ``transform`` that gives both speed and frequent progress.
         carries: names of arrays that it needs beside its spec, and that travel with what it made features for.
+        spectrum_decay: what a planner assumes of features: variance along their axis i falls as i^-decay.
     """
 
     name: ClassVar[str]
@@ -59,6 +60,7 @@ class Extractor(ABC):
     argument: ClassVar[str] = ""
     step: ClassVar[int] = 2048
     carries: ClassVar[tuple[str, ...]] = ()
+    spectrum_decay: ClassVar[float] = 1.3
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

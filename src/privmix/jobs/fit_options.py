@@ -21,8 +21,8 @@ class FitOptions:
 
     Attributes:
         out: the folder that is made; None makes none.
-        learner: ``"auto"``: discriminant for moments and Poisson rows, two-stage for releases in two stages,
-            class-embeddings for designs merf and hermite, else noise-aware-ridge; or one of these four,
+        learner: ``"auto"``: discriminant for moments, Poisson and class-wise rows, two-stage for releases in two
+            stages, class-embeddings for designs merf and hermite, else noise-aware-ridge; or one of these four,
             ``"second-moments"`` for releases that have them, ``"generalized-kl"`` (the papers'); or an estimator of
             your own settings.
         model: generalized-kl: ``"linear"``, or ``"cnn"`` on pixel releases.
@@ -41,8 +41,9 @@ class FitOptions:
     out: Path | None = told(None, "Folder to create.")
     learner: str | ReleaseLearner = told(
         AUTO,
-        "auto: discriminant for moments and Poisson rows, two-stage for releases in two stages, class-embeddings for "
-        "merf and hermite, else noise-aware-ridge; or one of these, second-moments, or generalized-kl (the papers').",
+        "auto: discriminant for moments, Poisson and class-wise rows, two-stage for releases in two stages, "
+        "class-embeddings for merf and hermite, else noise-aware-ridge; or one of these, second-moments, or "
+        "generalized-kl (the papers').",
     )
     model: str = told("linear", "generalized-kl: linear, or cnn on pixel releases.")
     epochs: int = told(200, "generalized-kl: passes over the rows.")

@@ -57,8 +57,8 @@ def fit(
 
     Args:
         release: a release, or its folder.
-        learner: ``"auto"``: discriminant for moments and Poisson rows, two-stage for releases in two stages,
-            class-embeddings for designs merf and hermite, else noise-aware-ridge; or one of these four,
+        learner: ``"auto"``: discriminant for moments, Poisson and class-wise rows, two-stage for releases in two
+            stages, class-embeddings for designs merf and hermite, else noise-aware-ridge; or one of these four,
             ``"second-moments"`` for releases that have them, ``"generalized-kl"`` (the papers'); or an estimator of
             your own settings.
         regularisation: noise-aware-ridge, second-moments: ``"auto"``, or a share of the largest eigenvalue.

@@ -18,10 +18,11 @@ from privmix.jobs.dataset import open_dataset
 from privmix.jobs.features import features_in_memory
 from privmix.jobs.progress import Progress
 from privmix.jobs.release_options import AUTO, Assumptions
+from privmix.planning import choose_design
 from privmix.private_files import ScratchFolder
-from privmix.releases import Choice, DataModel, RecordTransform, ReleaseConfig, choose_design
+from privmix.releases import Choice, DataModel, RecordTransform, ReleaseConfig
+from privmix.releases.choice import DECLARED, PUBLIC
 from privmix.releases.picture import plain_picture
-from privmix.releases.planner import DECLARED, PUBLIC
 from privmix.reports.predictions import draw_predictions
 
 
@@ -66,7 +67,7 @@ def choose(
     assumptions.check()
     public: dict[str, Contents] = {}
     if assumptions.proxy is None:
-        model, words = declared_model(config, assumptions)
+        model, words = declared_model(config, assumptions, extractor)
     else:
         named = list(config.classes) if assumptions.proxy_classes is None else assumptions.proxy_classes
         proxy = open_dataset(
@@ -79,10 +80,11 @@ def choose(
     return Chosen(choice, picture_of(choice), public)
 
 
-def declared_model(config: ReleaseConfig, assumptions: Assumptions) -> tuple[DataModel, str]:
-    """Records of a declared spectrum, and what they are in words."""
-    given = {name: getattr(assumptions, name) for name in ("spectrum_decay", "between_share")}
+def declared_model(config: ReleaseConfig, assumptions: Assumptions, extractor: Extractor) -> tuple[DataModel, str]:
+    """Records of a declared spectrum, else of one that is usual for the extractor; and what they are in words."""
+    given = {name: getattr(assumptions, name) for name in ("spectrum_decay", "between_share", "attainable")}
     chosen = {name: value for name, value in given.items() if value is not None}
+    chosen.setdefault("spectrum_decay", extractor.spectrum_decay)
     model = DataModel.declared(config.dim, len(config.classes), np.random.default_rng(0), **chosen)
     return model, DECLARED
 

@@ -20,7 +20,8 @@ from privmix.jobs.places import check_figure
 from privmix.jobs.planning import declared_model, public_model
 from privmix.jobs.progress import Progress, silent
 from privmix.jobs.release_options import Assumptions
-from privmix.releases import Choice, ReleaseConfig, choose_design
+from privmix.planning import choose_design
+from privmix.releases import Choice, ReleaseConfig
 from privmix.releases.diagnostics import minimum_euclidean_distance, neural_collapse
 from privmix.releases.theory import best_mixup_degree
 from privmix.reports.predictions import draw_predictions
@@ -111,7 +112,7 @@ def predict(
         residual_clip_norm=residual_clip_norm,
     )
     if public is None:
-        model, words = declared_model(config, assumptions)
+        model, words = declared_model(config, assumptions, extractor)
     else:
         model, words = public_model(config, public.features, public.labels)
         collapse = neural_collapse(public.features, public.labels)

@@ -111,7 +111,9 @@ class ReleaseJob(ReleaseOptions):
             raise InvalidInput("private_count", True, "neither with `records` nor with `dry_run`: it reads the count")
         design_of(self.design, self.options)
         if self.design != AUTO and self.assumptions.given:
-            raise InvalidInput("design", self.design_name, "auto with `proxy`, `spectrum_decay` or `between_share`")
+            raise InvalidInput(
+                "design", self.design_name, "auto with `proxy`, `attainable`, `spectrum_decay` or `between_share`"
+            )
         self.assumptions.check()
         self.prior.check()
         check_engine(self.engine, self.design_name, self.memory_gb, self.workers, self.ray_address)

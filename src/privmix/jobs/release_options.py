@@ -31,7 +31,7 @@ class Assumptions:
     Attributes:
         proxy: a PUBLIC dataset like the private one, in a file or in memory; its training split.
         proxy_classes: its classes; those of the private data where None.
-        spectrum_decay, between_share: without a proxy, of :meth:`privmix.releases.DataModel.declared`.
+        spectrum_decay, between_share, attainable: without a proxy, of :meth:`privmix.releases.DataModel.declared`.
     """
 
     proxy: Any = field(
@@ -44,10 +44,13 @@ class Assumptions:
         default=None, metadata={"help": "Class list of `proxy`. Default: that of the private data."}
     )
     spectrum_decay: float | None = told(
-        None, "Planner without `proxy`: variance along axis i falls as i^-DECAY. Default 1.3."
+        None, "Planner without `proxy`: variance along axis i falls as i^-DECAY. Default: the extractor's, 1 to 1.3."
     )
     between_share: float | None = told(
-        None, "Planner without `proxy`: share of variance between classes. Default 0.35."
+        None, "Planner without `proxy`: share of variance between classes. Default 1 - K^-0.15."
+    )
+    attainable: float | None = told(
+        None, "Planner without `proxy`: accuracy that is expected WITHOUT privacy, from what is public. Default 0.9."
     )
 
     @property
@@ -59,7 +62,8 @@ class Assumptions:
         """Raise :class:`InvalidInput` where these do not go together."""
         if self.proxy is None and self.proxy_classes is not None:
             raise InvalidInput("proxy_classes", self.proxy_classes, "a class list of `proxy`, which is not given")
-        if self.proxy is not None and (self.spectrum_decay is not None or self.between_share is not None):
+        declared = (self.spectrum_decay, self.between_share, self.attainable)
+        if self.proxy is not None and any(value is not None for value in declared):
             raise InvalidInput("proxy", _shown(self.proxy), "either public data or a declared spectrum")
 
 

@@ -39,6 +39,7 @@ class Settings(TypedDict, total=False):
     proxy_classes: Any
     spectrum_decay: float
     between_share: float
+    attainable: float
     public: Any
     public_classes: Any
     public_records: int
@@ -60,10 +61,10 @@ def plan(
             classes, as declared, never looked up in the labels. ``label``: the labels' column. ``columns``: names of
             the columns of numbers, or :class:`privmix.Columns`. ``split``. ``rows``, ``centre``, ``clip_norm``,
             ``residual_clip_norm``: see :class:`privmix.designs.Setting`. ``records``: a public count in place of the
-            real one. ``proxy``, ``proxy_classes``, ``spectrum_decay``, ``between_share``: what design ``"auto"`` may
-            assume. ``public``, ``public_classes``, ``public_records``: public data that features are whitened by, such
-            as ``"procedural:digits"``; see :class:`privmix.jobs.release_options.Prior`. ``project``: so many numbers
-            that features are projected to, see :class:`privmix.features.projected.Projected`.
+            real one. ``proxy``, ``proxy_classes``, ``attainable``, ``spectrum_decay``, ``between_share``: what design
+            ``"auto"`` may assume. ``public``, ``public_classes``, ``public_records``: public data that features are
+            whitened by, such as ``"procedural:digits"``; see :class:`privmix.jobs.release_options.Prior`. ``project``:
+            so many numbers that features are projected to, see :class:`privmix.features.projected.Projected`.
 
     Returns:
         the plan, which prints readably; give it to :func:`release`.

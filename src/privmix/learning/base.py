@@ -12,8 +12,11 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import NotFittedError
 
+from privmix.designs import Plan
 from privmix.errors import InvalidInput
 from privmix.learning.class_prior import ClassPrior
+from privmix.learning.forecast import LinearRule
+from privmix.releases.data_model import DataModel
 from privmix.releases.dataset import RecordTransform, ReleasedDataset
 
 Progress = Callable[[int, int], None]
@@ -148,6 +151,25 @@ class ReleaseLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
         self.facts_ = facts
         self.classes_ = np.arange(len(facts.classes), dtype=np.int64)
         self.n_features_in_ = facts.dim
+
+    @classmethod
+    def forecast(cls, plan: Plan, model: DataModel, seed: int) -> LinearRule | None:
+        """What the learner would make of a release by ``plan`` if the records were as ``model`` says.
+
+        A planner asks every learner about every plan, and takes the best: a learner that offers this is tried, with no
+        change elsewhere. It reads no record. How large the noise is, the plan's design says:
+        ``plan.kind.forecast(plan, model.assumed)``.
+
+        Args:
+            plan: with the noise that is to be added.
+            model: the assumed records, along k axes; ``model.accuracy`` judges the rule.
+            seed: of noise and of the records that are a sample of the model. The same seed must draw the same noise, up
+                to its size, whatever the plan: what tells plans apart is then not chance.
+
+        Returns:
+            the rule along the model's axes; None where the learner can't learn from such a release or can't tell.
+        """
+        return None
 
     @abstractmethod
     def _check_params(self) -> None:

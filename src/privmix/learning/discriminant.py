@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
 from typing import ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from privmix.designs import Plan
 from privmix.errors import InvalidInput
 from privmix.learning.base import LinearLearner, Progress
-from privmix.learning.class_prior import ClassPrior, measured_twice, regression_on_prior
+from privmix.learning.class_statistics import ClassStatistics, ClassSums
+from privmix.learning.forecast import LinearRule, drawn_statistics
 from privmix.learning.rows import CentredRows
 from privmix.learning.spectrum import AdditiveNoise, KnownVariance, SamplingNoise, known_variance
+from privmix.releases.data_model import DataModel
 from privmix.releases.dataset import ReleasedDataset
 from privmix.releases.moments import SecondMoments, eigh_lower
 
 Reals = NDArray[np.float64]
 
-# Canonical correlations, squared, are kept below this: the scatter within classes is never nothing.
-_CLOSEST: Final = 0.99
-# Shares of the variance between classes that are weighed against each other.
-_SHARES: Final = np.geomspace(1e-6, 1.0, 56)
-# Least share of the variance of records that is within classes, where class sums leave none.
-_LEAST_WITHIN: Final = 0.1
 # Every class keeps at least this part of an equal share of the records.
 _FEWEST: Final = 0.1
 
@@ -95,11 +91,22 @@ class DiscriminantClassifier(LinearLearner):
     def _check_params(self) -> None:
         """There are none."""
 
+    @classmethod
+    def forecast(cls, plan: Plan, model: DataModel, seed: int) -> LinearRule | None:
+        """The rule, from statistics that are drawn as the plan's noise has them.
+
+        Variances are taken as known along the noisy eigenvectors, which :mod:`privmix.learning.spectrum` finds nearly
+        as well from noisy eigenvalues.
+        """
+        found = drawn_statistics(plan, model, seed)
+        weights, offsets = found.discriminants(*found.between_share())
+        return weights, offsets - found.origin @ weights
+
     def _fit(self, release: ReleasedDataset, progress: Progress) -> None:
         if release.moments is not None:
-            found: _Statistics | _ClassSums = _of_moments(release, release.moments)
+            found: ClassStatistics | ClassSums = _of_moments(release, release.moments)
         elif _has_class_sums(release):
-            found = _ClassSums.of(release)
+            found = ClassSums.of(release)
         else:
             found = _of_rows(release)
         if self._prior is not None:
@@ -114,171 +121,13 @@ class DiscriminantClassifier(LinearLearner):
         progress(2, 2)
 
 
-@dataclass(frozen=True, eq=False)
-class _Statistics:
-    """What a release says of its records, along the eigenvectors of their noisy second moments.
-
-    Attributes:
-        basis: (d, k) eigenvectors.
-        known: variances along them.
-        means: (K, k) noisy class means, the origin taken off.
-        noise: (K, k) variance of the noise in them and of what sampling the records adds.
-        shares: (K,) of the classes among the records.
-        origin: (d,) where means and second moments are counted from.
-        scale: of the scatter within classes, as a share of what ``known`` has it.
-        turned: whether it can be told from the scatter between classes, which step 3 takes out.
-        sized: whether means are those of classes, not of an equal share of the records.
-        points: (K, k) points beside which class means are expected, counted from their mean; None for the origin.
-    """
-
-    basis: NDArray[np.float32]
-    known: KnownVariance
-    means: Reals
-    noise: Reals
-    shares: Reals
-    origin: Reals
-    scale: float = 1.0
-    turned: bool = True
-    sized: bool = True
-    points: Reals | None = None
-
-    def expecting(self, prior: ClassPrior) -> _Statistics:
-        """The same with the points of ``prior``."""
-        return replace(self, points=prior.around(self.shares) @ self.basis)
-
-    def between_share(self) -> tuple[float, float]:
-        """b, how much of the variance lies between classes, and a, how far their means are at their points."""
-        return _likeliest(self.means, self.known.variance, self.noise, self.points)
-
-    def discriminants(self, share: float, weight: float) -> tuple[Reals, Reals]:
-        """(d, K) coefficients and (K,) offsets of the scores of records counted from the origin."""
-        variance = self.known.variance
-        # a p
-        expected = np.zeros_like(self.means) if self.points is None else weight * self.points
-        # r = t + spread / t
-        reliable = variance + self.known.spread / variance
-        # b t / (b t + v)
-        kept = share * variance / np.maximum(share * variance + self.noise, np.finfo(float).tiny)
-        apart = self.means - expected
-        means = expected + kept * apart
-        # z b / (b r + v)
-        weights = expected / reliable + share * apart / np.maximum(share * reliable + self.noise, np.finfo(float).tiny)
-        # E = A A', A = P^1/2 M r^-1/2, each entry less by the shares of matrix (t / r) and mean that are known
-        foreseen = np.square(expected).mean(axis=0)
-        known = kept + (1 - kept) * foreseen / np.maximum(share * variance + foreseen, np.finfo(float).tiny)
-        roots = np.sqrt(self.shares)[:, None]
-        whitened = roots * means * np.sqrt(known * variance) / reliable if self.turned else np.zeros_like(means)
-        squared, turns = np.linalg.eigh(whitened @ whitened.T)
-        # P^-1/2 (I - E)^-1 P^1/2 w
-        inverse = (turns / (1 - np.clip(squared, 0.0, _CLOSEST))) @ turns.T
-        weights = self.scale * (inverse @ (roots * weights)) / roots
-        if not self.sized:
-            return self.basis @ _equally_far(weights, means).T, np.zeros(len(weights))
-        return self.basis @ weights.T, np.log(self.shares) - (weights * means).sum(axis=1) / 2
-
-
-@dataclass(frozen=True, eq=False)
-class _ClassSums:
-    """Sums of whole classes, divided by an equal class's number of records: nothing else is known.
-
-    Scatter within classes is unknown but for its size: with the scatter between them it is no more than the clipping
-    bound lets a record have, and it is taken as the same in all directions. How large classes are is unknown, too.
-    Their means are taken to be equally far from the origin, as draws in many dimensions are.
-
-    Attributes:
-        left, lengths, basis: (K, K) and (K,) and (d, K): sums less their mean are left diag(lengths) basis'.
-        noise: variance of the noise in an entry.
-        largest: mean squared norm that records may have.
-        origin: (d,) mean of the sums.
-        weight: of points in the sums, beside what was released.
-    """
-
-    left: Reals
-    lengths: Reals
-    basis: Reals
-    noise: float
-    largest: float
-    origin: Reals
-    weight: float = 0.0
-
-    @classmethod
-    def of(cls, release: ReleasedDataset) -> _ClassSums:
-        sums = release.x[release.y.argmax(axis=0)].astype(np.float64)
-        origin = sums.mean(axis=0)
-        left, lengths, right = np.linalg.svd(sums - origin, full_matrices=False)
-        bound = release.transform.final_clip_norm**2
-        return cls(left, lengths, right.T, release.noise_std_x**2, bound, origin)
-
-    def expecting(self, prior: ClassPrior) -> _ClassSums:
-        """The same with the points of ``prior`` for another measurement of the sums."""
-        sums, points = (
-            (self.left * self.lengths) @ self.basis.T,
-            prior.around(np.full(len(self.left), 1 / len(self.left))),
-        )
-        weight, sums, noise = measured_twice(sums, self.noise, points)
-        left, lengths, right = np.linalg.svd(sums, full_matrices=False)
-        return replace(self, left=left, lengths=lengths, basis=right.T, noise=noise, weight=weight)
-
-    @property
-    def _between(self) -> Reals:
-        """Squared lengths less the noise, whose entries are spread over K - 1 singular vectors."""
-        directions = max(self.basis.shape[0], len(self.left) - 1)
-        return np.asarray(np.maximum(np.square(self.lengths) - self.noise * directions, 0.0))
-
-    def between_share(self) -> tuple[float, float]:
-        """Scatter between classes as a share of the largest variance of records, and the weight of points."""
-        return min(1.0, float(self._between.sum()) / len(self.left) / self.largest), self.weight
-
-    def discriminants(self, share: float, weight: float) -> tuple[Reals, Reals]:
-        """(d, K) coefficients and (K,) offsets of the scores of records counted from the origin."""
-        between = self._between
-        within = max(1 - share, _LEAST_WITHIN) * self.largest / len(self.basis)
-        variance = between / len(self.left) + within
-        # M with its singular values shrunk by the share that is no noise
-        means = self.left * (between / np.maximum(self.lengths, np.finfo(float).tiny))
-        weights = means / variance
-        return self.basis @ _equally_far(weights, means).T, np.zeros(len(weights))
-
-
-def _likeliest(means: Reals, variance: Reals, noise: Reals, points: Reals | None) -> tuple[float, float]:
-    """Posterior means of b and a, weighed together: z ~ N(a p, b t + v) entry by entry, p = 0 without points.
-
-    Args:
-        means: z, (K, k).
-        variance: t, (k,).
-        noise: v, (K, k).
-        points: p, (K, k).
-    """
-    squares, likelihood, coefficients = np.square(means), np.empty(len(_SHARES)), np.zeros(len(_SHARES))
-    for index, share in enumerate(_SHARES):
-        # log N(z; 0, b t + v), but for a constant
-        total = np.maximum(share * variance + noise, np.finfo(float).tiny)
-        likelihood[index] = -0.5 * (np.log(total) + squares / total).sum()
-        if points is not None:
-            coefficients[index], gain = regression_on_prior(points, means, total)
-            likelihood[index] += gain
-    # On a grid of even logarithms db is in proportion to b.
-    weights = _SHARES * np.exp(likelihood - likelihood.max())
-    return float(weights @ _SHARES / weights.sum()), float(weights @ coefficients / weights.sum())
-
-
-def _equally_far(weights: Reals, means: Reals) -> Reals:
-    """Weights of means that are made equally long, m' T^-1 m = w'm: what their lengths differ by is the classes' size.
-
-    Sums of a class of n_k records, divided as if it had n / K, are n_k K / n times as long as its mean.
-    """
-    lengths = (weights * means).sum(axis=1)
-    scale = np.divide(lengths.mean(), lengths, where=lengths > 0, out=np.ones_like(lengths))
-    return np.asarray(np.sqrt(scale)[:, None] * weights)
-
-
 def _has_class_sums(release: ReleasedDataset) -> bool:
     """Whether there is one row a class and nothing else."""
     once = release.rows == release.num_classes and not release.mixes_all_classes and release.noise_std_y == 0
     return once and len(set(release.y.argmax(axis=0))) == release.num_classes
 
 
-def _of_moments(release: ReleasedDataset, moments: SecondMoments) -> _Statistics:
+def _of_moments(release: ReleasedDataset, moments: SecondMoments) -> ClassStatistics:
     for values in (moments.second, moments.cross, moments.label_sums):
         if not np.isfinite(values).all():
             raise InvalidInput("released moments", "NaN or infinity", "finite numbers")
@@ -296,10 +145,10 @@ def _of_moments(release: ReleasedDataset, moments: SecondMoments) -> _Statistics
     deviation = moments.noise_std_second / math.sqrt(2) / moments.records
     known = known_variance(values.astype(np.float64), AdditiveNoise(moments.dim, deviation))
     noise = np.square(moments.noise_std_cross / counts)[:, None] + known.variance / counts[:, None]
-    return _Statistics(basis, known, means @ basis, noise, shares, origin)
+    return ClassStatistics(basis, known, means @ basis, noise, shares, origin)
 
 
-def _of_rows(release: ReleasedDataset) -> _Statistics:
+def _of_rows(release: ReleasedDataset) -> ClassStatistics:
     """The same from rows: to their moments a mixed record adds its own, times a known number, and noise."""
     rows, classes = CentredRows.of(release), release.num_classes
     spread = rows.y.var(axis=0, dtype=np.float64)
@@ -323,7 +172,7 @@ def _of_rows(release: ReleasedDataset) -> _Statistics:
     # Where rows hold some classes only, their counts make most of T; noisy labels then hardly tell what is left.
     sized = release.noise_std_y > 0
     turned = release.mixes_all_classes or not sized
-    return _Statistics(basis, known, means, noise, shares, rows.mean_x.astype(np.float64), scale, turned, sized)
+    return ClassStatistics(basis, known, means, noise, shares, rows.mean_x.astype(np.float64), scale, turned, sized)
 
 
 def _record_unit(release: ReleasedDataset, spread: float) -> float:

@@ -6,8 +6,11 @@ from typing import ClassVar, Final
 
 import numpy as np
 
+from privmix.designs import Plan
 from privmix.errors import InvalidInput, check_number
 from privmix.learning.base import LinearLearner, Progress
+from privmix.learning.forecast import LinearRule, drawn_regression
+from privmix.releases.data_model import DataModel
 from privmix.releases.dataset import ReleasedDataset
 from privmix.releases.moments import regression
 
@@ -54,6 +57,11 @@ class SecondMomentsClassifier(LinearLearner):
     @property
     def summary(self) -> str:
         return f"regularisation {self.regularisation}"
+
+    @classmethod
+    def forecast(cls, plan: Plan, model: DataModel, seed: int) -> LinearRule | None:
+        """The rule at the regularisation that noise alone asks for."""
+        return None if not plan.kind.released else drawn_regression(plan, model, seed)
 
     def _check_params(self) -> None:
         if self.regularisation != AUTO:

@@ -9,14 +9,19 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.blas import ssyrk
 
+from privmix.designs import Plan
 from privmix.errors import InvalidInput, check_number
 from privmix.learning.base import LinearLearner, Progress, slices
+from privmix.learning.forecast import LinearRule, drawn_regression
 from privmix.learning.rows import CentredRows
+from privmix.releases.data_model import DataModel
 from privmix.releases.dataset import ReleasedDataset
 from privmix.releases.moments import eigh_lower
 
 AUTO: Final = "auto"
 _GRID: Final = np.logspace(-5, 0, 41)
+# Of them, for a forecast.
+_FEW: Final = (1e-3, 1e-2, 0.1, 0.5)
 _FOLDS: Final = 10
 _MIN_FOLD: Final = 5
 # Up to this many rows or features an eigendecomposition takes under a second, so every fold can have its own.
@@ -83,6 +88,11 @@ class NoiseAwareRidgeClassifier(LinearLearner):
     @property
     def summary(self) -> str:
         return f"regularisation {self.regularisation_}"
+
+    @classmethod
+    def forecast(cls, plan: Plan, model: DataModel, seed: int) -> LinearRule | None:
+        """The rule at the best of a few regularisations, as held-out rows find it."""
+        return drawn_regression(plan, model, seed, _FEW)
 
     def _check_params(self) -> None:
         if isinstance(self.regularisation, str):

@@ -10,12 +10,12 @@ if TYPE_CHECKING:
     from privmix.designs import MomentsPlan, ReleasePlan, plan_from_dict
     from privmix.mechanisms.streams import SecretStreams
     from privmix.releases.api import release_to_folder, release_to_memory
+    from privmix.releases.choice import Choice
     from privmix.releases.config import ReleaseConfig
+    from privmix.releases.data_model import DataModel
     from privmix.releases.dataset import RecordTransform, ReleasedDataset
     from privmix.releases.engine import PrivateRecords, ReleaseEngine
     from privmix.releases.folder import load_release
-    from privmix.releases.planner import Choice, choose_design
-    from privmix.releases.prediction import DataModel
     from privmix.releases.run import ReleaseRun
     from privmix.releases.verify import verify_release
 else:
@@ -33,7 +33,6 @@ __all__ = [
     "ReleaseRun",
     "ReleasedDataset",
     "SecretStreams",
-    "choose_design",
     "load_release",
     "plan_from_dict",
     "release_to_folder",

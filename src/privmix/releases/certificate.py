@@ -48,7 +48,7 @@ def make_certificate(
         insecure_seed: whether the randomness came from a seed that others may know.
         files: name, rows and SHA-256 of every data file.
         reservation: of the ledger that was charged.
-        choice: how the planner came to the plan; see :meth:`privmix.releases.planner.Choice.to_dict`.
+        choice: how the planner came to the plan; see :meth:`privmix.releases.choice.Choice.to_dict`.
         release_id: names the release; a fresh one if None.
 
     Raises:

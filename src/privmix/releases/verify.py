@@ -17,6 +17,7 @@ from privmix.errors import InvalidInput, check_number
 from privmix.features.base import check_carried, check_spec
 from privmix.releases.card import data_card
 from privmix.releases.certificate import PICTURE_FILE, curve_of, parse_certificate, public_text
+from privmix.releases.choice import check_choice_record, check_choice_settings
 from privmix.releases.evidence import RowEvidence, beside_tests, centre_tests, row_law
 from privmix.releases.folder import (
     CARD_FILE,
@@ -31,7 +32,6 @@ from privmix.releases.folder import (
 from privmix.releases.noise_tests import NoiseTest
 from privmix.releases.picture import MOST_BYTES as MOST_PICTURE_BYTES
 from privmix.releases.picture import check_picture
-from privmix.releases.planner import check_choice_record, check_choice_settings
 from privmix.untrusted import read_plain
 
 UNCHECKED: Final = (

@@ -1,0 +1,154 @@
+"""What learners would see of a release if its records were as a model says: drawn, with the noise of a plan."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privmix.designs import Design, Plan
+from privmix.designs.setting import Forecast
+from privmix.learning.class_statistics import ClassStatistics, ClassSums
+from privmix.learning.spectrum import KnownVariance
+from privmix.releases.data_model import DataModel
+from privmix.releases.moments import SecondMoments, regression
+
+Reals = NDArray[np.float64]
+LinearRule = tuple[Reals, Reals]
+"""(k, K) weights and (K,) offsets: the class of a record x is that of the largest of x'weights + offsets."""
+
+# Every class keeps at least this part of an equal share of the records.
+_FEWEST = 0.1
+_SHRINKAGE = 0.3
+# Seed of the records that stand for those which a learner holds out.
+_JUDGING = 1000
+
+
+@dataclass(frozen=True, eq=False)
+class DrawnMoments:
+    """Moments of n records of a model, per record, and the same with a plan's noise.
+
+    Attributes:
+        noise: of the plan.
+        covariance: (k, k) of the records; scatter between classes is as large as among the records.
+        noisy: the same with noise; None where the plan tells nothing of it.
+        means: (K, k) of the classes, noisy.
+        deviation: (k,) standard deviation of the noise in the means of a class that has all the records.
+        shares: (K,) of the classes, as the release tells them; equal where it does not.
+    """
+
+    noise: Forecast
+    covariance: Reals
+    noisy: Reals | None
+    means: Reals
+    deviation: Reals
+    shares: Reals
+
+    @classmethod
+    def of(cls, plan: Plan, model: DataModel, seed: int) -> DrawnMoments:
+        """Draw them; a seed gives the same noise, up to its size, for every plan."""
+        kind: type[Design[Any]] = plan.kind
+        noise = kind.forecast(plan, model.assumed)
+        generator = np.random.default_rng(seed)
+        records, (classes, axes) = plan.records, model.means.shape
+        counts = records * model.shares
+        # Records are a sample of the model, too, unless the model is no less of one.
+        error = 1 / records if model.seen is None else max(0.0, 1 / records - 1 / model.seen)
+        sampled = np.sqrt(error * model.within / model.shares[:, None]) * generator.standard_normal((classes, axes))
+        told = counts + (noise.counts or 0.0) * generator.standard_normal(classes)
+        shares = _told_shares(told / records, (noise.counts or 0.0) / records)
+        if noise.counts is None:
+            shares = np.full(classes, 1 / classes)
+        deviation = noise.cross / records / noise.amplified
+        sums = model.shares[:, None] * (model.means + sampled) + deviation * generator.standard_normal((classes, axes))
+        size = np.sqrt(model.within + model.between)
+        apart = model.means if noise.taken is None else sums / model.shares[:, None]
+        covariance = np.diag(model.within / noise.amplified) + (apart.T * model.shares) @ apart
+        covariance = covariance + _symmetric(generator, axes) * np.outer(size, size) * np.sqrt(error)
+        noisy = None
+        if noise.second is not None:
+            spread = np.sqrt(noise.second) / np.sqrt(records * noise.amplified)
+            noisy = covariance + _symmetric(generator, axes) * np.outer(spread, spread)
+        return cls(noise, covariance, noisy, sums / shares[:, None], deviation, shares)
+
+
+def drawn_regression(plan: Plan, model: DataModel, seed: int, strengths: Sequence[float] = ()) -> LinearRule:
+    """Ridge regression of labels on features, its spectrum cleaned, from moments that are drawn.
+
+    Args:
+        plan, model, seed: of :meth:`privmix.learning.base.ReleaseLearner.forecast`.
+        strengths: regularisations, as shares of the largest eigenvalue, of which a learner finds a good one by itself;
+            none leaves the one that follows from the noise.
+    """
+    drawn = DrawnMoments.of(plan, model, seed)
+    classes = len(drawn.means)
+    cross = (drawn.means * drawn.shares[:, None] * plan.records).T.astype(np.float32)
+    if drawn.noisy is None or drawn.noise.second is None:
+        # Without X'X a learner has the scatter between classes, which X'Y shows, and shrinks by a part of the largest.
+        inner = cross.T @ cross * classes / plan.records
+        added = _SHRINKAGE * np.linalg.norm(inner, 2) * np.eye(classes)
+        return np.asarray(cross @ np.linalg.inv(inner + added), dtype=np.float64), np.zeros(classes)
+    spectrum = SecondMoments(
+        (plan.records * drawn.noisy).astype(np.float32),
+        cross,
+        np.zeros(classes, np.float32),
+        records=plan.records,
+        # One level of noise for all axes: that of a typical one.
+        noise_std_second=float(drawn.noise.second.mean()) * math.sqrt(2) / drawn.noise.amplified,
+        noise_std_cross=0.0,
+        noise_std_counts=0.0,
+    ).spectrum()
+    largest = float(spectrum.values.max(initial=0.0)) or 1.0
+    ridges = [strength * largest for strength in strengths] or [spectrum.ridge]
+    found = [(regression(spectrum, cross, plan.records, one).astype(np.float64), drawn.shares) for one in ridges]
+    return max(found, key=lambda rule: model.accuracy(rule[0], rule[1], _JUDGING)) if len(found) > 1 else found[0]
+
+
+def drawn_statistics(plan: Plan, model: DataModel, seed: int) -> ClassStatistics | ClassSums:
+    """What the learner ``discriminant`` makes of a release, drawn from ``model``."""
+    drawn = DrawnMoments.of(plan, model, seed)
+    if drawn.noisy is None:
+        variance = float(np.square(drawn.deviation / drawn.shares[0]).mean())
+        return ClassSums.of_sums(drawn.means, variance, 1.0)
+    _, basis = np.linalg.eigh(drawn.noisy)
+    turned = drawn.covariance @ basis
+    floor = 1e-5 * float(np.trace(drawn.covariance)) / len(basis)
+    variance = np.maximum(np.einsum("ij,ij->j", basis, turned), floor)
+    spread = np.maximum(np.square(turned).sum(axis=0) - variance**2, 0.0)
+    counts = drawn.shares[:, None] * plan.records
+    taken = drawn.noise.cross if drawn.noise.taken is None else drawn.noise.taken
+    deviation = taken / plan.records / drawn.noise.amplified
+    noise = (np.square(deviation) @ np.square(basis)) / np.square(drawn.shares)[:, None] + variance / counts
+    kind: type[Design[Any]] = plan.kind
+    sized = drawn.noise.counts is not None
+    return ClassStatistics(
+        basis,
+        KnownVariance(variance, spread),
+        drawn.means @ basis,
+        noise,
+        drawn.shares,
+        np.zeros(len(basis)),
+        turned=kind.mixes_all_classes or not sized or bool(kind.released),
+        sized=sized,
+    )
+
+
+def _told_shares(told: Reals, deviation: float) -> Reals:
+    """(K,) shares drawn towards equal ones by as much as is noise; see ``SecondMoments.class_shares``."""
+    classes = len(told)
+    apart = told - 1 / classes
+    energy = float(np.square(apart).sum())
+    kept = max(0.0, 1 - classes * deviation**2 / energy) if energy > 0 else 0.0
+    shares = np.maximum(1 / classes + kept * apart, _FEWEST / classes)
+    return np.asarray(shares / shares.sum())
+
+
+def _symmetric(generator: np.random.Generator, size: int) -> Reals:
+    """(size, size) symmetric, Gaussian: variance 1 off the diagonal, 2 on it."""
+    lower = np.tril(generator.standard_normal((size, size)), -1)
+    diagonal = np.sqrt(2) * generator.standard_normal(size)
+    return np.asarray(lower + lower.T + np.diag(diagonal))

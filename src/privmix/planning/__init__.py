@@ -1,0 +1,15 @@
+"""The planner: which design, at which settings and with which learner, is expected to serve best. Reads no record."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from privmix._lazy import lazily
+
+if TYPE_CHECKING:
+    from privmix.planning.planner import choose_design
+    from privmix.planning.prediction import predict_accuracy
+else:
+    __getattr__, __dir__ = lazily(__name__)
+
+__all__ = ["choose_design", "predict_accuracy"]

@@ -1,0 +1,155 @@
+"""The planner: which design, at which settings, is expected to serve best for a budget."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from privmix.designs import Plan, all_designs
+from privmix.errors import InvalidInput, check_integer, check_number
+from privmix.planning.prediction import Prediction, predict_accuracy
+from privmix.releases.choice import DECLARED, PUBLIC, Candidate, Choice, is_model_words
+from privmix.releases.config import ReleaseConfig
+from privmix.releases.data_model import DataModel
+
+Progress = Callable[[str, int, int], None]
+
+_DRAWS: Final = 3
+_INDIFFERENT: Final = 0.003
+# Rounds of the search over options of one price, which seldom gains in the second.
+_ROUNDS: Final = 2
+# Epsilons of the picture, relative to the one asked for.
+_CURVE: Final = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
+# Odds of the attainable accuracy, harder and easier: where nothing is known of the data, and where public data say it.
+_UNSURE: Final = 3.0
+_SURE: Final = 1.5
+
+
+def choose_design(
+    config: ReleaseConfig,
+    epsilon: float,
+    delta: float,
+    model: DataModel | None = None,
+    *,
+    model_words: str = DECLARED,
+    curve: bool = True,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Choice:
+    """Predict every design's accuracy over its settings and choose. Reads no private row.
+
+    Every design is tried with the learner that ``fit`` takes for it. Options that change the price are tried each with
+    a noise of its own; options that only divide the budget (for moments, what X'X, X'Y and the counts get) are searched
+    one after the other, from the design's preferred values on. Where a simulation can't tell values apart, the
+    preferred ones stay.
+
+    Args:
+        config: what is given: records, dim, classes, clipping, centring, rows. Its design and the settings that
+            belong to one design are replaced.
+        epsilon, delta: the budget.
+        model: the assumed records; None declares the default spectrum.
+        model_words: where ``model`` comes from: :data:`DECLARED`, or a number and :data:`PUBLIC`.
+        curve: predict at other epsilons too, for the picture.
+        seed: of the declared model; it is public and protects nothing.
+        progress: called with a stage's name, steps done, steps in all.
+
+    Example:
+        >>> from privmix.releases.choice import labels
+        >>> config = ReleaseConfig(records=2000, dim=32, classes=("no", "yes"))
+        >>> choose_design(config, 1.0, 1e-5, curve=False).best.name in labels()
+        True
+    """
+    check_number("epsilon", epsilon, low=0, low_open=True)
+    check_number("delta", delta, low=0, high=1, low_open=True, high_open=True)
+    check_integer("seed", seed, low=0)
+    if model is None:
+        model = DataModel.declared(config.dim, len(config.classes), np.random.default_rng(seed))
+        model_words = DECLARED
+    if model.dim != config.dim or len(model.means) != len(config.classes):
+        raise InvalidInput("model", (model.dim, len(model.means)), "a model of the release's features and classes")
+    if not is_model_words(model_words):
+        raise InvalidInput("model_words", model_words, f"{DECLARED!r} or '5 {PUBLIC}'")
+    odds = _UNSURE if model_words == DECLARED else _SURE
+    harder, easier = model.with_odds(1 / odds), model.with_odds(odds)
+    trials = _trials(config)
+    steps = len(trials) + (len(_CURVE) if curve else 0)
+    best: dict[str, tuple[ReleaseConfig, Plan, Prediction]] = {}
+    for done, (name, trial) in enumerate(trials, start=1):
+        found = _searched(trial, trial.calibrate(epsilon, delta), model)
+        if name not in best or found[2].accuracy > best[name][2].accuracy:
+            best[name] = found
+        if progress:
+            progress("planning", done, steps)
+    ordered = tuple(
+        Candidate(
+            name,
+            chosen,
+            plan,
+            predicted.accuracy,
+            min(predicted.accuracy, predict_accuracy(plan, harder).accuracy),
+            max(predicted.accuracy, predict_accuracy(plan, easier).accuracy),
+            predicted.learner,
+        )
+        for name, (chosen, plan, predicted) in sorted(best.items(), key=lambda item: -item[1][2].accuracy)
+    )
+    epsilons = tuple(float(f"{point:.3g}") for point in (epsilon * factor for factor in _CURVE)) if curve else ()
+    curves: dict[str, list[float]] = {item.name: [] for item in ordered} if curve else {}
+    for done, at in enumerate(epsilons, start=len(trials) + 1):
+        for item in ordered:
+            # One draw will do for a picture.
+            found = item.accuracy if at == epsilon else _at(item.config, at, delta, model)
+            curves[item.name].append(found)
+        if progress:
+            progress("planning", done, steps)
+    attainable = harder.attainable, model.attainable, easier.attainable
+    return Choice(epsilon, delta, ordered, epsilons, curves, model_words, attainable)
+
+
+def _at(config: ReleaseConfig, epsilon: float, delta: float, model: DataModel) -> float:
+    return predict_accuracy(config.calibrate(epsilon, delta), model, draws=1).accuracy
+
+
+def _trials(config: ReleaseConfig) -> list[tuple[str, ReleaseConfig]]:
+    """Settings that need a noise of their own."""
+    found = []
+    for kind in all_designs():
+        for name, design in kind.trials(config):
+            # What the owner asked of one design is asked of the others that know it.
+            asked = {one.name: getattr(config.design, one.name) for one in design.options() if _keeps(config, one.name)}
+            design = replace(design, **asked)
+            found.append((name, replace(config, design=design, rows=None if design.rows_follow else config.rows)))
+    return found
+
+
+def _keeps(config: ReleaseConfig, option: str) -> bool:
+    return option == "label_noise_ratio" and hasattr(config.design, option)
+
+
+def _searched(config: ReleaseConfig, plan: Plan, model: DataModel) -> tuple[ReleaseConfig, Plan, Prediction]:
+    """The settings and plan with the best of the options that do not change the price."""
+    known: dict[tuple[float, ...], tuple[ReleaseConfig, Plan, Prediction]] = {}
+    ranges = config.design.ranges()
+    chosen = {name: values[0] for name, values in ranges.items()}
+
+    def tried(values: dict[str, float]) -> tuple[ReleaseConfig, Plan, Prediction]:
+        key = tuple(values.values())
+        if key not in known:
+            variant = replace(config, design=replace(config.design, **values))
+            divided = variant.with_noise(plan.noise_multiplier, plan.centre_noise_multiplier)
+            divided = replace(divided, epsilon=plan.epsilon, delta=plan.delta)
+            known[key] = variant, divided, predict_accuracy(divided, model, draws=_DRAWS)
+        return known[key]
+
+    for _ in range(_ROUNDS if len(ranges) > 1 else 1):
+        before = dict(chosen)
+        for name, values in ranges.items():
+            results = [(value, tried({**chosen, name: value})[2].accuracy) for value in values]
+            highest = max(accuracy for _, accuracy in results)
+            # Where values make no difference that a simulation can tell, the design's own preference decides.
+            chosen[name] = next(value for value, accuracy in results if accuracy >= highest - _INDIFFERENT)
+        if chosen == before:
+            break
+    return tried(chosen)
