@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.cli.helpers import privmix
 from tests.golden.freeze import CASES, FROZEN, TRAININGS, digests, release_digests, training_digests
 
 
@@ -25,6 +26,9 @@ def test_every_case_is_frozen(frozen: dict[str, Any]) -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_releases(name: str, frozen: dict[str, Any], tmp_path: Path) -> None:
     assert digests(tmp_path, CASES[name]) == frozen["releases"][name]
+    # What `inspect --json` prints is the certificate, whose parts are frozen, in its order.
+    shown, certificate = privmix("inspect", str(tmp_path / "REL"), "--json"), tmp_path / "REL" / "certificate.json"
+    assert json.dumps(json.loads(shown.out)) == json.dumps(json.loads(certificate.read_text(encoding="utf-8")))
 
 
 @pytest.mark.parametrize("name", CASES)

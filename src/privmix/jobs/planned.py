@@ -9,7 +9,7 @@ from privmix.accounting import PrivacyCost
 from privmix.designs import Plan
 from privmix.jobs.budget import Charge
 from privmix.jobs.planning import Chosen
-from privmix.mechanisms.run import RunState
+from privmix.mechanisms.run_state import RunState
 from privmix.releases import Choice, SecretStreams
 from privmix.rounding import exact
 

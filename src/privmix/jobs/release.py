@@ -28,7 +28,7 @@ from privmix.jobs.public_data import refuse_private
 from privmix.jobs.public_prior import Opened, open_public
 from privmix.jobs.release_options import AUTO, ReleaseOptions
 from privmix.mechanisms.plan import check_price
-from privmix.mechanisms.run import RunState
+from privmix.mechanisms.run_state import RunState
 from privmix.private_files import no_core_dumps
 from privmix.releases import PrivateRecords, ReleaseConfig, ReleaseRun, SecretStreams
 from privmix.releases.count import count_noise, private_record_count

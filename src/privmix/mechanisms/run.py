@@ -23,7 +23,6 @@ import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar, Final, Self
@@ -40,45 +39,13 @@ from privmix.mechanisms.run_folder import (
     is_whole,
     run_folder_of,
 )
+from privmix.mechanisms.run_state import RunState, Stated
 from privmix.mechanisms.streams import SecretStreams
 from privmix.packages import package_version
 
 _VERSION: Final = 3
 _MARK: Final = "certificate.json"
 _SEAL_BYTES: Final = 64
-
-
-@dataclass(frozen=True)
-class RunState:
-    """What an interrupted run left.
-
-    Attributes:
-        id: names the result that it makes.
-        settings: as the run was opened with; of a complete run, what its certificate states of them.
-        extra: what the caller gave; empty if the kill came after the key was gone, for nothing shows any more that the
-            run's notes are its own.
-        complete: everything is written; resuming reads no record and uses no key, it only puts the folder in place.
-    """
-
-    id: str
-    settings: Mapping[str, Any]
-    extra: Mapping[str, Any]
-    complete: bool
-
-
-@dataclass(frozen=True)
-class Stated:
-    """What the certificate of a whole result states.
-
-    Attributes:
-        id: names the result.
-        settings: of the run, as far as the certificate has them.
-        files: all files of the result, with their SHA-256 where the certificate has it.
-    """
-
-    id: str
-    settings: Mapping[str, Any]
-    files: Mapping[str, str | None]
 
 
 class Run(ABC):

@@ -25,8 +25,9 @@ from privmix.designs import Plan, check_plan
 from privmix.errors import InvalidInput
 from privmix.features.base import arrays_beside, check_carried
 from privmix.folders import write_durably
-from privmix.mechanisms.run import Run, RunState, Stated
+from privmix.mechanisms.run import Run
 from privmix.mechanisms.run_folder import run_folder_of
+from privmix.mechanisms.run_state import RunState, Stated
 from privmix.mechanisms.streams import SecretStreams
 from privmix.releases.arrays import arrays_bytes, read_arrays
 from privmix.releases.card import data_card

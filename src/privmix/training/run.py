@@ -26,7 +26,8 @@ from torch import Tensor
 from privmix.certificate.certificate import CERTIFICATE_FILE
 from privmix.errors import InvalidInput
 from privmix.folders import FolderKind
-from privmix.mechanisms.run import Run, Stated
+from privmix.mechanisms.run import Run
+from privmix.mechanisms.run_state import Stated
 from privmix.training.certificate import WEIGHTS_FILE
 from privmix.training.trained import MODEL_FILE
 from privmix.untrusted import read_json
