@@ -36,6 +36,20 @@ def encode(*values: list[Any]) -> list[list[float]]:
     return (Tabular(SPEC).transform(rows(*values)).astype(float) * 2).round(3).tolist()
 
 
+def test_bins_are_intervals_one_hot() -> None:
+    ages = Tabular({"age": {"bins": [20, 30.5], "missing": 99}, "sex": {"categories": ["f", "m"]}})
+    table = np.array([[19, "f"], [20, "f"], ["30.5", "m"], [1e9, "m"], [None, "m"], ["-5", "x"]], dtype=object)
+    expected = [[1, 0, 0, 1, 0], [0, 1, 0, 1, 0], [0, 0, 1, 0, 1], [0, 0, 1, 0, 1], [0, 0, 1, 0, 1], [1, 0, 0, 0, 0]]
+    np.testing.assert_allclose(ages.transform(table) * 2**0.5, expected, atol=1e-6)
+    assert ages.output_dim((2,)) == 5
+    assert np.linalg.norm(ages.transform(table), axis=1).max() <= 1 + 1e-6
+    again = from_spec(ages.spec())
+    np.testing.assert_array_equal(again.transform(table), ages.transform(table))
+    for cell in ("old", "nan", None):
+        with pytest.raises(InvalidInput, match="column age"):
+            Tabular({"age": {"bins": [20]}}).transform(np.array([[cell]], dtype=object))
+
+
 def test_values() -> None:
     assert encode(["x", 12.0, 0.0, "red", 2.0]) == [[0.2, 0, 1, 0, 0, 1, 0]]
     assert encode([None, "14", 999.0, "blue", "1"]) == [[0.4, 1, 0, 1, 1, 0, 0]]
@@ -94,6 +108,12 @@ def test_spec_survives_json_with_sorted_keys() -> None:
         {"a": {"range": [2, 1]}},
         {"a": {"range": [1, 1]}},
         {"a": {"range": [0, 1], "log": 1}},
+        {"a": {"bins": []}},
+        {"a": {"bins": [1, 1]}},
+        {"a": {"bins": [2, 1]}},
+        {"a": {"bins": [float("nan")]}},
+        {"a": {"bins": 3}},
+        {"a": {"bins": [1], "log": True}},
         {"a": {"range": [0, "x"]}},
         {"a": {"range": [0, 1], "scale": 2}},
         {"a": {"categories": []}},

@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -30,20 +31,9 @@ class _Numeric:
 
     def encode(self, cells: list[Any], name: str) -> NDArray[np.float64]:
         """(b,) cells -> (b, 1) in [0, 1]."""
-        numbers = np.array([self._number(cell, name) for cell in cells], np.float64).reshape(-1, 1)
+        numbers = np.array([_number(cell, name, self.missing) for cell in cells], np.float64).reshape(-1, 1)
         above = np.clip(numbers, self.low, self.high) - self.low
         return np.log1p(above) / math.log1p(self.high - self.low) if self.log else above / (self.high - self.low)
-
-    def _number(self, cell: Any, name: str) -> float:
-        if self.missing is not None and _is_missing(cell):
-            return self.missing
-        try:
-            number = float(cell)
-        except (TypeError, ValueError, OverflowError):
-            number = math.nan
-        if not math.isfinite(number):
-            raise InvalidInput(f"column {name}", WITHHELD, "a number in every record (or declare what missing means)")
-        return number
 
 
 @dataclass(frozen=True)
@@ -73,6 +63,35 @@ class _Categories:
         return onehot
 
 
+@dataclass(frozen=True)
+class _Bins:
+    """Which of some public intervals a number lies in, one-hot: a linear classifier then need not be linear in it."""
+
+    edges: tuple[float, ...]
+    missing: float | None
+
+    @property
+    def width(self) -> int:
+        return len(self.edges) + 1
+
+    def encode(self, cells: list[Any], name: str) -> NDArray[np.float64]:
+        """(b,) cells -> (b, width); an edge belongs to the interval above it."""
+        numbers = [_number(cell, name, self.missing) for cell in cells]
+        return np.asarray(np.eye(self.width)[np.searchsorted(self.edges, numbers, side="right")])
+
+
+def _number(cell: Any, name: str, missing: float | None) -> float:
+    if missing is not None and _is_missing(cell):
+        return missing
+    try:
+        number = float(cell)
+    except (TypeError, ValueError, OverflowError):
+        number = math.nan
+    if not math.isfinite(number):
+        raise InvalidInput(f"column {name}", WITHHELD, "a number in every record (or declare what missing means)")
+    return number
+
+
 def _is_missing(cell: Any) -> bool:
     return cell is None or (isinstance(cell, str) and not cell.strip())
 
@@ -84,6 +103,7 @@ class Tabular(Extractor):
 
     - ``{"range": [low, high]}``: a number, cut to the range and scaled to [0, 1]; with ``"log": true`` on the scale of
       log(1 + value - low); with ``"missing": number``, that number where the value is missing.
+    - ``{"bins": [25, 35, 50]}``: one-hot, by the interval between these numbers; with ``"missing"`` as above.
     - ``{"categories": [...]}``: one-hot. A value that is not listed, or is missing, gives zeros; with
       ``"missing_token": "?"`` a missing value, or that text, has a place of its own, the last.
     - ``{"ignore": true}``: not used.
@@ -190,13 +210,22 @@ def _entries(columns: Any) -> list[dict[str, Any]]:
     return [dict(entry) for entry in columns]
 
 
-def _encoder(entry: Mapping[str, Any]) -> _Numeric | _Categories | None:
+def _encoder(entry: Mapping[str, Any]) -> _Numeric | _Bins | _Categories | None:
     field = f"specification of column {entry['name']}"
     keys = set(entry) - {"name"}
     if keys == {"ignore"} and entry["ignore"] is True:
         return None
     if "range" in keys and keys <= {"range", "log", "missing"}:
         return _numeric(entry, field)
+    if "bins" in keys and keys <= {"bins", "missing"}:
+        edges = entry["bins"]
+        if not isinstance(edges, list | tuple) or not edges:
+            raise InvalidInput(field, edges, "bins: a list of numbers, rising")
+        numbers = tuple(check_number(field, edge) for edge in edges)
+        if any(after <= before for before, after in pairwise(numbers)):
+            raise InvalidInput(field, list(edges), "bins: a list of numbers, rising")
+        missing = entry.get("missing")
+        return _Bins(numbers, None if missing is None else check_number(field, missing))
     if "categories" in keys and keys <= {"categories", "missing_token"}:
         values, token = entry["categories"], entry.get("missing_token")
         if (
@@ -209,7 +238,7 @@ def _encoder(entry: Mapping[str, Any]) -> _Numeric | _Categories | None:
         if len(set(texts)) != len(texts) or token in texts or not isinstance(token, str | None):
             raise InvalidInput(field, values, "categories, each of them once, and a missing_token that is none of them")
         return _Categories(texts, token)
-    allowed = "range (with log, missing), categories (with missing_token), or ignore: true"
+    allowed = "range (with log, missing), bins (with missing), categories (with missing_token), or ignore: true"
     raise InvalidInput(field, sorted(map(str, keys)), allowed)
 
 

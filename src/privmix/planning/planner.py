@@ -100,8 +100,7 @@ def choose_design(
     for done, at in enumerate(epsilons, start=len(trials) + 1):
         for item in ordered:
             # One draw will do for a picture.
-            found = item.accuracy if at == epsilon else _at(item.config, at, delta, model)
-            curves[item.name].append(found)
+            curves[item.name].append(item.accuracy if at == epsilon else _at(item.config, at, delta, model))
         if progress:
             progress("planning", done, steps)
     attainable = harder.attainable, model.attainable, easier.attainable
