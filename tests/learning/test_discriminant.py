@@ -143,6 +143,17 @@ def test_noisy_rows_beat_ridge_regression(design: str, centred: bool) -> None:
     assert accuracy(DiscriminantClassifier(), release, test) > accuracy(NoiseAwareRidgeClassifier(), release, test)
 
 
+def test_rows_without_noise_may_lie_in_a_plane() -> None:
+    (x, y), (test_x, test_y) = mixture(5, 20, 4000)
+    # Rounding gives directions in which nothing differs eigenvalues of either sign.
+    turn = np.linalg.qr(np.random.default_rng(0).normal(size=(60, 60)))[0][:20]
+    flat, flat_test = x @ turn, test_x @ turn
+    rows = {"rows": 1500, "degree": 8, "noise": 1e-6, "centred": True}
+    expected = accuracy(DiscriminantClassifier(), mix(x, y, **rows, clip_norm=8.0), (test_x, test_y))
+    found = accuracy(DiscriminantClassifier(), mix(flat, y, **rows, clip_norm=8.0), (flat_test, test_y))
+    assert found > expected - 0.02
+
+
 def test_class_sums_allow_for_the_sizes_of_classes() -> None:
     train, test = mixture(30, 100, 6000, sizes=1.0)
     release = mix(*train, rows=30, degree=200, noise=1.0, label_noise=0.0, design="classwise", centred=True)

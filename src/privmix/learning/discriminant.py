@@ -158,6 +158,8 @@ def _of_rows(release: ReleasedDataset) -> ClassStatistics:
     values, basis, cross = _eigen(rows)
     if not values.any():
         raise InvalidInput("released rows", "all the same", "rows that differ: these say nothing of any class")
+    # Directions in which rows hardly differ have eigenvalues of rounding, of either sign.
+    values = np.maximum(values, values[-1] * np.finfo(np.float32).eps)
     known = known_variance(values, SamplingNoise(rows.dim, rows.count - 1), rows.noise_variance)
     # Noise that makes an eigenvalue l too large makes X'Y along it too large as well: both by the factor l / u'Au.
     factor = (known.variance + rows.noise_variance) / values
