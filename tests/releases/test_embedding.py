@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,8 @@ from privmix.mechanisms.noise import Lattice
 from privmix.releases import ReleaseConfig, ReleasedDataset, SecretStreams, feature_maps, release_to_memory
 from privmix.releases.embedding import ClassEmbeddings
 from privmix.releases.embedding_engine import EmbeddingEngine, EmbeddingSums
-from privmix.releases.feature_maps import FeatureMap, feature_map, map_from
+from privmix.releases.evidence import beside_tests
+from privmix.releases.feature_maps import FeatureMap, feature_map, map_from, map_of_arrays
 from tests.releases.helpers import CLASSES, EMBEDDINGS, design_name, make_records
 
 RECORDS, DIM = 300, 6
@@ -198,6 +200,21 @@ def test_a_small_map_has_the_same_noise(choices: dict[str, Any]) -> None:
     small = plan.with_small_map()
     assert (small.noise_std, small.event) == (plan.noise_std, plan.event)
     assert sum(small.map_sizes.values()) <= sum(plan.map_sizes.values())
+
+
+@every_design
+def test_a_map_that_is_not_its_seeds_is_refused(choices: dict[str, Any]) -> None:
+    """It is released without noise: there would be room for a record in it."""
+    plan = plan_of(choices)
+    engine = EmbeddingEngine(plan, make_records(RECORDS, DIM), SecretStreams.from_seed(0), workers=1)
+    # From the row after the last on: no generator is fitted.
+    assert not list(engine.rows(first=plan.rows))
+    found = engine.beside
+    assert beside_tests(plan, found)
+    for name, values in found.map.arrays().items():
+        arrays = {**found.map.arrays(), name: (values + 1) % 2}
+        with pytest.raises(InvalidInput, match=f"{name}.*map_seed"):
+            beside_tests(plan, replace(found, map=map_of_arrays(plan, arrays)))
 
 
 @every_design

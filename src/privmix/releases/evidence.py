@@ -24,6 +24,7 @@ from privmix.designs import BasePlan, EmbeddingPlan, MomentsPlan, Plan, ReleaseP
 from privmix.designs.embedding import SIZES
 from privmix.errors import InvalidInput
 from privmix.releases.embedding import ClassEmbeddings
+from privmix.releases.feature_maps import feature_map
 from privmix.releases.moments import SecondMoments, lower_triangle, sampled_std
 from privmix.releases.noise_tests import (
     NoiseTest,
@@ -238,8 +239,12 @@ def _(plan: EmbeddingPlan, found: ClassEmbeddings) -> list[NoiseTest]:
     """Test released class embeddings. Each was released once, so that signals hide more than they do in rows.
 
     Raises:
-        InvalidInput: a number is off the grid, or noise is missing.
+        InvalidInput: a number is off the grid, noise is missing, or the map is not the one of the plan's seed.
     """
+    for name, values in feature_map(plan).arrays().items():
+        # Numbers without noise: there is room for a record in them, and for what was learnt from all.
+        if not np.array_equal(values, found.map.arrays()[name]):
+            raise InvalidInput(f"class embeddings: {name}", "other numbers", "those that follow from map_seed")
     std, norms, tests = plan.noise_std, found.map.norms(plan.lattice_bits), []
     for name, values in (*found.sums.items(), (SIZES, found.sizes)):
         unit = 1 / norms[name] if name in norms else plan.lattice.step

@@ -40,7 +40,8 @@ UNCHECKED: Final = (
     "that insecure_seed is honest, and that the key was kept secret and destroyed",
     "that the record count is what it says, and that each person has one record",
     "that a ledger was charged, and other releases of the same records",
-    "the planner's predictions and picture, if there are any, and what the feature extractor is",
+    "that directions and class means of a release in two stages follow from the moments that it released first",
+    "the planner's predictions and picture, if there are any, and what the feature extractor is and carries",
     "who made the release, unless privmix verify --key finds it signed: hashes show edits and are no signature",
 )
 """What verification can't see, in words."""
