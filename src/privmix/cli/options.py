@@ -10,7 +10,5 @@ from privmix.cli.verb import help_of
 from privmix.jobs.release_options import ReleaseOptions
 
 Data = Annotated[str, typer.Option(help=help_of(ReleaseOptions, "data"))]
-Features = Annotated[str, typer.Option(help=help_of(ReleaseOptions, "features"))]
-Classes = Annotated[str | None, typer.Option(help=help_of(ReleaseOptions, "classes"))]
 
 Json = Annotated[bool, typer.Option("--json", help="For machines.")]

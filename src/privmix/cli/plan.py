@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
 from rich.table import Table
 
 from privmix import jobs
 from privmix.cli.app import app, out, plain, print_json
-from privmix.cli.options import Features, Json
+from privmix.cli.options import Json
 from privmix.cli.progress import progress_bars
-from privmix.cli.verb import help_of, verb
-from privmix.jobs.columns import Columns
-from privmix.jobs.release_options import Assumptions, ReleaseOptions
+from privmix.cli.verb import verb
+from privmix.jobs.prediction_options import PredictionOptions
 from privmix.rounding import exact
 
 if TYPE_CHECKING:
@@ -22,21 +19,7 @@ if TYPE_CHECKING:
 
 
 @verb(app)
-def plan(
-    epsilon: Annotated[float, typer.Option(help="Privacy budget, epsilon.")],
-    delta: Annotated[float, typer.Option(help="Privacy budget, delta.")],
-    records: Annotated[int, typer.Option(help="Record count: public, declared, or a private estimate.")],
-    classes: Annotated[str, typer.Option(help="Class list: a number K, names with commas, or @FILE.")],
-    assumptions: Assumptions,
-    columns: Columns,
-    dim: Annotated[int | None, typer.Option(help="Features of a record. Not needed with --proxy.")] = None,
-    features: Features = "identity",
-    rows: Annotated[int | None, typer.Option(help="Rows to release, T. Default: n.")] = None,
-    clip_norm: Annotated[float, typer.Option(help=help_of(ReleaseOptions, "clip_norm"))] = 1.0,
-    residual_clip_norm: Annotated[float, typer.Option(help=help_of(ReleaseOptions, "residual_clip_norm"))] = 0.55,
-    figure: Annotated[Path | None, typer.Option(help="Draw predicted accuracy against epsilon (.svg, .png).")] = None,
-    json_output: Json = False,
-) -> None:
+def plan(asked: PredictionOptions, json_output: Json = False) -> None:
     """Predict every design's accuracy at a budget, and name the best. Reads no private data.
 
     Every design is simulated with the learner that fit takes for it: on a public dataset (--proxy), or on records that
@@ -46,21 +29,7 @@ def plan(
     Example: privmix plan --records 60000 --dim 3969 --classes 10 --epsilon 1 --delta 1e-5 --attainable 0.99
     """
     with progress_bars() as progress:
-        found = jobs.prediction.predict(
-            epsilon,
-            delta,
-            records,
-            classes,
-            dim=dim,
-            features=features,
-            assumptions=assumptions,
-            columns=columns,
-            rows=rows,
-            clip_norm=clip_norm,
-            residual_clip_norm=residual_clip_norm,
-            figure=figure,
-            progress=progress,
-        )
+        found = jobs.prediction.predict(**vars(asked), progress=progress)
     if json_output:
         print_json(found.to_dict())
         return
@@ -78,8 +47,8 @@ def plan(
             + ("" if distance is None else f"; least distance of a mixed pair to another class: {distance:.3g}"),
             soft_wrap=True,
         )
-    if figure is not None:
-        out.print(f"picture: {plain(figure)}", soft_wrap=True)
+    if asked.figure is not None:
+        out.print(f"picture: {plain(asked.figure)}", soft_wrap=True)
 
 
 def _show(choice: Choice) -> None:
