@@ -3,9 +3,9 @@
 MNIST (scattering) with rendered digits, letters, random fields and nothing; banking77 (sentence embeddings) and UCI
 Adult (declared ranges) with a share of 4% of their training records made public, and with nothing public but without
 these records. Moments with settings that bench_discriminant.py had before; on MNIST also two stages, of which the first
-needs only classes' means where public data have whitened already: 5% of the budget. Nothing of the whitening
-(p = 0.75, ridge 0.3, 1,000 directions, a quarter of the public norms within the bound) nor these shares was chosen by
-test records.
+may be smaller where public data have whitened already. The whitening's p = 0.75 and ridge 0.3 come from a first
+experiment that had looked at MNIST's test images, with other fonts' settings; nothing was tuned since. Of two stages
+three settings had been looked at there with one seed (98.1 to 98.5) before shares were taken from a simulation.
 Figures with a prior are to be compared with others of their kind. Runs are kept in results/public_runs.json, so a
 broken-off benchmark goes on where it stopped.
 
@@ -42,8 +42,9 @@ DRAWN = 4000
 ONE, TWO = "moments", "two-stage"
 # The label share of moments, as bench_discriminant.py has it for these datasets.
 LABEL_SHARE = {"mnist": 0.35, "banking77": 0.9, "adult": 0.5}
-# Where features are whitened, the first stage is asked for the classes' means, and its map turns and does not stretch.
-TWO_STAGES = TwoStage(first_share=0.05, first_label_share=0.95, whitening=0.0)
+# Where features are whitened, the first stage is asked for classes' means, and its map turns and does not stretch.
+# Shares by simulated mixtures with spectra of whitened features, where 0.05 and 0.1 of the budget are worse.
+TWO_STAGES = TwoStage(first_share=0.2, first_label_share=0.5, whitening=0.0)
 # (dataset, prior, design, epsilons, seeds)
 SCHEDULE: list[tuple[str, str, str, tuple[float, ...], int]] = [
     ("mnist", NONE, ONE, (1, 8), 2),
