@@ -7,11 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
-import numpy as np
-
 from privmix.accounting import Adjacency, Composed, Event, Gaussian
 from privmix.designs.base import BasePlan, Beside, Design, register
-from privmix.designs.moments import LARGEST_DIM, MOMENTS, MomentsPlan
+from privmix.designs.moments import LARGEST_DIM, MOMENTS, Moments, MomentsPlan
 from privmix.designs.setting import Assumed, Forecast, Setting, check_channels
 from privmix.errors import InvalidInput, check_integer, check_number
 from privmix.mechanisms.sampling import EveryRecord, Sampler
@@ -271,7 +269,7 @@ class TwoStage(Design[TwoStagePlan]):
         return {"design": self.name, "first_share": self.first_share, "first_label_share": self.first_label_share}
 
     def ranges(self) -> Mapping[str, Sequence[float]]:
-        return {"first_label_share": (0.35, 0.8)}
+        return {"first_label_share": (0.5, 0.35, 0.8)}
 
     @classmethod
     def beside(cls, plan: TwoStagePlan) -> Beside:
@@ -331,13 +329,5 @@ Gaussian mixture that has the first stage's moments, for classifiers that want r
 
     @classmethod
     def forecast(cls, plan: TwoStagePlan, assumed: Assumed) -> Forecast:
-        # Noise c^2 in entries of the whitened scatter is c^2 / (w_i w_j) in those of the records' own.
-        total = assumed.within + assumed.between
-        weights = (total + 0.3 * total.mean()) ** (-plan.whitening / 2)
-        bound = float((np.square(weights) * assumed.within).sum())
-        again = bound / np.square(weights) * plan.within_noise_multiplier / math.sqrt(2)
-        once = plan.first.second_noise_multiplier / math.sqrt(2)
-        return Forecast(
-            assumed.unseen * np.minimum(again, once),
-            assumed.noise * plan.label_norm * plan.first.cross_noise_multiplier,
-        )
+        # Of the first stage; the learner knows what the second one adds.
+        return Moments.forecast(plan.first, assumed)

@@ -8,14 +8,20 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from privmix.designs import Plan, TwoStagePlan
 from privmix.errors import InvalidInput
 from privmix.learning.base import LinearLearner, Progress
+from privmix.learning.forecast import DrawnMoments, LinearRule
 from privmix.learning.spectrum import AdditiveNoise, known_variance
+from privmix.releases.data_model import DataModel
 from privmix.releases.dataset import ReleasedDataset
 from privmix.releases.moments import eigh_lower
-from privmix.releases.two_stage import TwoStageMoments
+from privmix.releases.two_stage import TwoStageMoments, between_share
 
 Reals = NDArray[np.float64]
+
+# As in the map of a release.
+_FLOOR = 0.3
 
 
 class TwoStageClassifier(LinearLearner):
@@ -62,6 +68,37 @@ class TwoStageClassifier(LinearLearner):
     def summary(self) -> str:
         return f"{self.directions_} directions measured again"
 
+    @classmethod
+    def forecast(cls, plan: Plan, model: DataModel, seed: int) -> LinearRule | None:
+        """Both stages along the model's axes. What channels share can't be known beforehand, and is not counted on."""
+        if not isinstance(plan, TwoStagePlan):
+            return None
+        drawn = DrawnMoments.of(plan, model, seed)
+        assert drawn.noisy is not None
+        axes, records = len(model.within), plan.records
+        _, basis = np.linalg.eigh(drawn.noisy)
+        variance = _along(basis, drawn.covariance)
+        # The mean of all features' variances, of which those along the axes are what there is.
+        floor = _FLOOR * float(variance.sum()) / model.dim
+        weights = (variance + floor) ** (-plan.whitening / 2)
+        noise = (np.square(drawn.deviation) @ np.square(basis)) / np.square(drawn.shares)[:, None]
+        noise = noise + variance / (drawn.shares[:, None] * records)
+        found = drawn.means @ basis
+        share = between_share(found, variance, noise)
+        found *= share * variance / (share * variance + noise)
+        # Residuals are about the means that were released, not about the true ones.
+        missed = model.means - found @ basis.T
+        scatter = np.diag(model.within) + (missed.T * model.shares) @ missed
+        turned = weights[:, None] * (basis.T @ scatter @ basis) * weights
+        unseen = max(1.0, min(plan.directions, model.dim) / axes) ** 0.5
+        deviation = float(np.trace(turned)) * plan.noise_std_within / math.sqrt(2) / records * unseen
+        draw = np.tril(np.random.default_rng((seed, 2)).standard_normal((axes, axes)))
+        draw[np.diag_indices(axes)] *= math.sqrt(2)
+        _, again = np.linalg.eigh(turned + deviation * (np.tril(draw) + np.tril(draw, -1).T))
+        means = found * weights
+        rule = (means @ again / _along(again, turned)) @ again.T
+        return (basis * weights) @ rule.T, np.log(drawn.shares) - (rule * means).sum(axis=1) / 2
+
     def _check_params(self) -> None:
         """There are none."""
 
@@ -86,6 +123,12 @@ class TwoStageClassifier(LinearLearner):
         self.intercept_ = (np.log(shares) - (weights * means).sum(axis=1) / 2).astype(np.float32)
         self.directions_ = len(values)
         progress(2, 2)
+
+
+def _along(basis: Reals, covariance: Reals) -> Reals:
+    """(k,) variances along the columns of a basis, none next to 0."""
+    found = np.einsum("ij,ij->j", basis, covariance @ basis)
+    return np.asarray(np.maximum(found, 1e-5 * float(np.trace(covariance)) / len(found)))
 
 
 def _unclipped(moments: TwoStageMoments, shares: Reals, bound: float, variance: Reals) -> float:

@@ -113,7 +113,7 @@ def residual_map(plan: TwoStagePlan, moments: SecondMoments) -> ResidualMap:
     counts = moments.class_shares(plan.label_offset) * count
     means = (moments.cross / counts).T.astype(np.float64) @ basis / plan.final_clip_norm
     noise = np.square(moments.noise_std_cross / counts / plan.final_clip_norm)[:, None] + variance / counts[:, None]
-    share = _between_share(means, variance, noise)
+    share = between_share(means, variance, noise)
     # b e / (b e + v)
     means *= share * variance / np.maximum(share * variance + noise, np.finfo(float).tiny)
     directions = (basis * weights).T
@@ -141,7 +141,7 @@ def _grid_bits(directions: NDArray[np.float32] | Reals, lattice_bits: int) -> in
     return min(_FLOAT32_BITS - largest, _EXACT_BITS - lattice_bits - math.frexp(norm)[1] - 1)
 
 
-def _between_share(means: Reals, variance: Reals, noise: Reals) -> float:
+def between_share(means: Reals, variance: Reals, noise: Reals) -> float:
     """b: how much of the variance is likeliest to lie between classes, given noisy (K, k) means."""
     likelihood = np.empty(len(_SHARES))
     for index, share in enumerate(_SHARES):
