@@ -34,8 +34,8 @@ class TwoStageClassifier(LinearLearner):
        class means are divided by t_i = u_i'Tu_i. For means spread evenly in the map's coordinates, which is what it is
        made for, w = sum u_i u_i'm / t_i is the nearest to T^-1 m in expected (w - T^-1 m)'T(w - T^-1 m): its
        derivative by 1 / t_i is 2 u_i'Tu_i / t_i - 2.
-       T is made as large as residuals are before they are clipped: the trace of X'X along the directions, less that of
-       the classes' means, says by how much.
+       No t_i is taken for less than the noise of one entry. T is made as large as residuals are before clipping:
+       the trace of X'X along the directions, less that of the classes' means, says by how much.
     2. *Scores* of a record x of the release: w_k'(M x / C) - w_k'm_k / 2 + log p_k.
 
     Released means are shrunk already, as far as their noise asks for (:func:`privmix.releases.two_stage.residual_map`).
@@ -117,7 +117,9 @@ class TwoStageClassifier(LinearLearner):
         known = known_variance(values.astype(np.float64), AdditiveNoise(len(values), deviation))
         shares = moments.class_shares(release.label_offset)
         means = moments.means.astype(np.float64)
-        variance = known.variance * _unclipped(moments, shares, release.transform.final_clip_norm, known.variance)
+        # Less than the noise of an entry on the diagonal no direction can be told from.
+        told = np.maximum(known.variance, math.sqrt(2) * deviation)
+        variance = told * _unclipped(moments, shares, release.transform.final_clip_norm, told)
         weights = (means @ basis / variance) @ basis.T
         self.coef_ = (moments.directions.T @ weights.T / release.transform.final_clip_norm).astype(np.float32)
         self.intercept_ = (np.log(shares) - (weights * means).sum(axis=1) / 2).astype(np.float32)
