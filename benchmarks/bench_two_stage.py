@@ -36,6 +36,8 @@ DESIGNS: dict[str, dict[str, Any]] = {
     "mnist": {
         "two stages": TwoStage(),
         "two stages, features without axes": TwoStage(),
+        # What simulated mixtures like best at epsilon 8, by little: 97.2% against 97.0 by the defaults, mean of three.
+        "two stages, half in the first": TwoStage(first_share=0.5),
     },
     "banking77": {
         "one stage": Moments(label_share=0.9),
@@ -45,7 +47,7 @@ DESIGNS: dict[str, dict[str, Any]] = {
     "adult": {"one stage": Moments(label_share=0.5), "two stages": TwoStage()},
 }
 # Channels of features that lie on two axes.
-CHANNELS = {("mnist", "two stages"): 81}
+CHANNELS = {("mnist", "two stages"): 81, ("mnist", "two stages, half in the first"): 81}
 EPSILONS = (1.0, 8.0)
 # Runs of what is no more than a comparison.
 FEWER = {("mnist", "two stages, features without axes"): 2}
