@@ -48,6 +48,7 @@ def sample_rows(
     import torch
 
     with torch.random.fork_rng(devices=[]):
+        # Layers draw their first weights from the global generator alone; the fork puts the caller's back.
         torch.manual_seed(seed)
         network = _fitted(found, plan, progress)
         rng = np.random.default_rng(seed)
