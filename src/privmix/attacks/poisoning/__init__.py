@@ -1,0 +1,55 @@
+"""Poisoning: what an attacker who controls some training records reaches against mixing, noise, filters and guarantees.
+
+An attack makes poisoned records within a threat model; a defence makes a model of records that may be poisoned; trials,
+paired by seed, count how often the attacker gets what it wants, beside what the defence's guarantee allows at most.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from privmix._lazy import lazily
+
+if TYPE_CHECKING:
+    from privmix.attacks.poisoning.base import (
+        ATTACKS,
+        DEFENCES,
+        Attack,
+        Augmentation,
+        Case,
+        Defence,
+        Defended,
+        Filter,
+        parse_attack,
+        parse_defence,
+    )
+    from privmix.attacks.poisoning.scene import Images, Poisoned, Scene
+    from privmix.attacks.poisoning.threat import ThreatModel
+    from privmix.attacks.poisoning.trials import PoisoningResult, Trial, TrialConfig, run_trials
+    from privmix.attacks.poisoning.victims.ordinary import TrainedNetwork, Victim, VictimConfig
+else:
+    __getattr__, __dir__ = lazily(__name__)
+
+__all__ = [
+    "ATTACKS",
+    "DEFENCES",
+    "Attack",
+    "Augmentation",
+    "Case",
+    "Defence",
+    "Defended",
+    "Filter",
+    "Images",
+    "Poisoned",
+    "PoisoningResult",
+    "Scene",
+    "ThreatModel",
+    "TrainedNetwork",
+    "Trial",
+    "TrialConfig",
+    "Victim",
+    "VictimConfig",
+    "parse_attack",
+    "parse_defence",
+    "run_trials",
+]

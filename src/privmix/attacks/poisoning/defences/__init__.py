@@ -1,0 +1,1 @@
+"""Defences against poisoned training images, one file each."""

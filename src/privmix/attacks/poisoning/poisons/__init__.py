@@ -1,0 +1,1 @@
+"""Attacks that poison training images, one file each."""

@@ -1,0 +1,1 @@
+"""Ordinary, non-private training: what poisoning is aimed at."""
