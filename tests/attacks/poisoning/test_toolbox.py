@@ -1,0 +1,72 @@
+"""The adversarial robustness toolbox is tied to a scene's seed, kept quiet and asked for by its extra."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+from importlib.metadata import PackageNotFoundError
+
+import numpy as np
+import pytest
+import torch
+
+from privmix.attacks.poisoning.toolbox import art_classifier, toolbox
+from privmix.attacks.poisoning.victims.networks import build
+from privmix.attacks.poisoning.victims.ordinary import TrainedNetwork
+from privmix.errors import MissingExtra
+
+
+def test_without_the_toolbox_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def absent(name: str) -> str:
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr("privmix.attacks.poisoning.toolbox.version", absent)
+    with pytest.raises(MissingExtra, match=r"privmix\[poisoning\]"), toolbox(0):
+        pass
+
+
+def test_global_generators_start_from_the_seed_and_are_restored(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("art", reason="needs privmix[poisoning]")
+
+    def draws() -> tuple[float, float, float]:
+        return float(np.random.random()), random.random(), float(torch.rand(1))  # noqa: NPY002
+
+    def inside(seed: int) -> tuple[float, float, float]:
+        with toolbox(seed):
+            print("chatter")
+            return draws()
+
+    np.random.seed(5)  # noqa: NPY002
+    random.seed(5)
+    torch.manual_seed(5)
+    expected = draws()
+    np.random.seed(5)  # noqa: NPY002
+    random.seed(5)
+    torch.manual_seed(5)
+    assert inside(2**61) == inside(2**61) != inside(1)
+    with pytest.raises(RuntimeError, match="stop"), toolbox(3):
+        raise RuntimeError("stop")
+    assert draws() == expected
+    assert capsys.readouterr().out == ""
+
+
+def test_the_wrapped_network_predicts_and_shows_what_the_network_does() -> None:
+    pytest.importorskip("art", reason="needs privmix[poisoning]")
+    trained = TrainedNetwork(build("cnn", (1, 8, 8), 3).eval())
+    pixels = np.random.default_rng(0).random((5, 1, 8, 8), dtype=np.float32)
+    with toolbox(0):
+        classifier = art_classifier(trained, (1, 8, 8), 3)
+        logits = classifier.predict(pixels)
+        features = classifier.get_activations(pixels, "body", 5)
+    np.testing.assert_allclose(logits, trained.logits(pixels), atol=1e-6)
+    np.testing.assert_allclose(features, trained.features(pixels), atol=1e-6)
+    assert not trained.network.body._forward_hooks
+
+
+def test_attacks_and_defences_are_listed_without_importing_the_toolbox() -> None:
+    code = (
+        "import sys; from privmix.attacks.poisoning import ATTACKS, DEFENCES; list(ATTACKS), list(DEFENCES); "
+        "sys.exit(any(name.partition('.')[0] == 'art' for name in sys.modules))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
