@@ -22,8 +22,9 @@ class ThreatModel:
     Attributes:
         records: number of records the attacker controls, at least 1.
         how: whether these are records of the dataset that are ``changed``, or ones that are ``inserted`` beside them.
-        radius: most that a pixel may move, in [0, 1]; None: as far as the attack likes.
-        patch: side in pixels of the one square that may change in each record; None: no such limit.
+        radius: most that a pixel may move, in [0, 1], 0 where pixels stay; None: as far as the attack likes.
+        patch: side in pixels of the one square of each record to which changes are confined, or, where there is a
+            radius, in which pixels may move further; None: no such square.
         clean_label: labels stay as they were.
         knows_defence: the attacker trains through the defence when the poisons are made.
         success: what the attacker is after, in words.
@@ -31,6 +32,8 @@ class ThreatModel:
     Example:
         >>> ThreatModel(records=25, radius=8 / 255).describe()
         '25 records changed, pixels by at most 8/255, labels kept; the defence is not known'
+        >>> ThreatModel(records=1, radius=0, clean_label=False).describe()
+        '1 record changed, pixels kept, labels at will; the defence is not known'
     """
 
     records: int
@@ -45,7 +48,7 @@ class ThreatModel:
         check_integer("records", self.records, low=1)
         check_choice("how", self.how, HOW)
         if self.radius is not None:
-            check_number("radius", self.radius, low=0, high=1, low_open=True)
+            check_number("radius", self.radius, low=0, high=1)
         if self.patch is not None:
             check_integer("patch", self.patch, low=1)
 
@@ -53,10 +56,11 @@ class ThreatModel:
         """One line."""
         limits = [f"{self.records} record{'s' * (self.records != 1)} {self.how}"]
         if self.radius is not None:
-            limits.append(f"pixels by at most {255 * self.radius:.4g}/255")
+            limits.append(f"pixels by at most {255 * self.radius:.4g}/255" if self.radius else "pixels kept")
         if self.patch is not None:
-            limits.append(f"inside one square of {self.patch} x {self.patch} pixels each")
-        limits.append("labels kept" if self.clean_label else "labels too")
+            where = "inside one square" if self.radius is None else "further inside one square"
+            limits.append(f"{where} of {self.patch} x {self.patch} pixels each")
+        limits.append("labels kept" if self.clean_label else "labels at will")
         return f"{', '.join(limits)}; the defence is {'known' if self.knows_defence else 'not known'}"
 
     def check(self, clean: Images, poisoned: Poisoned) -> None:
@@ -87,12 +91,14 @@ class ThreatModel:
         if self.clean_label and not np.array_equal(poisoned.records.labels[touched], clean.labels[touched]):
             raise InvalidInput("labels", "changed", "those of the clean records")
         moved = np.abs(poisoned.records.pixels[touched] - clean.pixels[touched])
-        if self.radius is not None and moved.size and moved.max() > self.radius + _ROUNDING:
+        if self.patch is not None:
+            # How far pixels may move outside the square; inside there is no limit.
+            outside = 0.0 if self.radius is None else self.radius + _ROUNDING
+            for image in moved.max(axis=1):
+                rows, columns = np.nonzero(image > outside)
+                if len(rows) and max(np.ptp(rows), np.ptp(columns)) >= self.patch:
+                    raise InvalidInput("pixels", "outside the patch", f"one square of {self.patch} x {self.patch}")
+        elif self.radius is not None and moved.size and moved.max() > self.radius + _ROUNDING:
             raise InvalidInput(
                 "pixels", f"{255 * moved.max():.4g}/255", f"moved by at most {255 * self.radius:.4g}/255"
             )
-        if self.patch is not None:
-            for image in moved.max(axis=1):
-                rows, columns = np.nonzero(image)
-                if len(rows) and max(np.ptp(rows), np.ptp(columns)) >= self.patch:
-                    raise InvalidInput("pixels", "outside the patch", f"one square of {self.patch} x {self.patch}")
