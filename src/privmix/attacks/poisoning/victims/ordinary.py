@@ -13,6 +13,7 @@ from torch.nn import functional
 
 from privmix.attacks.poisoning.scene import Images
 from privmix.attacks.poisoning.victims.networks import Network, build
+from privmix.errors import InvalidInput
 from privmix.training.models.base import seeded
 
 if TYPE_CHECKING:
@@ -88,11 +89,15 @@ class Victim:
         """
         with seeded(seed):
             network = build(self.config.network, records.shape, records.classes)
-        if self.extractor is not None:
-            network.body.load_state_dict(self.extractor.network.body.state_dict())
-        trained = [*network.head.parameters()] if self.extractor is not None else [*network.parameters()]
         generator = torch.Generator().manual_seed(seed)
         x, y = torch.from_numpy(records.pixels), torch.from_numpy(records.labels)
+        seen: Any = network
+        if self.extractor is not None:
+            self._freeze(network)
+            if augmentation is None:
+                # Nothing changes the images: what the last layer sees is the same in every epoch.
+                x, seen = torch.from_numpy(self.extractor.features(records.pixels)), network.head
+        trained = [one for one in network.parameters() if one.requires_grad]
         steps = max(1, -(-len(records) // self.config.batch))
         optimiser = torch.optim.SGD(
             trained, self.config.learning_rate, self.config.momentum, weight_decay=self.config.weight_decay
@@ -108,21 +113,31 @@ class Victim:
                 chosen = order[step * self.config.batch : (step + 1) * self.config.batch]
                 # One record alone has no batch statistics.
                 if len(chosen) > 1:
-                    self._step(network, optimiser, x[chosen], y[chosen], generator, progress, augmentation)
+                    targets = functional.one_hot(y[chosen], records.classes).float()
+                    self._step(seen, optimiser, x[chosen], targets, generator, progress, augmentation)
         return TrainedNetwork(network.eval())
+
+    def _freeze(self, network: Network) -> None:
+        """Give ``network`` the extractor's body, for good."""
+        assert self.extractor is not None
+        try:
+            network.body.load_state_dict(self.extractor.network.body.state_dict())
+        except RuntimeError:
+            allowed = f"the body of a {self.config.network} for images as the records are"
+            raise InvalidInput("extractor", "a network of another shape", allowed) from None
+        network.body.requires_grad_(False)
 
     def _step(
         self,
         network: Any,
         optimiser: torch.optim.Optimizer,
         pixels: Tensor,
-        labels: Tensor,
+        targets: Tensor,
         generator: torch.Generator,
         progress: float,
         augmentation: Augmentation | None,
     ) -> None:
         network.train(self.extractor is None)
-        targets = functional.one_hot(labels, network.classes).float()
         if augmentation is None:
             loss = functional.cross_entropy(network(pixels), targets)
         else:
