@@ -23,9 +23,10 @@ if TYPE_CHECKING:
         parse_attack,
         parse_defence,
     )
+    from privmix.attacks.poisoning.kept import Trial
     from privmix.attacks.poisoning.scene import Images, Poisoned, Scene
     from privmix.attacks.poisoning.threat import ThreatModel
-    from privmix.attacks.poisoning.trials import PoisoningResult, Trial, TrialConfig, run_trials
+    from privmix.attacks.poisoning.trials import PoisoningResult, TrialConfig, run_trials
     from privmix.attacks.poisoning.victims.ordinary import TrainedNetwork, Victim, VictimConfig
 else:
     __getattr__, __dir__ = lazily(__name__)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +12,11 @@ import numpy as np
 
 from privmix.attacks.bounds import clopper_pearson
 from privmix.attacks.poisoning.base import Attack, Case, Defence
+from privmix.attacks.poisoning.kept import KeptTrials, Trial
 from privmix.attacks.poisoning.scene import Images, Poisoned, Scene
 from privmix.attacks.poisoning.threat import ThreatModel
 from privmix.attacks.poisoning.victims.ordinary import Victim
-from privmix.errors import InvalidInput, StorageError, check_integer, check_number
+from privmix.errors import InvalidInput, check_integer, check_number
 
 Progress = Callable[[str, int, int], None]
 
@@ -47,26 +47,6 @@ class TrialConfig:
 
 
 @dataclass(frozen=True)
-class Trial:
-    """One trial of one defence.
-
-    Attributes:
-        number: of the trial.
-        success: whether the drawn input got the class that the attacker wants.
-        share: of all goal inputs that did.
-        accuracy: on clean test images.
-        removed, removed_poisoned: records that a filter dropped, and how many of these were poisoned.
-    """
-
-    number: int
-    success: bool
-    share: float
-    accuracy: float
-    removed: int = 0
-    removed_poisoned: int = 0
-
-
-@dataclass(frozen=True)
 class PoisoningResult:
     """What an attack reached against one defence.
 
@@ -84,6 +64,7 @@ class PoisoningResult:
             limit of the success without poison; 1.0 where nothing is guaranteed.
         guarantee: what is guaranteed, in words; None where nothing is.
         removed, removed_poisoned: means of what a filter dropped.
+        outcomes: every trial; trials of one number met the same classes, image and records.
     """
 
     attack: str
@@ -100,6 +81,7 @@ class PoisoningResult:
     guarantee: str | None
     removed: float
     removed_poisoned: float
+    outcomes: tuple[Trial, ...] = field(default=(), repr=False)
 
     @property
     def success_rate(self) -> float:
@@ -108,7 +90,8 @@ class PoisoningResult:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values."""
-        return {**asdict(self), "interval": list(self.interval), "success_rate": self.success_rate}
+        found = {**asdict(self), "interval": list(self.interval), "success_rate": self.success_rate}
+        return {**found, "outcomes": [asdict(one) for one in self.outcomes]}
 
 
 def run_trials(
@@ -132,7 +115,7 @@ def run_trials(
         train, test: clean images.
         victim: how models are trained.
         config: how many, how often.
-        work: folder where finished trials are kept, so that a killed run goes on; None: nowhere.
+        work: private folder where finished trials are kept, so that a killed run goes on; None: nowhere.
         progress: called with (stage, done, total).
 
     Raises:
@@ -140,7 +123,9 @@ def run_trials(
         StorageError: ``work`` can't be read or written.
     """
     check_possible(attack, defences, train, test, victim, config)
-    kept = _Kept(work, attack, train, test, victim, config)
+    # A study of more trials, or of another confidence, goes on with the same ones.
+    settings = {name: getattr(config, name) for name in ("poisoned", "seed", "adaptive")} | {"attack": repr(attack)}
+    kept = KeptTrials(work, attack.name, settings, train, test, victim)
     done: dict[str, list[Trial]] = {str(one): [] for one in defences}
     base: dict[str, list[Trial]] = {str(one): [] for one in defences if one.guarantees}
     total = config.trials * len(defences)
@@ -148,10 +133,11 @@ def run_trials(
         drawn = _Drawn(attack, Scene.draw(train, test, victim, seed=config.seed, number=number), config)
         for place, defence in enumerate(defences):
             if progress is not None:
-                progress(f"{attack} against {defence}", number * len(defences) + place, total)
-            done[str(defence)].append(kept.get("poisoned", defence, number, drawn.against))
+                progress(f"trials ({attack} against {defence})", number * len(defences) + place, total)
+            name = str(defence)
+            done[name].append(kept.get(f"poisoned {defence!r} {number}", partial(drawn.against, defence, number)))
             if defence.guarantees:
-                base[str(defence)].append(kept.get("clean", defence, number, drawn.without))
+                base[name].append(kept.get(f"clean {defence!r} {number}", partial(drawn.without, defence, number)))
     if progress is not None:
         progress("trials", total, total)
     threat = attack.threat(
@@ -259,54 +245,9 @@ def summarise(
         base_successes=clean,
         certified_bound=bound,
         guarantee=defence.guarantees,
+        outcomes=tuple(trials),
         **mean,
     )
 
 
 _MEANS = ("share", "accuracy", "removed", "removed_poisoned")
-
-
-class _Kept:
-    """Finished trials in a folder: a line of JSON each, in a file whose name tells settings and data apart."""
-
-    def __init__(
-        self, work: Path | None, attack: Attack, train: Images, test: Images, victim: Victim, config: TrialConfig
-    ) -> None:
-        self._file: Path | None = None
-        self._known: dict[str, dict[str, Any]] = {}
-        if work is None:
-            return
-        settings = {**asdict(config), "attack": str(attack), "victim": asdict(victim.config)}
-        # A study of more trials, or of another confidence, goes on with the same ones.
-        del settings["trials"], settings["confidence"]
-        told = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
-        parts = [train.pixels, train.labels, test.pixels, test.labels]
-        if victim.extractor is not None:
-            parts += [value.numpy() for value in victim.extractor.network.state_dict().values()]
-        for part in parts:
-            told.update(np.ascontiguousarray(part).tobytes())
-        self._file = work / f"{attack.name}-{told.hexdigest()[:16]}.jsonl"
-        try:
-            work.mkdir(parents=True, exist_ok=True)
-            lines = self._file.read_text(encoding="utf-8").splitlines() if self._file.exists() else []
-        except OSError as error:
-            raise StorageError(f"{self._file} can't be read: {error.strerror}") from None
-        for line in lines:
-            # The last line of a run that was killed may be half a line.
-            if line.endswith("}"):
-                found = json.loads(line)
-                self._known[found.pop("key")] = found
-
-    def get(self, world: str, defence: Defence, number: int, make: Callable[[Defence, int], Trial]) -> Trial:
-        """The kept trial, or the one that ``make`` runs, which is kept."""
-        key = f"{world} {defence} {number}"
-        if key in self._known:
-            return Trial(**self._known[key])
-        trial = make(defence, number)
-        if self._file is not None:
-            try:
-                with self._file.open("a", encoding="utf-8") as file:
-                    file.write(json.dumps({"key": key, **asdict(trial)}) + "\n")
-            except OSError as error:
-                raise StorageError(f"{self._file} can't be written: {error.strerror}") from None
-        return trial

@@ -35,9 +35,8 @@ class PatchBackdoor(Attack):
     def threat(self, scene: Scene, records: int, *, knows_defence: bool) -> ThreatModel:
         if self.side > min(scene.train.shape[1:]):
             raise InvalidInput("side", self.side, f"at most that of the images, {min(scene.train.shape[1:])} pixels")
-        inside = len(scene.train.of_class(scene.wanted))
-        if records > inside:
-            raise InvalidInput("poisoned", records, f"at most the {inside} records of the attacked class")
+        if records > len(scene.train.of_class(scene.wanted)):
+            raise InvalidInput("poisoned", records, "no more than the attacked class has records")
         return ThreatModel(
             records,
             patch=self.side,
