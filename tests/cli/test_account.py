@@ -105,6 +105,43 @@ def test_poisoning_is_bounded_and_says_for_whom() -> None:
     assert "other sizes" in refused.err
 
 
+def test_poisoning_follows_from_what_ran() -> None:
+    line = "account poisoning --design poisson --records 5000 --epsilon 1 --poisoned 4 --clean-success 0.01"
+    found = account(f"{line} --json")
+    assert found["whole_curve"]
+    assert found["success_bound"] < 0.6 * found["by_guarantee"]
+    assert found["success_bound"] <= found["by_points"] <= found["by_guarantee"] * (1 + 1e-6)
+    assert "from that epsilon and delta alone: at most" in privmix(*line.split()).out
+    measured = line.replace("--clean-success 0.01", "--clean-successes 0 --clean-trials 100")
+    assert account(f"{measured} --json")["clean_success"] == pytest.approx(1 - 0.05**0.01)
+    pure = "account poisoning --design fixed --noise laplace --records 5000 --mixup-degree 4 --epsilon 8 --delta 0"
+    found = account(f"{pure} --poisoned 1 --clean-success 0.01 --json")
+    assert found["success_bound"] < 0.1 < found["by_guarantee"]
+
+
+@pytest.mark.parametrize(
+    ("line", "flag"),
+    [
+        ("--clean-success 0.1", "--epsilon"),
+        ("--epsilon 1", "--clean-success"),
+        ("--epsilon 1 --clean-success 0.1 --clean-trials 5", "--clean-success"),
+        ("--epsilon 1 --clean-successes 6 --clean-trials 5", "--clean-successes"),
+        ("--epsilon 1 --clean-success 0.1 --mixup-degree 8", "--mixup-degree"),
+        ("--epsilon 1 --clean-success 0.1 --records 8", "--records"),
+        ("--design poisson --epsilon 1 --clean-success 0.1", "--records"),
+        ("--design poisson --records 100 --clean-success 0.1", "--epsilon"),
+        ("--design poisson --records 100 --epsilon 1 --adjacency add_remove --clean-success 0.1", "--adjacency"),
+        ("--design poisson --release RELEASE --clean-success 0.1", "--release"),
+        ("--release RELEASE --epsilon 1 --clean-success 0.1", "--epsilon"),
+    ],
+)
+def test_poisoning_refuses_what_does_not_fit(line: str, flag: str) -> None:
+    outcome = privmix("account", "poisoning", "--poisoned", "2", *line.split())
+    assert outcome.code == 2
+    assert outcome.err.count("\n") <= 1
+    assert flag in outcome.err
+
+
 def test_compare_draws(tmp_path: Path) -> None:
     figure = tmp_path / "curves.svg"
     outcome = privmix("account", "compare", "--records", "500", "--points", "3", "--out", str(figure), "--json")

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from privmix.data import embedded_digits
+from privmix.rounding import rounded_up
 from tests.cli.helpers import privmix
 
 
@@ -111,8 +112,25 @@ def test_verify_and_inspect(released: Path) -> None:
     assert result["recomputed_epsilon"] <= result["epsilon"] * (1 + 1e-9) <= 8
     shown = privmix("inspect", str(released))
     assert shown.code == 0
-    for words in ("accuses 5%", "poisson", "add_remove", "insecure_seed", "taken as public"):
+    for words in (
+        "accuses 5%",
+        "after somebody changed one record",
+        "poisson",
+        "add_remove",
+        "insecure_seed",
+        "taken as public",
+    ):
         assert words in shown.out
+
+
+def test_what_poisoned_records_can_do_follows_from_the_folder(released: Path) -> None:
+    line = ["account", "poisoning", "--release", str(released), "--poisoned", "1", "--clean-success", "0.01", "--json"]
+    found = json.loads(privmix(*line).out)
+    assert found["epsilon"] <= 8
+    assert found["whole_curve"]
+    assert 0.01 < found["success_bound"] < found["by_guarantee"]
+    said = privmix("inspect", str(released)).out
+    assert f"at most {rounded_up(100 * found['success_bound'])}% of the time" in " ".join(said.split())
 
 
 def test_dry_run_reads_no_private_row(digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

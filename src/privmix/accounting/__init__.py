@@ -41,7 +41,13 @@ if TYPE_CHECKING:
         event_to_dict,
     )
     from privmix.accounting.gdp import gdp_epsilon, gdp_mu, gdp_tradeoff, published_noise_multiplier
-    from privmix.accounting.poisoning import poisoning_cost_bound, poisoning_gain_bound, poisoning_success_bound
+    from privmix.accounting.poisoning import (
+        CertifiedLine,
+        NeighbourCurve,
+        poisoning_cost_bound,
+        poisoning_gain_bound,
+        poisoning_success_bound,
+    )
 else:
     __getattr__, __dir__ = lazily(__name__)
 
@@ -51,12 +57,14 @@ __all__ = [
     "Adjacency",
     "Bounded",
     "Calibration",
+    "CertifiedLine",
     "ClusterSampled",
     "Composed",
     "Event",
     "FixedSizeSampled",
     "Gaussian",
     "Laplace",
+    "NeighbourCurve",
     "PoissonSampled",
     "PrivacyCost",
     "Repeated",

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from privmix.accounting import (
     Adjacency,
     Event,
+    NeighbourCurve,
     UnsupportedEvent,
     epsilon,
     epsilon_delta_curve,
@@ -82,6 +83,17 @@ class Guarantee:
     def caught(self, alpha: float) -> float:
         """The most that any attack catches of those present, where it accuses ``alpha`` of those absent."""
         return 1 - float(self.missed(np.array([alpha]))[0])
+
+    @property
+    def neighbours(self) -> NeighbourCurve:
+        """What poisoned records may do: by the whole curve of the event where it is promised, else by the one point.
+
+        Pure DP promises the point, but its event is fixed as well: a private count is a Gaussian query, which no pure
+        plan has.
+        """
+        if (self.exact or self.delta == 0) and math.isfinite(self.epsilon):
+            return NeighbourCurve.of_event(self.event, self.adjacency)
+        return NeighbourCurve.of_point(self.epsilon, self.delta, self.adjacency)
 
     @property
     def right(self) -> float:

@@ -158,6 +158,13 @@ def _show_power(certificate: Mapping[str, Any]) -> None:
             f"{rounded_up(100 * promised.caught(0.05))}% of those present",
             soft_wrap=True,
         )
+        curve = promised.neighbours
+        one, ten = (rounded_up(100 * curve.success(0.01, changed)) for changed in (1, 10))
+        out.print(
+            f"poisoning: whatever happens 1% of the time happens at most {one}% of the time after somebody changed one "
+            f"record, {ten}% after ten",
+            soft_wrap=True,
+        )
 
 
 def _wanted(extractor: Mapping[str, Any]) -> dict[str, str]:

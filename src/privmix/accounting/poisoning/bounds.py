@@ -66,10 +66,10 @@ def poisoning_cost_bound(
         >>> round(poisoning_cost_bound(0.1, 0.0, 5, clean_cost=1.0, most_cost=1.0), 4)
         0.3679
     """
-    steps = _steps(epsilon, delta, poisoned, adjacency, poisoning)
+    steps = check_steps(poisoned, adjacency, poisoning)
+    _check_guarantee(epsilon, delta)
     check_number("clean_cost", clean_cost, low=0, high=check_number("most_cost", most_cost, low=0))
-    slack = most_cost * delta * math.expm1(-steps * epsilon) / _expm1(epsilon)
-    return max(0.0, math.exp(-steps * epsilon) * clean_cost + slack)
+    return _cost(epsilon, delta, steps, clean_cost, most_cost)
 
 
 def poisoning_gain_bound(
@@ -106,13 +106,10 @@ def poisoning_gain_bound(
         >>> round(poisoning_gain_bound(0.1, 0.0, 5, clean_gain=0.1, most_gain=1.0, poisoning="inserted"), 4)
         0.1649
     """
-    steps = _steps(epsilon, delta, poisoned, adjacency, poisoning)
+    steps = check_steps(poisoned, adjacency, poisoning)
+    _check_guarantee(epsilon, delta)
     check_number("clean_gain", clean_gain, low=0, high=check_number("most_gain", most_gain, low=0))
-    growth = _expm1(steps * epsilon)
-    if math.isinf(growth):
-        # Nothing that was possible at all stays unlikely after so many steps.
-        return float(most_gain if steps and (clean_gain or delta) else clean_gain)
-    return min(float(most_gain), clean_gain + growth * (clean_gain + most_gain * delta / _expm1(epsilon)))
+    return _gain(epsilon, delta, steps, clean_gain, most_gain)
 
 
 def poisoning_success_bound(
@@ -124,28 +121,44 @@ def poisoning_success_bound(
     adjacency: Adjacency = Adjacency.ADD_REMOVE,
     poisoning: str = "changed",
 ) -> float:
-    """Upper bound on the probability that an attack by poisoning succeeds: the better of the two bounds.
+    """Upper bound on the probability that an attack by poisoning succeeds: all that follows from one (epsilon, delta).
+
+    In one step a probability p becomes at most min(e^epsilon p + delta, 1 - e^-epsilon (1 - delta - p)), one minus the
+    trade-off curve of (epsilon, delta) (Kairouz, Oh, Viswanath 2015; Wasserman, Zhou 2010). The first is less while p
+    is small, so k steps are some by the gain's bound and the rest by the cost's: never more than either alone.
 
     Args:
         epsilon, delta, poisoned, adjacency, poisoning: as for :func:`poisoning_cost_bound`.
         clean_success: probability, in [0, 1], that what the attacker wants happens without poisoning.
 
+    Formal guarantees:
+        * no mechanism with the guarantee has a larger probability; one that is as bad as its guarantee has this one.
+
     Example:
         >>> round(poisoning_success_bound(1.0, 1e-5, 1, clean_success=0.01), 4)
         0.0739
     """
+    steps = check_steps(poisoned, adjacency, poisoning)
+    _check_guarantee(epsilon, delta)
     check_number("clean_success", clean_success, low=0, high=1)
-    gain = poisoning_gain_bound(epsilon, delta, poisoned, clean_success, 1.0, adjacency=adjacency, poisoning=poisoning)
-    cost = poisoning_cost_bound(
-        epsilon, delta, poisoned, 1.0 - clean_success, 1.0, adjacency=adjacency, poisoning=poisoning
-    )
-    return min(gain, 1.0 - cost)
+
+    def after(rising: int) -> float:
+        """So many steps by the gain's bound, the rest by the cost's: each number of them gives a valid bound."""
+        risen = _gain(epsilon, delta, rising, clean_success, 1.0)
+        # One minus the cost's bound on 1 - risen, without the loss of digits.
+        lost = -math.expm1(-(steps - rising) * epsilon)
+        return min(1.0, lost * (1 + delta / _expm1(epsilon)) + (1 - lost) * risen)
+
+    turn = _turn(epsilon, delta, clean_success)
+    return min(after(min(max(near, 0), steps)) for near in (turn - 1, turn, turn + 1))
 
 
-def _steps(epsilon: float, delta: float, poisoned: int, adjacency: Adjacency, poisoning: str) -> int:
-    """Check the arguments; return how many neighbours away the poisoned dataset is from the clean one."""
-    check_number("epsilon", epsilon, low=0, low_open=True)
-    check_number("delta", delta, low=0, high=1)
+def check_steps(poisoned: int, adjacency: Adjacency, poisoning: str) -> int:
+    """How many neighbours away the poisoned dataset is from the clean one.
+
+    Raises:
+        InvalidInput: a number out of range, or records inserted or deleted under replace-one.
+    """
     check_integer("poisoned", poisoned, low=0)
     check_choice("poisoning", poisoning, POISONINGS)
     match adjacency:
@@ -157,6 +170,33 @@ def _steps(epsilon: float, delta: float, poisoned: int, adjacency: Adjacency, po
             raise InvalidInput(
                 "poisoning", poisoning, "changed: a guarantee under replace_one says nothing of datasets of other sizes"
             )
+
+
+def _check_guarantee(epsilon: float, delta: float) -> None:
+    check_number("epsilon", epsilon, low=0, low_open=True)
+    check_number("delta", delta, low=0, high=1)
+
+
+def _cost(epsilon: float, delta: float, steps: int, clean: float, most: float) -> float:
+    slack = most * delta * math.expm1(-steps * epsilon) / _expm1(epsilon)
+    return max(0.0, math.exp(-steps * epsilon) * clean + slack)
+
+
+def _gain(epsilon: float, delta: float, steps: int, clean: float, most: float) -> float:
+    growth = _expm1(steps * epsilon)
+    if math.isinf(growth):
+        # Nothing that was possible at all stays unlikely after so many steps.
+        return float(most if steps and (clean or delta) else clean)
+    return min(float(most), clean + growth * (clean + most * delta / _expm1(epsilon)))
+
+
+def _turn(epsilon: float, delta: float, clean: float) -> int:
+    """About how many steps it takes until the bound of the cost is the better one."""
+    crossing = (1 - delta) / (1 + math.exp(min(epsilon, 700.0)))
+    slack = delta / _expm1(epsilon)
+    if clean >= crossing or clean + slack <= 0:
+        return 0 if clean >= crossing else 10**9
+    return math.ceil(math.log((crossing + slack) / (clean + slack)) / epsilon)
 
 
 def _expm1(exponent: float) -> float:
