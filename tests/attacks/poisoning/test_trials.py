@@ -103,7 +103,7 @@ class Toss(Defence):
     def guarantees(self) -> str | None:
         return "a promise" if self.promise else None
 
-    def bound(self, clean_success: float, poisoned: int, how: str) -> float:
+    def bound(self, clean_success: float, poisoned: int, how: str, records: Images) -> float:
         return min(1.0, clean_success * (1 + poisoned))
 
 

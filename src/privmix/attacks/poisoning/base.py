@@ -146,13 +146,14 @@ class Defence(_Named, ABC):
     def train(self, case: Case) -> Defended:
         """Train with the defence in place; randomness from ``case.scene.generator``."""
 
-    def bound(self, clean_success: float, poisoned: int, how: str) -> float:
+    def bound(self, clean_success: float, poisoned: int, how: str, records: Images) -> float:
         """Most that the probability of success can be, as the defence guarantees; 1.0 where it guarantees nothing.
 
         Args:
             clean_success: (an upper bound on) the probability of success without poison.
             poisoned: number of poisoned records.
             how: ``changed`` or ``inserted``.
+            records: the clean ones. No more of them is used than what is public: number, shape and classes.
         """
         return 1.0
 

@@ -143,7 +143,7 @@ def run_trials(
     threat = attack.threat(
         Scene.draw(train, test, victim, seed=config.seed, number=0), config.poisoned, knows_defence=config.adaptive
     )
-    return [summarise(attack, one, threat, done[str(one)], base.get(str(one)), config) for one in defences]
+    return [summarise(attack, one, threat, done[str(one)], base.get(str(one)), config, train) for one in defences]
 
 
 def check_possible(
@@ -223,6 +223,7 @@ def summarise(
     trials: Sequence[Trial],
     base: Sequence[Trial] | None,
     config: TrialConfig,
+    train: Images,
 ) -> PoisoningResult:
     """Counts, interval and bound."""
     successes = sum(one.success for one in trials)
@@ -232,7 +233,7 @@ def summarise(
     if base is not None:
         clean = sum(one.success for one in base)
         _, highest = clopper_pearson(clean, len(base), 1 - config.confidence)
-        bound = defence.bound(float(highest), config.poisoned, threat.how)
+        bound = defence.bound(float(highest), config.poisoned, threat.how, train)
     mean = {name: float(np.mean([getattr(one, name) for one in trials])) for name in _MEANS}
     return PoisoningResult(
         str(attack),
