@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from privmix.jobs.released import Release
     from privmix.jobs.releasing import plan, release
     from privmix.jobs.report import report
+    from privmix.jobs.synthesis import synthesise
     from privmix.jobs.training import train
     from privmix.learning.discriminant import DiscriminantClassifier
     from privmix.learning.kl import GeneralizedKLClassifier
@@ -100,6 +101,7 @@ __all__ = [
     "plan",
     "release",
     "report",
+    "synthesise",
     "train",
     "verify",
 ]

@@ -58,6 +58,11 @@ def bind(connection: Connection, dataset: Row[Any], contents: Contents) -> list[
     return new
 
 
+def is_known(connection: Connection, hashes: Sequence[str]) -> bool:
+    """Whether any of the files has a budget."""
+    return bool(_owners(connection, hashes, "file"))
+
+
 def keeps_listings(connection: Connection) -> bool:
     """Whether an earlier version bound contents here."""
     return connection.execute(select(fingerprints.c.kind).where(fingerprints.c.kind == "listing")).first() is not None

@@ -1,0 +1,52 @@
+"""``privmix synthesise``: a pool of synthetic images from public ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from privmix import jobs
+from privmix.cli.app import app, err, out, plain, print_json
+from privmix.cli.options import Json
+from privmix.cli.progress import progress_bars
+from privmix.cli.verb import verb
+from privmix.jobs.synthesis_options import SynthesisOptions
+
+
+@verb(app)
+def synthesise(
+    *,
+    public: Annotated[str, typer.Option(help="PUBLIC images with labels; read like --data. Never private ones.")],
+    out_folder: Annotated[Path, typer.Option("--out", help="Folder to create.")],
+    asked: SynthesisOptions,
+    overwrite: Annotated[bool, typer.Option(help="Replace another pool.")] = False,
+    json_output: Json = False,
+) -> None:
+    """Train a diffusion model on PUBLIC images and draw synthetic ones, for --synthetic and --pool of privmix train.
+
+    No private record is read and no privacy is spent. The pool's card says what it was made of and how good it is; the
+    pictures contact.png and copies.png show some images, and those nearest to images that the model has seen.
+
+    A run that was killed goes on where it was. The model is EDM (Karras et al. 2022); --guidance bends its paths by a
+    discriminator (Kim et al. 2023).
+
+    Example: privmix synthesise --public PUBLIC.npz --images 10000 --out POOL --minutes 30 --precision bfloat16
+    """
+    job = jobs.synthesis.SynthesisJob(public=public, out=out_folder, overwrite=overwrite, **vars(asked))
+    with progress_bars() as progress:
+        made = job.run(progress)
+    if json_output:
+        print_json(made.to_dict())
+        return
+    quality = made.quality
+    out.print(f"pool: {plain(made.out)}, {made.images:,} images", soft_wrap=True)
+    out.print(
+        f"in features {plain(quality.features)}: FID {quality.fid:.4g}, precision {quality.precision:.3f}, recall "
+        f"{quality.recall:.3f}, near-copies {100 * quality.copies:.1f}%",
+        soft_wrap=True,
+    )
+    if quality.accuracy is not None:
+        out.print(f"accuracy of a linear classifier of them on the reference: {100 * quality.accuracy:.1f}%")
+    err.print("Synthetic images may copy the public ones they were made of.", soft_wrap=True)

@@ -1,0 +1,68 @@
+"""What is asked of drawing synthetic images from public ones, option by option; importing this takes no time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from privmix.jobs.asked import CLASSES_HELP, told
+from privmix.jobs.columns import Columns
+
+_TRAINING: Final = "Training"
+_DRAWING: Final = "Drawing"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SynthesisOptions:
+    """Of which public images, how many, and how.
+
+    Attributes:
+        images: how many to draw, the classes in equal numbers.
+        split: which part of the public dataset.
+        classes: number or names of the classes.
+        columns: what is declared of columns and images.
+        network: ``tiny``, ``small`` or ``ddpm++``.
+        steps: of training.
+        minutes: end the training sooner, after so much time.
+        batch_size, learning_rate, half_life: of the training.
+        augment_probability: of each change that the network is told of.
+        mirror: mirror images left and right.
+        precision: ``float32`` or ``bfloat16``.
+        device: ``cpu`` or ``cuda``.
+        guidance: weight of discriminator guidance; 0 none.
+        sampler_steps: noise levels of a path.
+        draw_batch: images drawn at a time; bounds the memory.
+        features: in which quality is measured; ``pixels``, ``scattering``, ... as for releases.
+        reference: public images that the model was not made of, to measure against; those it was made of where None.
+        seed: of everything drawn.
+        work: folder for checkpoints and images drawn so far; beside ``out`` where None.
+        ledger: refuse data that this ledger knows as private.
+    """
+
+    images: int = told(10_000, "How many to draw, the classes in equal numbers.")
+    split: str = told("train", "Which part of the public dataset.")
+    classes: Any = told(None, CLASSES_HELP)
+    columns: Columns = field(default_factory=Columns)
+    network: str = told("small", "tiny, small (1 million weights, for a CPU) or ddpm++ (for a GPU).", _TRAINING)
+    steps: int = told(5000, "Steps of training.", _TRAINING)
+    minutes: float | None = told(None, "End the training sooner, after so many minutes.", _TRAINING)
+    batch_size: int = told(64, "Images a step.", _TRAINING)
+    learning_rate: float = told(1e-3, "Of Adam.", _TRAINING)
+    half_life: int = told(50_000, "Images after which one's part in the averaged weights has halved.", _TRAINING)
+    augment_probability: float = told(
+        0.12, "Of each turn, stretch or shift that the network is told of (Karras et al. 2022).", _TRAINING
+    )
+    mirror: bool = told(False, "Mirror images left and right; not for digits.", _TRAINING)
+    precision: str = told("float32", "float32 or bfloat16.", _TRAINING)
+    device: str = told("cpu", "cpu or cuda.", _TRAINING)
+    guidance: float = told(0.0, "Weight of discriminator guidance (Kim et al. 2023); 2 is its whole step.", _DRAWING)
+    sampler_steps: int = told(18, "Noise levels of a path (Karras et al. 2022).", _DRAWING)
+    draw_batch: int = told(100, "Images drawn at a time; bounds the memory.", _DRAWING)
+    features: str = told("pixels", "In which quality is measured: pixels, scattering, vision:MODEL, ...")
+    reference: str | None = told(
+        None, "PUBLIC images that the model was not made of, to measure against and to classify. Default: its own."
+    )
+    seed: int = told(0, "Of everything drawn.")
+    work: Path | None = told(None, "Folder for what a killed run goes on from. Default: beside `out`.")
+    ledger: str | None = told(None, "Refuse data that this ledger knows as private: sqlite:///FILE, ...")

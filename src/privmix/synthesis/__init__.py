@@ -1,0 +1,48 @@
+"""Synthetic images from public ones: a diffusion model, its guidance, metrics, and pools that other commands read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from privmix._lazy import lazily
+
+if TYPE_CHECKING:
+    from privmix.synthesis.diffusion import DiffusionConfig, DiffusionModel, train_diffusion
+    from privmix.synthesis.edm import Denoiser, EdmConfig, SamplerConfig, edm_loss, sample
+    from privmix.synthesis.guidance import GuidanceConfig, density_ratio_guidance, train_discriminator
+    from privmix.synthesis.metrics import (
+        Copies,
+        Manifold,
+        Quality,
+        classification_accuracy,
+        frechet_distance,
+        inception_score,
+        near_copies,
+        precision_recall,
+    )
+    from privmix.synthesis.pool import write_pool
+else:
+    __getattr__, __dir__ = lazily(__name__)
+
+__all__ = [
+    "Copies",
+    "Denoiser",
+    "DiffusionConfig",
+    "DiffusionModel",
+    "EdmConfig",
+    "GuidanceConfig",
+    "Manifold",
+    "Quality",
+    "SamplerConfig",
+    "classification_accuracy",
+    "density_ratio_guidance",
+    "edm_loss",
+    "frechet_distance",
+    "inception_score",
+    "near_copies",
+    "precision_recall",
+    "sample",
+    "train_diffusion",
+    "train_discriminator",
+    "write_pool",
+]

@@ -1,0 +1,342 @@
+"""Training a diffusion model on public images, and drawing images from it.
+
+A step's randomness is a function of (seed, step, process), so a checkpoint is weights, their moving average, Adam's
+moments and the number of steps: a killed run that goes on makes the same model as one that was not.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from privmix.errors import InvalidInput, StorageError, check_choice, check_integer, check_number
+from privmix.synthesis.augment import NonLeaking
+from privmix.synthesis.edm import Denoiser, EdmConfig, Guidance, SamplerConfig, edm_loss, own_noise, sample
+from privmix.synthesis.networks import Condition, UNet
+
+Progress = Callable[[str, int, int], None]
+
+PRECISIONS: Final = ("float32", "bfloat16")
+_FILE: Final = "diffusion.safetensors"
+_PARTS: Final = ("weights", "average", "first", "second")
+
+
+@dataclass(frozen=True)
+class DiffusionConfig:
+    """How a diffusion model is made.
+
+    Attributes:
+        network: size of the U-Net: ``tiny``, ``small`` (a CPU) or ``ddpm++`` (a GPU).
+        steps: of training.
+        batch_size: images a step, over all processes.
+        learning_rate: of Adam, after a linear start.
+        ramp_up: images over which the learning rate rises.
+        half_life: images after which an image's influence on the moving average has halved (Karras et al.: 500,000).
+        ema_ramp: the half-life is at most this part of the images seen (Karras et al.: 0.05).
+        augment_probability: of each non-leaking change (Karras et al.: 0.12).
+        mirror: whether images are mirrored left and right.
+        precision: ``float32``, or ``bfloat16`` inside the network.
+        seed: of weights and everything drawn.
+        edm: constants of loss and scalings.
+
+    Example:
+        >>> DiffusionConfig(steps=100).batch_size
+        64
+    """
+
+    network: str = "small"
+    steps: int = 5000
+    batch_size: int = 64
+    learning_rate: float = 1e-3
+    ramp_up: int = 10_000
+    half_life: int = 50_000
+    ema_ramp: float = 0.05
+    augment_probability: float = 0.12
+    mirror: bool = False
+    precision: str = "float32"
+    seed: int = 0
+    edm: EdmConfig = field(default_factory=EdmConfig)
+
+    def __post_init__(self) -> None:
+        check_integer("steps", self.steps, low=1)
+        check_integer("batch_size", self.batch_size, low=1)
+        check_number("learning_rate", self.learning_rate, low=0, low_open=True)
+        check_integer("ramp_up", self.ramp_up, low=1)
+        check_integer("half_life", self.half_life, low=1)
+        check_number("ema_ramp", self.ema_ramp, low=0, low_open=True)
+        check_number("augment_probability", self.augment_probability, low=0, high=1)
+        check_choice("precision", self.precision, PRECISIONS)
+        check_integer("seed", self.seed, low=0, high=2**32 - 1)
+
+    def rate(self, step: int) -> float:
+        """Learning rate of a step, from 0."""
+        return self.learning_rate * min(1.0, (step + 1) * self.batch_size / self.ramp_up)
+
+    def decay(self, step: int) -> float:
+        """What is left of the moving average after a step, from 0."""
+        seen = (step + 1) * self.batch_size
+        return float(0.5 ** (self.batch_size / max(min(self.half_life, seen * self.ema_ramp), 1e-8)))
+
+
+@dataclass(frozen=True, eq=False)
+class DiffusionModel:
+    """A trained diffusion model of labelled images.
+
+    Attributes:
+        denoiser: D(x; sigma), with the averaged weights.
+        shape: (C, H, W) of its images.
+        classes: how many.
+        steps: it was trained for.
+        loss: mean of the training loss over the last steps.
+    """
+
+    denoiser: Denoiser = field(repr=False)
+    shape: tuple[int, int, int]
+    classes: int
+    steps: int
+    loss: float
+
+    def draw(
+        self,
+        labels: NDArray[np.int64],
+        *,
+        seed: int,
+        first: int = 0,
+        batch_size: int = 100,
+        sampler: SamplerConfig | None = None,
+        guidance: Callable[[Tensor], Guidance] | None = None,
+    ) -> Iterator[NDArray[np.uint8]]:
+        """Draw images, block by block.
+
+        Args:
+            labels: (n,) class of each.
+            seed: image i's noise depends on it and on ``first`` + i alone.
+            first: number of the first image, where a run goes on.
+            batch_size: images at a time; bounds the memory.
+            sampler: noise levels.
+            guidance: (b,) classes of a block -> what bends its paths.
+
+        Yields:
+            (b, H, W, C) uint8, or (b, H, W) for grey images.
+        """
+        self.denoiser.eval()
+        for at in range(0, len(labels), batch_size):
+            block = torch.from_numpy(np.asarray(labels[at : at + batch_size], dtype=np.int64))
+            noise = own_noise(seed, range(first + at, first + at + len(block)), self.shape)
+            bend = None if guidance is None else guidance(block)
+            with torch.no_grad():
+                yield as_pixels(sample(self._given(block), noise, sampler, bend))
+
+    def _given(self, labels: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
+        device = next(self.denoiser.parameters()).device
+
+        def denoise(x: Tensor, sigma: Tensor) -> Tensor:
+            # The path is kept in double precision on the CPU; the network is single.
+            found: Tensor = self.denoiser(x.to(device), sigma.to(device), Condition(labels.to(device))).cpu()
+            return found
+
+        return denoise
+
+
+def as_pixels(images: Tensor) -> NDArray[np.uint8]:
+    """(b, C, H, W) in [-1, 1] -> (b, H, W, C) uint8, or (b, H, W) for one channel."""
+    pixels = ((images.clamp(-1, 1) + 1) * 127.5).round().to(torch.uint8).permute(0, 2, 3, 1).numpy()
+    return pixels[..., 0] if pixels.shape[-1] == 1 else pixels
+
+
+def train_diffusion(
+    images: NDArray[np.float32],
+    labels: NDArray[np.int64],
+    classes: int,
+    config: DiffusionConfig,
+    *,
+    minutes: float | None = None,
+    checkpoint: Path | None = None,
+    progress: Progress | None = None,
+    device: str = "cpu",
+    save_every: float = 60.0,
+) -> DiffusionModel:
+    """Train on PUBLIC images; nothing protects them.
+
+    Args:
+        images: (n, C, H, W) in [0, 1].
+        labels: (n,) in [0, classes).
+        classes: number of classes.
+        config: settings.
+        minutes: end sooner, after so much time of this run.
+        checkpoint: folder where the state is kept, about once a minute; a run of the same settings and images goes on.
+        progress: called with (stage with the loss, steps done, steps).
+        device: of the network.
+        save_every: seconds between checkpoints.
+
+    Raises:
+        InvalidInput: arrays that don't fit, or a loss that is no longer finite.
+        StorageError: the checkpoint can't be read or written, or is another run's.
+    """
+    run = _Training(images, labels, classes, config, torch.device(device))
+    done, ended = (0, False) if checkpoint is None else run.restore(checkpoint)
+    began = saved = time.monotonic()
+    while done < config.steps and not ended:
+        run.step(done)
+        done += 1
+        now = time.monotonic()
+        if progress is not None and (done % 10 == 0 or done == config.steps):
+            progress(f"diffusion model (loss {run.loss:.3f})", done, config.steps)
+        ended = minutes is not None and now - began > 60 * minutes
+        if checkpoint is not None and now - saved > save_every:
+            run.save(checkpoint, done)
+            saved = now
+    if checkpoint is not None:
+        run.save(checkpoint, done, ended=ended)
+    return run.model(done)
+
+
+class _Training:
+    """Weights, their moving average and Adam's moments, a step at a time."""
+
+    def __init__(
+        self,
+        images: NDArray[np.float32],
+        labels: NDArray[np.int64],
+        classes: int,
+        config: DiffusionConfig,
+        device: torch.device,
+    ) -> None:
+        if images.ndim != 4 or len(images) != len(labels) or not len(labels):
+            raise InvalidInput("images", images.shape, "images (n, channels, height, width), with a label each")
+        if labels.min() < 0 or labels.max() >= classes:
+            raise InvalidInput("labels", "values outside", f"numbers in [0, {classes})")
+        self._config, self._device, self._classes = config, device, classes
+        self._shape = tuple(images.shape[1:])
+        self._images = torch.from_numpy(np.ascontiguousarray(images, dtype=np.float32)) * 2 - 1
+        self._labels = torch.from_numpy(np.asarray(labels, dtype=np.int64))
+        told = json.dumps([asdict(config) | {"steps": 0}, classes, self._shape], sort_keys=True).encode()
+        hashed = hashlib.sha256(told)
+        hashed.update(self._images.numpy().tobytes())
+        hashed.update(self._labels.numpy().tobytes())
+        self._fingerprint = hashed.hexdigest()
+        self._network = self._fresh()
+        self._average = self._fresh()
+        self._weights = list(self._network.parameters())
+        self._adam = torch.optim.Adam(self._weights, lr=config.learning_rate)
+        self._augment = NonLeaking(config.augment_probability, config.mirror)
+        self._rank, self._size = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
+        self.loss = 1.0
+
+    def _fresh(self) -> nn.Module:
+        with torch.random.fork_rng(devices=[]):
+            torch.default_generator.manual_seed(self._config.seed)
+            return UNet(self._config.network, self._shape, self._classes).to(self._device)
+
+    def step(self, number: int) -> None:
+        """One step of Adam, and of the moving average."""
+        config = self._config
+        generator = _generator(config.seed, number, self._rank)
+        count = config.batch_size * (self._rank + 1) // self._size - config.batch_size * self._rank // self._size
+        rows = torch.randint(len(self._labels), (count,), generator=generator)
+        images, changes = self._augment(self._images[rows], generator)
+        condition = Condition(self._labels[rows].to(self._device), changes.to(self._device))
+        # Dropout draws from torch's own generator.
+        with torch.random.fork_rng(devices=[]), self._cast():
+            torch.default_generator.manual_seed(int(torch.randint(2**62, (), generator=generator)))
+            self._network.train()
+            denoiser = Denoiser(self._network, config.edm)
+            loss = edm_loss(denoiser, images.to(self._device), condition, config.edm, generator)
+        self._adam.zero_grad()
+        (loss * (count / config.batch_size)).backward()  # type: ignore[no-untyped-call]
+        for weight in self._weights:
+            if weight.grad is not None:
+                if self._size > 1:
+                    dist.all_reduce(weight.grad)
+                torch.nan_to_num(weight.grad, nan=0.0, posinf=1e5, neginf=-1e5, out=weight.grad)
+        for group in self._adam.param_groups:
+            group["lr"] = config.rate(number)
+        self._adam.step()
+        decay = config.decay(number)
+        with torch.no_grad():
+            for slow, fast in zip(self._average.parameters(), self._weights, strict=True):
+                slow.lerp_(fast, 1 - decay)
+        self.loss += 0.02 * (float(loss.detach()) - self.loss)
+
+    def _cast(self) -> Any:
+        if self._config.precision == "float32":
+            return nullcontext()
+        return torch.autocast(self._device.type, dtype=torch.bfloat16)
+
+    def model(self, steps: int) -> DiffusionModel:
+        """With the averaged weights."""
+        shape: Any = self._shape
+        return DiffusionModel(
+            Denoiser(self._average.eval(), self._config.edm), shape, self._classes, steps, float(self.loss)
+        )
+
+    def save(self, folder: Path, done: int, *, ended: bool = False) -> None:
+        """Write the state beside its place and rename it there."""
+        if self._rank:
+            return
+        state = self._adam.state_dict()["state"]
+        zero = [torch.zeros_like(weight) for weight in self._weights]
+        moments = [[state[i][name] for i in state] if state else zero for name in ("exp_avg", "exp_avg_sq")]
+        tensors: dict[str, Tensor] = {}
+        for part, values in zip(_PARTS, [self._weights, list(self._average.parameters()), *moments], strict=True):
+            tensors |= {f"{part}.{i}": value.detach().cpu().contiguous() for i, value in enumerate(values)}
+        told = {
+            "fingerprint": self._fingerprint,
+            "done": str(done),
+            "loss": repr(float(self.loss)),
+            "ended": str(ended),
+        }
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            draft = folder / f".{_FILE}.partial"
+            save_file(tensors, draft, metadata=told)
+            draft.replace(folder / _FILE)
+        except OSError as error:
+            raise StorageError(f"can't write the checkpoint {folder}: {error.strerror}") from None
+
+    def restore(self, folder: Path) -> tuple[int, bool]:
+        """Load what :meth:`save` wrote; returns the steps done, 0 where there is nothing, and whether time was up."""
+        path = folder / _FILE
+        if not path.exists():
+            return 0, False
+        try:
+            with safe_open(path, framework="pt") as opened:
+                told = opened.metadata() or {}
+            tensors = load_file(path)
+        except (OSError, SafetensorError):
+            raise StorageError(f"{path} can't be read as a checkpoint") from None
+        if told.get("fingerprint") != self._fingerprint:
+            raise StorageError(f"{path} is the checkpoint of other images or settings; name another folder")
+        found = [[tensors[f"{part}.{i}"] for i in range(len(self._weights))] for part in _PARTS]
+        done = int(told["done"])
+        with torch.no_grad():
+            for place, values in ((self._weights, found[0]), (list(self._average.parameters()), found[1])):
+                for weight, value in zip(place, values, strict=True):
+                    weight.copy_(value)
+        state = self._adam.state_dict()
+        state["state"] = {
+            i: {"step": torch.tensor(float(done)), "exp_avg": first, "exp_avg_sq": second}
+            for i, (first, second) in enumerate(zip(found[2], found[3], strict=True))
+        }
+        self._adam.load_state_dict(state)
+        self.loss = float(told["loss"])
+        return done, told.get("ended") == "True"
+
+
+def _generator(seed: int, step: int, rank: int) -> torch.Generator:
+    digest = hashlib.sha256(f"{seed} {step} {rank}".encode()).digest()
+    return torch.Generator().manual_seed(int.from_bytes(digest[:8], "little") >> 2)

@@ -1,0 +1,144 @@
+"""Pools of synthetic images: made of raw files, resumed, measured, read by training as they are."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import privmix as pm
+from privmix.data import open_dataset
+from privmix.data.embedded import embedded_digits
+from privmix.errors import InvalidInput, StorageError
+from privmix.jobs.synthesis import SynthesisJob
+from tests.cli.helpers import privmix
+
+pytest.importorskip("diffusers")
+pytest.importorskip("torchmetrics")
+
+QUICK = {"network": "tiny", "steps": 20, "images": 30, "sampler_steps": 4, "half_life": 500, "draw_batch": 10}
+FLAGS = [f"--{name.replace('_', '-')}={value}" for name, value in QUICK.items()]
+
+
+@pytest.fixture(scope="module")
+def public(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    digits = embedded_digits("train").read()
+    place = tmp_path_factory.mktemp("public") / "public.npz"
+    np.savez(place, x=digits.x[:120], y=digits.y[:120], classes=10)
+    return place
+
+
+@pytest.fixture(scope="module")
+def pool(public: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, object]]:
+    out = tmp_path_factory.mktemp("pools") / "POOL"
+    done = privmix("synthesise", "--public", str(public), "--out", str(out), *FLAGS, "--guidance", "1", "--json")
+    assert done.code == 0, done.err
+    return out, json.loads(done.out)
+
+
+def test_a_pool_is_a_dataset_with_a_card_and_pictures(pool: tuple[Path, dict[str, object]]) -> None:
+    out, said = pool
+    assert said.keys() >= {"images", "features", "fid", "precision", "recall", "copies"}
+    assert said["images"] == 30
+    assert said["features"] == "pixels"
+    source = open_dataset(out)
+    assert source.schema.records == 30
+    assert source.schema.input_shape == (8, 8)
+    assert np.bincount(source.read().y).tolist() == [3] * 10
+    card = json.loads((out / "card.json").read_text())
+    assert card["made_of"]["records"] == 120
+    assert "copied" in card["warnings"][0]
+    assert {path.name for path in out.iterdir()} == {"train.npz", "card.json", "contact.png", "copies.png"}
+    assert not list(out.parent.glob(".*"))
+
+
+def test_training_reads_a_pool_as_it_is(pool: tuple[Path, dict[str, object]], tmp_path: Path) -> None:
+    out, _ = pool
+    digits = embedded_digits("train").read()
+    np.savez(tmp_path / "private.npz", x=digits.x[200:400], y=digits.y[200:400], classes=10)
+    done = privmix(
+        *("train", "--data", str(tmp_path / "private.npz"), "--features", "pixels", "--model", "linear"),
+        *("--epsilon", "4", "--delta", "1e-5"),
+        *("--scenario", "warm-synthetic", "--synthetic", str(out), "--warm-up-epochs", "1", "--epochs", "1"),
+        *("--out", str(tmp_path / "MODEL")),
+    )
+    assert done.code == 0, done.err
+
+
+def test_a_killed_run_goes_on_and_draws_the_same(public: Path, tmp_path: Path) -> None:
+    class Killed(Exception):
+        pass
+
+    def kill(stage: str, done: int, total: int) -> None:
+        if stage == "images":
+            raise Killed
+
+    whole = pm.synthesise(public, tmp_path / "A", **QUICK)
+    with pytest.raises(Killed):
+        SynthesisJob(public=public, out=tmp_path / "B", **QUICK).run(kill)
+    assert not (tmp_path / "B").exists()
+    assert (tmp_path / ".B.work").stat().st_mode & 0o077 == 0
+    again = pm.synthesise(public, tmp_path / "B", **QUICK)
+    assert (tmp_path / "A" / "train.npz").read_bytes() == (tmp_path / "B" / "train.npz").read_bytes()
+    assert again.card == whole.card
+    assert not (tmp_path / ".B.work").exists()
+
+
+def test_work_of_another_run_is_refused(public: Path, tmp_path: Path) -> None:
+    pm.synthesise(public, tmp_path / "A", work=tmp_path / "work", **QUICK)
+    with pytest.raises(InvalidInput, match="work"):
+        pm.synthesise(public, tmp_path / "B", work=tmp_path / "work", **{**QUICK, "steps": 21})
+    (tmp_path / "mine").mkdir(mode=0o700)
+    (tmp_path / "mine" / "notes").write_text("x")
+    with pytest.raises(InvalidInput, match="work"):
+        pm.synthesise(public, tmp_path / "B", work=tmp_path / "mine", **QUICK)
+
+
+def test_data_with_a_budget_are_refused(public: Path, tmp_path: Path) -> None:
+    ledger = f"sqlite:///{tmp_path / 'ledger.db'}"
+    assert (
+        privmix("ledger", "init", "--ledger", ledger, "--dataset", "d", "--epsilon", "9", "--delta", "1e-5").code == 0
+    )
+    ours = pm.synthesise  # The ledger knows nothing of these files yet: refused for another reason, after it is asked.
+    with pytest.raises(InvalidInput, match="vision"):
+        ours(public, tmp_path / "A", ledger=ledger, features="vision", **QUICK)
+    charged = privmix(
+        *("release", "--data", str(public), "--features", "pixels", "--epsilon", "1", "--delta", "1e-5"),
+        *("--design", "moments", "--ledger", ledger, "--dataset", "d", "--out", str(tmp_path / "R")),
+    )
+    assert charged.code == 0, charged.err
+    with pytest.raises(InvalidInput, match="private"):
+        ours(public, tmp_path / "A", ledger=ledger, **QUICK)
+    assert not (tmp_path / "A").exists()
+    assert not (tmp_path / ".A.work").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"images": 0}, "images"),
+        ({"network": "large"}, "network"),
+        ({"guidance": -1.0}, "guidance"),
+        ({"sampler_steps": 1}, "steps"),
+        ({"minutes": 0.0}, "minutes"),
+        ({"device": "tpu"}, "device"),
+        ({"features": "nothing"}, "features"),
+    ],
+)
+def test_wrong_options_leave_nothing(public: Path, tmp_path: Path, options: dict[str, object], said: str) -> None:
+    with pytest.raises(InvalidInput, match=said):
+        pm.synthesise(public, tmp_path / "A", **{**QUICK, **options})
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_is_no_image_is_refused(tmp_path: Path) -> None:
+    np.savez(tmp_path / "rows.npz", x=np.zeros((4, 3)), y=np.arange(4) % 2, classes=2)
+    with pytest.raises(InvalidInput, match="images"):
+        pm.synthesise(tmp_path / "rows.npz", tmp_path / "A", **QUICK)
+    with pytest.raises(StorageError):
+        pm.synthesise(tmp_path / "nowhere.npz", tmp_path / "A", **QUICK)
+    (tmp_path / "A").mkdir()
+    with pytest.raises(InvalidInput, match="out"):
+        pm.synthesise(tmp_path / "rows.npz", tmp_path / "A", **QUICK)
