@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any, ClassVar, Final, Protocol, Self, get_type_hints
@@ -10,7 +11,7 @@ from typing import Any, ClassVar, Final, Protocol, Self, get_type_hints
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 from privmix._registry import Registry
@@ -172,7 +173,12 @@ class Augmentation(Defence):
     """A defence that changes the batches of an ordinary training, in ways that gradients pass through.
 
     Attackers who know it train through the same function.
+
+    Attributes:
+        stands_last: its loss is more than that of its changed batch, so that no other change can come behind it.
     """
+
+    stands_last: ClassVar[bool] = False
 
     def apply(
         self, pixels: Tensor, targets: Tensor, generator: torch.Generator, progress: float
@@ -182,7 +188,7 @@ class Augmentation(Defence):
         Args:
             pixels: (b, C, H, W) in [0, 1].
             targets: (b, K) probabilities of classes.
-            generator: the only source of randomness.
+            generator: the only source of randomness, on the device of the pixels.
             progress: share of the training that is done, in [0, 1): some defences start late.
         """
         return pixels, targets
@@ -193,6 +199,14 @@ class Augmentation(Defence):
         """The batch's mean loss, which training makes small."""
         pixels, targets = self.apply(pixels, targets, generator, progress)
         return functional.cross_entropy(network(pixels), targets)
+
+    def change_gradients(self, parameters: Sequence[nn.Parameter], generator: torch.Generator) -> None:
+        """Change the gradient of the batch's loss in place, before the step is made.
+
+        Args:
+            parameters: what is trained, each with its gradient.
+            generator: the only source of randomness, on the device of the parameters.
+        """
 
     def train(self, case: Case) -> Defended:
         victim = case.scene.victim
@@ -240,6 +254,9 @@ def parse_defence(text: str) -> Defence:
     if len(augmentations) < len(parts):
         alone = next(one for one in parts if not isinstance(one, Augmentation))
         raise InvalidInput("defence", text, f"{alone.name} alone: only changes of batches can be joined")
+    for part in augmentations[:-1]:
+        if part.stands_last:
+            raise InvalidInput("defence", text, f"{part.name} behind the others")
     return Joined(tuple(augmentations))
 
 
@@ -271,6 +288,10 @@ class Joined(Augmentation):
         for one in self.parts[:-1]:
             pixels, targets = one.apply(pixels, targets, generator, progress)
         return self.parts[-1].loss(network, pixels, targets, generator, progress)
+
+    def change_gradients(self, parameters: Sequence[nn.Parameter], generator: torch.Generator) -> None:
+        for one in self.parts:
+            one.change_gradients(parameters, generator)
 
 
 def _typed(field_name: str, text: str, kind: Any) -> Any:
