@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         FixedSizeSampled,
         Gaussian,
         Laplace,
+        NormalWeighted,
         PoissonSampled,
         Repeated,
     )
@@ -80,6 +81,7 @@ __all__ = [
     "MissingExtra",
     "Model",
     "NoiseAwareRidgeClassifier",
+    "NormalWeighted",
     "PoissonSampled",
     "PrivacyCost",
     "PrivmixError",

@@ -33,6 +33,7 @@ PLANS: dict[str, dict[str, Any]] = {
     "classwise": {"design": "classwise"},
     "full-batch": {"design": "classwise", "full_batch": True, "rows": None},
     "random-weight": {"design": "random-weight", "max_weight": 0.5},
+    "gaussian-mixing": {"design": "gaussian-mixing"},
     "moments": {"design": "moments"},
     "merf": {"design": "merf", "frequencies": 64},
     "hermite": {"design": "hermite", "order": 4, "pairs": 3, "pair_order": 4},

@@ -53,6 +53,7 @@ DESIGNS: dict[str, tuple[dict[str, Any], int]] = {
     "classwise": ({"design": "classwise", "centre": "none"}, 8000),
     "full-batch": ({"design": "classwise", "full_batch": True, "centre": "none", "rows": None}, 8000),
     "random-weight": ({"design": "random-weight", "centre": "none", **ALONE}, 2000),
+    "gaussian-mixing": ({"design": "gaussian-mixing", "centre": "none"}, 8000),
     "moments": ({"design": "moments", "centre": "none"}, 8000),
     "merf": ({"design": "merf"}, 8000),
     "hermite": ({"design": "hermite"}, 8000),
@@ -136,7 +137,8 @@ def test_noise_of_one_tile_for_all_is_caught(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.parametrize(
-    "name", ["poisson", "fixed", "hierarchical", "classwise", "random-weight", "moments", "two-stage"]
+    "name",
+    ["poisson", "fixed", "hierarchical", "classwise", "random-weight", "gaussian-mixing", "moments", "two-stage"],
 )
 def test_missing_clipping_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def lattice_steps(self: tiles.TileReader, transform: RecordTransform, block: NDArray[Any]) -> NDArray[np.float64]:

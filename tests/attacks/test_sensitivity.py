@@ -48,6 +48,7 @@ PLANS: dict[str, dict[str, Any]] = {
     "classwise": {"design": "classwise"},
     "full-batch": {"design": "classwise", "full_batch": True, "centre": "none"},
     "random-weight": {"design": "random-weight", "max_weight": 0.5},
+    "gaussian-mixing": {"design": "gaussian-mixing"},
     "moments": {"design": "moments", "centre": "none"},
     "moments-centred": {"design": "moments"},
     "merf": {"design": "merf", "frequencies": 5},
@@ -73,7 +74,7 @@ def worst_plan(name: str, **changes: Any) -> Plan:
 
 def out_of_core(plan: Plan, records: PrivateRecords, streams: SecretStreams) -> Any:
     """Records read again for each chunk of rows, as from a disk."""
-    if not isinstance(plan, ReleasePlan):
+    if type(plan) is not ReleasePlan:
         return real_engine(plan, records, streams)
     return ReleaseEngine(plan, records, streams, workers=1, memory_bytes=1)
 

@@ -46,6 +46,7 @@ DESIGNS: dict[str, dict[str, Any]] = {
     "hierarchical": {"design": "hierarchical", "mixup_degree": 8, "expected_classes": 1.5},
     "classwise": {"design": "classwise", "mixup_degree": 8},
     "full-batch": {"design": "classwise", "full_batch": True},
+    "gaussian-mixing": {"design": "gaussian-mixing"},
     "moments": {"design": "moments", "label_share": 0.35},
 }
 CASES = {

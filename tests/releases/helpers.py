@@ -29,6 +29,7 @@ ALL_DESIGNS: list[dict[str, Any]] = [
     {"design": "fixed"},
     {"design": "fixed", "noise": "laplace"},
     {"design": "random-weight", "max_weight": 0.5},
+    {"design": "gaussian-mixing"},
 ]
 EMBEDDINGS: list[dict[str, Any]] = [
     {"design": "merf", "frequencies": 24},

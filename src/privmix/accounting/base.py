@@ -15,6 +15,7 @@ from privmix.accounting.events import (
     FixedSizeSampled,
     Gaussian,
     Laplace,
+    NormalWeighted,
     PoissonSampled,
     Repeated,
 )
@@ -89,7 +90,7 @@ class Accountant(Protocol):
         ...
 
 
-Leaf = Gaussian | Laplace | Bounded | PoissonSampled | FixedSizeSampled | ClusterSampled
+Leaf = Gaussian | Laplace | Bounded | PoissonSampled | FixedSizeSampled | ClusterSampled | NormalWeighted
 
 
 def flatten(event: Event) -> dict[Leaf, int]:
@@ -123,5 +124,13 @@ def _collect(event: Event, count: int, counts: Counter[Leaf]) -> None:
             _collect(inner, count, counts)
         case ClusterSampled(1, rate, inner):
             _collect(PoissonSampled(rate, inner), count, counts)
-        case ClusterSampled() | FixedSizeSampled() | PoissonSampled() | Gaussian() | Laplace() | Bounded():
+        case (
+            ClusterSampled()
+            | FixedSizeSampled()
+            | PoissonSampled()
+            | NormalWeighted()
+            | Gaussian()
+            | Laplace()
+            | Bounded()
+        ):
             counts[event] += count

@@ -108,6 +108,16 @@ class ClusterSampled:
 
 
 @dataclass(frozen=True)
+class NormalWeighted:
+    """``event``, a Gaussian query, on a sum that each record joins times a secret weight, drawn for it from N(0, 1).
+
+    What tells a record is then not where the sum lies but how far it spreads (Lev et al. 2025: Gaussian sketches).
+    """
+
+    event: Event
+
+
+@dataclass(frozen=True)
 class Repeated:
     """``event``, run ``count`` times with fresh randomness (adaptive composition)."""
 
@@ -129,7 +139,17 @@ class Composed:
             raise InvalidInput("events", self.events, "at least one event")
 
 
-Event = Gaussian | Laplace | Bounded | PoissonSampled | FixedSizeSampled | ClusterSampled | Repeated | Composed
+Event = (
+    Gaussian
+    | Laplace
+    | Bounded
+    | PoissonSampled
+    | FixedSizeSampled
+    | ClusterSampled
+    | NormalWeighted
+    | Repeated
+    | Composed
+)
 
 _KINDS: dict[str, type[Any]] = {
     "gaussian": Gaussian,
@@ -138,6 +158,7 @@ _KINDS: dict[str, type[Any]] = {
     "poisson_sampled": PoissonSampled,
     "fixed_size_sampled": FixedSizeSampled,
     "cluster_sampled": ClusterSampled,
+    "normal_weighted": NormalWeighted,
     "repeated": Repeated,
     "composed": Composed,
 }

@@ -271,11 +271,11 @@ def pair_atoms(pair: SampledPair, points: Points, add: bool) -> Atoms:
     up = np.where(np.isfinite(up), np.clip(up, 0, mass[1:-1]), mass[1:-1])
     doubt = np.where(np.isfinite(doubt), np.minimum(doubt, mass[1:-1]), mass[1:-1])
     if add:
-        return _assemble(-losses[::-1], mass[::-1], up[::-1], doubt[::-1], tail_error[::-1])
-    return _assemble(losses, mass, up, doubt, tail_error)
+        return assembled(-losses[::-1], mass[::-1], up[::-1], doubt[::-1], tail_error[::-1])
+    return assembled(losses, mass, up, doubt, tail_error)
 
 
-def _assemble(losses: Array, mass: Array, up: Array, doubt: Array, tail_error: Array) -> Atoms:
+def assembled(losses: Array, mass: Array, up: Array, doubt: Array, tail_error: Array) -> Atoms:
     """Atoms from each interval's mass, its share for the upper end, and the doubt in both."""
     probs = np.zeros(losses.size)
     probs[:-1] = mass[1:-1] - up

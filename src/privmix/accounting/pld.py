@@ -6,6 +6,7 @@ Sources: Koskela, Jalko, Honkela 2020 (FFT composition); Zhu, Dong, Wang 2022 (d
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -19,10 +20,12 @@ from privmix.accounting.events import (
     FixedSizeSampled,
     Gaussian,
     Laplace,
+    NormalWeighted,
     PoissonSampled,
 )
 from privmix.accounting.pairs import GaussianNoise, LaplaceNoise, SampledPair
 from privmix.accounting.queries import BoundedQuery, PairQuery, Query
+from privmix.accounting.spreads import spread_queries
 
 # Share of epsilon that the grid may add where that costs little; see direction.py for what it may where it costs much.
 _TOLERANCE = 1e-4
@@ -62,7 +65,8 @@ class PldAccountant:
         * a range too wide for the memory limit coarsens the grid, which only raises the figure;
         * cluster sampling is priced as if the record's cluster bit were published in every row (valid for every
           dataset, attained by the worst one);
-        * fixed-size sampling is priced under replace-one with doubled sensitivity, and refused under add/remove.
+        * fixed-size sampling is priced under replace-one with doubled sensitivity, and refused under add/remove;
+        * sums with normal weights are priced as N(0, s^2) against N(0, s^2 + 1), and refused under replace-one.
 
     Args:
         tolerance: share of epsilon that the grid may add, where a fine grid is affordable.
@@ -97,7 +101,8 @@ class PldAccountant:
 
 
 def _uncached_loss(event: Event, adjacency: Adjacency, tolerance: float, name: str) -> ComposedLoss:
-    queries = [_query(leaf, count, adjacency, name) for leaf, count in flatten(event).items()]
+    leaves = flatten(event).items()
+    queries = [query for leaf, count in leaves for query in _queries(leaf, count, adjacency, name)]
     remove = LossDirection(queries, False, tolerance)
     if all(query.symmetric for query in queries):
         return ComposedLoss((remove,))
@@ -106,6 +111,12 @@ def _uncached_loss(event: Event, adjacency: Adjacency, tolerance: float, name: s
 
 # A loss is small; its compositions are kept beside those of all others (direction.py).
 _composed_loss = lru_cache(maxsize=4)(_uncached_loss)
+
+
+def _queries(leaf: Leaf, count: int, adjacency: Adjacency, name: str) -> Sequence[Query]:
+    if isinstance(leaf, NormalWeighted) and isinstance(leaf.event, Gaussian) and adjacency is Adjacency.ADD_REMOVE:
+        return spread_queries(leaf.event.noise_multiplier, count)
+    return [_query(leaf, count, adjacency, name)]
 
 
 def _query(leaf: Leaf, count: int, adjacency: Adjacency, name: str) -> Query:
@@ -133,6 +144,9 @@ def _query(leaf: Leaf, count: int, adjacency: Adjacency, name: str) -> Query:
             )
         case ClusterSampled(cluster_rate, rate, inner) if not replaced:
             return PairQuery(SampledPair(_noise(inner, shift, leaf, adjacency, name), rate), count, cluster_rate)
+        case NormalWeighted():
+            reason = "normal weights are priced with Gaussian noise, under add_remove only"
+            raise UnsupportedEvent(name, leaf, adjacency, reason)
         case FixedSizeSampled():
             raise UnsupportedEvent(name, leaf, adjacency, "fixed-size sampling is priced under replace_one only")
         case ClusterSampled():

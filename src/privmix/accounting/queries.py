@@ -96,7 +96,7 @@ class PairQuery:
             return pair_atoms(self.pair, self.pair.grid_points(min(low, 0), max(high, 0), step), add)
 
         atoms = self._build(grid_atoms, add)
-        return _trimmed(atoms, step)
+        return trimmed(atoms, step)
 
     def parts(self, log_tail: float, step: float, add: bool, most: float) -> list[tuple[LossPmf, int]]:
         """One loss, or two where the grid is too coarse for the tiny ones."""
@@ -186,7 +186,7 @@ class BoundedQuery:
         return 16 * UNIT * self.bound
 
 
-def _trimmed(atoms: Atoms, step: float) -> LossPmf:
+def trimmed(atoms: Atoms, step: float) -> LossPmf:
     """The same without empty points at the ends."""
     filled = np.flatnonzero(atoms.probs)
     first, last = (int(filled[0]), int(filled[-1])) if filled.size else (0, 0)

@@ -31,6 +31,7 @@ from privmix.attacks.worst_case import (
 )
 from privmix.designs import (
     Classwise,
+    GaussianMixing,
     Hierarchical,
     Moments,
     MomentsPlan,
@@ -67,6 +68,7 @@ def worst_case_of(plan: Plan) -> AnyCase:
     * classwise: classes stay, since they decide how many rows a record may touch;
     * fixed: a row holds the canary with probability m/n and the rest are alike, so m and n may be divided by their
       greatest common divisor; random weights depend on m itself, so that both stay;
+    * gaussian-mixing: every record is in every row, and what others add to it hides nothing of the pair that is priced;
     * moments, class embeddings: one query; how many rows are sampled from its answer plays no part;
     * two-stage: all queries show the canary; with one feature there is one direction, in which it is clipped;
     * centred plans keep their classes and have one canary a run: records share the released mean.
@@ -92,6 +94,12 @@ def _width(plan: ReleasePlan) -> int:
 def _poisson_case(plan: ReleasePlan) -> PoissonCase:
     width = _width(plan)
     return PoissonCase(_reduced(plan, width, width + 1), width)
+
+
+@worst_case_for(GaussianMixing)
+def _gaussian_mixing_case(plan: ReleasePlan) -> GaussianMixingCase:
+    width = _width(plan)
+    return GaussianMixingCase(_reduced(plan, width, width + 1), width)
 
 
 @worst_case_for(Classwise)
@@ -256,12 +264,33 @@ class PoissonCase(_RowCase):
         return features, labels
 
     def of_rows(self, block: RowBlock, transform: RecordTransform) -> Scores:
+        reading, noise = self._reading(block, transform)
+        gains = log_mixture(self.plan.record_rate, (2 * reading - 1) / (2 * noise**2))
+        return np.stack([gains.sum(axis=0), reading.sum(axis=0)])
+
+    def _reading(self, block: RowBlock, transform: RecordTransform) -> tuple[Scores, float]:
+        """(rows, trials) of features and labels together, with the canary as 1, and their noise."""
         plan, own = self.plan, self._canary(transform)
         feature, label = self._readings(block)
         noise = _joint(plan.feature_noise_multiplier, plan.label_noise_multiplier, own)
-        reading = noise**2 * (own * feature / plan.feature_noise_multiplier**2 + label / plan.label_noise_multiplier**2)
-        gains = log_mixture(plan.record_rate, (2 * reading - 1) / (2 * noise**2))
-        return np.stack([gains.sum(axis=0), reading.sum(axis=0)])
+        seen = own * feature / plan.feature_noise_multiplier**2 + label / plan.label_noise_multiplier**2
+        return noise**2 * seen, noise
+
+
+@dataclass(frozen=True)
+class GaussianMixingCase(PoissonCase):
+    """The canary alone: its weight in a row is N(0, 1), so that readings spread more where it is there."""
+
+    def of_repeats(self, x: Scores, transform: RecordTransform) -> Scores:
+        """Weights are new in every row: rows of one noise differ by no number that is known beforehand."""
+        return np.zeros(self.trials)
+
+    def of_rows(self, block: RowBlock, transform: RecordTransform) -> Scores:
+        reading, noise = self._reading(block, transform)
+        squares = np.square(reading).sum(axis=0)
+        # log of N(0, s^2 + 1) over N(0, s^2)
+        gain = squares / 2 * (noise**-2 - 1 / (noise**2 + 1)) - len(reading) / 2 * math.log1p(noise**-2)
+        return np.stack([gain, squares])
 
 
 @dataclass(frozen=True)

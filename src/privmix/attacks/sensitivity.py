@@ -24,8 +24,9 @@ from numpy.typing import NDArray
 from privmix.accounting import Adjacency
 from privmix.attacks.bounds import Scores
 from privmix.attacks.worst_case import EngineFactory, real_engine
-from privmix.designs import BasePlan, EmbeddingPlan, MomentsPlan, Plan, ReleasePlan, TwoStagePlan
+from privmix.designs import BasePlan, EmbeddingPlan, GaussianMixingPlan, MomentsPlan, Plan, ReleasePlan, TwoStagePlan
 from privmix.designs.embedding import SIZES
+from privmix.designs.gaussian_mixing import RECORD_BLOCK
 from privmix.errors import InvalidInput, check_integer
 from privmix.mechanisms.membership import RECORD_TILE, ROW_TILE, Membership, offsets_of
 from privmix.mechanisms.sampling import Sampler
@@ -38,6 +39,8 @@ from privmix.releases.two_stage import TwoStageMoments
 
 # Half a unit in the last place of float32, which released numbers are rounded to.
 _ULP: Final = 2.0**-24
+# Least weight of a record in a row that says how far it moves it, as a share of its largest.
+_HEAVY: Final = 0.1
 
 
 @dataclass(frozen=True)
@@ -252,6 +255,35 @@ def _(plan: ReleasePlan, pair: Pair) -> list[QuerySensitivity]:
         most = plan.kind.rows_touched(plan)
         found.append(QuerySensitivity("rows touched", float(most), float(((x > 0) | (y > 0)).sum())))
     return found
+
+
+@main_moved.register
+def _(plan: GaussianMixingPlan, pair: Pair) -> list[QuerySensitivity]:
+    """A record moves a row by its weight there times its bound: measured is the row that is moved most for its weight.
+
+    Rows in which the weight is next to nothing say next to nothing of it, and are left out.
+    """
+    first, second, _ = pair.replayed()
+    blocks, position = range(0, len(pair.present.labels), RECORD_BLOCK), pair.position
+    drawn = [
+        np.hstack([first._weights(tile, number) for number in range(len(blocks))])
+        for tile in range(first._sampler.row_tiles)
+    ]
+    others = [np.delete(tile, position, axis=1) for tile in drawn]
+    second._weights = lambda tile, block: others[tile][:, block * RECORD_BLOCK : (block + 1) * RECORD_BLOCK]
+    weights = np.concatenate([tile[:, position] for tile in drawn]) * plan.weight_step
+    found = [list(engine.rows()) for engine in (first, second)]
+    (xa, xb), (ya, yb) = ([np.concatenate([getattr(block, part) for block in rows]) for rows in found] for part in "xy")
+    heavy = np.abs(weights) > _HEAVY * np.abs(weights).max()
+    moved = [distances(one[heavy], other[heavy], plan.divisor, plan.norm) for one, other in ((xa, xb), (ya, yb))]
+    (x, x_rounding), (y, y_rounding) = (tuple(part / np.abs(weights[heavy]) for part in one) for one in moved)
+    units = plan.noise_std_x * plan.divisor, plan.noise_std_y * plan.divisor
+    together = np.hypot(x / units[0], y / units[1]), np.hypot(x_rounding / units[0], y_rounding / units[1])
+    return [
+        QuerySensitivity("features", plan.feature_bound, *_most(x, x_rounding)),
+        QuerySensitivity("labels", plan.label_bound, *_most(y, y_rounding)),
+        QuerySensitivity("rows", 1 / plan.noise_multiplier, *_most(*together)),
+    ]
 
 
 # Name, declared bound, standard deviation of the noise, and the released numbers of both runs.

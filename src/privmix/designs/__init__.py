@@ -10,6 +10,7 @@ from privmix.designs.base import BasePlan, Design, all_designs, check_options, d
 from privmix.designs.classwise import Classwise
 from privmix.designs.embedding import EmbeddingPlan
 from privmix.designs.fixed import Fixed
+from privmix.designs.gaussian_mixing import GaussianMixing, GaussianMixingPlan
 from privmix.designs.hermite import Hermite, HermitePlan
 from privmix.designs.hierarchical import Hierarchical
 from privmix.designs.merf import Merf, MerfPlan
@@ -28,6 +29,8 @@ __all__ = [
     "Design",
     "EmbeddingPlan",
     "Fixed",
+    "GaussianMixing",
+    "GaussianMixingPlan",
     "Hermite",
     "HermitePlan",
     "Hierarchical",

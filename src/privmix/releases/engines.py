@@ -5,11 +5,12 @@ from __future__ import annotations
 from functools import singledispatch
 from typing import Any
 
-from privmix.designs import BasePlan, EmbeddingPlan, MomentsPlan, Plan, ReleasePlan, TwoStagePlan
+from privmix.designs import BasePlan, EmbeddingPlan, GaussianMixingPlan, MomentsPlan, Plan, ReleasePlan, TwoStagePlan
 from privmix.errors import InvalidInput, check_choice, check_number
 from privmix.mechanisms.streams import SecretStreams
 from privmix.releases.embedding_engine import EmbeddingEngine
 from privmix.releases.engine import Engine, ReleaseEngine
+from privmix.releases.gaussian_mixing_engine import GaussianMixingEngine
 from privmix.releases.moments_engine import MomentsEngine
 from privmix.releases.tiles import RecordSource
 from privmix.releases.two_stage_engine import TwoStageEngine
@@ -77,3 +78,10 @@ def _(plan: EmbeddingPlan, records: RecordSource, streams: SecretStreams, *, wor
 @engine_for.register
 def _(plan: TwoStagePlan, records: RecordSource, streams: SecretStreams, *, workers: int | None, **_: Any) -> Engine:
     return TwoStageEngine(plan, records, streams, workers=workers)
+
+
+@engine_for.register
+def _(
+    plan: GaussianMixingPlan, records: RecordSource, streams: SecretStreams, *, workers: int | None, **_: Any
+) -> Engine:
+    return GaussianMixingEngine(plan, records, streams, workers=workers)

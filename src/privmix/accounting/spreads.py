@@ -1,0 +1,148 @@
+"""Sums of records with normal weights: what a record does to their spread, and what all rows together cost.
+
+Row t is the sum over all records of w_i a_i plus noise N(0, s^2) in every coordinate, w_i ~ N(0, 1) drawn anew for each
+row and record, |a| <= 1 (Gaussian sketches: Lev et al. 2025). Let R be the sum over all records but one, noise left
+out. It is independent of that one's weight w and of the noise N, so that (R + N, R + N + w a) is a post-processing of
+(N, N + w a), whatever the other records are. Noise and w a differ in the direction of a alone: there stand N(0, s^2)
+without the record and N(0, s^2 + |a|^2) with it. A shorter record is a post-processing of a longer one (scale, add
+noise), so that |a| = 1 is the worst: N(0, 1) against N(0, 1 + r), r = 1 / s^2. No smallest eigenvalue of the data plays
+a part, and nothing is assumed of them but the bound.
+
+Of T rows the loss is a function of the sum S of their squares over s^2, chi-squared with T degrees of freedom without
+the record and 1 + r times as large with it:
+
+    log(with / without) = S r / (2 (1 + r)) - (T / 2) log(1 + r),
+
+so all rows are one query here, on the line, and nothing is composed but the losses of 65,536 rows each where there are
+more: the incomplete gamma functions of the tails are good to a few thousand rounding units up to there.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import gammainc, gammaincc
+
+from privmix.accounting.pairs import MAX_LOSS, UNIT, Array, Atoms, LossPmf, assembled
+from privmix.accounting.queries import trimmed
+
+_COARSE_POINTS = 3001
+# Beyond some 100,000 degrees of freedom SciPy's series for a tail breaks off before it converges.
+_MOST_ROWS = 2**16
+# Relative error of a tail, in rounding units: that of the incomplete gamma functions (tests measure it in 40 digits),
+# and what the place of a point moves.
+_TAIL_UNITS, _UNITS_A_SQUARE = 2.0**16, 64.0
+
+
+def spread_queries(noise_multiplier: float, rows: int) -> list[SpreadQuery]:
+    """``rows`` rows of sums with normal weights and noise of ``noise_multiplier``, in as few queries as are exact."""
+    whole, rest = divmod(rows, _MOST_ROWS)
+    sizes = [(_MOST_ROWS, whole), (rest, 1)]
+    return [SpreadQuery(noise_multiplier, size, count) for size, count in sizes if size and count]
+
+
+@dataclass(frozen=True)
+class SpreadQuery:
+    """Sums with normal weights and noise of ``noise_multiplier``: ``rows`` rows a query, which ran ``count`` times."""
+
+    noise_multiplier: float
+    rows: int
+    count: int
+    symmetric: bool = False
+    atom: float = 0.0
+    label_error: float = 0.0
+
+    @property
+    def _ratio(self) -> float:
+        """r."""
+        return self.noise_multiplier**-2
+
+    @property
+    def _slope(self) -> float:
+        """Of the loss in S."""
+        return self._ratio / (2 * (1 + self._ratio))
+
+    @property
+    def _offset(self) -> float:
+        """The loss at S = 0, its sign changed."""
+        return self.rows / 2 * math.log1p(self._ratio)
+
+    def span(self, log_tail: float, add: bool) -> tuple[float, float]:
+        """Losses of S beyond which at most exp(``log_tail``) of the true law lies on either side.
+
+        Laurent and Massart 2000, Lemma 1: chi-squared is above T + 2 sqrt(T x) + 2 x, and below T - 2 sqrt(T x), with
+        probability e^-x at most.
+        """
+        x, scale = -min(log_tail, -1.0), 1.0 if add else 1 + self._ratio
+        spread = 2 * math.sqrt(self.rows * x)
+        low, high = max(0.0, self.rows - spread) * scale, (self.rows + spread + 2 * x) * scale
+        ends = [self._slope * square - self._offset for square in (low, high)]
+        most = min(max(ends[1], 1 - MAX_LOSS), MAX_LOSS)
+        return min(max(ends[0], -MAX_LOSS), most * (1 - 1e-9) - 1e-290), most
+
+    def atoms(self, log_tail: float, add: bool) -> Atoms:
+        """The loss on points equally spaced in S."""
+        low, high = self.span(log_tail, add)
+        return self._on(np.linspace(low, high, _COARSE_POINTS), add)
+
+    def grid_points(self, log_tail: float, step: float, add: bool) -> int:
+        """Points of its own range."""
+        low, high = self._grid(log_tail, step, add)
+        return high - low + 1
+
+    def pmf(self, log_tail: float, step: float, add: bool) -> LossPmf:
+        """The loss on multiples of ``step``."""
+        low, high = self._grid(log_tail, step, add)
+        return trimmed(self._on(np.asarray(np.arange(low, high + 1) * step), add), step)
+
+    def parts(self, log_tail: float, step: float, add: bool, most: float) -> list[tuple[LossPmf, int]]:
+        """One loss: of so many rows none is tiny."""
+        return [(self.pmf(log_tail, step, add), self.count)]
+
+    def _grid(self, log_tail: float, step: float, add: bool) -> tuple[int, int]:
+        low, high = self.span(log_tail, add)
+        return math.floor(low / step) - 1, math.ceil(high / step) + 1
+
+    def _on(self, losses: Array, add: bool) -> Atoms:
+        """The loss in a direction on the points at which log(with / without) is ``losses``, increasing; rounded up.
+
+        Formal guarantees:
+            * the atoms dominate the exact pair: mass between points goes to both so that its mass under both laws is
+              kept, what rounding may have hidden of it goes up, and tails are raised by their own error;
+            * mass beyond the point of the largest loss is infinite loss.
+        """
+        without, its_error = self._masses(losses, 1.0)
+        there, error = self._masses(losses, 1 + self._ratio)
+        gaps = -np.expm1(-np.diff(losses))
+        # b = (p - e^(l_0) q) / (1 - e^-d), docs/accounting-numerics.md, section 1
+        if add:
+            mass, other, doubts, far = without, there, (its_error, error), np.exp(-losses[1:])
+            tail_error = its_error
+        else:
+            mass, other, doubts, far = there, without, (error, its_error), np.exp(losses[:-1])
+            tail_error = error
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            up = (mass[1:-1] - far * other[1:-1]) / gaps
+            own, others = (one[1:] + one[:-1] for one in doubts)
+            doubt = (own + far * others + 16 * UNIT * (mass[1:-1] + far * other[1:-1])) / gaps
+        up = np.where(np.isfinite(up), np.clip(up, 0, mass[1:-1]), mass[1:-1])
+        doubt = np.where(np.isfinite(doubt), np.minimum(doubt, mass[1:-1]), mass[1:-1])
+        if add:
+            return assembled(-losses[::-1], mass[::-1], up[::-1], doubt[::-1], tail_error[::-1])
+        return assembled(losses, mass, up, doubt, tail_error)
+
+    def _masses(self, losses: Array, scale: float) -> tuple[Array, Array]:
+        """Mass of S, ``scale`` times chi-squared, below, between and above points (k+1,); error of each tail (k,)."""
+        half = self.rows / 2
+        squares = np.maximum(0.0, (losses + self._offset) / self._slope) / scale
+        below, above = gammainc(half, squares / 2), gammaincc(half, squares / 2)
+        upper = squares > self.rows
+        tails = np.where(upper, above, below)
+        error = tails * np.minimum(1.0, UNIT * (_TAIL_UNITS + _UNITS_A_SQUARE * (squares + self.rows)))
+        # Differences of tails, each on its own side, keep their relative accuracy.
+        inner = np.where(upper[:-1], above[:-1] - above[1:], below[1:] - below[:-1])
+        crossing = ~upper[:-1] & upper[1:]
+        inner = np.where(crossing, (1 - above[1:]) - below[:-1], inner)
+        return np.maximum(np.concatenate(([below[0]], inner, [above[-1]])), 0.0), error
