@@ -142,6 +142,26 @@ class Scene:
         image = self.test.pixels[[self.drawn]]
         return Images(image, np.full(1, self.wanted, dtype=np.int64), self.test.classes)
 
+    @property
+    def victims(self) -> Images:
+        """All test images of the victim class, the drawn one first, with the label that the attacker wants."""
+        others = self.test.of_class(self.source)
+        order = np.concatenate([[self.drawn], others[others != self.drawn]])
+        return Images(self.test.pixels[order], np.full(len(order), self.wanted, dtype=np.int64), self.test.classes)
+
+    def choose(self, label: int, records: int, purpose: str) -> NDArray[np.int64]:
+        """Indices of as many of the trainer's records of a class, at random."""
+        return self.generator(purpose).choice(self.train.of_class(label), records, replace=False)
+
+    def check_held(self, label: int, records: int) -> None:
+        """Raise unless the trainer has as many records of a class.
+
+        Raises:
+            InvalidInput: it has fewer; how many is not said.
+        """
+        if records > len(self.train.of_class(label)):
+            raise InvalidInput("poisoned", records, "no more than the attacked class has records")
+
 
 @dataclass(frozen=True, eq=False)
 class Poisoned:
