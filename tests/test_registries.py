@@ -15,6 +15,8 @@ import torch
 
 from privmix import _registry
 from privmix._registry import Registry, told
+from privmix.attacks.poisoning import ATTACKS, DEFENCES
+from privmix.attacks.poisoning.victims.networks import NETWORKS
 from privmix.data import open_dataset
 from privmix.data.reader import READERS, reader_of
 from privmix.designs.base import DESIGNS
@@ -40,6 +42,9 @@ ALL: dict[str, tuple[Registry[Any], str, str]] = {
     "views": (PRESETS, "privmix.training.views", "self-aug"),
     "reader": (READERS, "privmix.data", "idx"),
     "generator": (GENERATORS, "privmix.procedural", "digits"),
+    "poisoning attack": (ATTACKS, "privmix.attacks.poisoning.poisons", "patch-backdoor"),
+    "defence": (DEFENCES, "privmix.attacks.poisoning.defences", "mixup"),
+    "network": (NETWORKS, "privmix.attacks.poisoning.victims.networks", "cnn"),
 }
 every_registry = pytest.mark.parametrize(("registry", "package", "name"), ALL.values(), ids=ALL)
 

@@ -270,6 +270,45 @@ def utility(*, private: bool = False, **changes: Any) -> RunRecord:
     return record("utility", content, private=private, title="Accuracy against ε")
 
 
+def poisoning(*, private: bool = True, **changes: Any) -> RunRecord:
+    def result(defence: str, rate: float, **more: Any) -> dict[str, Any]:
+        return {
+            "attack": "patch-backdoor",
+            "defence": defence,
+            "successes": round(20 * rate),
+            "success_rate": rate,
+            "interval": [max(rate - 0.2, 0), min(rate + 0.21, 1)],
+            "share": 0.9 * rate + 0.02,
+            "accuracy": 0.94,
+            "guarantee": None,
+            "certified_bound": 1.0,
+            "removed": 0.0,
+            "removed_poisoned": 0.0,
+            **more,
+        }
+
+    promise = {"guarantee": "epsilon 1, delta 1e-05", "certified_bound": 0.43, "accuracy": 0.81}
+    content = {
+        "attack": "patch-backdoor",
+        "about": "a small random square teaches the model a class",
+        "threat": "20 records changed, inside one square of 4 x 4 pixels each, labels kept; the defence is not known",
+        "success_means": "an image of the victim class, shown with the patch, gets the target class",
+        "setting": "scratch",
+        "records": 2000,
+        "poisoned_records": 20,
+        "trials": 20,
+        "confidence": 0.95,
+        "results": [
+            result("none", 0.65),
+            result("mixup:4", 0.1),
+            result("spectral-signatures", 0.6, removed=30.0, removed_poisoned=4.5),
+            result("release:poisson,1.0,1e-05", 0.05, **promise),
+        ],
+        **changes,
+    }
+    return record("poisoning", content, private=private, title="Poisoning: patch-backdoor")
+
+
 def everything(*, private: bool = True) -> list[RunRecord]:
     """One of each kind; those that stem from private rows are private."""
     return [
@@ -280,6 +319,7 @@ def everything(*, private: bool = True) -> list[RunRecord]:
         membership(private=private),
         inversion(private=private),
         collapse(),
+        poisoning(private=private),
         evaluation(private=private),
         utility(),
     ]

@@ -60,7 +60,7 @@ VERBS: Final = {
     ),
     "version": Verb("privmix.cli.main", "Print the version."),
     "account": Verb("privmix.cli.account", "Price a design, or find the noise that meets a target."),
-    "attack": Verb("privmix.cli.attack", "Attack a release or a model, to see what it gives away."),
+    "attack": Verb("privmix.cli.attack", "Attack a release, a model or its data, to see what leaks or what gets in."),
     "ledger": Verb("privmix.cli.ledger", "Give private datasets a total privacy budget, and keep to it."),
 }
 

@@ -22,7 +22,13 @@ ATTACKS: Final = {
         "privmix.cli.inversion",
         "Recover images from mixed features, with and without noise, and show them beside the originals.",
     ),
+    "poisoning": Verb(
+        "privmix.cli.poisoning",
+        "Poison some records, train with a defence in place, and count how often the attacker gets what it wants.",
+    ),
 }
 
-attack = lazy_app(ATTACKS, no_args_is_help=True, help="Attack a release or a model, to see what it gives away.")
+attack = lazy_app(
+    ATTACKS, no_args_is_help=True, help="Attack a release, a model or its data, to see what leaks or what gets in."
+)
 app.add_typer(attack, name="attack")

@@ -11,9 +11,10 @@ from privmix.jobs.collapse import Collapse, CollapseJob
 from privmix.jobs.columns import Columns
 from privmix.jobs.inversion import Inversion, InversionJob
 from privmix.jobs.membership import Membership, MembershipJob
+from privmix.jobs.poisoning import Poisoning, PoisoningJob
 from privmix.jobs.progress import Progress
 
-_KINDS: Final = ("membership", "inversion", "collapse")
+_KINDS: Final = ("membership", "inversion", "collapse", "poisoning")
 
 
 def attack(
@@ -25,8 +26,8 @@ def attack(
     label: str | None = None,
     progress: Progress | None = None,
     **options: Any,
-) -> Membership | Inversion | Collapse:
-    """Attack a release or a model, to see what it gives away.
+) -> Membership | Inversion | Collapse | Poisoning:
+    """Attack a release or a model, to see what it gives away, or the data that models are made of.
 
     ========== =============================================== ================= ==========================
     kind       asks                                            target            data
@@ -34,6 +35,7 @@ def attack(
     membership was this record there?                          a model's folder  members; ``held_out``: others
     inversion  what images can be got out of rows?             a release or None images that rows are made of
     collapse   do classes survive mixing and noise?            a release or None a PUBLIC proxy
+    poisoning  what do poisoned records reach?                 None              images to train on and to measure on
     ========== =============================================== ================= ==========================
 
     Args:
@@ -44,7 +46,8 @@ def attack(
         label: the labels' column.
         progress: called with (stage, done, total).
         options: fields of :class:`privmix.jobs.membership.MembershipJob`,
-            :class:`privmix.jobs.inversion.InversionJob` or :class:`privmix.jobs.collapse.CollapseJob`.
+            :class:`privmix.jobs.inversion.InversionJob`, :class:`privmix.jobs.collapse.CollapseJob` or
+            :class:`privmix.jobs.poisoning.PoisoningJob`.
 
     Returns:
         what it found, which can be kept as a record.
@@ -57,7 +60,7 @@ def attack(
         >>> attack("MODEL", "mnist", kind="guessing")
         Traceback (most recent call last):
         ...
-        privmix.errors.InvalidInput: kind: got 'guessing'; allowed: one of membership, inversion, collapse
+        privmix.errors.InvalidInput: kind: got 'guessing'; allowed: one of membership, inversion, collapse, poisoning
     """
     check_choice("kind", kind, _KINDS)
     if columns is not None or label is not None:
@@ -66,6 +69,10 @@ def attack(
         return InversionJob(release=target, data=data, **options).run(progress)
     if kind == "collapse":
         return CollapseJob(release=target, proxy=data, **options).run(progress)
+    if kind == "poisoning":
+        if target is not None:
+            raise InvalidInput("target", str(target), "None: what is attacked is said by `defences` or by `design`")
+        return PoisoningJob(data=data, **options).run(progress)
     if target is None:
         raise InvalidInput("target", None, "a model's folder")
     return MembershipJob(model=target, data=data, **options).run(progress)

@@ -19,6 +19,8 @@ from privmix.reports.fields import Fields
 from privmix.reports.figures import Line, draw_histogram, draw_roc
 from privmix.reports.panels import card_of
 from privmix.reports.panels_audit import audit_card, noise_card
+from privmix.reports.panels_poisoning import LEAD as POISONING_LEAD
+from privmix.reports.panels_poisoning import poisoning_card
 from privmix.reports.sentences import figure, percent, percent_up
 from privmix.reports.svg import SERIES
 
@@ -33,6 +35,7 @@ def attack_sections(context: Context) -> list[Section]:
         (("membership",), "membership", "Who was in the data", _MEMBERSHIP_LEAD, _membership_card),
         (("inversion",), "inversion", "Recovering inputs", _INVERSION_LEAD, _inversion_card),
         (("collapse",), "collapse", "Collapse of features and labels", _COLLAPSE_LEAD, _collapse_card),
+        (("poisoning",), "poisoning", "Poisoned records", POISONING_LEAD, poisoning_card),
     ]
     return [
         Section(anchor, title, lead, [draw(one, context) for one in context.of_kind(*kinds)])

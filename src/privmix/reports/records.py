@@ -33,6 +33,7 @@ KINDS: Final = (
     "collapse",
     "evaluation",
     "utility",
+    "poisoning",
 )
 SUBJECTS: Final = ("release", "model", "design")
 # Pictures of inversion studies lie in records; no verb writes a tenth of this.

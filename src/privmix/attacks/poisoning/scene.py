@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from privmix.errors import InvalidInput, check_integer
+from privmix.errors import WITHHELD, InvalidInput, check_integer
 
 if TYPE_CHECKING:
     from privmix.attacks.poisoning.victims.ordinary import Victim
@@ -117,7 +117,7 @@ class Scene:
         rng = np.random.default_rng([seed, number])
         held = np.intersect1d(train.labels, test.labels)
         if len(held) < 2:
-            raise InvalidInput("data", f"{len(held)} classes", "two or more with records to train on and to test on")
+            raise InvalidInput("data", WITHHELD, "two classes or more with records to train on and to test on")
         wanted, source = (int(label) for label in rng.choice(held, 2, replace=False))
         drawn = int(rng.choice(test.of_class(source)))
         return cls(train, test, wanted, source, drawn, victim, (seed, number))

@@ -65,6 +65,7 @@ class PoisoningResult:
         guarantee: what is guaranteed, in words; None where nothing is.
         removed, removed_poisoned: means of what a filter dropped.
         outcomes: every trial; trials of one number met the same classes, image and records.
+        success_means: what counts as success, in words.
     """
 
     attack: str
@@ -82,6 +83,7 @@ class PoisoningResult:
     removed: float
     removed_poisoned: float
     outcomes: tuple[Trial, ...] = field(default=(), repr=False)
+    success_means: str = ""
 
     @property
     def success_rate(self) -> float:
@@ -247,6 +249,7 @@ def summarise(
         certified_bound=bound,
         guarantee=defence.guarantees,
         outcomes=tuple(trials),
+        success_means=threat.success,
         **mean,
     )
 
