@@ -77,6 +77,13 @@ LINES: dict[str, list[Line]] = {
     ],
     "banking77": [
         ("moments, discriminant", OWN, "class_descriptions", {"design": "second moments"}, "nothing"),
+        (
+            "two-stage moments",
+            OWN,
+            "two_stage",
+            {"dataset": "banking77", "design": "two stages, shares by the planner"},
+            "",
+        ),
         ("moments, class descriptions", PRIOR, "class_descriptions", {"design": "second moments"}, "descriptions"),
         (
             "Poisson mixup",

@@ -86,6 +86,9 @@ def test_given_public_data_whiten_too_and_are_called_the_owners_word(tmp_path: P
     assert found[0].certificate["extractor"] == found[1].certificate["extractor"]
     fewer = pm.plan((X, Y), **WISHES, public=PUBLIC, public_records=40)
     assert fewer.plan.dim == 64
+    two_stages = {**WISHES, "design": "two-stage"}
+    whitened, plain = (pm.plan((X, Y), **two_stages, **given).plan for given in ({"public": PUBLIC}, {}))
+    assert (whitened.whitening, plain.whitening) == (0, 0.75)
 
 
 def test_one_seed_gives_the_bytes_of_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

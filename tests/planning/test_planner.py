@@ -10,7 +10,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from privmix.designs import Classwise, Design, Hierarchical, Moments, Plan, Poisson
+from privmix.designs import Classwise, Design, Hermite, Hierarchical, Merf, Moments, Plan, Poisson, TwoStage
 from privmix.errors import InvalidInput
 from privmix.learning import LEARNERS, DiscriminantClassifier
 from privmix.planning import choose_design, predict_accuracy
@@ -35,7 +35,16 @@ def declared(attainable: float = 0.9) -> DataModel:
     return DataModel.declared(64, len(NAMES), np.random.default_rng(0), attainable=attainable)
 
 
-DESIGNS = [Poisson(64), Hierarchical(64), Classwise(full_batch=True), Moments(), Moments(label_share=0.9)]
+DESIGNS = [
+    Poisson(64),
+    Hierarchical(64),
+    Classwise(full_batch=True),
+    Moments(),
+    Moments(label_share=0.9),
+    TwoStage(),
+    Merf(),
+    Hermite(),
+]
 
 
 @pytest.mark.parametrize("design", DESIGNS, ids=str)
@@ -89,6 +98,47 @@ def test_many_classes_and_few_records_put_the_budget_on_labels() -> None:
         for found in (few, many)
     ]
     assert shares[0] >= 0.8 > shares[1]
+
+
+def test_designs_of_class_embeddings_and_of_two_stages_are_tried_too() -> None:
+    found = {item.name: item for item in choice().candidates}
+    assert {"two-stage", "merf", "hermite"} < set(found)
+    assert found["two-stage"].learner == "two-stage"
+    assert found["merf"].learner == found["hermite"].learner == "class-embeddings"
+    # What a design can't be is not tried: moments of too many features, embeddings of a released mean.
+    for setting, missing in ((config(dim=9000), {"moments", "two-stage"}), (config(centre="private"), {"merf"})):
+        tried = {name for design in (Moments, TwoStage, Merf, Hermite) for name, _ in design.trials(setting)}
+        assert not missing & tried
+
+
+def test_a_second_stage_is_chosen_where_it_serves_and_predicted_as_it_is() -> None:
+    """On records of a model; 300 records a class, so that a second look at their scatter pays at much budget only."""
+    classes, dim, count = 40, 60, 12_000
+    names = tuple(map(str, range(classes)))
+    model = DataModel.declared(dim, classes, np.random.default_rng(3), spectrum_decay=1.0, attainable=0.9)
+    setting = config(records=count, dim=dim, classes=names, rows=1)
+    rng = np.random.default_rng(4)
+    y = rng.choice(classes, 2 * count, p=model.shares)
+    x = model.means[y] + np.sqrt(model.within) * rng.standard_normal((len(y), dim))
+    x[count:] += (model.spread * np.exp(model.tail * rng.standard_normal((count, 1))) - 1) * (
+        x[count:] - model.means[y[count:]]
+    )
+    x = (0.4 * x).astype(np.float32)
+    reached = {}
+    for design in (Moments(label_share=0.65, count_share=0.01), TwoStage(first_share=0.6, first_label_share=0.9)):
+        plan = replace(setting, design=design).calibrate(8.0, 1e-5)
+        release = release_to_memory(
+            plan,
+            PrivateRecords(x[:count], y[:count]),
+            SecretStreams.from_seed(0),
+            extractor={"name": "identity"},
+            input_shape=(dim,),
+        )
+        learner = LEARNERS[design.learner]().fit(release)
+        reached[design.name] = float((learner.predict(x[count:]) == y[count:]).mean())
+        assert predict_accuracy(plan, model).accuracy == pytest.approx(reached[design.name], abs=0.03)
+    best = choose_design(setting, 8.0, 1e-5, model, curve=False).best
+    assert (best.name == "two-stage") == (reached["two-stage"] > reached["moments"])
 
 
 def judge(plan: Plan, model: DataModel) -> float:

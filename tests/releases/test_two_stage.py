@@ -50,6 +50,14 @@ def run(plan: TwoStagePlan, records: PrivateRecords, seed: int = 1) -> tuple[Two
     return found, rows
 
 
+def test_features_that_public_data_whitened_are_not_whitened_again() -> None:
+    assert make_plan().whitening == 0.75
+    assert make_plan(whitened=True).whitening == 0
+    assert make_plan(whitened=True, whitening=0.5).whitening == 0.5
+    with pytest.raises(InvalidInput, match="whitened"):
+        make_plan(whitened=1)
+
+
 def test_the_event_is_of_all_queries_at_their_own_noise() -> None:
     plan = make_plan(2.0)
     event = plan.event

@@ -8,9 +8,12 @@ kind; each part has norm at most 1 and a share of the budget. Which map it is, i
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, Self, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from privmix.accounting import Adjacency, Event, Gaussian
 from privmix.designs.base import BasePlan, Beside, Design, check_plan_integer
@@ -29,6 +32,8 @@ _LARGEST_SEED: Final = 2**31 - 1
 _SAMPLED_ROWS: Final = 10_000
 # Sampled rows are blurred by this share of the kernel's width: detail that the kernel does not see.
 _BLUR: Final = 0.1
+# What the planner tries.
+_WIDTHS: Final = (1.0, 0.7, 0.5, 1.4)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,6 +90,18 @@ class EmbeddingPlan(BasePlan):
         """Share of what the class sizes leave of the budget, by part; they sum to 1."""
         return {name: 1 / len(self.map_sizes) for name in self.map_sizes}
 
+    def response(self, within: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
+        """How a Gaussian class shows in the kernel, to first order in its mean.
+
+        Args:
+            within: (k,) variances of its records along their axes, in clipping bounds.
+
+        Returns:
+            (k,) divisors D and a level L: of a record x and a class with mean m, the part of phi(x)'E phi that tells
+            classes apart is L x'D^-1 m.
+        """
+        raise NotImplementedError
+
     def sampler_for(self, records: int) -> Sampler:
         """Every record is in the one query."""
         return EveryRecord(records, 1)
@@ -105,6 +122,11 @@ class EmbeddingPlan(BasePlan):
         left = 1 - self.size_share
         parts = {name: self.noise_multiplier / math.sqrt(left * share) for name, share in self.part_shares.items()}
         return {**parts, SIZES: self.noise_multiplier / math.sqrt(self.size_share)}
+
+    @property
+    def noise_std_score(self) -> float:
+        """Standard deviation of the noise in phi(x)'S of a record x and a class sum S: each part of phi has norm 1."""
+        return math.sqrt(sum(std**2 for name, std in self.noise_std.items() if name != SIZES))
 
     @property
     def blur(self) -> float:
@@ -183,6 +205,13 @@ class EmbeddingDesign(Design[E]):
             **setting.shared(centre_noise_multiplier),
         }
 
+    @classmethod
+    def trials(cls, setting: Setting) -> Sequence[tuple[str, EmbeddingDesign[E]]]:
+        return [] if setting.centre == "private" else [(cls.name, cls())]
+
+    def ranges(self) -> Mapping[str, Sequence[float]]:
+        return {"kernel_width": _WIDTHS}
+
     @property
     def rows_follow(self) -> bool:
         return True
@@ -239,8 +268,7 @@ generator that was fitted to these sums, for classifiers that want rows.
     @classmethod
     def forecast(cls, plan: E, assumed: Assumed) -> Forecast:
         # Of a kernel as wide as the records are long, embeddings tell what class sums do.
-        noise = plan.noise_std
-        return Forecast(None, assumed.noise * min(noise[name] for name in plan.map_sizes))
+        return Forecast(None, assumed.noise * plan.noise_std_score, counts=plan.noise_std[SIZES])
 
 
 def check_map_size(name: str, value: object, most: int) -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, Self
+from typing import ClassVar, Final, Self
+
+import numpy as np
+from numpy.typing import NDArray
 
 from privmix.designs.base import register
-from privmix.designs.embedding import EmbeddingDesign, EmbeddingPlan, check_map_size
+from privmix.designs.embedding import LARGEST_MAP, EmbeddingDesign, EmbeddingPlan, check_map_size
 from privmix.designs.setting import Setting
 from privmix.errors import InvalidInput, check_number
 
@@ -56,6 +59,13 @@ class HermitePlan(EmbeddingPlan):
     def map_arrays(self) -> Mapping[str, tuple[int, ...]]:
         return {"chosen_pairs": (self.pairs, 2)}
 
+    def response(self, within: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
+        # Features, measured in bounds over sqrt(d), have the variance of all axes together.
+        width, variance = self.kernel_width**2, float(within.sum())
+        level = math.sqrt(width / (width + variance)) * math.exp(-variance / (width + variance) / 2)
+        # A pair's kernel is the product of two: as often smaller, and with the slopes of both.
+        return np.full(len(within), width + variance), level + 2 * level**2
+
     @property
     def part_shares(self) -> Mapping[str, float]:
         return {"coordinates": 1 - self.pair_share, "pairs": self.pair_share}
@@ -88,6 +98,7 @@ class Hermite(EmbeddingDesign[HermitePlan]):
     name = "hermite"
     words = "samples of a generator fitted to released class means of Hermite features"
     draws = "Hermite features of all records, summed by class"
+    labels: ClassVar = {"hermite": "class embeddings by Hermite features"}
     plan_type = HermitePlan
     lost = "Sums of Hermite features hold smoothed densities of single features and of some pairs, by class."
     map_words = "Hermite features of every coordinate and of some pairs"
@@ -100,6 +111,11 @@ class Hermite(EmbeddingDesign[HermitePlan]):
     def __post_init__(self) -> None:
         super().__post_init__()
         _check(self.order, self.pairs, self.pair_order, self.pair_share)
+
+    @classmethod
+    def trials(cls, setting: Setting) -> Sequence[tuple[str, EmbeddingDesign[HermitePlan]]]:
+        # A map of all features may have more than there can be.
+        return super().trials(setting) if setting.dim <= LARGEST_MAP // (2 * cls.order) else []
 
     def plan(self, setting: Setting, noise_multiplier: float, centre_noise_multiplier: float | None) -> HermitePlan:
         return HermitePlan(

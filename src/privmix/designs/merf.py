@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final, Self
+from typing import ClassVar, Final, Self
+
+import numpy as np
+from numpy.typing import NDArray
 
 from privmix.designs.base import register
 from privmix.designs.embedding import EmbeddingDesign, EmbeddingPlan, check_map_size
@@ -44,6 +48,12 @@ class MerfPlan(EmbeddingPlan):
     def map_arrays(self) -> Mapping[str, tuple[int, ...]]:
         return {"frequencies": (self.frequencies, self.dim)}
 
+    def response(self, within: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
+        # The mean kernel of x and N(m, V) is exp(-(x - m)'D^-1 (x - m) / 2) width^d / |D|^1/2, D = V + width^2 I.
+        spread = self.kernel_width**2 + within
+        level = math.exp(-0.5 * float((np.log(spread / self.kernel_width**2) + within / spread).sum()))
+        return spread, level
+
     def with_small_map(self) -> Self:
         return replace(self, dim=1, frequencies=min(self.frequencies, 16))
 
@@ -63,6 +73,7 @@ class Merf(EmbeddingDesign[MerfPlan]):
     name = "merf"
     words = "samples of a generator fitted to released class means of random Fourier features"
     draws = "random Fourier features of all records, summed by class"
+    labels: ClassVar = {"merf": "class embeddings by random Fourier features"}
     plan_type = MerfPlan
     lost = "Sums of random Fourier features hold a smoothed density of each class, and nothing finer than the kernel."
     map_words = "random Fourier features"

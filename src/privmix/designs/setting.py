@@ -31,6 +31,7 @@ class Setting:
         records_noise_multiplier: where ``records`` is a private estimate: the noise of the query that made it.
         records_declared: ``records`` is a public figure in place of the real count, which is not used.
         channels: features lie on two axes, this many channels times positions, in that order; 1 where they do not.
+        whitened: public data have made features vary about equally within classes.
     """
 
     records: int
@@ -44,6 +45,7 @@ class Setting:
     records_noise_multiplier: float | None = None
     records_declared: bool = False
     channels: int = 1
+    whitened: bool = False
 
     def __post_init__(self) -> None:
         check_integer("records", self.records, low=1)
@@ -61,6 +63,8 @@ class Setting:
             check_number("records_noise_multiplier", self.records_noise_multiplier, low=0, low_open=True)
         check_declared(self.records_declared, self.records_noise_multiplier)
         check_channels(self.channels, self.dim)
+        if not isinstance(self.whitened, bool):
+            raise InvalidInput("whitened", self.whitened, "True or False")
 
     @property
     def residual_bound(self) -> float:

@@ -19,6 +19,12 @@ TWO_STAGE: Final = "two-stage"
 _SAMPLED_ROWS: Final = 10_000
 # Norms are counted in quarters of octaves, 1 being what a record has on average where nothing is noise.
 NORM_EDGES: Final = tuple(2.0 ** (quarter / 4) for quarter in range(-20, 9))
+# Where features are as they were extracted; what public data have whitened wants no second whitening.
+_WHITENING: Final = 0.75
+# What the planner tries: simulated mixtures like large first stages where noise hides the classes' means.
+_FIRST_SHARES: Final = (0.35, 0.6, 0.85)
+_LABEL_SHARES: Final = (0.5, 0.9)
+_COUNT_SHARES: Final = (0.002, 0.01)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,7 +178,8 @@ def _check_shares(options: TwoStagePlan | TwoStage) -> None:
         check_number(name, getattr(options, name), low=0, high=1, low_open=True, high_open=True)
     if not options.first_share + options.norm_share < 1:
         raise InvalidInput("first_share", options.first_share, "with norm_share less than 1")
-    check_number("whitening", options.whitening, low=0, high=1)
+    if options.whitening is not None:
+        check_number("whitening", options.whitening, low=0, high=1)
 
 
 @register
@@ -192,13 +199,15 @@ class TwoStage(Design[TwoStagePlan]):
         first_label_share: share of the first stage for X'Y.
         first_count_share: share of the first stage for the label sums.
         directions: how many directions the second stage has; fewer where there are fewer features.
-        whitening: from 0, directions as they are, to 1, all of one variance.
+        whitening: from 0, directions as they are, to 1, all of one variance; None is 0 where public data have whitened
+            the features, and 0.75 elsewhere.
         clip_quantile: of the residuals' norms, at which they are clipped.
     """
 
     name = "two-stage"
     words = "samples of a Gaussian mixture that has the moments released first"
     draws = "second moments, then the scatter within classes, of all records"
+    labels: ClassVar = {TWO_STAGE: "moments in two stages"}
     learner = "two-stage"
     plan_type = TwoStagePlan
     # A sampled row is of one class.
@@ -225,8 +234,12 @@ class TwoStage(Design[TwoStagePlan]):
         default=0.002, metadata={"help": "Two-stage: share of the first stage for the label sums."}
     )
     directions: int = field(default=1000, metadata={"help": "Two-stage: directions that are measured again, at most."})
-    whitening: float = field(
-        default=0.75, metadata={"help": "Two-stage: from 0, directions as they are, to 1, all of one variance."}
+    whitening: float | None = field(
+        default=None,
+        metadata={
+            "help": "Two-stage: from 0, directions as they are, to 1, all of one variance. "
+            "[default: 0.75, and 0 where public data whiten the features]"
+        },
     )
     clip_quantile: float = field(
         default=0.4, metadata={"help": "Two-stage: share of the records that the second clipping leaves whole."}
@@ -247,6 +260,7 @@ class TwoStage(Design[TwoStagePlan]):
         least = min(moments * self.first_label_share, moments * (1 - self.first_label_share), within)
         most = 2.0**45 * math.sqrt(least) / noise_multiplier
         bits = max(8, min(bits, math.floor(math.log(most, 4)) if most > 1 else 0))
+        whitening = (0.0 if setting.whitened else _WHITENING) if self.whitening is None else self.whitening
         return TwoStagePlan(
             design=self.name,
             rows=setting.rows or min(setting.records, _SAMPLED_ROWS),
@@ -257,21 +271,27 @@ class TwoStage(Design[TwoStagePlan]):
             first_label_share=float(self.first_label_share),
             first_count_share=float(self.first_count_share),
             directions=min(self.directions, setting.dim),
-            whitening=float(self.whitening),
+            whitening=float(whitening),
             clip_quantile=float(self.clip_quantile),
             channels=setting.channels,
             **setting.shared(centre_noise_multiplier),
         )
+
+    @classmethod
+    def trials(cls, setting: Setting) -> Sequence[tuple[str, TwoStage]]:
+        # Each is a noise of its own: rounding the queries' multipliers moves the price by its last bits.
+        return [] if setting.dim > LARGEST_DIM else [(cls.name, cls(first_share=share)) for share in _FIRST_SHARES]
 
     @property
     def rows_follow(self) -> bool:
         return True
 
     def settings(self) -> dict[str, Any]:
-        return {"design": self.name, "first_share": self.first_share, "first_label_share": self.first_label_share}
+        names = ("first_share", "first_label_share", "first_count_share")
+        return {"design": self.name, **{name: getattr(self, name) for name in names}}
 
     def ranges(self) -> Mapping[str, Sequence[float]]:
-        return {"first_label_share": (0.5, 0.35, 0.8)}
+        return {"first_label_share": _LABEL_SHARES, "first_count_share": _COUNT_SHARES}
 
     @classmethod
     def beside(cls, plan: TwoStagePlan) -> Beside:

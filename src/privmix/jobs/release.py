@@ -146,6 +146,7 @@ class ReleaseJob(ReleaseOptions):
             records_declared=self.records is not None,
             # What whitens features turns their axes, too.
             channels=self.reader.channels(schema.input_shape) if self.public is None else 1,
+            whitened=self.public is not None,
         )
         if config.design.fixed_size and config.records != schema.records:
             allowed = f"the real record count (leave it out) for design {self.design_name}"

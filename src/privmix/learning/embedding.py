@@ -8,13 +8,20 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from privmix.designs import EmbeddingPlan, Plan
+from privmix.designs.embedding import SIZES
 from privmix.errors import InvalidInput
 from privmix.learning.base import Progress, ReleaseFacts, ReleaseLearner, check_arrays
+from privmix.learning.forecast import LinearRule
+from privmix.releases.data_model import DataModel
 from privmix.releases.dataset import ReleasedDataset
 from privmix.releases.embedding import ClassEmbeddings, FeatureMap, map_from
 
 _MAP = "map."
 _RECORDS_AT_ONCE = 1024
+# Records, less their mean, are taken to be so long beside whole ones, as where a mean is released first.
+_LENGTH = 0.55
+_FEWEST = 0.1
 
 
 class ClassEmbeddingClassifier(ReleaseLearner):
@@ -45,6 +52,32 @@ class ClassEmbeddingClassifier(ReleaseLearner):
     coef_: NDArray[np.float32]
     intercept_: NDArray[np.float32]
     map_: FeatureMap
+
+    @classmethod
+    def forecast(cls, plan: Plan, model: DataModel, seed: int) -> LinearRule | None:
+        """The rule to first order in the classes' means, where the kernel is a Gaussian's.
+
+        Noise in the scores, a Gaussian process whose covariance is the kernel, is taken to first order, too: a number
+        for each class, and one along each axis.
+        """
+        if not isinstance(plan, EmbeddingPlan):
+            return None
+        generator, (classes, axes) = np.random.default_rng(seed), model.means.shape
+        counts = plan.records * model.shares[:, None]
+        means = _LENGTH * model.means + _LENGTH * np.sqrt(model.within / counts) * generator.standard_normal(
+            (classes, axes)
+        )
+        divisors, level = plan.response(_LENGTH**2 * model.within)
+        noise = plan.noise_std_score / counts
+        # Sizes are told by a query of their own, and by the sums.
+        error = 1 + plan.noise_std[SIZES] / counts * generator.standard_normal((classes, 1))
+        means, noise = means / np.maximum(error, _FEWEST), noise / np.maximum(error, _FEWEST)
+        along = noise / plan.kernel_width * generator.standard_normal((classes, axes))
+        weights = level * means / divisors + along
+        offsets = (
+            noise[:, 0] * generator.standard_normal(classes) - level * (np.square(means) / divisors).sum(axis=1) / 2
+        )
+        return _LENGTH * weights.T, offsets
 
     def _check_params(self) -> None:
         """There are none."""

@@ -15,7 +15,7 @@ from privmix.learning.forecast import DrawnMoments, LinearRule
 from privmix.learning.spectrum import AdditiveNoise, known_variance
 from privmix.releases.data_model import DataModel
 from privmix.releases.dataset import ReleasedDataset
-from privmix.releases.moments import eigh_lower
+from privmix.releases.moments import SecondMoments, eigh_lower
 from privmix.releases.two_stage import TwoStageMoments, between_share
 
 Reals = NDArray[np.float64]
@@ -77,8 +77,20 @@ class TwoStageClassifier(LinearLearner):
         drawn = DrawnMoments.of(plan, model, seed)
         assert drawn.noisy is not None
         axes, records = len(model.within), plan.records
-        _, basis = np.linalg.eigh(drawn.noisy)
-        variance = _along(basis, drawn.covariance)
+        assert drawn.noise.second is not None
+        # The map is made of what cleaning leaves of a noisy X'X, not of what the records are like.
+        level = float(drawn.noise.second.mean()) * math.sqrt(2)
+        empty = np.zeros(len(drawn.means), np.float32)
+        spectrum = SecondMoments(
+            (records * drawn.noisy).astype(np.float32),
+            np.zeros((axes, len(empty)), np.float32),
+            empty,
+            records=records,
+            noise_std_second=level,
+            noise_std_cross=0.0,
+            noise_std_counts=0.0,
+        ).spectrum()
+        basis, variance = spectrum.basis.astype(np.float64), np.maximum(spectrum.values / records, np.finfo(float).tiny)
         # The mean of all features' variances, of which those along the axes are what there is.
         floor = _FLOOR * float(variance.sum()) / model.dim
         weights = (variance + floor) ** (-plan.whitening / 2)

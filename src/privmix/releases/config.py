@@ -46,6 +46,7 @@ class ReleaseConfig(Setting):
         records_noise_multiplier: float | None = None,
         records_declared: bool = False,
         channels: int = 1,
+        whitened: bool = False,
         **options: Any,
     ) -> None:
         """Take public facts, a design, and what is the same for all designs.
@@ -54,8 +55,7 @@ class ReleaseConfig(Setting):
             records, dim, classes: n, d and the K class names.
             design: a design, or the name of one.
             rows, clip_norm, centre, residual_clip_norm, lattice_bits, records_noise_multiplier, records_declared,
-            channels: see
-                :class:`privmix.designs.Setting`.
+            channels, whitened: see :class:`privmix.designs.Setting`.
             options: of the design, in place of its own.
 
         Raises:
@@ -73,6 +73,7 @@ class ReleaseConfig(Setting):
             records_noise_multiplier,
             records_declared,
             channels,
+            whitened,
         )
         if isinstance(design, Design):
             check_options(type(design), options)
