@@ -18,7 +18,7 @@ from privmix.releases import PrivateRecords, ReleaseConfig, moments_engine, plan
 from privmix.releases.dataset import RecordTransform
 from privmix.releases.folder import load_release
 from privmix.releases.moments import SecondMoments, sample_rows
-from privmix.releases.moments_engine import MomentSums
+from privmix.releases.moments_engine import MomentsEngine, MomentSums, row_panels
 from privmix.releases.verify import verify_release
 from tests.mechanisms.statistics import Z_LIMIT
 from tests.releases.helpers import CLASSES, TARGET, make_plan, make_records, release
@@ -67,6 +67,32 @@ def test_block_size_and_order_change_no_bit(monkeypatch: pytest.MonkeyPatch, blo
     for name in ("second", "cross", "label_sums"):
         np.testing.assert_array_equal(getattr(whole.moments, name), getattr(again.moments, name))
     np.testing.assert_array_equal(whole.x, again.x)
+
+
+def test_panels_change_no_bit() -> None:
+    """X'X of 300 features in three panels of rows, each from a pass over the records, and all at once."""
+    plan, records = moments_plan(dim=300, records=90), make_records(90, 300)
+    assert [len(row_panels(300, memory)) for memory in (2**40, 1)] == [1, 3]
+    whole, parts = (
+        MomentsEngine(plan, records, SecretStreams.from_seed(2), workers=1, memory_bytes=memory)
+        for memory in (2**40, 1)
+    )
+    rows = [np.concatenate([block.x for block in engine.rows()]) for engine in (whole, parts)]
+    assert np.array_equal(rows[0], rows[1])
+    for name in ("second", "cross", "label_sums"):
+        assert np.array_equal(getattr(whole.beside, name), getattr(parts.beside, name))
+    in_panels = [MomentSums(plan, panel)._second.nbytes for panel in row_panels(300, 1)]
+    assert max(in_panels) < MomentSums(plan)._second.nbytes / 2
+
+
+def test_panels_fit_in_the_memory_that_is_left() -> None:
+    for dim in (1, 127, 128, 129, 1000, 8192):
+        for memory in (0, 2**29, 2**30, 2**34):
+            panels = row_panels(dim, memory)
+            assert [row for panel in panels for row in panel] == list(range(dim))
+            room = max(128 * dim * 8, memory - 4 * dim**2 - 2**28)
+            assert all(len(panel) * panel.stop * 8 <= room for panel in panels)
+            assert all(panel.start % 128 == 0 for panel in panels)
 
 
 @pytest.mark.parametrize("centre", ["none", "private"])

@@ -65,9 +65,16 @@ def _(
 
 
 @engine_for.register
-def _(plan: MomentsPlan, records: RecordSource, streams: SecretStreams, *, workers: int | None, **_: Any) -> Engine:
-    # Records are read once and in blocks, in whatever memory there is.
-    return MomentsEngine(plan, records, streams, workers=workers)
+def _(
+    plan: MomentsPlan,
+    records: RecordSource,
+    streams: SecretStreams,
+    *,
+    workers: int | None,
+    memory: int | None,
+    **_: Any,
+) -> Engine:
+    return MomentsEngine(plan, records, streams, workers=workers, memory_bytes=memory)
 
 
 @engine_for.register
@@ -76,8 +83,16 @@ def _(plan: EmbeddingPlan, records: RecordSource, streams: SecretStreams, *, wor
 
 
 @engine_for.register
-def _(plan: TwoStagePlan, records: RecordSource, streams: SecretStreams, *, workers: int | None, **_: Any) -> Engine:
-    return TwoStageEngine(plan, records, streams, workers=workers)
+def _(
+    plan: TwoStagePlan,
+    records: RecordSource,
+    streams: SecretStreams,
+    *,
+    workers: int | None,
+    memory: int | None,
+    **_: Any,
+) -> Engine:
+    return TwoStageEngine(plan, records, streams, workers=workers, memory_bytes=memory)
 
 
 @engine_for.register

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -44,12 +43,19 @@ class TwoStageEngine(MomentsEngine):
         records: the private records; read in blocks.
         streams: secret randomness; the caller destroys it afterwards.
         workers: threads that clip records; None uses every core.
+        memory_bytes: for the first stage's sums, see :class:`MomentsEngine`.
     """
 
     def __init__(
-        self, plan: TwoStagePlan, records: RecordSource, streams: SecretStreams, *, workers: int | None = None
+        self,
+        plan: TwoStagePlan,
+        records: RecordSource,
+        streams: SecretStreams,
+        *,
+        workers: int | None = None,
+        memory_bytes: int | None = None,
     ) -> None:
-        super().__init__(plan.first, records, streams, workers=workers or os.cpu_count() or 1)
+        super().__init__(plan.first, records, streams, workers=workers, memory_bytes=memory_bytes)
         self._whole = plan
 
     def _released_moments(self, tell: Progress) -> TwoStageMoments:
