@@ -75,25 +75,25 @@ def test_a_killed_run_goes_on_and_draws_the_same(public: Path, tmp_path: Path) -
         if stage == "images":
             raise Killed
 
-    whole = pm.synthesise(public, tmp_path / "A", **QUICK)
+    whole = pm.synthesise(public, out=tmp_path / "A", **QUICK)
     with pytest.raises(Killed):
         SynthesisJob(public=public, out=tmp_path / "B", **QUICK).run(kill)
     assert not (tmp_path / "B").exists()
     assert (tmp_path / ".B.work").stat().st_mode & 0o077 == 0
-    again = pm.synthesise(public, tmp_path / "B", **QUICK)
+    again = pm.synthesise(public, out=tmp_path / "B", **QUICK)
     assert (tmp_path / "A" / "train.npz").read_bytes() == (tmp_path / "B" / "train.npz").read_bytes()
     assert again.card == whole.card
     assert not (tmp_path / ".B.work").exists()
 
 
 def test_work_of_another_run_is_refused(public: Path, tmp_path: Path) -> None:
-    pm.synthesise(public, tmp_path / "A", work=tmp_path / "work", **QUICK)
+    pm.synthesise(public, out=tmp_path / "A", work=tmp_path / "work", **QUICK)
     with pytest.raises(InvalidInput, match="work"):
-        pm.synthesise(public, tmp_path / "B", work=tmp_path / "work", **{**QUICK, "steps": 21})
+        pm.synthesise(public, out=tmp_path / "B", work=tmp_path / "work", **{**QUICK, "steps": 21})
     (tmp_path / "mine").mkdir(mode=0o700)
     (tmp_path / "mine" / "notes").write_text("x")
     with pytest.raises(InvalidInput, match="work"):
-        pm.synthesise(public, tmp_path / "B", work=tmp_path / "mine", **QUICK)
+        pm.synthesise(public, out=tmp_path / "B", work=tmp_path / "mine", **QUICK)
 
 
 def test_data_with_a_budget_are_refused(public: Path, tmp_path: Path) -> None:
@@ -103,14 +103,14 @@ def test_data_with_a_budget_are_refused(public: Path, tmp_path: Path) -> None:
     )
     ours = pm.synthesise  # The ledger knows nothing of these files yet: refused for another reason, after it is asked.
     with pytest.raises(InvalidInput, match="vision"):
-        ours(public, tmp_path / "A", ledger=ledger, features="vision", **QUICK)
+        ours(public, out=tmp_path / "A", ledger=ledger, features="vision", **QUICK)
     charged = privmix(
         *("release", "--data", str(public), "--features", "pixels", "--epsilon", "1", "--delta", "1e-5"),
         *("--design", "moments", "--ledger", ledger, "--dataset", "d", "--out", str(tmp_path / "R")),
     )
     assert charged.code == 0, charged.err
     with pytest.raises(InvalidInput, match="private"):
-        ours(public, tmp_path / "A", ledger=ledger, **QUICK)
+        ours(public, out=tmp_path / "A", ledger=ledger, **QUICK)
     assert not (tmp_path / "A").exists()
     assert not (tmp_path / ".A.work").exists()
 
@@ -129,16 +129,16 @@ def test_data_with_a_budget_are_refused(public: Path, tmp_path: Path) -> None:
 )
 def test_wrong_options_leave_nothing(public: Path, tmp_path: Path, options: dict[str, object], said: str) -> None:
     with pytest.raises(InvalidInput, match=said):
-        pm.synthesise(public, tmp_path / "A", **{**QUICK, **options})
+        pm.synthesise(public, out=tmp_path / "A", **{**QUICK, **options})
     assert not list(tmp_path.iterdir())
 
 
 def test_what_is_no_image_is_refused(tmp_path: Path) -> None:
     np.savez(tmp_path / "rows.npz", x=np.zeros((4, 3)), y=np.arange(4) % 2, classes=2)
     with pytest.raises(InvalidInput, match="images"):
-        pm.synthesise(tmp_path / "rows.npz", tmp_path / "A", **QUICK)
+        pm.synthesise(tmp_path / "rows.npz", out=tmp_path / "A", **QUICK)
     with pytest.raises(StorageError):
-        pm.synthesise(tmp_path / "nowhere.npz", tmp_path / "A", **QUICK)
+        pm.synthesise(tmp_path / "nowhere.npz", out=tmp_path / "A", **QUICK)
     (tmp_path / "A").mkdir()
     with pytest.raises(InvalidInput, match="out"):
-        pm.synthesise(tmp_path / "rows.npz", tmp_path / "A", **QUICK)
+        pm.synthesise(tmp_path / "rows.npz", out=tmp_path / "A", **QUICK)

@@ -18,7 +18,9 @@ from privmix.jobs.synthesis_options import SynthesisOptions
 @verb(app)
 def synthesise(
     *,
-    public: Annotated[str, typer.Option(help="PUBLIC images with labels; read like --data. Never private ones.")],
+    public: Annotated[
+        str | None, typer.Option(help="PUBLIC images with labels; read like --data. Never private ones.")
+    ] = None,
     out_folder: Annotated[Path, typer.Option("--out", help="Folder to create.")],
     asked: SynthesisOptions,
     overwrite: Annotated[bool, typer.Option(help="Replace another pool.")] = False,
@@ -30,7 +32,7 @@ def synthesise(
     pictures contact.png and copies.png show some images, and those nearest to images that the model has seen.
 
     A run that was killed goes on where it was. The model is EDM (Karras et al. 2022); --guidance bends its paths by a
-    discriminator (Kim et al. 2023).
+    discriminator (Kim et al. 2023). With --text, a text-to-image pipeline that others trained draws in its place.
 
     Example: privmix synthesise --public PUBLIC.npz --images 10000 --out POOL --minutes 30 --precision bfloat16
     """
@@ -42,11 +44,13 @@ def synthesise(
         return
     quality = made.quality
     out.print(f"pool: {plain(made.out)}, {made.images:,} images", soft_wrap=True)
-    out.print(
-        f"in features {plain(quality.features)}: FID {quality.fid:.4g}, precision {quality.precision:.3f}, recall "
-        f"{quality.recall:.3f}, near-copies {100 * quality.copies:.1f}%",
-        soft_wrap=True,
-    )
+    if quality.fid is not None:
+        copies = "" if quality.copies is None else f", near-copies {100 * quality.copies:.1f}%"
+        out.print(
+            f"in features {plain(quality.features)}: FID {quality.fid:.4g}, precision {quality.precision:.3f}, recall "
+            f"{quality.recall:.3f}{copies}",
+            soft_wrap=True,
+        )
     if quality.accuracy is not None:
         out.print(f"accuracy of a linear classifier of them on the reference: {100 * quality.accuracy:.1f}%")
     err.print("Synthetic images may copy the public ones they were made of.", soft_wrap=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -19,6 +19,7 @@ from privmix.data import Schema, Source, content_hashes
 from privmix.data.fingerprint import records_hash
 from privmix.errors import InvalidInput, StorageError, check_integer, check_number
 from privmix.features import Extractor, parse_features
+from privmix.features.models import locate, public_name
 from privmix.features.projected import Projected
 from privmix.jobs.columns import class_list
 from privmix.jobs.places import check_unpublished, check_writable
@@ -40,6 +41,10 @@ from privmix.synthesis.metrics import (
 )
 from privmix.synthesis.networks import check_size
 from privmix.synthesis.pool import POOL, WARNINGS, contact_sheet, copies_sheet, write_pool
+from privmix.synthesis.text_to_image import TextToImage, prompts_of
+
+Drawer = Callable[[NDArray[np.int64], int], Iterator[NDArray[np.uint8]]]
+"""(classes, number of the first image) -> images, block by block."""
 
 # FID takes eigenvalues of a matrix of so many rows; wider features are projected.
 _WIDEST: Final = 512
@@ -74,15 +79,17 @@ class SynthesisJob(SynthesisOptions):
     """Train EDM (Karras et al. 2022) on public images, and draw a pool of images, which :func:`privmix.train`
     reads as synthetic records or as its pool.
 
-    Nothing here is private, nothing is charged, and nothing is protected: a diffusion model can copy what it saw.
+    With ``text`` a public text-to-image pipeline draws in place of it. Nothing here is private, nothing is charged, and
+    nothing is protected: a diffusion model can copy what it saw.
 
     Attributes:
-        public: PUBLIC images with labels: file, folder, pattern, address, or in memory; never private ones.
+        public: PUBLIC images with labels: file, folder, pattern, address, or in memory; never private ones. None with
+            ``text``.
         out: folder to create.
         overwrite: replace another pool.
     """
 
-    public: Any = field(repr=False)
+    public: Any = field(default=None, repr=False)
     out: Path
     overwrite: bool = False
 
@@ -97,39 +104,34 @@ class SynthesisJob(SynthesisOptions):
             StorageError: something can't be read or written.
             MissingExtra: diffusers or torchmetrics is not installed.
         """
-        tell = progress or silent
-        config, sampler, out = self._diffusion(), SamplerConfig(steps=self.sampler_steps), Path(self.out)
+        tell, out = progress or silent, Path(self.out)
+        self._check()
         POOL.check_target(out, overwrite=self.overwrite)
         check_unpublished("out", out)
         check_writable("out", out.parent)
-        source = self._open(self.public, self.split)
-        self._refuse_private(source)
-        extractor = _narrow(parse_features(self.features), source.schema)
         reference = None if self.reference is None else self._open(self.reference, None)
-        given = _Images.of(source)
-        check_size(self.network, given.shape)
-        work = _Work.opened(self.work or out.with_name(f".{out.name}.work"), self._told(config, given))
-        model = train_diffusion(
-            given.scaled,
-            given.labels,
-            given.classes,
-            config,
-            minutes=self.minutes,
-            checkpoint=work.checkpoint,
-            progress=tell,
-            device=self.device,
-        )
-        bend = self._guidance(model, given, sampler, tell)
-        labels = np.arange(self.images, dtype=np.int64) % given.classes
-        drawn = work.drawn(model, labels, self.seed, sampler, bend, self._drawing(), tell)
-        quality, pictures = self._measured(given, drawn, labels, extractor, reference)
-        card = self._card(config, model, sampler, source, quality)
-        write_pool(out, drawn, labels, source.schema.classes, card, pictures, overwrite=self.overwrite)
+        made = self._from_text() if self.text is not None else self._from_public()
+        shape = made.shape if reference is None else reference.schema.input_shape
+        if reference is not None and shape != made.shape:
+            raise InvalidInput("reference", shape, f"images of shape {made.shape}")
+        extractor = _narrow(parse_features(self.features), Schema(1, shape, made.classes))
+        work = _Work.opened(self.work or out.with_name(f".{out.name}.work"), made.told)
+        draw = made.drawer(work.checkpoint, tell)
+        labels = np.arange(self.images, dtype=np.int64) % len(made.classes)
+        drawn = work.drawn(draw, labels, tell)
+        quality, pictures = self._measured(made.given, drawn, labels, len(made.classes), extractor, reference)
+        card = self._card(made, quality)
+        write_pool(out, drawn, labels, made.classes, card, pictures, overwrite=self.overwrite)
         if self.work is None:
             work.discard()
         return Synthesised(out, self.images, quality, card)
 
-    def _diffusion(self) -> DiffusionConfig:
+    def _check(self) -> None:
+        if (self.public is None) == (self.text is None):
+            given = "both" if self.text is not None else None
+            raise InvalidInput("public, text", given, "one of them")
+        if (self.text is None) != (self.model is None):
+            raise InvalidInput("model", self.model, "a text-to-image pipeline with `text`, and none without")
         check_integer("images", self.images, low=1)
         check_integer("draw_batch", self.draw_batch, low=1)
         check_number("guidance", self.guidance, low=0)
@@ -137,6 +139,73 @@ class SynthesisJob(SynthesisOptions):
             check_number("minutes", self.minutes, low=0, low_open=True)
         if self.device not in ("cpu", "cuda") or (self.device == "cuda" and not torch.cuda.is_available()):
             raise InvalidInput("device", self.device, "cpu, or cuda where there is one")
+
+    def _from_text(self) -> _Made:
+        """Images by a pipeline that others trained."""
+        classes = class_list(self.classes) if isinstance(self.classes, str) else self.classes
+        if not isinstance(classes, Sequence) or not classes:
+            raise InvalidInput("classes", self.classes, "names, which the prompt is made with")
+        if self.columns.image_size is None:
+            raise InvalidInput("image_size", None, "the side of the images, in pixels")
+        colour, side = self.columns.colour or "rgb", self.columns.image_size
+        text, model = str(self.text), str(self.model)
+        prompts_of(text, classes)
+        folder = locate(model, None, None, "synthesis").folder
+
+        def drawer(checkpoint: Path, tell: Progress) -> Drawer:
+            found = TextToImage.load(
+                folder,
+                text,
+                classes,
+                side=side,
+                colour=colour,
+                steps=self.sampler_steps,
+                seed=self.seed,
+                batch_size=self.draw_batch,
+                device=self.device,
+            )
+            return lambda labels, first: found.draw(labels, first=first)
+
+        shape = (side, side) if colour == "grey" else (side, side, 3)
+        said = {"pipeline": public_name(model), "text": text, "steps": self.sampler_steps, "seed": self.seed}
+        told = hashlib.sha256(json.dumps([said, list(classes), shape, str(folder)]).encode()).hexdigest()
+        return _Made(tuple(classes), shape, told, None, {"model": said}, drawer)
+
+    def _from_public(self) -> _Made:
+        """Images by a model of the public ones."""
+        config, sampler = self._diffusion(), SamplerConfig(steps=self.sampler_steps)
+        source = self._open(self.public, self.split)
+        self._refuse_private(source)
+        given = _Images.of(source)
+        check_size(self.network, given.shape)
+        said: dict[str, Any] = {
+            "made_of": {"records": source.schema.records, "hash": records_hash(source)},
+            "model": asdict(config),
+            "sampler": {**asdict(sampler), "guidance": self.guidance, "seed": self.seed},
+        }
+
+        def drawer(checkpoint: Path, tell: Progress) -> Drawer:
+            model = train_diffusion(
+                given.scaled,
+                given.labels,
+                given.classes,
+                config,
+                minutes=self.minutes,
+                checkpoint=checkpoint,
+                progress=tell,
+                device=self.device,
+            )
+            said["model"] |= {"steps_done": model.steps, "loss": round(model.loss, 4)}
+            bend = self._guidance(model, given, sampler, tell)
+            return lambda labels, first: model.draw(
+                labels, seed=self.seed, first=first, batch_size=self.draw_batch, sampler=sampler, guidance=bend
+            )
+
+        told = json.dumps([asdict(config), self.minutes, said["sampler"], said["made_of"]], sort_keys=True)
+        digest = hashlib.sha256(told.encode()).hexdigest()
+        return _Made(source.schema.classes, source.schema.input_shape, digest, given, said, drawer)
+
+    def _diffusion(self) -> DiffusionConfig:
         return DiffusionConfig(
             network=self.network,
             steps=self.steps,
@@ -171,15 +240,6 @@ class SynthesisJob(SynthesisOptions):
         if Ledger.open(self.ledger).knows(content_hashes(source)):
             raise InvalidInput("public", "data with a budget", "public data; this ledger knows it as private")
 
-    def _told(self, config: DiffusionConfig, given: _Images) -> str:
-        told = json.dumps([asdict(config), self.minutes], sort_keys=True).encode()
-        return hashlib.sha256(told + given.pixels.tobytes() + given.labels.tobytes()).hexdigest()
-
-    def _drawing(self) -> tuple[str, int]:
-        """What tells blocks of this drawing from others, and how many images are drawn at a time."""
-        told = json.dumps([self.sampler_steps, self.guidance, self.seed])
-        return hashlib.sha256(told.encode()).hexdigest()[:16], self.draw_batch
-
     def _guidance(
         self, model: DiffusionModel, given: _Images, sampler: SamplerConfig, tell: Progress
     ) -> Callable[[Tensor], Guidance] | None:
@@ -208,55 +268,79 @@ class SynthesisJob(SynthesisOptions):
 
     def _measured(
         self,
-        given: _Images,
+        given: _Images | None,
         drawn: NDArray[np.uint8],
         labels: NDArray[np.int64],
+        classes: int,
         extractor: Extractor,
         reference: Source | None,
     ) -> tuple[Quality, dict[str, NDArray[np.uint8]]]:
-        own, theirs = extractor.transform(given.pixels), extractor.transform(drawn)
-        copies = near_copies(own, theirs)
+        sheets = {"contact.png": contact_sheet(drawn, labels, classes)}
+        named = self.features if extractor.name == self.features else f"{self.features}, {extractor.name}"
         held = None if reference is None else _Images.of(reference)
-        real = own if held is None else extractor.transform(held.pixels)
+        beside = held or given
+        if beside is None:
+            return Quality(named), sheets
+        theirs, real = extractor.transform(drawn), extractor.transform(beside.pixels)
+        copies = None
+        if given is not None:
+            own = extractor.transform(given.pixels)
+            found = near_copies(own, theirs)
+            copies = found.rate
+            sheets["copies.png"] = copies_sheet(drawn, given.pixels, found.nearest, found.distance)
         manifold = precision_recall(real, theirs)
-        accuracy = None if held is None else classification_accuracy(theirs, labels, real, held.labels)
         quality = Quality(
-            self.features if extractor.name == self.features else f"{self.features}, {extractor.name}",
+            named,
             frechet_distance(real, theirs),
             manifold.precision,
             manifold.recall,
-            copies.rate,
-            _score(own, given.labels, theirs),
-            accuracy,
+            copies,
+            _score(real, beside.labels, theirs),
+            None if held is None else classification_accuracy(theirs, labels, real, held.labels),
         )
-        sheets = {
-            "contact.png": contact_sheet(drawn, labels, given.classes),
-            "copies.png": copies_sheet(drawn, given.pixels, copies.nearest, copies.distance),
-        }
         return quality, sheets
 
-    def _card(
-        self, config: DiffusionConfig, model: DiffusionModel, sampler: SamplerConfig, source: Source, quality: Quality
-    ) -> dict[str, Any]:
-        made_of = {"records": source.schema.records, "hash": records_hash(source)}
-        measured = "the public images it was made of" if self.reference is None else "other public images"
+    def _card(self, made: _Made, quality: Quality) -> dict[str, Any]:
+        measured = None if made.given is None else "the public images it was made of"
         return {
             "kind": "synthetic images",
             "images": self.images,
-            "classes": list(source.schema.classes),
-            "made_of": made_of,
-            "model": {**asdict(config), "steps_done": model.steps, "loss": round(model.loss, 4)},
-            "sampler": {**asdict(sampler), "guidance": self.guidance, "seed": self.seed},
-            "quality": {**quality.to_dict(), "measured_against": measured},
+            "classes": list(made.classes),
+            **made.said,
+            "quality": {
+                **quality.to_dict(),
+                "measured_against": measured if self.reference is None else "other public images",
+            },
             "warnings": list(WARNINGS),
         }
 
 
-def synthesise(public: Any, out: str | Path, *, progress: Progress | None = None, **options: Any) -> Synthesised:
+@dataclass(frozen=True, eq=False)
+class _Made:
+    """What images are made by.
+
+    Attributes:
+        classes: names.
+        shape: of one image, as datasets have it.
+        told: a hash of all that decides the images.
+        given: the public images of one's own, if there are any.
+        said: on the card; whole once images were drawn.
+        drawer: (folder for checkpoints, progress) -> what draws.
+    """
+
+    classes: tuple[str, ...]
+    shape: tuple[int, ...]
+    told: str
+    given: _Images | None
+    said: dict[str, Any]
+    drawer: Callable[[Path, Progress], Drawer]
+
+
+def synthesise(public: Any = None, *, out: str | Path, progress: Progress | None = None, **options: Any) -> Synthesised:
     """Draw synthetic images from PUBLIC ones, for :func:`privmix.train` to warm up on or to mix with.
 
     Args:
-        public: PUBLIC images with labels; as :func:`privmix.release` takes data.
+        public: PUBLIC images with labels; as :func:`privmix.release` takes data. None with ``text=`` and ``model=``.
         out: folder to create.
         progress: called with (stage, done, total).
         options: fields of :class:`SynthesisJob`, such as ``images=``, ``minutes=``, ``guidance=``.
@@ -268,7 +352,7 @@ def synthesise(public: Any, out: str | Path, *, progress: Progress | None = None
         InvalidInput, StorageError, MissingExtra: as :meth:`SynthesisJob.run`.
 
     Example:
-        >>> synthesise("PUBLIC.npz", "POOL", images=0)
+        >>> synthesise("PUBLIC.npz", out="POOL", images=0)
         Traceback (most recent call last):
         ...
         privmix.errors.InvalidInput: images: got 0; allowed: an integer >= 1
@@ -340,27 +424,15 @@ class _Work:
         """Where the model's state is kept."""
         return self._folder
 
-    def drawn(
-        self,
-        model: DiffusionModel,
-        labels: NDArray[np.int64],
-        seed: int,
-        sampler: SamplerConfig,
-        bend: Callable[[Tensor], Guidance] | None,
-        drawing: tuple[str, int],
-        tell: Progress,
-    ) -> NDArray[np.uint8]:
+    def drawn(self, draw: Drawer, labels: NDArray[np.int64], tell: Progress) -> NDArray[np.uint8]:
         """Draw what is not drawn yet."""
-        blocks, (told, batch_size) = [], drawing
+        blocks = []
         for first in range(0, len(labels), _BLOCK):
-            place = self._folder / f"drawn-{told}-{model.steps}-{first:08d}.npy"
+            place = self._folder / f"drawn-{first:08d}.npy"
             chosen = labels[first : first + _BLOCK]
             block = _read(place, len(chosen))
             if block is None:
-                parts = model.draw(
-                    chosen, seed=seed, first=first, batch_size=batch_size, sampler=sampler, guidance=bend
-                )
-                block = np.concatenate(list(parts))
+                block = np.concatenate(list(draw(chosen, first)))
                 draft = place.with_suffix(".partial")
                 with draft.open("wb") as file:
                     np.save(file, block)

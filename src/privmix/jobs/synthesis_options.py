@@ -18,6 +18,8 @@ class SynthesisOptions:
     """Of which public images, how many, and how.
 
     Attributes:
+        text: draw by a public text-to-image pipeline in place of a model of one's own: a prompt with ``{class}``.
+        model: that pipeline: a folder, or a name on the hub.
         images: how many to draw, the classes in equal numbers.
         split: which part of the public dataset.
         classes: number or names of the classes.
@@ -40,6 +42,10 @@ class SynthesisOptions:
         ledger: refuse data that this ledger knows as private.
     """
 
+    text: str | None = told(
+        None, "In place of `public`: a prompt such as 'a photo of a {class}', for the pipeline in `model`.", _DRAWING
+    )
+    model: str | None = told(None, "Text-to-image pipeline of diffusers: folder, or OWNER/NAME on the hub.", _DRAWING)
     images: int = told(10_000, "How many to draw, the classes in equal numbers.")
     split: str = told("train", "Which part of the public dataset.")
     classes: Any = told(None, CLASSES_HELP)

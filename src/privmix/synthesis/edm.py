@@ -194,10 +194,11 @@ def own_noise(seed: int, numbers: range, shape: tuple[int, ...]) -> Tensor:
         True
     """
     check_integer("seed", seed, low=0, high=2**32 - 1)
-    return torch.stack([torch.randn(shape, generator=_generator(seed, number)) for number in numbers])
+    return torch.stack([torch.randn(shape, generator=image_generator(seed, number)) for number in numbers])
 
 
-def _generator(seed: int, number: int) -> torch.Generator:
+def image_generator(seed: int, number: int) -> torch.Generator:
+    """The generator of one image's noise."""
     # Spread over 62 bits by odd multipliers: neighbouring numbers must not share streams.
     mixed = (seed * 0x9E3779B97F4A7C15 + number * 0xD1B54A32D192ED03 + 0x632BE59BD9B4E019) % 2**62
     return torch.Generator().manual_seed(mixed)

@@ -58,16 +58,17 @@ class Quality:
 
     Attributes:
         features: what the figures are computed in.
-        fid, precision, recall, copies: of all images.
+        fid, precision, recall: beside other images; None where there were none.
+        copies: rate of near-copies; None where the model's own images are not known.
         inception_score: by a linear classifier of the public images; None where they are of one class.
         accuracy: CAS; None where it was not asked for.
     """
 
     features: str
-    fid: float
-    precision: float
-    recall: float
-    copies: float
+    fid: float | None = None
+    precision: float | None = None
+    recall: float | None = None
+    copies: float | None = None
     inception_score: float | None = None
     accuracy: float | None = None
 

@@ -45,7 +45,7 @@ class UNetSize:
     groups: int = 8
 
 
-# "small" trains on a CPU; "ddpm++" is Karras et al.'s for CIFAR-10 (2022, Table 7), for a GPU.
+# "small" trains on a CPU; "ddpm++" is that of Karras et al. 2022 for images of 32 x 32, for a GPU.
 SIZES: Final = {
     "tiny": UNetSize((16, 32), 1, (False, False)),
     "small": UNetSize((32, 64, 64), 1, (False, False, False)),
