@@ -26,7 +26,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from privmix.errors import WITHHELD, InvalidInput, check_integer
-from privmix.training.gradients.ghost_norms import RULES, terms_bound
+from privmix.training.gradients.ghost_expanded import EXPANSIONS, expanded, put, shares, take_back
+from privmix.training.gradients.ghost_norms import RULES, rule_of, terms_bound
 from privmix.training.gradients.parameters import FlatParameters
 from privmix.training.models.layers_check import check_model
 
@@ -103,11 +104,12 @@ def ghost_clipped_sum(
 def supports_ghost(model: nn.Module, example_shape: tuple[int, ...] | None = None) -> str | None:
     """Why ghost clipping cannot train this model, or None if it can.
 
-    Supported are nn.Linear, nn.Conv2d, StandardisedConv2d, nn.GroupNorm and nn.LayerNorm (not their subclasses), for
-    parameters that belong to one layer. With ``example_shape``, norms are also compared with those of single
-    gradients, for random public inputs to a jittered copy of the model: this finds layers whose first axis is not the
-    batch, hooks that change gradients, and whatever else the structure does not show. ``ghost_clipped_sum`` makes both
-    checks once for each model and shape.
+    Supported are nn.Linear, nn.Conv2d, StandardisedConv2d, nn.GroupNorm and nn.LayerNorm (not their subclasses, but
+    for the LayerNorm of ConvNeXt), for parameters that belong to one layer; and class tokens, tables of positions and
+    scales of layers, by the names that they have in the transformers library. With ``example_shape``, norms are also
+    compared with those of single gradients, for random public inputs to a jittered copy of the model: this finds layers
+    whose first axis is not the batch, hooks that change gradients, and whatever else the structure does not show.
+    ``ghost_clipped_sum`` makes both checks once for each model and shape.
 
     Args:
         model: a model.
@@ -150,7 +152,12 @@ def _structure_reason(model: nn.Module) -> str | None:
             full = f"{prefix}.{name}" if prefix else name
             if not parameter.requires_grad:
                 continue
-            if type(module) not in RULES:
+            if name in EXPANSIONS and rule_of(module) is None:
+                if parameter in owners:
+                    return f"parameters {owners[parameter]} and {full} are tied"
+                owners[parameter] = full
+                continue
+            if rule_of(module) is None:
                 return f"parameter {full} is of a {type(module).__name__}, not of a {names}"
             if name not in ("weight", "bias"):
                 return f"parameter {full} is not the weight or bias of its {type(module).__name__}"
@@ -169,6 +176,9 @@ def _trial_reason(model: nn.Module, shape: tuple[int, ...]) -> str | None:
             losses, norms, _, parameters = _losses_and_norms(trial, x, targets)
         except InvalidInput as error:
             return str(error)
+        except RuntimeError:
+            # Tables that a model scales to its images, for one, are not used row by row.
+            return "its forward pass does not take a copy of a parameter for every row"
         for i in range(len(x)):
             tensors = list(parameters.values())
             gradients = torch.autograd.grad(losses[i], tensors, retain_graph=True, allow_unused=True)
@@ -292,6 +302,9 @@ def _layer_hooks(model: nn.Module, run: _Pass) -> Iterator[None]:
         if wanted:
             visit = _Visit(name, layer, wanted)
             run.visits.append(visit)
+            if rule_of(layer) is None:
+                handles += _expanding_hooks(visit, run)
+                continue
             # First of all hooks: others may change the output, and it is the layer's own that counts.
             hook = _forward_hook(visit, run)
             handles.append(layer.register_forward_hook(hook, with_kwargs=True, prepend=True))
@@ -300,6 +313,57 @@ def _layer_hooks(model: nn.Module, run: _Pass) -> Iterator[None]:
     finally:
         for handle in handles:
             handle.remove()
+        for visit in run.visits:
+            take_back(visit.layer, visit.wanted & EXPANSIONS.keys())
+
+
+def _expanding_hooks(visit: _Visit, run: _Pass) -> list[Any]:
+    """Hooks that put copies of a module's own parameters in their place for its forward pass."""
+
+    def before(layer: nn.Module, args: Any, kwargs: dict[str, Any]) -> None:
+        visit.calls += 1
+        if visit.calls > 1:
+            raise _unsupported(f"layer {visit.name} is used more than once")
+        given = next((one for one in (*args, *kwargs.values()) if isinstance(one, Tensor)), None)
+        if given is None or given.dim() < 3 or len(given) != run.records * run.views:
+            raise _unsupported(f"the first axis of layer {visit.name} is not the batch")
+        parameters = {name: getattr(layer, name) for name in visit.wanted}
+        visit.anchor = torch.zeros((), dtype=given.dtype, device=given.device, requires_grad=True)
+        try:
+            copies = expanded(layer, visit.wanted, given, visit.anchor)
+        except RuntimeError:
+            raise _unsupported(f"the parameters of layer {visit.name} are not used as their names say") from None
+        for name, copy_ in copies.items():
+            cast(Any, copy_).register_hook(_taker(visit, run, parameters[name]))
+        put(layer, copies)
+
+    def after(layer: nn.Module, *_: Any) -> None:
+        take_back(layer, visit.wanted)
+
+    layer = visit.layer
+    return [
+        layer.register_forward_pre_hook(before, with_kwargs=True),
+        layer.register_forward_hook(after, always_call=True),
+    ]
+
+
+def _taker(visit: _Visit, run: _Pass, parameter: Tensor) -> Callable[[Tensor], None]:
+    def backward(gradient: Tensor) -> None:
+        if not run.active:
+            return
+        found = shares(gradient.detach(), parameter, run.records)
+        visit.squares = _added(visit.squares, found.squares)
+        if run.with_reach:
+            # Squares of several parameters' terms are added elsewhere; sums bound them.
+            visit.terms = _added(visit.terms, found.terms)
+        if run.with_reach and run.views > 1:
+            visit.view_squares = _added(visit.view_squares, found.view_squares)
+
+    return backward
+
+
+def _added(total: Tensor | None, more: Tensor) -> Tensor:
+    return more if total is None else total + more
 
 
 def _forward_hook(visit: _Visit, run: _Pass) -> Callable[[nn.Module, Any, dict[str, Any], Tensor], Tensor]:
@@ -317,7 +381,7 @@ def _forward_hook(visit: _Visit, run: _Pass) -> Callable[[nn.Module, Any, dict[s
         def backward(gradient: Tensor) -> None:
             if run.active:
                 inputs, outputs = (x.reshape(run.records, run.views, *x.shape[1:]) for x in (given, gradient.detach()))
-                rule = RULES[type(layer)]
+                rule = cast(Any, rule_of(layer))
                 with torch.no_grad():
                     visit.squares = rule(layer, inputs, outputs, visit.wanted)
                     if run.with_reach:

@@ -131,6 +131,13 @@ def _layer_norm(layer: nn.LayerNorm, inputs: Tensor, outputs: Tensor, wanted: fr
     return total + _squares(summed(normalised * outputs))
 
 
+def _channel_norm(layer: Any, inputs: Tensor, outputs: Tensor, wanted: frozenset[str]) -> Tensor:
+    """LayerNorm as ConvNeXt has it, whose channels may stand first."""
+    if layer.data_format == "channels_first":
+        inputs, outputs = inputs.movedim(2, -1), outputs.movedim(2, -1)
+    return _layer_norm(layer, inputs, outputs, wanted)
+
+
 def _outer_product_squares(a: Tensor, g: Tensor) -> Tensor:
     """Squared norms (b,) of sum over t of g_t (outer) a_t, for a (b, groups, T, in) and g (b, groups, T, out)."""
     positions, fan_in, fan_out = a.shape[2], a.shape[3], g.shape[3]
@@ -199,3 +206,19 @@ RULES: Final[dict[type[nn.Module], Rule]] = {
     nn.GroupNorm: _group_norm,
     nn.LayerNorm: _layer_norm,
 }
+
+# Subclasses of other libraries by name: nobody waits for their import.
+_ELSEWHERE: Final[dict[str, Rule]] = {"ConvNextLayerNorm": _channel_norm}
+
+
+def rule_of(layer: nn.Module) -> Rule | None:
+    """The rule of a layer, or None: rules are of exact types, since a subclass may compute something else.
+
+    Example:
+        >>> rule_of(nn.Linear(2, 2)) is not None, rule_of(nn.PReLU()) is None
+        (True, True)
+    """
+    found = RULES.get(type(layer))
+    if found is None and isinstance(layer, nn.LayerNorm):
+        found = _ELSEWHERE.get(type(layer).__name__)
+    return found
