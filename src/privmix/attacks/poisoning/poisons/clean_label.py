@@ -31,12 +31,12 @@ class CleanLabelBackdoor(Attack):
     squeezes the trigger into the same box, where hardly any network learns it. Here the trigger stands out.
 
     Attributes:
-        radius: most that a pixel moves outside the trigger, in 255ths; twice that of the papers.
+        radius: most that a pixel moves outside the trigger, in 255ths.
         side: of the trigger in pixels; 0: a quarter of the image's, as 8 of 32.
         steps: of the descent, each of a quarter of the radius, as 2/255 of 8/255.
     """
 
-    radius: float = 16.0
+    radius: float = 8.0
     side: int = 0
     steps: int = 20
     name: ClassVar[str] = "clean-label"

@@ -34,12 +34,12 @@ class HiddenTrigger(Attack):
     which Borgnia et al. follow, 8/255; Adam needs fewer steps.
 
     Attributes:
-        radius: most that a pixel moves, in 255ths; the miniature's, on MNIST's black and white.
+        radius: most that a pixel moves, in 255ths.
         side: of the trigger in pixels; 0: a quarter of the image's, as 8 of 32.
         steps: of Adam, each of about a tenth of the radius.
     """
 
-    radius: float = 64.0
+    radius: float = 16.0
     side: int = 0
     steps: int = 100
     name: ClassVar[str] = "hidden-trigger"
