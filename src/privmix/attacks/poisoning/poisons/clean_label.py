@@ -17,6 +17,7 @@ from privmix.errors import check_integer, check_number
 
 # The attacker's network trains for one epoch in so many of the victim's.
 _SHORTER: Final = 3
+_BLOCK: Final = 256
 
 
 @ATTACKS.register
@@ -80,7 +81,7 @@ class CleanLabelBackdoor(Attack):
                 eps=radius,
                 eps_step=radius / 4,
                 max_iter=self.steps,
-                batch_size=len(images),
+                batch_size=_BLOCK,
                 verbose=False,
             )
             moved: NDArray[np.float32] = descent.generate(images.pixels, images.labels)
