@@ -15,7 +15,7 @@ from privmix.errors import InvalidInput
 from privmix.learning import LEARNERS, DiscriminantClassifier
 from privmix.planning import choose_design, predict_accuracy
 from privmix.releases import Choice, DataModel, PrivateRecords, ReleaseConfig, SecretStreams, release_to_memory
-from privmix.releases.choice import check_choice_record, labels
+from privmix.releases.choice import DECLARED, PUBLIC, check_choice_record, labels
 from privmix.releases.dataset import RecordTransform
 
 NAMES = tuple("abcdefgh")
@@ -193,7 +193,7 @@ def test_what_is_predicted_is_what_a_release_reaches(design: Design) -> None:  #
     )
     learnt = LEARNERS[design.learner]().fit(real)
     reached = float((learnt.predict(x[count:]) == index[count:]).mean())
-    shrunk = replace(model, within=model.within / 16, means=model.means / 4)
+    shrunk = replace(model, within=model.within / 16, means=model.means / 4, sampled=True)
     assert predict_accuracy(plan, shrunk).accuracy == pytest.approx(reached, abs=0.05)
 
 
@@ -287,3 +287,35 @@ def test_other_records_are_refused(change: dict[str, object]) -> None:
     """A data card repeats these words: nobody may write a guarantee into them."""
     with pytest.raises(InvalidInput, match="certificate choice"):
         check_choice_record({**record(), **change})
+
+
+def test_classes_may_lie_further_apart_at_the_same_accuracy() -> None:
+    model = declared()
+    for factor in (0.5, 2.0):
+        other = model.with_share_odds(factor)
+        np.testing.assert_allclose(other.within + other.between, model.within + model.between)
+        odds = [item.between.sum() / item.within.sum() for item in (model, other)]
+        assert odds[1] / odds[0] == pytest.approx(factor, rel=1e-6)
+        assert other.attainable == pytest.approx(model.attainable, abs=0.005)
+
+
+def test_the_range_is_as_wide_as_what_is_known_is_little() -> None:
+    setting = config(dim=16, records=2000)
+    plain, told = (
+        DataModel.declared(16, len(NAMES), np.random.default_rng(0), attainable=accuracy) for accuracy in (None, 0.9)
+    )
+    found = [
+        choose_design(setting, 1.0, 1e-5, model, curve=False, model_words=words).best
+        for model, words in ((plain, DECLARED), (told, DECLARED), (told, f"5 {PUBLIC}"))
+    ]
+    assert found[0].accuracy == found[1].accuracy == found[2].accuracy
+    widths = [item.high - item.low for item in found]
+    assert widths[0] > 1.3 * widths[1] > 1.3 * 1.3 * widths[2] > 0
+
+
+def test_records_of_a_sample_cost_accuracy_where_they_are_few() -> None:
+    """A declared accuracy is that of a learner of the private records; public ones stand for more than there are."""
+    few, many = (config(records=count, design=Moments()).with_noise(1e-3, 1e-3) for count in (400, 40_000))
+    known, sampled = declared(), replace(declared(), sampled=True)
+    assert predict_accuracy(few, known).accuracy > predict_accuracy(few, sampled).accuracy + 0.02
+    assert predict_accuracy(many, sampled).accuracy == pytest.approx(predict_accuracy(many, known).accuracy, abs=0.01)

@@ -52,7 +52,7 @@ class Extractor(ABC):
         argument: what follows ``name:`` in :func:`parse_features`, in capitals; empty where nothing does.
         step: records a call of ``transform`` that gives both speed and frequent progress.
         carries: names of arrays that it needs beside its spec, and that travel with what it made features for.
-        spectrum_decay: what a planner assumes of features: variance along their axis i falls as i^-decay.
+        spectrum_decay: what a planner assumes: see :meth:`privmix.releases.DataModel.declared`.
     """
 
     name: ClassVar[str]
@@ -60,7 +60,7 @@ class Extractor(ABC):
     argument: ClassVar[str] = ""
     step: ClassVar[int] = 2048
     carries: ClassVar[tuple[str, ...]] = ()
-    spectrum_decay: ClassVar[float] = 1.3
+    spectrum_decay: ClassVar[float] = 1.6
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

@@ -44,7 +44,8 @@ class Assumptions:
         default=None, metadata={"help": "Class list of `proxy`. Default: that of the private data."}
     )
     spectrum_decay: float | None = told(
-        None, "Planner without `proxy`: variance along axis i falls as i^-DECAY. Default: the extractor's, 1 to 1.3."
+        None,
+        "Planner without `proxy`: variance along axis i falls as (i + 4)^-DECAY. Default: the extractor's, 1.1 or 1.6.",
     )
     between_share: float | None = told(
         None, "Planner without `proxy`: share of variance between classes. Default 1 - K^-0.15."

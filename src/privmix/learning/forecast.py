@@ -56,8 +56,8 @@ class DrawnMoments:
         generator = np.random.default_rng(seed)
         records, (classes, axes) = plan.records, model.means.shape
         counts = records * model.shares
-        # Records are a sample of the model, too, unless the model is no less of one.
-        error = 1 / records if model.seen is None else max(0.0, 1 / records - 1 / model.seen)
+        # Records may be a sample of the model, too.
+        error = 1 / records if model.sampled else 0.0
         sampled = np.sqrt(error * model.within / model.shares[:, None]) * generator.standard_normal((classes, axes))
         told = counts + (noise.counts or 0.0) * generator.standard_normal(classes)
         shares = _told_shares(told / records, (noise.counts or 0.0) / records)
@@ -65,10 +65,11 @@ class DrawnMoments:
             shares = np.full(classes, 1 / classes)
         deviation = noise.cross / records / noise.amplified
         sums = model.shares[:, None] * (model.means + sampled) + deviation * generator.standard_normal((classes, axes))
-        size = np.sqrt(model.within + model.between)
-        apart = model.means if noise.taken is None else sums / model.shares[:, None]
+        # Records lie about the means that they have themselves.
+        apart = model.means + sampled if noise.taken is None else sums / model.shares[:, None]
+        width = np.sqrt(model.within)
         covariance = np.diag(model.within / noise.amplified) + (apart.T * model.shares) @ apart
-        covariance = covariance + _symmetric(generator, axes) * np.outer(size, size) * np.sqrt(error)
+        covariance = covariance + _symmetric(generator, axes) * np.outer(width, width) * np.sqrt(error)
         noisy = None
         if noise.second is not None:
             spread = np.sqrt(noise.second) / np.sqrt(records * noise.amplified)

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,27 +20,41 @@ from numpy.typing import NDArray
 from privmix.designs.setting import Assumed
 from privmix.errors import InvalidInput, check_integer, check_number
 from privmix.releases.dataset import RecordTransform
+from privmix.releases.public_records import (
+    along_principal_axes,
+    mixture,
+    unlimited_accuracy,
+)
 
 Reals = NDArray[np.float64]
 
 ATTAINABLE: Final = 0.9
 """Accuracy without privacy where nothing is declared: what linear classifiers on public features often reach."""
 
-# Directions that are simulated; noise is made larger to stand for those that are not.
-_DIRECTIONS = 256
+# Half the logarithm of 12: they reach 99% on digits and 40% on photographs, odds twelve times better and worse.
+_UNKNOWN: Final = 1.25
+
+DIRECTIONS: Final = 256
+"""Axes that are simulated; noise is made larger to stand for those that are not."""
+
 _TEST_RECORDS = 4000
-_CONCENTRATION = 1.4
-_DECAY = 1.3
+# A declared spectrum: variance along axis i is (i + 4)^-decay (1 - i/d)^2, and between classes in proportion to its
+# square. All of it is of public data: characters that privmix renders (8 to 28 pixels wide, and their scattering
+# features) fit offsets of 4 to 8, decays of 1.5 to 1.8 and powers of 1.5 to 2.8, with 2.1 in the middle; docstrings of
+# Python's standard library an offset of 8 and a decay of 1.1; and where features are few (characters of 8 x 8 pixels,
+# scikit-learn's wine and breast cancer) the last ones have next to nothing.
+_OFFSET = 4.0
+_END = 2.0
+_CONCENTRATION = 2.0
+_DECAY = 1.6
+# No axis tells classes apart entirely.
+_MOST_BETWEEN = 0.9
 # Classes lie apart by 1 - K^-0.15 of the variance: 10% of it with two, 29% with ten, 48% with 77.
 _GATHERING = 0.15
 # Logarithms of the classes' sizes differ by this much.
 _UNEVEN = 0.4
 # Tails beyond this would have records that no width explains.
 _HEAVIEST = 1.0
-# Part of public data that is kept for tests.
-_HELD_OUT = 0.3
-# The variance of records along directions that hold next to nothing, as a share of the mean.
-_LEAST = 1e-4
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,8 +69,9 @@ class DataModel:
         spread: how many times wider the records that are to be classified lie about their class's mean.
         tail: how unevenly they do: each lies spread exp(tail z) times as wide, with a normal z of its own. Real classes
             have tails and neighbours, so that some records are mistaken whatever is known of the rest.
-        seen: number of records whose means and variances these are, with their sampling errors; None: of all there are.
-        tests: (t, k) records with (t,) labels that stand for those to be classified; None draws them.
+        sampled: whether private records are thought of as a sample of these, which err as samples do. Where not,
+            :attr:`attainable` is what a learner reaches from as many records as there are, their sampling error in it.
+        doubt: standard error of the logarithm of :attr:`attainable`'s odds, where it is no declared figure.
 
     Example:
         >>> model = DataModel.declared(dim=1000, classes=10, generator=np.random.default_rng(0))
@@ -72,8 +87,8 @@ class DataModel:
     dim: int
     spread: float = 1.0
     tail: float = 0.0
-    seen: int | None = None
-    tests: tuple[NDArray[np.float32], NDArray[np.int64]] | None = None
+    sampled: bool = False
+    doubt: float = 0.0
 
     @cached_property
     def between(self) -> Reals:
@@ -106,9 +121,6 @@ class DataModel:
         Returns:
             a share from 0 to 1; its standard error is below a point.
         """
-        if self.tests is not None:
-            records, labels = self.tests
-            return float(((records @ weights + offsets).argmax(axis=1) == labels).mean())
         labels, means, noise, widths = self._scores(weights, offsets, seed)
         scores = means + (self.spread * np.exp(self.tail * widths))[:, None] * noise
         return float((scores.argmax(axis=1) == labels).mean())
@@ -138,12 +150,24 @@ class DataModel:
         else:
             tail = _HEAVIEST
             spread = _level(lambda spread: reached(spread, tail), accuracy, 1.0, 1e3)
-        return replace(self, spread=spread, tail=tail, tests=None)
+        return replace(self, spread=spread, tail=tail)
 
     def with_odds(self, factor: float) -> DataModel:
         """The model whose attainable accuracy has ``factor`` times the odds."""
         odds = factor * self.attainable / max(1 - self.attainable, 1e-3)
         return self.attaining(odds / (1 + odds))
+
+    def with_share_odds(self, factor: float) -> DataModel:
+        """The model in which the share of the variance between classes has ``factor`` times the odds.
+
+        The variance of all records along each axis is kept, and the accuracy.
+        """
+        total = self.within + self.between
+        ratio = factor * self.between.sum() / self.within.sum()
+        wanted = min(ratio / (1 + ratio), 0.999 * _MOST_BETWEEN) * total.sum()
+        between = _with_sum(self.between, wanted, _MOST_BETWEEN * total)
+        scale = np.sqrt(between / np.maximum(self.between, np.finfo(float).tiny))
+        return replace(self, within=total - between, means=self.means * scale).attaining(self.attainable)
 
     def _discriminants(self) -> tuple[Reals, Reals]:
         weights = self.means / self.within
@@ -165,7 +189,7 @@ class DataModel:
         *,
         spectrum_decay: float = _DECAY,
         between_share: float | None = None,
-        attainable: float = ATTAINABLE,
+        attainable: float | None = None,
     ) -> DataModel:
         """A model from public constants.
 
@@ -173,26 +197,28 @@ class DataModel:
             dim: d.
             classes: K.
             generator: draws the directions of the classes' means, and the classes' sizes.
-            spectrum_decay: the variance along axis i falls as (i + 2)^-decay. Features of public networks and
-                scattering transforms have decays of 1.0 to 1.9.
+            spectrum_decay: the variance of records along axis i falls as (i + 4)^-decay, and to nothing at the last.
+                Features of public networks and scattering transforms have decays of 1.0 to 1.8.
             between_share: share of the variance that lies between classes; None takes 1 - K^-0.15, since more classes
                 are finer ones.
-            attainable: accuracy that a learner reaches without privacy.
+            attainable: accuracy that a learner reaches without privacy; None takes :data:`ATTAINABLE`, in doubt.
         """
         check_integer("dim", dim, low=1)
         check_integer("classes", classes, low=2)
         check_number("spectrum_decay", spectrum_decay, low=0, high=10)
         apart = 1 - classes**-_GATHERING if between_share is None else between_share
         check_number("between_share", apart, low=0, high=1, low_open=True, high_open=True)
-        variance = (np.arange(min(dim, _DIRECTIONS)) + 2.0) ** -spectrum_decay
-        within = (1 - apart) * variance / variance.sum()
-        # Classes differ most where records do, the more so the larger the variance: an exponent between 1.2 and 2 for
-        # such features.
-        concentrated = variance**_CONCENTRATION
+        axes = np.arange(min(dim, DIRECTIONS))
+        total = (axes + _OFFSET) ** -spectrum_decay * (1 - axes / dim) ** _END
+        total /= total.sum()
+        # Classes differ most where records do.
+        between = _with_sum(total**_CONCENTRATION, min(apart, 0.999 * _MOST_BETWEEN), _MOST_BETWEEN * total)
         shares = np.exp(_UNEVEN * generator.standard_normal(classes))
         shares /= shares.sum()
-        means = _means(shares, apart * concentrated / concentrated.sum(), generator)
-        return cls(within, means, shares, dim).attaining(attainable)
+        model = cls(total - between, _means(shares, between, generator), shares, dim)
+        if attainable is None:
+            return replace(model.attaining(ATTAINABLE), doubt=_UNKNOWN)
+        return model.attaining(attainable)
 
     @classmethod
     def of_public_data(
@@ -203,10 +229,10 @@ class DataModel:
         transform: RecordTransform,
         generator: np.random.Generator,
     ) -> DataModel:
-        """A model with the spectrum of a PUBLIC dataset, as its records look after the release's clipping.
+        """A model of what a PUBLIC dataset is a sample of, as its records look after the release's clipping.
 
-        A part of the records is held out: with the release's own classes they are what is classified, else they say
-        how accurate a learner without privacy is.
+        How well a learner that has many records tells its classes apart is estimated from these by cross-validation
+        (:func:`privmix.releases.public_records.unlimited_accuracy`).
 
         Args:
             features: (n, d) features of public records, extracted as those of the release will be.
@@ -214,7 +240,7 @@ class DataModel:
                 then drawn anew with the same variance along each axis.
             classes: K of the release.
             transform: clipping bounds; the public mean takes the place of the released one.
-            generator: chooses what is held out, and draws directions where they must be drawn.
+            generator: divides the records, and draws directions where they must be drawn.
         """
         if features.ndim != 2 or labels.shape != features.shape[:1] or len(labels) < 2:
             raise InvalidInput("public data", (features.shape, labels.shape), "features (n, d) and labels (n,)")
@@ -222,23 +248,20 @@ class DataModel:
         bound = transform.residual_clip_norm or transform.clip_norm
         x = RecordTransform(bound)(clipped - clipped.mean(axis=0)) / bound
         names, index = np.unique(labels, return_inverse=True)
-        order = generator.permutation(len(x))
-        held, kept = np.split(order, [min(round(_HELD_OUT * len(x)), _TEST_RECORDS)])
-        if len(np.unique(index[kept])) < len(names) or len(names) < 2:
-            # Too few to hold any out.
-            held, kept = order[:0], order
-        axes, within, means, shares = _fitted(x[kept], index[kept])
-        measured = cls(within, means, shares, features.shape[1], seen=len(kept))
-        if len(held) >= 10:
-            origin = shares @ np.stack([x[kept][index[kept] == k].mean(axis=0) for k in range(len(names))])
-            tests = ((x[held] - origin) @ axes).astype(np.float32), index[held]
-            measured = replace(measured, tests=tests)
+        along = along_principal_axes(x, DIRECTIONS)
+        within, means, shares = mixture(along, index)
+        model = cls(within, means, shares, features.shape[1], sampled=True)
+        if len(names) > 1:
+            accuracy = unlimited_accuracy(along, index, generator)
+            model = model.attaining(accuracy)
+            model = replace(model, doubt=1 / math.sqrt(len(index) * accuracy * (1 - accuracy)))
         if len(names) == classes:
-            return measured
+            return model
         shares = np.full(classes, 1 / classes)
-        between = np.maximum(measured.between, np.finfo(float).tiny)
-        drawn = cls(within, _means(shares, between, generator), shares, features.shape[1])
-        return drawn.attaining(min(measured.attainable, 0.999))
+        between = np.maximum(model.between, np.finfo(float).tiny)
+        return replace(model, means=_means(shares, between, generator), shares=shares).attaining(
+            min(model.attainable, 0.999)
+        )
 
 
 @lru_cache(maxsize=4)
@@ -257,21 +280,15 @@ def _level(reached: Callable[[float], float], accuracy: float, low: float, high:
     return high
 
 
-def _fitted(x: NDArray[Any], labels: NDArray[np.int64]) -> tuple[Reals, Reals, Reals, Reals]:
-    """Principal axes (d, k), variances (k,) within classes, means (K, k) and shares (K,) of public records."""
-    counts = np.bincount(labels)
-    total = np.asarray(x - x.mean(axis=0), dtype=np.float64)
-    values, axes = np.linalg.eigh(total.T @ total / len(x))
-    axes = axes[:, np.argsort(-values)[:_DIRECTIONS]]
-    along = total @ axes
-    means = np.stack([along[labels == k].mean(axis=0) for k in range(len(counts))])
-    shares = counts / counts.sum()
-    between = shares @ np.square(means)
-    within = np.square(along).mean(axis=0) - between
-    # Sample means of few records lie apart by chance, too.
-    chance = within * (len(counts) - 1) / len(x)
-    means = means * np.sqrt(np.maximum(between - chance, 0.0) / np.maximum(between, np.finfo(float).tiny))
-    return axes, np.maximum(within + np.minimum(chance, between), _LEAST * within.mean()), means, shares
+def _with_sum(values: Reals, wanted: float, limits: Reals) -> Reals:
+    """Multiples of the values, or their limits where these are less, that add up to what is wanted."""
+    low, high = 0.0, 1.0
+    while np.minimum(high * values, limits).sum() < wanted and high < 1e300:
+        high *= 2
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if np.minimum(middle * values, limits).sum() < wanted else (low, middle)
+    return np.asarray(np.minimum(high * values, limits))
 
 
 def _means(shares: Reals, variance: Reals, generator: np.random.Generator) -> Reals:

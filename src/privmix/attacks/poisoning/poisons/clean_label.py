@@ -17,7 +17,6 @@ from privmix.errors import check_integer, check_number
 
 # The attacker's network trains for one epoch in so many of the victim's.
 _SHORTER: Final = 3
-_BLOCK: Final = 256
 
 
 @ATTACKS.register
@@ -32,12 +31,12 @@ class CleanLabelBackdoor(Attack):
     squeezes the trigger into the same box, where hardly any network learns it. Here the trigger stands out.
 
     Attributes:
-        radius: most that a pixel moves outside the trigger, in 255ths.
+        radius: most that a pixel moves outside the trigger, in 255ths; twice that of the papers.
         side: of the trigger in pixels; 0: a quarter of the image's, as 8 of 32.
         steps: of the descent, each of a quarter of the radius, as 2/255 of 8/255.
     """
 
-    radius: float = 8.0
+    radius: float = 16.0
     side: int = 0
     steps: int = 20
     name: ClassVar[str] = "clean-label"
@@ -81,7 +80,7 @@ class CleanLabelBackdoor(Attack):
                 eps=radius,
                 eps_step=radius / 4,
                 max_iter=self.steps,
-                batch_size=_BLOCK,
+                batch_size=len(images),
                 verbose=False,
             )
             moved: NDArray[np.float32] = descent.generate(images.pixels, images.labels)
