@@ -26,10 +26,11 @@ def synthesise(
     overwrite: Annotated[bool, typer.Option(help="Replace another pool.")] = False,
     json_output: Json = False,
 ) -> None:
-    """Train a diffusion model on PUBLIC images and draw synthetic ones, for --synthetic and --pool of privmix train.
+    """Train a diffusion model on PUBLIC images and draw synthetic ones, for privmix train.
 
-    No private record is read and no privacy is spent. The pool's card says what it was made of and how good it is; the
-    pictures contact.png and copies.png show some images, and those nearest to images that the model has seen.
+    Its --synthetic and --pool read what is drawn. No private record is read, no privacy is spent. The pool's card says
+    what it was made of and how good it is; contact.png and copies.png show some images, and those nearest to images
+    that the model has seen.
 
     A run that was killed goes on where it was. The model is EDM (Karras et al. 2022); --guidance bends its paths by a
     discriminator (Kim et al. 2023). With --text, a text-to-image pipeline that others trained draws in its place.

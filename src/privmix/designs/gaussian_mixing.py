@@ -27,7 +27,8 @@ WEIGHT_BITS: Final = 16
 _LARGEST_WEIGHT: Final = 16.0
 # Share of the noise's variance that pays for rounding weights to their grid.
 _ROUNDING_SHARE: Final = 2.0**-10
-_ROWS_A_NUMBER: Final = 2.5
+# As many as are sampled from moments. The published code has 2.5 for each feature and class.
+_ROWS: Final = 10_000
 _DRAWN_AT_ONCE: Final = 128
 # Bits of exact sums in float64, and of the noise in lattice steps.
 _SUM_BITS, _NOISE_BITS = 53, 46
@@ -159,9 +160,7 @@ class GaussianMixing(NoisyLabels):
         return super().plan(replace(setting, lattice_bits=bits), noise_multiplier, centre_noise_multiplier)
 
     def fields(self, setting: Setting) -> dict[str, Any]:
-        # 2.5 rows for each feature and class, as in the published code.
-        rows = setting.rows or math.ceil(_ROWS_A_NUMBER * (setting.dim + len(setting.classes)))
-        return {**super().fields(setting), "rows": rows}
+        return {**super().fields(setting), "rows": setting.rows or min(setting.records, _ROWS)}
 
     def rate(self, setting: Setting) -> float:
         return 1.0

@@ -90,7 +90,8 @@ def test_a_trigger_is_on_every_image_at_test_time(attack: Attack) -> None:
     assert (window == window[0]).all()
 
 
-def test_hidden_poisons_have_the_features_of_triggered_victims() -> None:
+def test_hidden_poisons_have_the_features_of_triggered_victims(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("privmix.attacks.poisoning.poisons.hidden_trigger._BLOCK", 5)
     drawn, made = crafted(HiddenTrigger(radius=96, steps=60), 12)
     side = side_of(0, drawn.train.shape)
     trigger = Trigger.draw(drawn, side, margin=5 * side // 8, purpose="hidden-trigger")

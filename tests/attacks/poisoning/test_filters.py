@@ -126,7 +126,8 @@ def test_an_even_class_is_not_suspicious_by_size() -> None:
     assert not smaller_heap(two, "silhouette").any()
 
 
-def test_neighbours_are_those_of_a_plain_search() -> None:
+def test_neighbours_are_those_of_a_plain_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("privmix.attacks.poisoning.defences.deep_knn._BLOCK", 32)
     rng = np.random.default_rng(4)
     features, labels = rng.normal(0, 1, (80, 3)), rng.integers(0, 4, 80)
     expected = []
@@ -135,6 +136,12 @@ def test_neighbours_are_those_of_a_plain_search() -> None:
         votes = np.bincount(labels[others[others != one][:7]], minlength=4)
         expected.append(votes[labels[one]] == votes.max())
     assert np.array_equal(agreeing(features, labels, 7, 4), expected)
+
+
+def test_records_at_one_place_ask_each_other_and_not_themselves() -> None:
+    # One record lies with five of the other label: more at one place than it asks.
+    features, labels = np.array([[0.0]] * 6 + [[9.0]] * 4), np.array([0] * 5 + [1] + [1] * 4)
+    assert agreeing(features, labels, 3, 2).tolist() == [True] * 5 + [False] + [True] * 4
 
 
 @dataclass(frozen=True)

@@ -57,11 +57,7 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
 }
 ANY = (LoopGradients, VmapGradients)
 STRATEGIES: dict[str, tuple[type[GradientStrategy], ...]] = {
-    name: (*ANY, GhostGradients, ClosedFormGradients)
-    if name.startswith("linear")
-    else ANY
-    if name == "vit"
-    else (*ANY, GhostGradients)
+    name: (*ANY, GhostGradients, ClosedFormGradients) if name.startswith("linear") else (*ANY, GhostGradients)
     for name in MODELS
 }
 PAIRS = [(name, strategy) for name, strategies in STRATEGIES.items() for strategy in strategies]
@@ -399,9 +395,10 @@ def test_closed_form_is_for_linear_heads_only() -> None:
 
 
 def test_ghost_refuses_parameters_outside_its_layers() -> None:
-    x, targets = inputs("vit", 2, 1)
+    x, targets = inputs("linear", 2, 1)
+    model = nn.Sequential(nn.Linear(7, CLASSES), nn.PReLU())
     with pytest.raises(InvalidInput, match="ghost"):
-        strategy_of("vit", GhostGradients, Clipping(1.0)).clipped_sum(x, targets, SideInformation())
+        strategy_of("linear", GhostGradients, Clipping(1.0), model).clipped_sum(x, targets, SideInformation())
 
 
 def test_shares_are_even_and_cover_all_views() -> None:

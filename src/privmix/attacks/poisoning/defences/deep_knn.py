@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from privmix.attacks.poisoning.base import DEFENCES, Case, Filter
 from privmix.errors import check_integer
+
+# Neighbours of as many records are held at a time.
+_BLOCK: Final = 1024
 
 
 @DEFENCES.register
@@ -52,8 +55,22 @@ def agreeing(features: ArrayLike, labels: NDArray[np.int64], neighbours: int, cl
     """
     from sklearn.neighbors import NearestNeighbors
 
-    found = NearestNeighbors(n_neighbors=neighbours, algorithm="brute").fit(np.asarray(features)).kneighbors()[1]
-    votes = np.zeros((len(labels), classes), dtype=np.int64)
-    np.add.at(votes, (np.arange(len(labels))[:, None], labels[found]), 1)
-    agrees: NDArray[np.bool_] = votes[np.arange(len(labels)), labels] == votes.max(axis=1)
+    points = np.asarray(features)
+    search = NearestNeighbors(n_neighbors=neighbours + 1, algorithm="brute").fit(points)
+    agrees = np.empty(len(labels), dtype=bool)
+    for at in range(0, len(labels), _BLOCK):
+        asked = np.arange(at, min(at + _BLOCK, len(labels)))
+        found = _others(search.kneighbors(points[asked], return_distance=False), asked)
+        # One count a record and label, in one array.
+        places = np.arange(len(asked))[:, None] * classes + labels[found]
+        votes = np.bincount(places.ravel(), minlength=len(asked) * classes).reshape(-1, classes)
+        agrees[asked] = votes[np.arange(len(asked)), labels[asked]] == votes.max(axis=1)
     return agrees
+
+
+def _others(found: NDArray[np.int64], asked: NDArray[np.int64]) -> NDArray[np.int64]:
+    """(b, k + 1) nearest records -> (b, k) without those who ask; among more than k equal ones they may be missing."""
+    dropped = found == asked[:, None]
+    dropped[~dropped.any(axis=1), -1] = True
+    others: NDArray[np.int64] = found[~dropped].reshape(len(asked), -1)
+    return others

@@ -17,6 +17,7 @@ from privmix.errors import check_integer, check_number
 
 # The attacker's network trains for one epoch in so many of the victim's.
 _SHORTER: Final = 3
+_BLOCK: Final = 256
 
 
 @ATTACKS.register
@@ -31,12 +32,12 @@ class CleanLabelBackdoor(Attack):
     squeezes the trigger into the same box, where hardly any network learns it. Here the trigger stands out.
 
     Attributes:
-        radius: most that a pixel moves outside the trigger, in 255ths; twice that of the papers.
+        radius: most that a pixel moves outside the trigger, in 255ths.
         side: of the trigger in pixels; 0: a quarter of the image's, as 8 of 32.
         steps: of the descent, each of a quarter of the radius, as 2/255 of 8/255.
     """
 
-    radius: float = 16.0
+    radius: float = 8.0
     side: int = 0
     steps: int = 20
     name: ClassVar[str] = "clean-label"
@@ -80,7 +81,7 @@ class CleanLabelBackdoor(Attack):
                 eps=radius,
                 eps_step=radius / 4,
                 max_iter=self.steps,
-                batch_size=len(images),
+                batch_size=_BLOCK,
                 verbose=False,
             )
             moved: NDArray[np.float32] = descent.generate(images.pixels, images.labels)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Final
 
 import numpy as np
 import torch
@@ -19,7 +19,9 @@ from privmix.attacks.poisoning.victims.ordinary import TrainedNetwork
 from privmix.errors import InvalidInput, check_integer, check_number
 
 # Poisons are paired anew with the images they are to resemble after this many steps.
-_REMATCH = 10
+_REMATCH: Final = 10
+# As many poisons are moved at a time, so that memory doesn't grow with the budget.
+_BLOCK: Final = 256
 
 
 @ATTACKS.register
@@ -34,12 +36,12 @@ class HiddenTrigger(Attack):
     which Borgnia et al. follow, 8/255; Adam needs fewer steps.
 
     Attributes:
-        radius: most that a pixel moves, in 255ths; the miniature's, on MNIST's black and white.
+        radius: most that a pixel moves, in 255ths.
         side: of the trigger in pixels; 0: a quarter of the image's, as 8 of 32.
         steps: of Adam, each of about a tenth of the radius.
     """
 
-    radius: float = 64.0
+    radius: float = 16.0
     side: int = 0
     steps: int = 100
     name: ClassVar[str] = "hidden-trigger"
@@ -74,7 +76,9 @@ class HiddenTrigger(Attack):
         shown = trigger.on(scene.train.pixels[np.resize(victims, threat.records)])
         extractor = scene.victim.extractor
         assert extractor is not None  # threat() has looked
-        moved = self._collided(extractor, scene.train.pixels[chosen], extractor.features(shown))
+        bases, wanted = scene.train.pixels[chosen], extractor.features(shown)
+        blocks = [slice(at, at + _BLOCK) for at in range(0, len(chosen), _BLOCK)]
+        moved = np.concatenate([self._collided(extractor, bases[one], wanted[one]) for one in blocks])
         return Poisoned(scene.train.with_changed(chosen, moved), chosen, trigger.goals(scene))
 
     def _collided(

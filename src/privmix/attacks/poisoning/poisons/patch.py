@@ -25,8 +25,8 @@ class PatchBackdoor(Attack):
     Each pixel of each channel is 0 or 1 with equal probability, once for a trial: coloured on colour images, black and
     white on grey ones. Images get it as they lie in [0, 1]; a network that scales its inputs scales the square too.
     Borgnia et al. give it to 10% or 100% of the target class (5,000 images) and to test images of the victim class.
-    A small network that sees a few hundred of them doesn't learn a square at a random place; one at a fixed place it
-    does.
+    A small network learns a square at a random place only of thousands: of 10,000 images of CIFAR-10 where all 1,000 of
+    a class have it, of 2,000 not even then. One at a fixed place it learns of dozens.
 
     Attributes:
         side: of the square, in pixels.
