@@ -1,0 +1,43 @@
+"""Private training on mixes of a record's own views."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from privmix.attacks.poisoning.base import DEFENCES
+from privmix.attacks.poisoning.private import TrainingDefence
+from privmix.errors import check_number
+from privmix.training import TrainingConfig
+
+
+@DEFENCES.register
+@dataclass(frozen=True)
+class DpMixSelf(TrainingDefence):
+    """DP-SGD on a record's augmented views and their mixes (Bao et al. 2023, Algorithm 1), which cost no privacy.
+
+    Attributes:
+        epsilon, delta: of the model.
+        model: a network of images, as ``privmix train`` calls it.
+        epochs: expected passes over the records; each takes 35 views of a record, so one is the default of a miniature.
+    """
+
+    epsilon: float = 1.0
+    delta: float = 1e-5
+    model: str = "wrn-10-1"
+    epochs: float = 1.0
+    name: ClassVar[str] = "dp-mix-self"
+    about: ClassVar[str] = "DP-SGD on mixes of a record's own views (Bao et al. 2023): dp-mix-self:1,1e-5"
+    views: ClassVar[str] = "dp-mix-self"
+
+    def __post_init__(self) -> None:
+        self._check_fields()
+        check_number("epochs", self.epochs, low=0, low_open=True)
+
+    @property
+    def extractor(self) -> str:
+        """Views are made of pixels."""
+        return "pixels"
+
+    def config(self, records: int) -> TrainingConfig:
+        return replace(super().config(records), epochs=self.epochs)
