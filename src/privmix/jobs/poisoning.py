@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
@@ -10,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privmix.attacks.poisoning import (
+    DEFENCES,
     Attack,
     Defence,
     Images,
@@ -29,7 +32,7 @@ from privmix.features.identity import unit_range
 from privmix.jobs.dataset import open_dataset
 from privmix.jobs.evaluation import has_splits
 from privmix.jobs.places import check_writable
-from privmix.jobs.poisoning_options import PoisoningOptions, defence_names
+from privmix.jobs.poisoning_options import PoisoningOptions
 from privmix.jobs.progress import Progress, silent
 from privmix.jobs.recording import Measured, Measurement
 from privmix.training.layout import ImageLayout
@@ -234,6 +237,24 @@ class PoisoningJob(PoisoningOptions):
             title=f"Poisoning: {attack}",
             statements=STATEMENTS if self.public_data else (*STATEMENTS, OWN_ONLY),
         )
+
+
+def defence_names(given: str | Sequence[str] | None) -> list[str]:
+    """Defences by name, from a list or from a text with commas, which are also between a defence's settings.
+
+    Example:
+        >>> defence_names("none, release:poisson,1,1e-5,pixels, mixup:4+noise:16")
+        ['none', 'release:poisson,1,1e-5,pixels', 'mixup:4+noise:16']
+    """
+    if given is None or not isinstance(given, str):
+        return [] if given is None else [str(one) for one in given]
+    found: list[str] = []
+    for piece in (piece.strip() for piece in given.split(",")):
+        if found and ":" in found[-1] and re.split("[:+]", piece)[0] not in DEFENCES:
+            found[-1] += f",{piece}"
+        else:
+            found.append(piece)
+    return found
 
 
 def _read(source: Source, parts: list[NDArray[np.int64]], progress: Progress) -> list[Images]:

@@ -102,21 +102,3 @@ class PoisoningOptions:
     )
     columns: Columns = field(default_factory=ImageColumns)
     public_data: bool = told(False, "The data are public: the record of the figures may be shown.")
-
-
-def defence_names(given: str | Sequence[str] | None) -> list[str]:
-    """Defences by name, from a list or from a text with commas: what begins with a letter begins a defence.
-
-    Example:
-        >>> defence_names("none, release:poisson,1,1e-5, mixup:4+noise:16")
-        ['none', 'release:poisson,1,1e-5', 'mixup:4+noise:16']
-    """
-    if given is None or not isinstance(given, str):
-        return [] if given is None else [str(one) for one in given]
-    found: list[str] = []
-    for piece in (piece.strip() for piece in given.split(",")):
-        if found and not piece[:1].isalpha():
-            found[-1] += f",{piece}"
-        else:
-            found.append(piece)
-    return found

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         Defence,
         Defended,
         Filter,
+        Joined,
         parse_attack,
         parse_defence,
     )
@@ -41,6 +42,7 @@ __all__ = [
     "Defended",
     "Filter",
     "Images",
+    "Joined",
     "Poisoned",
     "PoisoningResult",
     "Scene",
