@@ -27,7 +27,7 @@ from privmix.errors import InvalidInput, MissingExtra
 from tests.attacks.poisoning.scenes import scene
 
 # Settings under which an attack or a defence is quick; the others have quick defaults, or none.
-QUICK: dict[str, str] = {"dp-mix-self": "dp-mix-self:1,1e-5,wrn-10-1,0.1"}
+QUICK: dict[str, str] = {"gradient-matching": "gradient-matching:16,10,1,1"}
 BUDGET = 4
 
 
