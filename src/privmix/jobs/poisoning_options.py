@@ -43,7 +43,7 @@ class PoisoningOptions:
         seed: decides the records drawn and every trial.
         confidence: of the intervals, and of the success without poison that bounds start from.
         work: private folder for finished trials: the same call goes on with what is there.
-        recipe: how victims train, by the papers' names; None: settings for 2,000 small images on a CPU.
+        recipe: how victims train: ``cifar10`` or the papers'; None: settings for 2,000 small images on a CPU.
         network: that victims train; the recipe's where None.
         epochs: of a training; the recipe's where None.
         extractor_records: for attacks on transfer learning: other images, on which the frozen extractor is trained.
@@ -81,8 +81,8 @@ class PoisoningOptions:
     )
     recipe: str | None = told(
         None,
-        "The papers' settings: patch-backdoor, gradient-matching or transfer. Default: those of 2,000 small images on "
-        "a CPU.",
+        "The papers' settings: patch-backdoor, gradient-matching or transfer; cifar10: those of 10,000 photographs on a "
+        "CPU. Default: mnist, those of 2,000 small images.",
         _TRAINING,
     )
     network: str | None = told(
