@@ -81,8 +81,8 @@ class PoisoningOptions:
     )
     recipe: str | None = told(
         None,
-        "The papers' settings: patch-backdoor, gradient-matching or transfer; cifar10: those of 10,000 photographs on a "
-        "CPU. Default: mnist, those of 2,000 small images.",
+        "The papers' settings: patch-backdoor, gradient-matching or transfer; cifar10: those of 10,000 photographs on "
+        "a CPU. Default: mnist, those of 2,000 small images.",
         _TRAINING,
     )
     network: str | None = told(
