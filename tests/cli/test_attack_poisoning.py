@@ -73,6 +73,20 @@ def test_several_defences_meet_the_same_trials_and_go_on(digits: Path, tmp_path:
     assert "mixup:4+noise" in page
 
 
+def test_a_release_is_attacked_beside_its_bound(digits: Path) -> None:
+    budget = ("--design", "poisson", "--epsilon", "1", "--delta", "1e-5")
+    found = result(digits, *budget, "--defence", "none", "--trials", "4")
+    none, release = found["results"]
+    assert (none["certified_bound"], none["guarantee"], none["base_successes"]) == (1.0, None, None)
+    assert release["defence"] == "release"
+    assert "epsilon 1" in release["guarantee"]
+    assert release["base_successes"] / 4 <= release["certified_bound"] <= 1
+    alone = result(digits, *budget)
+    assert (alone["defence"], alone["trials"]) == ("release", 2)
+    shown = attack(digits, *budget)
+    assert "guarantees epsilon 1" in shown.out
+
+
 def test_python_asks_the_same(digits: Path) -> None:
     found = pm.attack(
         None, str(digits), kind="poisoning", defences=["none"], records=150, test_records=100, trials=2, epochs=2
@@ -151,6 +165,9 @@ def test_encoded_images_need_no_declaration(colours: Path) -> None:
         (("--defence", "none,none"), "each defence once"),
         (("--defence", "mixup:1"), "ways"),
         (("--design", "poisson"), "--epsilon"),
+        (("--design", "poisson", "--epsilon", "-1"), "--epsilon"),
+        (("--design", "nonsense", "--epsilon", "1"), "--design"),
+        (("--defence", "release:poisson,1+noise"), "release alone"),
         (("--epsilon", "1"), "--design"),
         (("--network", "nonsense"), "network"),
         (("--recipe", "nonsense"), "patch-backdoor"),

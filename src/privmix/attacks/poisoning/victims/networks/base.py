@@ -55,7 +55,7 @@ def build(name: str, shape: tuple[int, int, int], classes: int) -> Network:
     """A network with fresh weights, from torch's global generator.
 
     Args:
-        name: ``cnn``, ``resnet``, ``resnet18``, or that of a network that another package registers.
+        name: ``cnn``, ``cnn-wide``, ``resnet``, ``resnet18``, or that of a network that another package registers.
         shape: (C, H, W) of the images.
         classes: number of logits.
 

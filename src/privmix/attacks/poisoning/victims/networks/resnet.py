@@ -32,15 +32,16 @@ class Block(nn.Module):
 
 @NETWORKS.register
 class SmallResNet(Network):
-    """A residual network of seven convolutions whose first one halves the image: 32, 64 and 128 channels."""
+    """A residual network of five convolutions, to 32, 64 and 128 channels at 1/2, 1/4 and 1/8 of the image's side."""
 
     name: ClassVar[str] = "resnet"
-    about: ClassVar[str] = "a small residual network: half a minute of CPU time on 10,000 CIFAR-10 images"
+    about: ClassVar[str] = "a small residual network: twice as dear as cnn-wide"
 
     def __init__(self, shape: tuple[int, int, int], classes: int) -> None:
-        layers = [Centred(), _normed(shape[0], 32, 5, 2), nn.ReLU()]
-        layers += [Block(32, 32, 1), Block(32, 64, 2), Block(64, 128, 2)]
-        super().__init__(nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten()), 128, classes)
+        layers = [Centred(), _normed(shape[0], 32, 5, 2), nn.ReLU(), nn.MaxPool2d(2, ceil_mode=True)]
+        layers += [Block(32, 64, 1), Block(64, 128, 2), nn.Flatten()]
+        _, height, width = shape
+        super().__init__(nn.Sequential(*layers), 128 * -(-height // 8) * -(-width // 8), classes)
 
 
 @NETWORKS.register
