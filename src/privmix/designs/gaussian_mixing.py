@@ -45,7 +45,8 @@ class NormalWeights(Sampler):
           as a sum with normal weights. Given it, e is some number of at most h / 2, so that the second is a mixture
           of Gaussian queries that move by at most h / 2: dominated by one of multiplier 2 s sqrt(f) / h (joint
           convexity), and both compose adaptively.
-        * No float64 normal is beyond 12.2, so that the cut changes nothing but what is certain of sums.
+        * No float64 normal is beyond 12.2, so that the cut changes nothing but what is certain of sums. What else the
+          sampler leaves of the ideal law is said where noise is drawn (:mod:`privmix.mechanisms.noise`).
 
     Example:
         >>> sampler = NormalWeights(records=3, rows=2)
