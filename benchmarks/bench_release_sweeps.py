@@ -358,7 +358,7 @@ def report(runs: Mapping[str, Any]) -> None:
         "delta": DELTA,
         "cells": "test accuracy, %: mean (standard deviation, runs)",
         "accounting": "PLD; add or remove one record, but for fixed-size draws (replace one)",
-        "rows": "as many as records",
+        "rows": "as many as records, but for mixed pixels",
         "centring": "private, both queries paid for; none where the papers' learner is used",
         "learners": "discriminant for degree and label-noise, noise-aware-ridge for classes and weights, generalised "
         "KL for best and mixed-pixels",
