@@ -18,7 +18,7 @@ from privmix.attacks.poisoning.targeted import Box
 from tests.attacks.poisoning.scenes import scene
 
 BUDGET = 12
-BRIEF = GradientMatching(radius=64, steps=20, networks=1)
+BRIEF = GradientMatching(radius=64, steps=20, networks=1, companions=2)
 
 
 @dataclass(frozen=True)
