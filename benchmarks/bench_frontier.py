@@ -81,7 +81,7 @@ LINES: dict[str, list[Line]] = {
             "two-stage moments",
             OWN,
             "two_stage",
-            {"dataset": "banking77", "design": "two stages, shares by the planner"},
+            {"dataset": "banking77", "design": "two stages, shares by simulation"},
             "",
         ),
         ("moments, class descriptions", PRIOR, "class_descriptions", {"design": "second moments"}, "descriptions"),

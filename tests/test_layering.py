@@ -27,6 +27,7 @@ ALLOWED: dict[str, set[str]] = {
         "releases.dataset",
         "releases.moments",
         "releases.two_stage",
+        "releases.three_stage",
         "releases.embedding",
     },
     "planning": {"designs", "releases", "learning"},

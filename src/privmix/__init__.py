@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from privmix.learning.kl import GeneralizedKLClassifier
     from privmix.learning.moments import SecondMomentsClassifier
     from privmix.learning.ridge import NoiseAwareRidgeClassifier
+    from privmix.learning.three_stage import ThreeStageClassifier
     from privmix.learning.two_stage import TwoStageClassifier
     from privmix.ledger.ledger import Ledger
     from privmix.ledger.pricing import BudgetExceeded
@@ -89,6 +90,7 @@ __all__ = [
     "Repeated",
     "SecondMomentsClassifier",
     "StorageError",
+    "ThreeStageClassifier",
     "TwoStageClassifier",
     "UnsupportedEvent",
     "attack",

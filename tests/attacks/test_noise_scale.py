@@ -38,6 +38,7 @@ PLANS: dict[str, dict[str, Any]] = {
     "merf": {"design": "merf", "frequencies": 64},
     "hermite": {"design": "hermite", "order": 4, "pairs": 3, "pair_order": 4},
     "two-stage": {"design": "two-stage"},
+    "three-stage": {"design": "three-stage"},
 }
 TRAINING = TrainingPlan(1000, 100, 50, 1.3, clip_norm=0.7, delta=1e-5)
 # Which stream each noise is drawn from, and a plan that has it.
@@ -54,6 +55,8 @@ NOISES = {
     "norms": ("two-stage", "norm count noise"),
     "scatter within classes: diagonal": ("two-stage", "scatter noise: diagonal"),
     "scatter within classes: off diagonal": ("two-stage", "scatter noise"),
+    "scatter of each class: diagonal": ("three-stage", "class scatter noise: diagonal"),
+    "scatter of each class: off diagonal": ("three-stage", "class scatter noise"),
 }
 
 

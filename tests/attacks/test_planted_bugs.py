@@ -28,6 +28,7 @@ from privmix.releases import (
     embedding_engine,
     engine,
     moments_engine,
+    three_stage_engine,
     tiles,
     two_stage_engine,
 )
@@ -58,6 +59,7 @@ DESIGNS: dict[str, tuple[dict[str, Any], int]] = {
     "merf": ({"design": "merf"}, 8000),
     "hermite": ({"design": "hermite"}, 8000),
     "two-stage": ({"design": "two-stage", "centre": "none"}, 1600),
+    "three-stage": ({"design": "three-stage", "centre": "none"}, 1600),
 }
 every_design = pytest.mark.parametrize("name", DESIGNS)
 
@@ -155,6 +157,19 @@ def test_counts_of_norms_that_are_not_paid_for_are_caught(monkeypatch: pytest.Mo
     """Without noise: a hundredth of the budget would go to them."""
     monkeypatch.setattr(two_stage_engine.NormCounts, "released", lambda self, streams: self._counts.astype(np.float32))
     assert audit(make_plan(design="two-stage", centre="none"), 800).violated
+
+
+def test_scatter_of_a_class_that_is_not_paid_for_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without noise, as where the joint price left out a query."""
+    monkeypatch.setattr(
+        three_stage_engine, "noisy_symmetric", lambda sums, std, unit, streams, *purpose: np.float32(sums * unit)
+    )
+    assert audit(make_plan(design="three-stage", centre="none"), 800).violated
+
+
+def test_residuals_that_are_not_clipped_before_their_class_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(three_stage_engine, "clip_l2", lambda residuals, bound: residuals)
+    assert audit(make_plan(design="three-stage", centre="none"), 800).violated
 
 
 def test_residuals_that_are_not_clipped_after_mapping_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:

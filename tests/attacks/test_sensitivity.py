@@ -55,6 +55,7 @@ PLANS: dict[str, dict[str, Any]] = {
     "hermite": {"design": "hermite", "order": 20, "pair_order": 20, "pairs": 3},
     "two-stage": {"design": "two-stage", "centre": "none"},
     "two-stage-centred": {"design": "two-stage"},
+    "three-stage": {"design": "three-stage", "centre": "none"},
 }
 every_plan = pytest.mark.parametrize("name", PLANS)
 # Values that arithmetic is apt to get wrong: huge, denormal, both zeros, and ordinary ones.

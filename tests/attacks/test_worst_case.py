@@ -125,12 +125,13 @@ def test_training_with_microbatches_is_refused() -> None:
         attack_training(TrainingPlan(500, 100, 8, 1.2, clip_norm=1.0, delta=0.01, microbatch_size=4), 100)
 
 
-def test_two_stages_show_the_canary_in_every_query() -> None:
+@pytest.mark.parametrize("design", ["two-stage", "three-stage"])
+def test_two_stages_show_the_canary_in_every_query(design: str) -> None:
     """The log-likelihood ratio is as far apart and as wide as that of one Gaussian query of the joint noise.
 
     Eight standard errors of a normal variance over 800 draws: a false alarm has chance below 1e-12.
     """
-    plan = ReleaseConfig(2000, 5, ("ant", "bee", "cat"), "two-stage").calibrate(4.0, 1e-3)
+    plan = ReleaseConfig(2000, 5, ("ant", "bee", "cat"), design).calibrate(4.0, 1e-3)
     assert plan.centre_noise_multiplier is not None
     squared = 1 / plan.noise_multiplier**2 + 1 / plan.centre_noise_multiplier**2
     scores = attack(worst_case_of(plan), 1600, seed=0, workers=1)

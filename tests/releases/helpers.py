@@ -41,6 +41,8 @@ EVERY_DESIGN = [
     {"design": "moments", "centre": "none"},
     {"design": "two-stage"},
     {"design": "two-stage", "centre": "none"},
+    {"design": "three-stage"},
+    {"design": "three-stage", "centre": "none"},
     *EMBEDDINGS,
 ]
 

@@ -38,6 +38,8 @@ from privmix.designs import (
     Plan,
     Poisson,
     ReleasePlan,
+    ThreeStage,
+    ThreeStagePlan,
     TwoStage,
     TwoStagePlan,
 )
@@ -70,7 +72,8 @@ def worst_case_of(plan: Plan) -> AnyCase:
       greatest common divisor; random weights depend on m itself, so that both stay;
     * gaussian-mixing: every record is in every row, and what others add to it hides nothing of the pair that is priced;
     * moments, class embeddings: one query; how many rows are sampled from its answer plays no part;
-    * two-stage: all queries show the canary; with one feature there is one direction, in which it is clipped;
+    * two-stage, three-stage: all queries show the canary; with one feature there is one direction, in which it is
+      clipped;
     * centred plans keep their classes and have one canary a run: records share the released mean.
 
     Raises:
@@ -138,12 +141,23 @@ def _moments_case(plan: MomentsPlan) -> MomentsCase:
 def _two_stage_case(plan: TwoStagePlan) -> AnyCase:
     from privmix.attacks.two_stage import TwoStageCase
 
+    return TwoStageCase(_one_feature(plan), 1)
+
+
+@worst_case_for(ThreeStage)
+def _three_stage_case(plan: ThreeStagePlan) -> AnyCase:
+    from privmix.attacks.three_stage import ThreeStageCase
+
+    return ThreeStageCase(_one_feature(plan), 1)
+
+
+def _one_feature(plan: TwoStagePlan) -> TwoStagePlan:
     _check_room(plan)
     # One canary a run: in the second stage records share a map.
     names = plan.classes if plan.centred else ("0", "1")
     reduced = replace(plan, dim=1, directions=1, channels=1, classes=names, rows=1)
     assert reduced.event == plan.event, "what runs is not what is audited"
-    return TwoStageCase(reduced, 1)
+    return reduced
 
 
 def _companion_level(plan: ReleasePlan, label_overlap: float) -> float:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from privmix.attacks.bounds import Scores
 from privmix.attacks.linear_steps import linear_steps
 from privmix.attacks.worst_case import EngineFactory, real_engine
-from privmix.designs import BasePlan, EmbeddingPlan, MomentsPlan, Plan, ReleasePlan, TwoStagePlan
+from privmix.designs import BasePlan, EmbeddingPlan, MomentsPlan, Plan, ReleasePlan, ThreeStagePlan, TwoStagePlan
 from privmix.designs.embedding import SIZES
 from privmix.designs.two_stage import NORM_EDGES
 from privmix.errors import InvalidInput
@@ -34,6 +34,7 @@ from privmix.releases.embedding_engine import EmbeddingSums
 from privmix.releases.engine import released_mean
 from privmix.releases.feature_maps import feature_map
 from privmix.releases.moments_engine import MomentSums
+from privmix.releases.three_stage_engine import ClassScatter
 from privmix.releases.two_stage_engine import NormCounts, WithinScatter
 from privmix.training.noise import noise_scale
 from privmix.training.plan import TrainingPlan
@@ -47,6 +48,8 @@ _ROWS: Final = 2 * ROW_TILE + 512
 _FEATURES: Final = 256
 # Features and classes of second moments: two groups of matrix rows, which have streams of their own.
 _SIDE: Final = 192
+# Records of a plan whose classes all have so many directions.
+_MANY: Final = 2**40
 _MEAN_FEATURES: Final = 4096
 _WEIGHTS: Final = 2048
 # A key's cipher takes as long as thousands of draws, and a count is one draw a key: it gets fewer.
@@ -242,6 +245,30 @@ def _(plan: TwoStagePlan, samples: int, keys: Keys, make: EngineFactory) -> Iter
         ("norms", "norms", std["norms"], 1.0),
     ):
         yield PureNoise(name, GAUSSIAN, deviation, deviation, grid, np.stack(parts[part]))
+
+
+@main_noises.register
+def _(plan: ThreeStagePlan, samples: int, keys: Keys, make: EngineFactory) -> Iterator[PureNoise]:
+    yield from main_noises.dispatch(TwoStagePlan)(plan, samples, keys, make)
+    # So many records that each class has all the directions there are.
+    wide = replace(plan, dim=_SIDE, directions=_SIDE, channels=1, records=_MANY)
+    below = np.tril_indices(wide.class_directions, -1)
+    parts: dict[str, list[NDArray[Any]]] = {"diagonal": [], "off": []}
+
+    def one(streams: SecretStreams) -> NDArray[Any]:
+        released = ClassScatter(wide).released(streams).astype(np.float64)
+        parts["diagonal"].append(np.diagonal(released, axis1=1, axis2=2).ravel())
+        if len(parts["off"]) * len(below[0]) * len(released) < max(samples, _KEPT):
+            parts["off"].append(released[:, *below].ravel())
+        return np.zeros(0)
+
+    keys.run("third stage", -(-samples // (plan.num_classes * wide.class_directions)), one)
+    std = wide.noise_std["class_within"]
+    for name, part, deviation in (
+        ("scatter of each class: diagonal", "diagonal", std),
+        ("scatter of each class: off diagonal", "off", std / math.sqrt(2)),
+    ):
+        yield PureNoise(name, GAUSSIAN, deviation, deviation, wide.unit_within, np.stack(parts[part]))
 
 
 @main_noises.register

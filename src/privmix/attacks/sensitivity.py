@@ -24,7 +24,16 @@ from numpy.typing import NDArray
 from privmix.accounting import Adjacency
 from privmix.attacks.bounds import Scores
 from privmix.attacks.worst_case import EngineFactory, real_engine
-from privmix.designs import BasePlan, EmbeddingPlan, GaussianMixingPlan, MomentsPlan, Plan, ReleasePlan, TwoStagePlan
+from privmix.designs import (
+    BasePlan,
+    EmbeddingPlan,
+    GaussianMixingPlan,
+    MomentsPlan,
+    Plan,
+    ReleasePlan,
+    ThreeStagePlan,
+    TwoStagePlan,
+)
 from privmix.designs.embedding import SIZES
 from privmix.designs.gaussian_mixing import RECORD_BLOCK
 from privmix.errors import InvalidInput, check_integer
@@ -306,6 +315,26 @@ def _(plan: TwoStagePlan, pair: Pair) -> list[QuerySensitivity]:
     first, second, _ = pair.replayed()
     for _ in first.rows():
         pass
+    parts = _two_stage_parts(plan, first, second)
+    return _moved_parts(plan, pair.factor, parts, "all of both stages")
+
+
+@main_moved.register
+def _(plan: ThreeStagePlan, pair: Pair) -> list[QuerySensitivity]:
+    """The same, and the map of the last stage."""
+    first, second, _ = pair.replayed()
+    for _ in first.rows():
+        pass
+    mapped = first._class_map(first.beside)
+    second._class_map = lambda two: mapped
+    parts = _two_stage_parts(plan, first, second)
+    classes = [np.concatenate([_triangle(one) for one in engine.beside.class_within]) for engine in (first, second)]
+    parts.append(("scatter of each class", 1.0, plan.class_noise_multiplier, classes))
+    return _moved_parts(plan, pair.factor, parts, "all of three stages")
+
+
+def _two_stage_parts(plan: TwoStagePlan, first: Any, second: Any) -> list[_Part]:
+    """What both runs released in the first two stages; the second one runs now."""
     one: TwoStageMoments = first.beside
     mapped = first._map(one)
     second._map, second._bound = lambda moments: mapped, lambda norms: one.bound
@@ -316,7 +345,7 @@ def _(plan: TwoStagePlan, pair: Pair) -> list[QuerySensitivity]:
     parts.append(("norms", 1.0, plan.norm_noise_multiplier, [found.norms for found in released]))
     within = [_triangle(found.within) for found in released]
     parts.append(("scatter within classes", 1.0, plan.noise_std_within, within))
-    return _moved_parts(plan, pair.factor, parts, "all of both stages")
+    return parts
 
 
 def _moment_parts(plan: MomentsPlan, released: Sequence[SecondMoments]) -> list[_Part]:

@@ -36,7 +36,7 @@ class TwoStageCase(AddRemoveCase[TwoStagePlan]):
         return np.zeros(self.trials)
 
     def run(self, present: Mask, streams: SecretStreams, make: EngineFactory = real_engine) -> Scores:
-        """As of every worst case; in place of repeated noise the canary's count of norms, all by itself."""
+        """As of every worst case; in place of repeated noise what :meth:`alone` reads, all by itself."""
         made: list[Engine] = []
 
         def kept(plan: Plan, records: PrivateRecords, streams: SecretStreams) -> Engine:
@@ -44,7 +44,11 @@ class TwoStageCase(AddRemoveCase[TwoStagePlan]):
             return made[-1]
 
         scores = super().run(present, streams, kept)
-        return np.concatenate([scores[:2], [[self._seen(made[0])[0]]]])
+        return np.concatenate([scores[:2], [[self.alone(made[0])]]])
+
+    def alone(self, engine: Engine) -> np.float64:
+        """The canary's count of norms."""
+        return self._seen(engine)[0]
 
     def of_rest(self, engine: Engine) -> Scores:
         plan = self.plan

@@ -19,6 +19,7 @@ from privmix.designs.poisson import Poisson
 from privmix.designs.random_weight import RandomWeight
 from privmix.designs.rows import ReleasePlan, RowDesign
 from privmix.designs.setting import Setting
+from privmix.designs.three_stage import ThreeStage, ThreeStagePlan
 from privmix.designs.two_stage import TwoStage, TwoStagePlan
 from privmix.errors import InvalidInput
 from privmix.mechanisms.plan import check_price
@@ -44,6 +45,8 @@ __all__ = [
     "ReleasePlan",
     "RowDesign",
     "Setting",
+    "ThreeStage",
+    "ThreeStagePlan",
     "TwoStage",
     "TwoStagePlan",
     "all_designs",

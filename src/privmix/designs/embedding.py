@@ -205,10 +205,6 @@ class EmbeddingDesign(Design[E]):
             **setting.shared(centre_noise_multiplier),
         }
 
-    @classmethod
-    def trials(cls, setting: Setting) -> Sequence[tuple[str, EmbeddingDesign[E]]]:
-        return [] if setting.centre == "private" else [(cls.name, cls())]
-
     def ranges(self) -> Mapping[str, Sequence[float]]:
         return {"kernel_width": _WIDTHS}
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Final, Self
+from typing import Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privmix.designs.base import register
-from privmix.designs.embedding import LARGEST_MAP, EmbeddingDesign, EmbeddingPlan, check_map_size
+from privmix.designs.embedding import EmbeddingDesign, EmbeddingPlan, check_map_size
 from privmix.designs.setting import Setting
 from privmix.errors import InvalidInput, check_number
 
@@ -98,7 +98,6 @@ class Hermite(EmbeddingDesign[HermitePlan]):
     name = "hermite"
     words = "samples of a generator fitted to released class means of Hermite features"
     draws = "Hermite features of all records, summed by class"
-    labels: ClassVar = {"hermite": "class embeddings by Hermite features"}
     plan_type = HermitePlan
     lost = "Sums of Hermite features hold smoothed densities of single features and of some pairs, by class."
     map_words = "Hermite features of every coordinate and of some pairs"
@@ -111,11 +110,6 @@ class Hermite(EmbeddingDesign[HermitePlan]):
     def __post_init__(self) -> None:
         super().__post_init__()
         _check(self.order, self.pairs, self.pair_order, self.pair_share)
-
-    @classmethod
-    def trials(cls, setting: Setting) -> Sequence[tuple[str, EmbeddingDesign[HermitePlan]]]:
-        # A map of all features may have more than there can be.
-        return super().trials(setting) if setting.dim <= LARGEST_MAP // (2 * cls.order) else []
 
     def plan(self, setting: Setting, noise_multiplier: float, centre_noise_multiplier: float | None) -> HermitePlan:
         return HermitePlan(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Final, Self
+from typing import Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,7 +73,6 @@ class Merf(EmbeddingDesign[MerfPlan]):
     name = "merf"
     words = "samples of a generator fitted to released class means of random Fourier features"
     draws = "random Fourier features of all records, summed by class"
-    labels: ClassVar = {"merf": "class embeddings by random Fourier features"}
     plan_type = MerfPlan
     lost = "Sums of random Fourier features hold a smoothed density of each class, and nothing finer than the kernel."
     map_words = "random Fourier features"

@@ -90,10 +90,12 @@ class TwoStagePlan(BasePlan):
     clip_quantile: float
     channels: int
 
+    made_by: ClassVar[str] = TWO_STAGE
+
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.design != TWO_STAGE:
-            raise InvalidInput("design", self.design, TWO_STAGE)
+        if self.design != self.made_by:
+            raise InvalidInput("design", self.design, self.made_by)
         if self.dim > LARGEST_DIM:
             allowed = f"at most {LARGEST_DIM} features for design {TWO_STAGE}: `project` makes fewer of them"
             raise InvalidInput("dim", self.dim, allowed)
@@ -152,9 +154,14 @@ class TwoStagePlan(BasePlan):
         return self.noise_multiplier / math.sqrt(self.norm_share)
 
     @property
+    def within_share(self) -> float:
+        """Share of the budget of the scatter within classes: what is left."""
+        return 1 - self.first_share - self.norm_share
+
+    @property
     def within_noise_multiplier(self) -> float:
         """That of the scatter within classes."""
-        return self.noise_multiplier / math.sqrt(1 - self.first_share - self.norm_share)
+        return self.noise_multiplier / math.sqrt(self.within_share)
 
     @property
     def noise_std_within(self) -> float:
@@ -207,9 +214,9 @@ class TwoStage(Design[TwoStagePlan]):
     name = "two-stage"
     words = "samples of a Gaussian mixture that has the moments released first"
     draws = "second moments, then the scatter within classes, of all records"
-    labels: ClassVar = {TWO_STAGE: "moments in two stages"}
+    labels: ClassVar[Mapping[str, str]] = {"two-stage": "moments in two stages"}
     learner = "two-stage"
-    plan_type = TwoStagePlan
+    plan_type: ClassVar[type[TwoStagePlan]] = TwoStagePlan
     # A sampled row is of one class.
     mixes_all_classes = False
     # Records are read in blocks, twice: there is nothing to spread.
@@ -252,30 +259,40 @@ class TwoStage(Design[TwoStagePlan]):
     def check(self, setting: Setting) -> None:
         """There is nothing that the options could contradict."""
 
+    @property
+    def later_shares(self) -> tuple[float, ...]:
+        """Shares of the budget of the scatters that are measured after the norms."""
+        return (1 - self.first_share - self.norm_share,)
+
     def plan(self, setting: Setting, noise_multiplier: float, centre_noise_multiplier: float | None) -> TwoStagePlan:
+        return TwoStagePlan(**self.constants(setting, noise_multiplier, centre_noise_multiplier))
+
+    def constants(
+        self, setting: Setting, noise_multiplier: float, centre_noise_multiplier: float | None
+    ) -> dict[str, Any]:
+        """The fields of the plan."""
         # As for moments: exact sums of products of 2 * bits bits, and noise of at most 2^45 of their steps.
         bits = min(setting.lattice_bits, (52 - setting.records.bit_length()) // 2)
         moments = self.first_share * (1 - self.first_count_share)
-        within = 1 - self.first_share - self.norm_share
-        least = min(moments * self.first_label_share, moments * (1 - self.first_label_share), within)
+        least = min(moments * self.first_label_share, moments * (1 - self.first_label_share), *self.later_shares)
         most = 2.0**45 * math.sqrt(least) / noise_multiplier
         bits = max(8, min(bits, math.floor(math.log(most, 4)) if most > 1 else 0))
         whitening = (0.0 if setting.whitened else _WHITENING) if self.whitening is None else self.whitening
-        return TwoStagePlan(
-            design=self.name,
-            rows=setting.rows or min(setting.records, _SAMPLED_ROWS),
-            noise_multiplier=float(noise_multiplier),
-            lattice_bits=bits,
-            first_share=float(self.first_share),
-            norm_share=float(self.norm_share),
-            first_label_share=float(self.first_label_share),
-            first_count_share=float(self.first_count_share),
-            directions=min(self.directions, setting.dim),
-            whitening=float(whitening),
-            clip_quantile=float(self.clip_quantile),
-            channels=setting.channels,
+        return {
+            "design": self.name,
+            "rows": setting.rows or min(setting.records, _SAMPLED_ROWS),
+            "noise_multiplier": float(noise_multiplier),
+            "lattice_bits": bits,
+            "first_share": float(self.first_share),
+            "norm_share": float(self.norm_share),
+            "first_label_share": float(self.first_label_share),
+            "first_count_share": float(self.first_count_share),
+            "directions": min(self.directions, setting.dim),
+            "whitening": float(whitening),
+            "clip_quantile": float(self.clip_quantile),
+            "channels": setting.channels,
             **setting.shared(centre_noise_multiplier),
-        )
+        }
 
     @classmethod
     def trials(cls, setting: Setting) -> Sequence[tuple[str, TwoStage]]:

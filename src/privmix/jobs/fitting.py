@@ -21,6 +21,7 @@ from privmix.learning import (
     NoiseAwareRidgeClassifier,
     Progress,
     SecondMomentsClassifier,
+    ThreeStageClassifier,
     TwoStageClassifier,
 )
 from privmix.learning.base import ReleaseLearner
@@ -31,6 +32,7 @@ LEARNERS: Final = (
     AUTO,
     "discriminant",
     "two-stage",
+    "three-stage",
     "noise-aware-ridge",
     "second-moments",
     "generalized-kl",
@@ -110,10 +112,13 @@ def _made(learner: str, regularisation: float | str, model: str, epochs: int, se
     if learner == "generalized-kl":
         return GeneralizedKLClassifier(model=model, epochs=epochs, seed=seed)
     strength = _strength(regularisation)
-    if learner in ("discriminant", "two-stage"):
+    discriminants: dict[str, type[ReleaseLearner]] = {
+        one.name: one for one in (DiscriminantClassifier, TwoStageClassifier, ThreeStageClassifier)
+    }
+    if learner in discriminants:
         if strength != AUTO:
             raise InvalidInput("regularisation", regularisation, f"auto for learner {learner}: it finds its own")
-        return DiscriminantClassifier() if learner == "discriminant" else TwoStageClassifier()
+        return discriminants[learner]()
     if learner == "class-embeddings":
         if strength != AUTO:
             raise InvalidInput("regularisation", regularisation, "auto for learner class-embeddings: it has none")

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from privmix.learning.model_io import LEARNERS, describe_model, is_fitted_model, load_model, save_model
     from privmix.learning.moments import SecondMomentsClassifier
     from privmix.learning.ridge import NoiseAwareRidgeClassifier
+    from privmix.learning.three_stage import ThreeStageClassifier
     from privmix.learning.two_stage import TwoStageClassifier
 else:
     __getattr__, __dir__ = lazily(__name__)
@@ -28,6 +29,7 @@ __all__ = [
     "ReleaseFacts",
     "ReleaseLearner",
     "SecondMomentsClassifier",
+    "ThreeStageClassifier",
     "TwoStageClassifier",
     "describe_model",
     "is_fitted_model",

@@ -24,6 +24,7 @@ from privmix.learning.embedding import ClassEmbeddingClassifier
 from privmix.learning.kl import GeneralizedKLClassifier
 from privmix.learning.moments import SecondMomentsClassifier
 from privmix.learning.ridge import NoiseAwareRidgeClassifier
+from privmix.learning.three_stage import ThreeStageClassifier
 from privmix.learning.two_stage import TwoStageClassifier
 from privmix.releases.dataset import RecordTransform
 from privmix.untrusted import array_shapes, open_plain, read_json
@@ -37,6 +38,7 @@ LEARNERS: Final[dict[str, type[ReleaseLearner]]] = {
         NoiseAwareRidgeClassifier,
         SecondMomentsClassifier,
         TwoStageClassifier,
+        ThreeStageClassifier,
         GeneralizedKLClassifier,
         ClassEmbeddingClassifier,
     )

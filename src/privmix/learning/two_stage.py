@@ -47,6 +47,7 @@ class TwoStageClassifier(LinearLearner):
         coef_: (d, K) float32.
         intercept_: (K,) float32.
         directions_: r, how many directions were measured again; not kept on disk.
+        stretch_: how many times larger the scatter of residuals is than that of clipped ones; not kept on disk.
 
     Example:
         >>> import numpy as np
@@ -64,6 +65,7 @@ class TwoStageClassifier(LinearLearner):
     name: ClassVar[str] = "two-stage"
     reads_rows: ClassVar[bool] = False
     directions_: int
+    stretch_: float
 
     @property
     def summary(self) -> str:
@@ -132,7 +134,8 @@ class TwoStageClassifier(LinearLearner):
         means = moments.means.astype(np.float64)
         # Less than the noise of an entry on the diagonal no direction can be told from.
         told = np.maximum(known.variance, math.sqrt(2) * deviation)
-        variance = told * _unclipped(moments, shares, release.transform.final_clip_norm, told)
+        self.stretch_ = _unclipped(moments, shares, release.transform.final_clip_norm, told)
+        variance = told * self.stretch_
         weights = (means @ basis / variance) @ basis.T
         self.coef_ = (moments.directions.T @ weights.T / release.transform.final_clip_norm).astype(np.float32)
         self.intercept_ = (np.log(shares) - (weights * means).sum(axis=1) / 2).astype(np.float32)

@@ -5,13 +5,23 @@ from __future__ import annotations
 from functools import singledispatch
 from typing import Any
 
-from privmix.designs import BasePlan, EmbeddingPlan, GaussianMixingPlan, MomentsPlan, Plan, ReleasePlan, TwoStagePlan
+from privmix.designs import (
+    BasePlan,
+    EmbeddingPlan,
+    GaussianMixingPlan,
+    MomentsPlan,
+    Plan,
+    ReleasePlan,
+    ThreeStagePlan,
+    TwoStagePlan,
+)
 from privmix.errors import InvalidInput, check_choice, check_number
 from privmix.mechanisms.streams import SecretStreams
 from privmix.releases.embedding_engine import EmbeddingEngine
 from privmix.releases.engine import Engine, ReleaseEngine
 from privmix.releases.gaussian_mixing_engine import GaussianMixingEngine
 from privmix.releases.moments_engine import MomentsEngine
+from privmix.releases.three_stage_engine import ThreeStageEngine
 from privmix.releases.tiles import RecordSource
 from privmix.releases.two_stage_engine import TwoStageEngine
 
@@ -100,3 +110,16 @@ def _(
     plan: GaussianMixingPlan, records: RecordSource, streams: SecretStreams, *, workers: int | None, **_: Any
 ) -> Engine:
     return GaussianMixingEngine(plan, records, streams, workers=workers)
+
+
+@engine_for.register
+def _(
+    plan: ThreeStagePlan,
+    records: RecordSource,
+    streams: SecretStreams,
+    *,
+    workers: int | None,
+    memory: int | None,
+    **_: Any,
+) -> Engine:
+    return ThreeStageEngine(plan, records, streams, workers=workers, memory_bytes=memory)

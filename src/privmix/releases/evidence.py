@@ -20,7 +20,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.designs import BasePlan, EmbeddingPlan, MomentsPlan, Plan, ReleasePlan, TwoStagePlan
+from privmix.designs import BasePlan, EmbeddingPlan, MomentsPlan, Plan, ReleasePlan, ThreeStagePlan, TwoStagePlan
 from privmix.designs.embedding import SIZES
 from privmix.errors import InvalidInput
 from privmix.releases.embedding import ClassEmbeddings
@@ -34,6 +34,7 @@ from privmix.releases.noise_tests import (
     grid_indices,
     small_values_test,
 )
+from privmix.releases.three_stage import ThreeStageMoments
 from privmix.releases.two_stage import TwoStageMoments
 
 _ULP: Final = 2.0**-23
@@ -275,16 +276,34 @@ def _(plan: TwoStagePlan, moments: TwoStageMoments) -> list[NoiseTest]:
     ]
 
 
+@beside_tests.register
+def _(plan: ThreeStagePlan, moments: ThreeStageMoments) -> list[NoiseTest]:
+    """Those of the first two stages, and the same of each class's scatter.
+
+    Raises:
+        InvalidInput: a number is off the grid, or noise is missing.
+    """
+    std, unit = plan.noise_std["class_within"], plan.unit_within
+    _check_grid("moments: class_within", moments.class_within, unit, std)
+    own = _symmetric_tests("the scatter of each class", moments.class_within, std, unit)
+    return [*beside_tests.dispatch(TwoStagePlan)(plan, moments), *own]
+
+
 def _symmetric_tests(what: str, released: NDArray[np.float32], std: float, unit: float) -> list[NoiseTest]:
-    """Tests of a symmetric matrix with noise of ``std`` on its diagonal, and 1/sqrt(2) of that elsewhere."""
-    dim, half = len(released), unit / std / math.sqrt(2)
-    # Entries above the diagonal repeat those below.
-    scaled = released / np.float32(std / math.sqrt(2))
-    scaled[np.diag_indices(dim)] /= np.float32(math.sqrt(2))
-    energies = np.array([float(np.square(row, dtype=np.float64).sum()) for row in scaled])
+    """Tests of symmetric matrices, one or (k, d, d): noise of ``std`` on the diagonal, 1/sqrt(2) of it elsewhere."""
+    dim, half = released.shape[-1], unit / std / math.sqrt(2)
+    energies: list[float] = []
+    triangles: list[NDArray[np.float32]] = []
+    for matrix in released.reshape(-1, dim, dim):
+        # Entries above the diagonal repeat those below.
+        scaled = matrix / np.float32(std / math.sqrt(2))
+        scaled[np.diag_indices(dim)] /= np.float32(math.sqrt(2))
+        energies += [float(np.square(row, dtype=np.float64).sum()) for row in scaled]
+        triangles.append(lower_triangle(scaled))
+    below = triangles[0] if len(triangles) == 1 else np.concatenate(triangles)
     return [
-        energy_test(f"noise of each row of {what}", energies, dim, 2 * half * math.sqrt(dim)),
-        small_values_test(f"small values of {what}", lower_triangle(scaled), half),
+        energy_test(f"noise of each row of {what}", np.array(energies), dim, 2 * half * math.sqrt(dim)),
+        small_values_test(f"small values of {what}", below, half),
     ]
 
 

@@ -24,7 +24,7 @@ from privmix.designs import Plan, plan_from_dict
 from privmix.errors import InvalidInput, StorageError
 from privmix.features.base import arrays_beside
 from privmix.folders import FolderKind, sync_folder, write_durably
-from privmix.releases import two_stage  # noqa: F401  (it knows how its numbers are stored)
+from privmix.releases import three_stage, two_stage  # noqa: F401  (they know how their numbers are stored)
 from privmix.releases.arrays import Shapes, arrays_bytes, read_arrays
 from privmix.releases.beside import from_arrays, to_arrays
 from privmix.releases.certificate import PICTURE_FILE, read_certificate

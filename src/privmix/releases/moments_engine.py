@@ -247,7 +247,7 @@ class MomentSums:
 
 
 def noisy_symmetric(
-    sums: NDArray[np.float64], std: float, unit: float, streams: SecretStreams, purpose: str
+    sums: NDArray[np.float64], std: float, unit: float, streams: SecretStreams, purpose: str, *number: int
 ) -> NDArray[np.float32]:
     """A symmetric matrix with noise in its lower triangle, a few matrix rows at a time, and the same above it.
 
@@ -257,9 +257,10 @@ def noisy_symmetric(
         unit: what a step stands for.
         streams: secret streams of the run.
         purpose: names the streams of the noise, which serve nothing else.
+        number: of the matrix, where there are several of one purpose.
     """
     released = np.empty(sums.shape, np.float32)
-    noisy_rows(sums, range(len(sums)), std, unit, streams, purpose, released)
+    noisy_rows(sums, range(len(sums)), std, unit, streams, purpose, released, *number)
     return mirrored(released)
 
 
@@ -271,22 +272,23 @@ def noisy_rows(
     streams: SecretStreams,
     purpose: str,
     released: NDArray[np.float32],
+    *number: int,
 ) -> None:
     """Write some rows of a symmetric matrix with noise, up to the diagonal, to ``released`` (d, d).
 
     Args:
         sums: (rows, d or more) exact integers of these rows; what lies above the diagonal is not read.
         rows: from a multiple of 128 to one, or to d: noise has one stream for 128 rows, whoever asks for them.
-        std, unit, streams, purpose: as for :func:`noisy_symmetric`.
+        std, unit, streams, purpose, number: as for :func:`noisy_symmetric`.
         released: entries above the diagonal may be left with anything: see :func:`mirrored`.
     """
     off_diagonal = std / math.sqrt(2)
     for start in range(rows.start, rows.stop, _NOISE_ROWS):
         stop = min(start + _NOISE_ROWS, rows.stop)
         group = start // _NOISE_ROWS
-        with streams.lent(purpose, group) as generator:
+        with streams.lent(purpose, *number, group) as generator:
             noise = gaussian_on_lattice(generator, (stop - start, stop), off_diagonal)
-        with streams.lent(f"{purpose}: diagonal", group) as generator:
+        with streams.lent(f"{purpose}: diagonal", *number, group) as generator:
             diagonal = gaussian_on_lattice(generator, stop - start, off_diagonal * math.sqrt(2))
         noise[np.arange(stop - start), np.arange(start, stop)] = diagonal
         # Entries above the diagonal hold no sums; the mirror replaces them.

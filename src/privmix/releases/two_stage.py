@@ -80,7 +80,7 @@ class ResidualMap:
     lattice_bits: int
 
     def __post_init__(self) -> None:
-        bits = _grid_bits(self.directions, self.lattice_bits)
+        bits = grid_bits(self.directions, self.lattice_bits)
         steps = self.directions.astype(np.float64) * 2.0**bits
         assert np.array_equal(steps, np.rint(steps)), "directions off their grid"
         object.__setattr__(self, "_steps", np.ascontiguousarray(steps.T))
@@ -118,7 +118,7 @@ def residual_map(plan: TwoStagePlan, moments: SecondMoments) -> ResidualMap:
     means *= share * variance / np.maximum(share * variance + noise, np.finfo(float).tiny)
     directions = (basis * weights).T
     # Of slightly larger ones, which rounding does not make any longer: what is on this grid is on its own, too.
-    grid = 2.0 ** _grid_bits(directions * (1 + 2.0**-12), plan.lattice_bits)
+    grid = 2.0 ** grid_bits(directions * (1 + 2.0**-12), plan.lattice_bits)
     on_grid = (np.rint(directions * grid) / grid).astype(np.float32)
     return ResidualMap(on_grid, (means * weights).astype(np.float32), plan.lattice_bits)
 
@@ -133,7 +133,7 @@ def _spectrum(plan: TwoStagePlan, moments: SecondMoments) -> Spectrum:
     return Spectrum(np.maximum(values.astype(np.float64), 0.0), basis, 2 * deviation * math.sqrt(moments.dim))
 
 
-def _grid_bits(directions: NDArray[np.float32] | Reals, lattice_bits: int) -> int:
+def grid_bits(directions: NDArray[np.float32] | Reals, lattice_bits: int) -> int:
     """Bits of the finest grid on which entries fit float32, and products with records add up exactly."""
     largest = math.frexp(float(np.abs(directions).max(initial=0.0)))[1]
     norm = math.sqrt(float(np.square(directions, dtype=np.float64).sum(axis=1).max()))

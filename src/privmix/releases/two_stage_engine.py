@@ -94,13 +94,19 @@ class TwoStageEngine(MomentsEngine):
 
     def _residuals(self, mapped: ResidualMap, stage: str, tell: Progress) -> Iterator[NDArray[np.float64]]:
         """Blocks of residuals of all records."""
+        return (residuals for residuals, _ in self._labelled_residuals(mapped, stage, tell))
+
+    def _labelled_residuals(
+        self, mapped: ResidualMap, stage: str, tell: Progress
+    ) -> Iterator[tuple[NDArray[np.float64], NDArray[np.int64]]]:
+        """The same with the records' classes."""
         reader, done = self._reader, 0
         for index in range(record_tiles(reader.records)):
             features, labels = reader.read(index)
             for start in range(0, len(labels), _RECORDS_AT_ONCE):
                 part = slice(start, start + _RECORDS_AT_ONCE)
                 steps = reader.lattice_steps(self.transform, np.asarray(features[part]))
-                yield mapped.residuals(steps, labels[part])
+                yield mapped.residuals(steps, labels[part]), labels[part]
                 done += len(labels[part])
                 tell(stage, done, reader.records.count)
 

@@ -1,0 +1,91 @@
+"""What a release in three stages holds, and the map of its last stage, which follows from the earlier ones' numbers."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privmix.designs.three_stage import ThreeStagePlan
+from privmix.releases.beside import Arrays, from_arrays, to_arrays
+from privmix.releases.moments import SecondMoments, eigh_lower, lower_triangle, symmetric
+from privmix.releases.two_stage import ResidualMap, TwoStageMoments, grid_bits
+
+
+@dataclass(frozen=True, eq=False)
+class ThreeStageMoments(TwoStageMoments):
+    """Numbers of two stages, and the scatter of each class's residuals. Public.
+
+    Attributes:
+        class_directions: (q, d) float32: residuals of the last stage are this times z less ``class_means``.
+        class_means: (K, q) float32.
+        class_within: (K, q, q) float32, symmetric: of each class the sum of v v' plus noise, v its residuals clipped to
+            norm 1.
+        noise_std_class: standard deviation of the noise in a diagonal entry of these; 1/sqrt(2) of it elsewhere.
+
+    The rest: :class:`TwoStageMoments`, of the first two.
+    """
+
+    class_directions: NDArray[np.float32]
+    class_means: NDArray[np.float32]
+    class_within: NDArray[np.float32]
+    noise_std_class: float
+
+
+def class_map(plan: ThreeStagePlan, moments: TwoStageMoments) -> ResidualMap:
+    """The map that the second stage's released numbers lead to: post-processing.
+
+    Of the scatter, its noise taken out (:meth:`SecondMoments.spectrum`; no variance is taken for less than the noise of
+    one entry), the block T of the first q directions is divided out: residuals are multiplied by T^-1/2, scaled so that
+    clipped ones have a mean squared norm of 1.
+    """
+    axes, std = plan.class_directions, plan.noise_std_within
+    nothing = np.zeros((plan.directions, plan.num_classes), np.float32)
+    spectrum = SecondMoments(
+        moments.within,
+        nothing,
+        nothing[0],
+        records=plan.records,
+        noise_std_second=std,
+        noise_std_cross=0.0,
+        noise_std_counts=0.0,
+    ).spectrum()
+    # (q, r): of T = A A' the block is that of its first rows.
+    half = spectrum.basis[:axes].astype(np.float64) * np.sqrt(np.maximum(spectrum.values, std))
+    values, basis = eigh_lower(np.asarray(half @ half.T * (moments.bound**2 / plan.records), np.float32, order="F"))
+    least = float(values[-1]) * np.finfo(np.float32).eps
+    root = (basis / np.sqrt(axes * np.maximum(values, least))).T.astype(np.float64)
+    directions = root @ moments.directions[:axes]
+    grid = 2.0 ** grid_bits(directions * (1 + 2.0**-12), plan.lattice_bits)
+    on_grid = (np.rint(directions * grid) / grid).astype(np.float32)
+    return ResidualMap(on_grid, (moments.means[:, :axes] @ root.T).astype(np.float32), plan.lattice_bits)
+
+
+def class_deviation(moments: ThreeStageMoments, counts: NDArray[np.float64]) -> NDArray[np.float64]:
+    """(K,) standard deviation, off the diagonal, of the noise in a class's scatter per record, of ``counts`` (K,)."""
+    return np.asarray(moments.noise_std_class / math.sqrt(2) / counts)
+
+
+@from_arrays.register
+def _(plan: ThreeStagePlan, arrays: Arrays) -> ThreeStageMoments:
+    two = from_arrays.dispatch(ThreeStagePlan.__mro__[1])(plan, arrays)
+    return ThreeStageMoments(
+        **vars(two),
+        class_directions=arrays["class_directions"],
+        class_means=arrays["class_means"],
+        class_within=np.stack([symmetric(one, plan.class_directions) for one in arrays["class_within"]]),
+        noise_std_class=plan.class_noise_multiplier,
+    )
+
+
+@to_arrays.register
+def _(moments: ThreeStageMoments) -> Arrays:
+    """Of symmetric matrices the lower triangle by rows."""
+    return {
+        **to_arrays.dispatch(TwoStageMoments)(moments),
+        "class_directions": np.ascontiguousarray(moments.class_directions),
+        "class_means": np.ascontiguousarray(moments.class_means),
+        "class_within": np.stack([lower_triangle(one) for one in moments.class_within]),
+    }
