@@ -303,6 +303,41 @@ def test_a_model_that_was_fine_is_looked_at_again() -> None:
         ghost_clipped_sum(model, FlatParameters(model), x, targets, torch.ones_like)
 
 
+class Tables(nn.Module):
+    """A class token that its module uses, and positions that are used behind its back."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cls_token, self.position_embeddings = (nn.Parameter(torch.randn(1, n, 6)) for n in (1, 3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.cat([self.cls_token.expand(len(x), -1, -1), x], 1)
+
+
+class Sometimes(nn.Module):
+    """Adds positions past their module for some inputs alone, none of which a trial in [0, 1] has."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tables, self.head = Tables(), nn.Linear(6, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        tokens = self.tables(x)
+        if x.max() > 1:
+            tokens = tokens + self.tables.position_embeddings
+        return self.head(torch.tanh(tokens).mean(1))
+
+
+def test_a_table_that_is_used_past_its_module_is_found_on_the_inputs_that_do_so() -> None:
+    torch.manual_seed(0)
+    model = Sometimes()
+    assert supports_ghost(model, (2, 6)) is None
+    x, targets = torch.rand(3, 2, 2, 6), torch.softmax(torch.randn(3, 2, CLASSES), -1)
+    assert ghost_clipped_sum(model, FlatParameters(model), x, targets, torch.ones_like).norm() > 0
+    with pytest.raises(InvalidInput, match="tables are used outside its forward call"):
+        ghost_clipped_sum(model, FlatParameters(model), 2 * x, targets, torch.ones_like)
+
+
 def test_supported_models_are_told_so() -> None:
     for name in SHAPED:
         model, shape = build(name)

@@ -235,6 +235,8 @@ class _Visit:
     layer: nn.Module
     wanted: frozenset[str]
     calls: int = 0
+    # Parameters of which copies were used, where copies are what is used.
+    reached: set[str] = field(default_factory=set)
     anchor: Tensor | None = None
     squares: Tensor | None = None
     view_squares: Tensor | None = None
@@ -334,7 +336,7 @@ def _expanding_hooks(visit: _Visit, run: _Pass) -> list[Any]:
         except RuntimeError:
             raise _unsupported(f"the parameters of layer {visit.name} are not used as their names say") from None
         for name, copy_ in copies.items():
-            cast(Any, copy_).register_hook(_taker(visit, run, parameters[name]))
+            cast(Any, copy_).register_hook(_taker(visit, run, name, parameters[name]))
         put(layer, copies)
 
     def after(layer: nn.Module, *_: Any) -> None:
@@ -347,10 +349,11 @@ def _expanding_hooks(visit: _Visit, run: _Pass) -> list[Any]:
     ]
 
 
-def _taker(visit: _Visit, run: _Pass, parameter: Tensor) -> Callable[[Tensor], None]:
+def _taker(visit: _Visit, run: _Pass, name: str, parameter: Tensor) -> Callable[[Tensor], None]:
     def backward(gradient: Tensor) -> None:
         if not run.active:
             return
+        visit.reached.add(name)
         found = shares(gradient.detach(), parameter, run.records)
         visit.squares = _added(visit.squares, found.squares)
         if run.with_reach:
@@ -409,9 +412,12 @@ def _check_uses(uses: Counter[int], visits: list[_Visit], parameters: Mapping[st
 
 
 def _check_reached(uses: Counter[int], visits: list[_Visit]) -> None:
-    """A layer whose output is dropped while its weights are used elsewhere would have no norm."""
+    """A layer whose output is dropped while its weights are used elsewhere would have no norm, or lack a part of it."""
     for visit in visits:
-        if visit.squares is None and any(uses[id(getattr(visit.layer, key))] for key in visit.wanted):
+        counted = visit.reached if rule_of(visit.layer) is None else visit.wanted
+        if visit.squares is None:
+            counted = frozenset()
+        if any(uses[id(getattr(visit.layer, key))] for key in visit.wanted - counted):
             raise _unsupported(f"the weights of layer {visit.name} are used outside its forward call")
 
 
