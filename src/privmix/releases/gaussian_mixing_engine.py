@@ -18,8 +18,9 @@ from privmix.releases.tiles import RecordSource, record_tiles
 
 # Physical size: bytes of sums that are made at once. It sets memory and how often records are read, and no bit.
 _SUM_BYTES = 2**30
-# A weight is below 2^5 in magnitude, and a record's entry at most 2^bits.
-_LARGEST_WEIGHT = 2.0 ** (WEIGHT_BITS + 5)
+# A weight is at most 2^4 in magnitude, and a record's entry below 2^bits. Plans leave a bit beside: as long as records
+# are no more than twice the declared or estimated number, their count decides nothing.
+_LARGEST_WEIGHT = 2.0 ** (WEIGHT_BITS + 4)
 _EXACT_FLOAT64 = 2.0**53
 
 
