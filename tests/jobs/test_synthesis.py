@@ -111,6 +111,11 @@ def test_data_with_a_budget_are_refused(public: Path, tmp_path: Path) -> None:
     assert charged.code == 0, charged.err
     with pytest.raises(InvalidInput, match="private"):
         ours(public, out=tmp_path / "A", ledger=ledger, **QUICK)
+    # Figures made of a reference stand on the card.
+    digits = embedded_digits("train").read()
+    np.savez(tmp_path / "other.npz", x=digits.x[200:300], y=digits.y[200:300], classes=10)
+    with pytest.raises(InvalidInput, match=r"reference.*private"):
+        ours(tmp_path / "other.npz", reference=public, out=tmp_path / "A", ledger=ledger, **QUICK)
     assert not (tmp_path / "A").exists()
     assert not (tmp_path / ".A.work").exists()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -115,3 +116,18 @@ def test_a_folder_without_a_pipeline_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="text-to-image"):
         TextToImage.load(tmp_path, "a {class}", ["cat"], side=8)
     assert prompts_of("{class}, {class}", ["a_b"]) == ("a b, a b",)
+
+
+@pytest.mark.parametrize("program", ["pipeline.py", "unet/own.py"])
+def test_programs_beside_the_weights_are_refused(pipeline: Path, tmp_path: Path, program: str) -> None:
+    """In whatever version of diffusers: it is not asked at all."""
+    copied, ran = tmp_path / "copied", tmp_path / "ran"
+    shutil.copytree(pipeline, copied)
+    (copied / program).write_text(f"open({str(ran)!r}, 'w')\n")
+    with pytest.raises(InvalidInput, match="no Python files"):
+        TextToImage.load(copied, "a {class}", ["cat"], side=8)
+    (copied / program).rename(tmp_path / "own.py")
+    (copied / "more").symlink_to(tmp_path)
+    with pytest.raises(InvalidInput, match="no links"):
+        TextToImage.load(copied, "a {class}", ["cat"], side=8)
+    assert not ran.exists()

@@ -110,6 +110,9 @@ class SynthesisJob(SynthesisOptions):
         check_unpublished("out", out)
         check_writable("out", out.parent)
         reference = None if self.reference is None else self._open(self.reference, None)
+        if reference is not None:
+            # The card, which goes with the pool, has figures made of it.
+            self._refuse_private(reference, "reference")
         made = self._from_text() if self.text is not None else self._from_public()
         shape = made.shape if reference is None else reference.schema.input_shape
         if reference is not None and shape != made.shape:
@@ -175,7 +178,7 @@ class SynthesisJob(SynthesisOptions):
         """Images by a model of the public ones."""
         config, sampler = self._diffusion(), SamplerConfig(steps=self.sampler_steps)
         source = self._open(self.public, self.split)
-        self._refuse_private(source)
+        self._refuse_private(source, "public")
         given = _Images.of(source)
         check_size(self.network, given.shape)
         said: dict[str, Any] = {
@@ -234,11 +237,11 @@ class SynthesisJob(SynthesisOptions):
             raise InvalidInput("public", source.schema.input_shape, "images: (height, width) or (height, width, 3)")
         return source
 
-    def _refuse_private(self, source: Source) -> None:
+    def _refuse_private(self, source: Source, field: str) -> None:
         if self.ledger is None:
             return
         if Ledger.open(self.ledger).knows(content_hashes(source)):
-            raise InvalidInput("public", "data with a budget", "public data; this ledger knows it as private")
+            raise InvalidInput(field, "data with a budget", "public data; this ledger knows it as private")
 
     def _guidance(
         self, model: DiffusionModel, given: _Images, sampler: SamplerConfig, tell: Progress
@@ -276,7 +279,8 @@ class SynthesisJob(SynthesisOptions):
         reference: Source | None,
     ) -> tuple[Quality, dict[str, NDArray[np.uint8]]]:
         sheets = {"contact.png": contact_sheet(drawn, labels, classes)}
-        named = self.features if extractor.name == self.features else f"{self.features}, {extractor.name}"
+        features = _shown(self.features)
+        named = features if extractor.name == features else f"{features}, {extractor.name}"
         held = None if reference is None else _Images.of(reference)
         beside = held or given
         if beside is None:
@@ -462,6 +466,18 @@ def _read(place: Path, count: int) -> NDArray[np.uint8] | None:
     except (OSError, ValueError):
         return None
     return found if len(found) == count else None
+
+
+def _shown(features: str) -> str:
+    """The extractor as a card names it: of files and folders of this machine their own names, without the way there.
+
+    Example:
+        >>> _shown("vision:/home/someone/models/vit"), _shown("scattering:ycbcr,mirror")
+        ('vision:vit', 'scattering:ycbcr,mirror')
+    """
+    name, colon, argument = features.partition(":")
+    place = Path(argument).expanduser()
+    return f"{name}{colon}{place.name if place.is_absolute() or place.exists() else argument}"
 
 
 def _narrow(extractor: Extractor, schema: Schema) -> Extractor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -77,6 +78,7 @@ class TextToImage:
         check_integer("image_size", side, low=1, high=4096)
         check_choice("colour", colour, COLOURS)
         check_integer("sampler_steps", steps, low=1)
+        _check_no_code(folder)
         try:
             import diffusers
         except ImportError:
@@ -121,6 +123,18 @@ class TextToImage:
         mode = "L" if self.colour == "grey" else "RGB"
         scaled = Image.fromarray(pixels).convert(mode).resize((self.side, self.side), Image.Resampling.LANCZOS)
         return np.asarray(scaled)
+
+
+def _check_no_code(folder: Path) -> None:
+    """Raise where programs come with the weights: not every version of diffusers asks before it runs these.
+
+    Raises:
+        InvalidInput: there is a program, or a link to a folder, in which one could lie.
+    """
+    for place, folders, names in os.walk(folder):
+        if any(name.endswith(".py") for name in names) or any(Path(place, name).is_symlink() for name in folders):
+            allowed = "a pipeline of weights and settings alone: no Python files, no links to folders"
+            raise InvalidInput("model", folder.name, allowed)
 
 
 def prompts_of(text: str, classes: Sequence[str]) -> tuple[str, ...]:
