@@ -93,6 +93,8 @@ def _show(found: Poisoning, *, public: bool) -> None:
     for one in found.results:
         if one.guarantee is not None:
             out.print(f"{plain(one.defence)} guarantees {plain(one.guarantee)}", soft_wrap=True)
+        if one.above_bound:
+            err.print(f"[red]{plain(one.defence)} allows more than it guarantees[/], or it was chance", soft_wrap=True)
     for sentence in jobs.poisoning.STATEMENTS:
         err.print(sentence, soft_wrap=True)
     if not public:

@@ -174,5 +174,5 @@ def _spoken(row: Row) -> str:
 _FIELDS: Final = (
     "attack", "defence", "about", "threat", "success_means", "setting", "records", "poisoned_records", "trials",
     "confidence", "results", "successes", "interval", "share", "accuracy", "base_successes", "certified_bound",
-    "guarantee", "removed", "removed_poisoned", "outcomes", "success_rate",
+    "guarantee", "removed", "removed_poisoned", "outcomes", "success_rate", "above_bound",
 )  # fmt: skip

@@ -57,3 +57,30 @@ def test_more_records_and_other_records_are_caught() -> None:
     hidden = Poisoned(changed(by=0.1).records, np.array([0]), CLEAN)
     with pytest.raises(InvalidInput, match="no change to any other record"):
         ThreatModel(2).check(CLEAN, hidden)
+
+
+def test_what_is_no_image_is_within_no_limit() -> None:
+    """Comparisons with NaN are all false: nothing may slip through them."""
+    for value in (np.nan, 7.0):
+        pixels, where = CLEAN.pixels.copy(), np.array([0])
+        pixels[0, 0, 4, 4] = value
+        made = Poisoned(Images(pixels, CLEAN.labels, 2), where, CLEAN.take([1]))
+        for limits in ({"radius": 0.1}, {"patch": 3}, {}):
+            with pytest.raises(InvalidInput, match="pixels"):
+                ThreatModel(1, **limits).check(CLEAN, made)
+    nothing = Poisoned(changed(by=0.1).records, np.array([0, 2]), CLEAN.take([]))
+    with pytest.raises(InvalidInput, match="goals"):
+        ThreatModel(2).check(CLEAN, nothing)
+
+
+def test_what_was_moved_too_far_is_not_said() -> None:
+    """How far is a difference to a record, which is private."""
+    with pytest.raises(InvalidInput, match="private and not shown"):
+        ThreatModel(2, radius=0.1).check(CLEAN, changed(by=0.3))
+
+
+def test_inserted_records_have_nothing_to_be_near_to() -> None:
+    for limit in ({"radius": 0.1}, {"patch": 2}):
+        with pytest.raises(InvalidInput, match="inserted"):
+            ThreatModel(1, "inserted", **limit)
+    assert "pixels at will, labels at will" in ThreatModel(1, "inserted").describe()

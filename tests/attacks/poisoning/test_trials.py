@@ -32,7 +32,7 @@ from privmix.attacks.poisoning import (
 )
 from privmix.attacks.poisoning.order import check_order, compare
 from privmix.errors import InvalidInput, StorageError
-from tests.attacks.poisoning.scenes import QUICK, digits
+from tests.attacks.poisoning.scenes import QUICK, digits, scene
 
 VICTIM = Victim(QUICK)
 
@@ -95,9 +95,11 @@ class Toss(Defence):
     calls: list[int] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def train(self, case: Case) -> Defended:
-        number = case.scene.seed[1]
+        seed, number = case.scene.seed
         self.calls.append(number)
-        return Defended(Coin(case.scene.wanted if number in self.falls else case.scene.source))
+        # No defender knows the classes; this one draws them anew.
+        known = Scene.draw(digits("train", 200), digits("test", 100), VICTIM, seed=seed, number=number)
+        return Defended(Coin(known.wanted if number in self.falls else known.source))
 
     @property
     def guarantees(self) -> str | None:
@@ -260,3 +262,23 @@ def test_orders_are_judged_trial_by_trial() -> None:
     assert check_order(few, {"none": 1, "mixup": 1}) == []
     with pytest.raises(InvalidInput):
         compare(few[0], worse)
+
+
+def test_a_defender_does_not_see_what_was_attacked() -> None:
+    here = scene(records=60)
+    case = Case(here.train.with_inserted(here.test.pixels[:5], here.test.labels[:5]), here, 5)
+    assert (case.clean_records, len(case.records)) == (60, 65)
+    assert case.scene.train is case.records
+    assert (len(case.scene.test), case.scene.wanted, case.scene.source, case.scene.drawn) == (0, -1, -1, -1)
+    assert case.scene.number_for("training") == here.number_for("training")
+
+
+def test_more_than_a_guarantee_allows_is_said() -> None:
+    def result(successes: int, bound: float) -> PoisoningResult:
+        interval = clopper_pearson(successes, 20, 0.025)
+        return PoisoningResult("a", "b", "", 1, 20, successes, interval, 0, 0, 0, bound, "epsilon 1", 0, 0)
+
+    assert result(20, 0.5).above_bound
+    assert result(20, 0.5).to_dict()["above_bound"] is True
+    assert not result(11, 0.5).above_bound
+    assert not result(20, 1.0).above_bound

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, ClassVar, Final, Protocol, Self, get_type_hints
 
@@ -104,13 +104,22 @@ class Case:
 
     Attributes:
         records: to train on.
-        scene: for its victim (how networks are trained) and its randomness; a defence looks at nothing else of it.
+        scene: for its victim (how networks are trained) and its randomness. What a defender does not have is not in it:
+            its ``train`` are ``records``, it has no test images, and its classes and drawn image are -1.
         budget: number of poisoned records that the defender reckons with.
+        clean_records: how many there were before the attack, which is public.
     """
 
     records: Images
     scene: Scene = field(repr=False)
     budget: int
+    clean_records: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "clean_records", len(self.scene.train))
+        nothing = self.scene.test.take(slice(0))
+        known = replace(self.scene, train=self.records, test=nothing, wanted=-1, source=-1, drawn=-1)
+        object.__setattr__(self, "scene", known)
 
     @cached_property
     def undefended(self) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import hashlib
 import json
@@ -94,7 +95,8 @@ class KeptTrials:
         if folder is None:
             return
         try:
-            if not folder.has(self._name):
+            # Another process may just have made it.
+            with contextlib.suppress(FileExistsError):
                 folder.create(self._name).close()
             with folder.open(self._name, update=True) as file:
                 fcntl.flock(file, fcntl.LOCK_EX)

@@ -132,8 +132,8 @@ class ReleaseDefence(PrivateDefence):
         )
 
     def train(self, case: Case) -> Defended:
-        images, clean = case.records, case.scene.train
-        plan, cache_of = self.plan(len(clean), clean.shape, clean.classes), cached_features(self.extractor)
+        images, cache_of = case.records, cached_features(self.extractor)
+        plan = self.plan(case.clean_records, images.shape, images.classes)
         learner = LEARNERS[plan.kind.learner]()
         if not learner.reads_rows:
             # Rows sampled from what is released beside them are for other learners.
@@ -175,8 +175,8 @@ class TrainingDefence(PrivateDefence):
         return _trained(self, records)
 
     def train(self, case: Case) -> Defended:
-        images, clean = case.records, case.scene.train
-        trainer = self._trainer(len(clean), clean.shape, clean.classes)
+        images = case.records
+        trainer = self._trainer(case.clean_records, images.shape, images.classes)
         features = cached_features(self.extractor).features(images.pixels)
         records = TrainingRecords.of(features, images.labels, classes=images.classes)
         return Defended(FeatureModel(self.extractor, trainer.run(records, streams=self._streams(case))))

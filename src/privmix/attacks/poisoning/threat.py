@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from privmix.attacks.poisoning.scene import Images, Poisoned
-from privmix.errors import InvalidInput, check_choice, check_integer, check_number
+from privmix.errors import WITHHELD, InvalidInput, check_choice, check_integer, check_number
 
 HOW: Final = ("changed", "inserted")
 # Pixels are float32: what was clipped at a radius lies this near to it.
@@ -51,16 +51,23 @@ class ThreatModel:
             check_number("radius", self.radius, low=0, high=1)
         if self.patch is not None:
             check_integer("patch", self.patch, low=1)
+        for name in ("radius", "patch"):
+            if self.how == "inserted" and getattr(self, name) is not None:
+                raise InvalidInput(
+                    name, getattr(self, name), "None where records are inserted: they were nothing before"
+                )
 
     def describe(self) -> str:
         """One line."""
         limits = [f"{self.records} record{'s' * (self.records != 1)} {self.how}"]
+        if self.how == "inserted":
+            limits.append("pixels at will")
         if self.radius is not None:
             limits.append(f"pixels by at most {255 * self.radius:.4g}/255" if self.radius else "pixels kept")
         if self.patch is not None:
             where = "inside one square" if self.radius is None else "further inside one square"
             limits.append(f"{where} of {self.patch} x {self.patch} pixels each")
-        limits.append("labels kept" if self.clean_label else "labels at will")
+        limits.append("labels kept" if self.clean_label and self.how == "changed" else "labels at will")
         return f"{', '.join(limits)}; the defence is {'known' if self.knows_defence else 'not known'}"
 
     def check(self, clean: Images, poisoned: Poisoned) -> None:
@@ -69,6 +76,13 @@ class ThreatModel:
         Raises:
             InvalidInput: the attack did more than it says.
         """
+        for images in (poisoned.records, poisoned.goals):
+            # What is no number is within no limit, and compares as if it were.
+            Images.of(images.pixels, images.labels, classes=clean.classes)
+            if images.shape != clean.shape:
+                raise InvalidInput("poisoned records", images.shape, f"images of shape {clean.shape}")
+        if not len(poisoned.goals):
+            raise InvalidInput("goals", 0, "one input or more, the drawn one first")
         touched = poisoned.indices
         if len(np.unique(touched)) != len(touched) or len(touched) > self.records:
             raise InvalidInput("poisoned records", len(touched), f"at most {self.records}, each once")
@@ -99,6 +113,4 @@ class ThreatModel:
                 if len(rows) and max(np.ptp(rows), np.ptp(columns)) >= self.patch:
                     raise InvalidInput("pixels", "outside the patch", f"one square of {self.patch} x {self.patch}")
         elif self.radius is not None and moved.size and moved.max() > self.radius + _ROUNDING:
-            raise InvalidInput(
-                "pixels", f"{255 * moved.max():.4g}/255", f"moved by at most {255 * self.radius:.4g}/255"
-            )
+            raise InvalidInput("pixels", WITHHELD, f"moved by at most {255 * self.radius:.4g}/255")

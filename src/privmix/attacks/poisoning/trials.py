@@ -90,9 +90,15 @@ class PoisoningResult:
         """Successes by trials."""
         return self.successes / self.trials
 
+    @property
+    def above_bound(self) -> bool:
+        """Whether even the lower end of the interval is above the bound: hardly ever by chance."""
+        return bool(self.interval[0] > self.certified_bound)
+
     def to_dict(self) -> dict[str, Any]:
         """JSON values."""
         found = {**asdict(self), "interval": list(self.interval), "success_rate": self.success_rate}
+        found["above_bound"] = self.above_bound
         return {**found, "outcomes": [asdict(one) for one in self.outcomes]}
 
 

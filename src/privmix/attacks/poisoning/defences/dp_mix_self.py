@@ -9,6 +9,7 @@ from privmix.attacks.poisoning.base import DEFENCES
 from privmix.attacks.poisoning.private import TrainingDefence
 from privmix.errors import check_number
 from privmix.training import TrainingConfig
+from privmix.training.gradients.execution import ExecutionConfig
 
 
 @DEFENCES.register
@@ -40,4 +41,5 @@ class DpMixSelf(TrainingDefence):
         return "pixels"
 
     def config(self, records: int) -> TrainingConfig:
-        return replace(super().config(records), epochs=self.epochs)
+        # What is chosen by time and free memory would change the last digits from one run of a trial to the next.
+        return replace(super().config(records), epochs=self.epochs, execution=ExecutionConfig("vmap", chunk=16))
