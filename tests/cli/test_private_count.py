@@ -51,7 +51,7 @@ def ledger(folder: Path, epsilon: float = EPSILON) -> str:
     return url
 
 
-@pytest.mark.parametrize("design", ["moments", "poisson", "auto"])
+@pytest.mark.parametrize("design", ["moments", "poisson", "gaussian-mixing", "auto"])
 def test_the_count_is_estimated_paid_for_and_not_shown(data: Path, tmp_path: Path, design: str) -> None:
     url, out = ledger(tmp_path), tmp_path / "REL"
     # Its own row count would be the estimate, which is public.

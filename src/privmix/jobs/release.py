@@ -35,8 +35,8 @@ from privmix.releases.count import count_noise, private_record_count
 from privmix.releases.engine import default_memory
 from privmix.releases.folder import RELEASE_FOLDER
 
-# More records than any setting asks for.
-_STAND_IN: Final = 2**40
+# More records than any setting asks for, and no more than any design can take.
+_STAND_IN: Final = 2**23
 
 
 @dataclass(frozen=True)
