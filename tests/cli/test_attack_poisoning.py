@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 import privmix as pm
+from privmix.attacks.poisoning import PoisoningResult, TrialConfig, VictimConfig, parse_attack
 from privmix.data import embedded_digits
+from privmix.jobs.poisoning import PoisoningJob
 from privmix.reports.records import public_records, read_records
 from tests.cli.helpers import Outcome, privmix
 from tests.cli.test_path import digits
@@ -105,6 +107,21 @@ def test_python_asks_the_same(digits: Path) -> None:
         epochs=2,
     )
     assert held.results == found.results
+
+
+def test_records_for_the_public_name_no_place() -> None:
+    found = PoisoningResult(
+        "aimed:sums,vision:/home/ann/vit", "release:poisson,1,1e-5,vision:/home/ann/vit", "", 1, 2, 0, (0, 1), 0, 0, 0,
+        1.0, "epsilon 1", 0, 0,
+    )  # fmt: skip
+    aimed = parse_attack(found.attack)
+    for public in (True, False):
+        job = PoisoningJob(data=None, public_data=public)
+        made = job._measurement(aimed, [found], VictimConfig(), TrialConfig(), 100)
+        told = json.dumps(made.content) + made.title
+        assert ("/home" in told) != public
+        assert made.private != public
+        assert "vision:" in told
 
 
 def test_people_see_a_table_and_what_it_means(digits: Path) -> None:

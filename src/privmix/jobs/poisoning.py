@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -34,7 +35,7 @@ from privmix.jobs.evaluation import has_splits
 from privmix.jobs.places import check_writable
 from privmix.jobs.poisoning_options import PoisoningOptions
 from privmix.jobs.progress import Progress, silent
-from privmix.jobs.recording import Measured, Measurement
+from privmix.jobs.recording import Measured, Measurement, place
 from privmix.training.layout import ImageLayout
 
 STATEMENTS: Final = (
@@ -208,10 +209,12 @@ class PoisoningJob(PoisoningOptions):
     def _measurement(
         self, attack: Attack, results: list[PoisoningResult], victim: VictimConfig, config: TrialConfig, records: int
     ) -> Measurement:
-        told = [one.to_dict() for one in results]
+        # Settings may hold the place of an extractor.
+        said = partial(place, private=not self.public_data)
+        told = [one.to_dict() | {"attack": said(one.attack), "defence": said(one.defence)} for one in results]
         content = {
             **(told[0] if len(told) == 1 else {}),
-            "attack": str(attack),
+            "attack": said(str(attack)),
             "about": attack.about,
             "threat": results[0].threat,
             "success_means": results[0].success_means,
@@ -234,7 +237,7 @@ class PoisoningJob(PoisoningOptions):
                 **({"extractor_records": self.extractor_records} if attack.setting == "transfer" else {}),
                 "splits": [self.split, self.test_split],
             },
-            title=f"Poisoning: {attack}",
+            title=f"Poisoning: {said(str(attack))}",
             statements=STATEMENTS if self.public_data else (*STATEMENTS, OWN_ONLY),
         )
 
