@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from pathlib import Path
 
 import numpy as np
@@ -53,6 +54,18 @@ def test_a_checkpoint_of_other_images_is_refused(tmp_path: Path) -> None:
     (tmp_path / "diffusion.safetensors").write_bytes(b"short")
     with pytest.raises(StorageError, match="can't be read"):
         train_diffusion(X, Y, 3, tiny(1), checkpoint=tmp_path)
+
+
+def test_a_full_disk_is_said_in_a_line(tmp_path: Path) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+    try:
+        with pytest.raises(StorageError, match="can't write the checkpoint"):
+            train_diffusion(X, Y, 3, tiny(1), checkpoint=tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    # What was written of it is no checkpoint.
+    assert train_diffusion(X, Y, 3, tiny(1), checkpoint=tmp_path).steps == 1
 
 
 def test_blocks_change_nothing(whole) -> None:

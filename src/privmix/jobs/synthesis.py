@@ -438,9 +438,12 @@ class _Work:
             if block is None:
                 block = np.concatenate(list(draw(chosen, first)))
                 draft = place.with_suffix(".partial")
-                with draft.open("wb") as file:
-                    np.save(file, block)
-                draft.replace(place)
+                try:
+                    with draft.open("wb") as file:
+                        np.save(file, block)
+                    draft.replace(place)
+                except OSError as error:
+                    raise StorageError(f"work: can't write {self._folder}: {error.strerror}") from None
             blocks.append(block)
             tell("images", first + len(chosen), len(labels))
         return np.concatenate(blocks)

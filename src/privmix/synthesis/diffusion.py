@@ -305,8 +305,10 @@ class _Training:
             draft = folder / f".{_FILE}.partial"
             save_file(tensors, draft, metadata=told)
             draft.replace(folder / _FILE)
-        except OSError as error:
-            raise StorageError(f"can't write the checkpoint {folder}: {error.strerror}") from None
+        except (OSError, SafetensorError) as error:
+            # A full disk is an error of its own to safetensors.
+            reason = getattr(error, "strerror", None) or "no space, or no right to write"
+            raise StorageError(f"can't write the checkpoint {folder}: {reason}") from None
 
     def restore(self, folder: Path) -> tuple[int, bool]:
         """Load what :meth:`save` wrote; returns the steps done, 0 where there is nothing, and whether time was up."""
