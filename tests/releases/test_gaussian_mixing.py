@@ -14,6 +14,7 @@ from privmix.designs.gaussian_mixing import RECORD_BLOCK, WEIGHT_BITS, NormalWei
 from privmix.errors import InvalidInput
 from privmix.mechanisms.streams import SecretStreams
 from privmix.releases import PrivateRecords, ReleaseConfig, gaussian_mixing_engine
+from privmix.releases.engines import make_engine
 from privmix.releases.gaussian_mixing_engine import GaussianMixingEngine
 from tests.releases.helpers import CLASSES, make_records
 
@@ -91,6 +92,11 @@ def test_sums_in_parts_change_no_bit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gaussian_mixing_engine, "_SUM_BYTES", 1)
     for one, other in zip(whole, rows_of(plan, records), strict=True):
         assert np.array_equal(one, other)
+    monkeypatch.undo()
+    small = make_engine(plan, records, SecretStreams.from_seed(5), memory_gb=1e-6, workers=1)
+    blocks = list(small.rows())
+    assert [len(block.x) for block in blocks] == [1024, 1024, 52]
+    assert np.array_equal(np.concatenate([block.x for block in blocks]) * plan.divisor, whole[0])
 
 
 def test_rows_that_could_be_inexact_are_refused() -> None:

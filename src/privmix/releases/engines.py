@@ -107,9 +107,15 @@ def _(
 
 @engine_for.register
 def _(
-    plan: GaussianMixingPlan, records: RecordSource, streams: SecretStreams, *, workers: int | None, **_: Any
+    plan: GaussianMixingPlan,
+    records: RecordSource,
+    streams: SecretStreams,
+    *,
+    workers: int | None,
+    memory: int | None,
+    **_: Any,
 ) -> Engine:
-    return GaussianMixingEngine(plan, records, streams, workers=workers)
+    return GaussianMixingEngine(plan, records, streams, workers=workers, memory_bytes=memory)
 
 
 @engine_for.register

@@ -25,19 +25,33 @@ _EXACT_FLOAT64 = 2.0**53
 
 
 class GaussianMixingEngine(RowEngine):
-    """Sums of all records with normal weights; records are read once for each gigabyte of sums.
+    """Sums of all records with normal weights; records are read once for each gigabyte of sums, or half of the memory.
 
     Formal guarantees (beside those of :class:`RowEngine`):
         * weights are drawn by the plan's own sampler, for a block of records and a row tile at a time, so that how
           many rows are summed at once changes no bit;
         * weights and records are integers, and their sums stay below 2^53 in float64: matrix products are exact in
-          whatever order they are formed.
+          whatever order they are formed; ``memory_bytes`` changes no bit.
+
+    Args:
+        plan: the public plan.
+        records: the private records; read in tiles.
+        streams: secret randomness; the caller destroys it afterwards.
+        workers: threads that clip records and draw noise; None uses every core.
+        memory_bytes: a target: at the least, one record tile and one row tile are in memory.
     """
 
     def __init__(
-        self, plan: GaussianMixingPlan, records: RecordSource, streams: SecretStreams, *, workers: int | None = None
+        self,
+        plan: GaussianMixingPlan,
+        records: RecordSource,
+        streams: SecretStreams,
+        *,
+        workers: int | None = None,
+        memory_bytes: int | None = None,
     ) -> None:
         super().__init__(plan, records, streams, workers=workers)
+        self._sum_bytes = _SUM_BYTES if memory_bytes is None else min(_SUM_BYTES, memory_bytes // 2)
         sampler = plan.sampler_for(self._records.count)
         assert isinstance(sampler, NormalWeights)
         self._sampler = sampler
@@ -56,7 +70,7 @@ class GaussianMixingEngine(RowEngine):
         self, transform: RecordTransform, first: int, progress: Progress | None
     ) -> Iterator[tuple[range, RowSums]]:
         total = -(-self._plan.rows // ROW_TILE)
-        step = max(1, _SUM_BYTES // (8 * ROW_TILE * self._plan.dim))
+        step = max(1, self._sum_bytes // (8 * ROW_TILE * self._plan.dim))
         for start in range(first, total, step):
             tiles = range(start, min(start + step, total))
             yield tiles, self._summed(tiles, transform, progress)
