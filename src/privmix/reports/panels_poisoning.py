@@ -167,10 +167,6 @@ def draw_success(name: str, rows: Sequence[Row]) -> Markup:
         )
 
 
-def _spoken(row: Row) -> str:
-    return percent(row.rate) + ("" if row.bound is None else f", at most {percent_up(row.bound)} certified")
-
-
 _FIELDS: Final = (
     "attack", "defence", "about", "threat", "success_means", "setting", "records", "poisoned_records", "trials",
     "confidence", "results", "successes", "interval", "share", "accuracy", "base_successes", "certified_bound",
