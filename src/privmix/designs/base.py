@@ -317,6 +317,8 @@ class Design(ABC, Generic[P]):
         plan_type: of its plans.
         mixes_all_classes: whether rows mix all classes in the proportions of the records.
         engines: the engines that it runs on.
+        margin: the planner takes the design only where the error that it predicts is less than another's by this part:
+            what its forecast leaves out, and the other's does not.
         fixed_size: whether all rows hold the same number of records. Such draws depend on the number of records,
             which must then be the real one.
         lost: what the released form keeps nothing of, for the assessment.
@@ -332,6 +334,7 @@ class Design(ABC, Generic[P]):
     plan_type: ClassVar[type[BasePlan]]
     mixes_all_classes: ClassVar[bool] = True
     engines: ClassVar[tuple[str, ...]] = ("local", "ray")
+    margin: ClassVar[float] = 0.0
     fixed_size: ClassVar[bool] = False
     lost: ClassVar[str] = ""
     statements: ClassVar[tuple[str, ...]] = ()

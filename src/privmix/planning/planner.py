@@ -100,7 +100,7 @@ def choose_design(
             *_range(plan, edges, predicted.accuracy),
             predicted.learner,
         )
-        for name, (chosen, plan, predicted) in sorted(best.items(), key=lambda item: -item[1][2].accuracy)
+        for name, (chosen, plan, predicted) in sorted(best.items(), key=lambda item: _counted_error(*item[1]))
     )
     epsilons = tuple(float(f"{point:.3g}") for point in (epsilon * factor for factor in _CURVE)) if curve else ()
     curves: dict[str, list[float]] = {item.name: [] for item in ordered} if curve else {}
@@ -112,6 +112,11 @@ def choose_design(
             progress("planning", done, steps)
     attainable = harder.attainable, model.attainable, easier.attainable
     return Choice(epsilon, delta, ordered, epsilons, curves, model_words, attainable)
+
+
+def _counted_error(config: ReleaseConfig, plan: Plan, predicted: Prediction) -> float:
+    """The error that is predicted, more by the margin of the design."""
+    return (1 - predicted.accuracy) / (1 - config.design.margin)
 
 
 def _range(plan: Plan, edges: list[DataModel], expected: float) -> tuple[float, float]:

@@ -61,7 +61,8 @@ class Choice:
 
     Attributes:
         epsilon, delta: the budget.
-        candidates: the best of every design, most accurate first.
+        candidates: the best of every design, the most accurate first; a design with a margin stands behind others that
+            are nearly as good.
         curves: predicted accuracy by design at each of ``epsilons``.
         model: how the records were modelled, in words.
         attainable: accuracy that a learner reaches there without privacy: low, predicted, high.
