@@ -1,0 +1,323 @@
+"""Poisoning in miniature: Borgnia et al. 2021, Tables A1, A2, A4, A5 and A6 and Figures 1b, A.2 and A.4.
+
+Networks that a CPU trains in a second or two stand for ResNet-18, on 2,000 images (200 a class): of CIFAR-10 for most
+attacks, which digits withstand, and of MNIST; the patch backdoor on 10,000 images of CIFAR-10 too. Attacks on transfer
+learning have a frozen extractor that 10,000 other images taught. What is checked is
+the paper's order of defences, not its level: each pair of which the paper says that one does better is held against our
+trials, paired by scene, with a sign test on the shares of goal inputs. Settings are fixed beforehand, in STUDIES;
+finished trials are kept in cache/poisoning and finished studies in results/poisoning_runs.json, so a broken-off run
+goes on. An hour and a half of one core.
+
+    python benchmarks/bench_poisoning.py [--table A1,A2,A4,A5,A6,1b,A.4] [--data "2,000 MNIST"] [--trials 5] [--report]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+import bench_poisoning_pictures as pictures
+import common
+from privmix.attacks.poisoning import (
+    Images,
+    PoisoningResult,
+    Trial,
+    TrialConfig,
+    Victim,
+    VictimConfig,
+    parse_attack,
+    parse_defence,
+    run_trials,
+)
+from privmix.attacks.poisoning.order import check_order
+from privmix.attacks.poisoning.victims.extractor import held_apart, pretrained
+from privmix.data import open_dataset
+
+RUNS = common.RESULTS / "poisoning_runs.json"
+CACHE = common.RESULTS.parent / "cache" / "poisoning"
+MNIST, CIFAR, LARGE = "2,000 MNIST", "2,000 CIFAR-10", "10,000 CIFAR-10"
+FOLDER = {MNIST: "mnist", CIFAR: "cifar10", LARGE: "cifar10"}
+RECORDS = {MNIST: 2000, CIFAR: 2000, LARGE: 10_000}
+# The first images of the training split, of which the trainer's and the extractor's are drawn; test images.
+FROM, TESTS = 12_000, 1000
+VICTIMS = {MNIST: VictimConfig(), CIFAR: VictimConfig(), LARGE: VictimConfig.named("cifar10")}
+# Extractor and last layer: some 60% accuracy on CIFAR-10.
+TRANSFER = VictimConfig(epochs=12, batch=128, learning_rate=0.1)
+FILTERS = ["spectral-signatures", "activation-clustering", "deep-knn"]
+CHANGES = ["none", "mixup:2", "mixup:4", "mixup:8", "cutmix", "cutout", "maxup", "noise:16", "mixup:4+noise:16"]
+TWELVE = [*CHANGES, *FILTERS]
+
+
+@dataclass(frozen=True)
+class Study:
+    """One attack against several defences.
+
+    Attributes:
+        table: of the paper.
+        data: of the miniature.
+        label: of the attack, as the tables call it.
+        attack: as privmix calls it, with the settings of the miniature.
+        poisoned: records that are poisoned.
+        trials: how many are wanted.
+        defences: as privmix calls them.
+        adaptive: the attacker trains through the defence.
+        published: the paper's success by defence, %.
+        transfer: the victim trains the last layer on an extractor, also where the attack does not need that.
+    """
+
+    table: str
+    data: str
+    label: str
+    attack: str
+    poisoned: int
+    trials: int
+    defences: list[str] = field(default_factory=lambda: TWELVE)
+    adaptive: bool = False
+    published: dict[str, float] = field(default_factory=dict)
+    transfer: bool = False
+
+    @property
+    def key(self) -> str:
+        """What tells it from others."""
+        return f"{self.table} {self.data} {self.label}"
+
+
+PATCH, COLLISION, MATCHING = "patch-backdoor:4,fixed", "feature-collision", "gradient-matching:32,30,1,1"
+# Table A2 and Figure 1b: what an attacker can train through.
+ADAPTED = ["mixup:2", "cutout", "cutmix", "mixup:4", "maxup"]
+_A1 = {"none": 45.6, "cutmix": 7.0, "mixup:2": 23.9, "spectral-signatures": 48.3, "activation-clustering": 44.0}
+_A1_ALL = {"none": 98.3, "cutmix": 14.1, "mixup:2": 99.8}
+_A2 = {"mixup:2": 45.0, "cutout": 60.0, "cutmix": 75.0, "mixup:4": 5.0, "maxup": 5.26}
+_A2_ADAPTIVE = {"mixup:2": 72.73, "cutout": 81.25, "cutmix": 60.0, "mixup:4": 55.0, "maxup": 20.0}
+_A5_DEFENCES = [*FILTERS, "minibatch-dp-sgd", "mixup:4"]
+_A5 = {
+    "minibatch-dp-sgd": 86.25,
+    "spectral-signatures": 95.0,
+    "deep-knn": 90.0,
+    "activation-clustering": 30.0,
+    "mixup:4": 5.0,
+}
+
+
+def _five(none: float, spectral: float, clustering: float, mixup: float, cutmix: float) -> dict[str, float]:
+    return {
+        "none": none,
+        "spectral-signatures": spectral,
+        "activation-clustering": clustering,
+        "mixup:2": mixup,
+        "cutmix": cutmix,
+    }
+
+
+# The paper's patch is at another place of each image, which 2,000 images don't teach: see RANDOM, and 10,000 images.
+RANDOM = "patch-backdoor:4,random"
+_TEN, _ALL = "patch backdoor, 10% of the class", "patch backdoor, 100% of the class"
+STUDIES = [
+    Study("A1", CIFAR, _TEN, PATCH, 20, 20, published=_A1),
+    Study("A1", CIFAR, "patch backdoor, 25% of the class", PATCH, 50, 20, published=_A1),
+    Study("A1", CIFAR, _ALL, PATCH, 200, 20, published=_A1_ALL),
+    Study("A1", CIFAR, "patch backdoor at random places, 100% of the class", RANDOM, 200, 4, ["none"]),
+    Study("A1", MNIST, _ALL, PATCH, 200, 20, published=_A1_ALL),
+    Study("A4", CIFAR, "feature collision", COLLISION, 25, 20, published=_five(80, 70, 45, 5, 5)),
+    Study("A4", CIFAR, "convex polytope", "convex-polytope", 25, 10, published=_five(95, 90, 75, 70, 50)),
+    Study("A4", CIFAR, "bullseye polytope", "bullseye-polytope", 25, 10),
+    Study("A2", CIFAR, "gradient matching", MATCHING, 100, 20, TWELVE, published=_A2),
+    Study("A5", CIFAR, "gradient matching", MATCHING, 100, 20, _A5_DEFENCES, published=_A5),
+    Study("A2", CIFAR, "gradient matching, adaptive", MATCHING, 100, 20, ADAPTED, True, _A2_ADAPTIVE),
+    Study("A6", CIFAR, "hidden trigger", "hidden-trigger", 50, 10, published=_five(60, 65, 55, 20, 10)),
+    Study("A6", CIFAR, "clean label", "clean-label", 50, 10, transfer=True, published=_five(65, 60, 45, 25, 15)),
+    # As in the paper: at a random place of each image.
+    Study("A1", LARGE, _ALL, RANDOM, 1000, 5, ["none", "mixup:2", "cutmix"], published=_A1_ALL),
+    Study("A1", LARGE, _TEN, PATCH, 100, 5, ["none", "mixup:2", "cutmix", *FILTERS[:2]], published=_A1),
+]
+
+
+@cache
+def images(data: str) -> tuple[Images, Images, Images]:
+    """The trainer's images, others that are called public, and test images."""
+    found = []
+    for split, wanted in (("train", FROM), ("test", TESTS)):
+        encoded = {"classes": 10, "image_size": 32, "colour": "rgb"} if FOLDER[data] == "cifar10" else {}
+        x: list[Any] = []
+        y: list[Any] = []
+        for batch in open_dataset(common.data_root() / FOLDER[data], split=split, **encoded).batches(1000):
+            if sum(map(len, x)) >= wanted:
+                break
+            x.append(batch.x)
+            y.append(batch.y)
+        pixels = np.concatenate(x)[:wanted].astype(np.float32) / 255
+        pixels = pixels[:, None] if pixels.ndim == 3 else np.ascontiguousarray(pixels.transpose(0, 3, 1, 2))
+        found.append(Images.of(pixels, np.concatenate(y)[:wanted], classes=10))
+    train, public = held_apart(found[0], records=RECORDS[data], public=FROM - RECORDS[data])
+    return train, public, found[1]
+
+
+def victim(study: Study) -> Victim:
+    """How networks are trained; on an extractor of other images where the attack is on transfer learning."""
+    if not study.transfer and parse_attack(study.attack).setting != "transfer":
+        return Victim(VICTIMS[study.data])
+    return Victim(TRANSFER, pretrained(images(study.data)[1], TRANSFER, work=CACHE))
+
+
+def run(study: Study, trials: int) -> dict[str, Any]:
+    """The results of a study's first trials, those that are kept included."""
+    train, _, test = images(study.data)
+    config = TrialConfig(study.poisoned, trials, 0, study.adaptive)
+    defences = [parse_defence(one) for one in study.defences]
+    start = time.process_time()
+    results = run_trials(parse_attack(study.attack), defences, train, test, victim(study), config, work=CACHE)
+    seconds = time.process_time() - start
+    names = dict(zip(map(str, defences), study.defences, strict=True))
+    return {
+        "attack": study.attack,
+        "poisoned": study.poisoned,
+        "cpu_seconds": seconds,
+        "results": [{**one.to_dict(), "defence": names[one.defence]} for one in results],
+    }
+
+
+def loaded(found: dict[str, Any]) -> PoisoningResult:
+    """A result as it was written."""
+    known = {name: value for name, value in found.items() if name != "success_rate"}
+    return PoisoningResult(
+        **{**known, "interval": tuple(found["interval"]), "outcomes": tuple(Trial(**one) for one in found["outcomes"])}
+    )
+
+
+def wanted(tables: set[str], data: str) -> Iterator[Study]:
+    """Studies, in the order of STUDIES."""
+    for study in [*STUDIES, *pictures.studies(Study, CIFAR, MATCHING)]:
+        if study.table in tables and data in study.data:
+            yield study
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--table", default="A1,A4,A2,A5,A6,1b,A.4", help="tables and figures, with commas")
+    parser.add_argument("--data", default="", help="only miniatures whose name holds this")
+    parser.add_argument("--label", default="", help="only studies whose label holds this")
+    parser.add_argument("--trials", type=int, default=10**6, help="at most as many of each study")
+    parser.add_argument("--report", action="store_true", help="write the tables of what is there")
+    given = parser.parse_args()
+    runs: dict[str, Any] = json.loads(RUNS.read_text()) if RUNS.exists() else {}
+    for study in wanted(set(given.table.split(",")), given.data):
+        if given.report or given.label not in study.label:
+            continue
+        CACHE.mkdir(parents=True, exist_ok=True)
+        CACHE.chmod(0o700)
+        # What is broken off leaves the trials that all defences have.
+        for trials in sorted({min(step, study.trials, given.trials) for step in (2, 5, 10, 15, 20)}):
+            found = run(study, trials)
+            # Another process may have finished another study meanwhile.
+            runs = json.loads(RUNS.read_text()) if RUNS.exists() else {}
+            before = runs.get(study.key, {"results": [{"trials": 0}], "cpu_seconds": 0.0})
+            if before["results"][0]["trials"] >= trials:
+                continue
+            runs[study.key] = {**found, "cpu_seconds": found["cpu_seconds"] + before["cpu_seconds"]}
+            RUNS.write_text(json.dumps(runs, separators=(",", ":")).replace('},"', '},\n"') + "\n")
+            shares = {one["defence"]: round(one["share"], 2) for one in found["results"]}
+            print(study.key, trials, f"{found['cpu_seconds']:.0f} CPU s", shares, flush=True)
+    if given.report:
+        report(runs)
+
+
+def report(runs: dict[str, Any]) -> None:
+    """Tables, verdicts and pictures of what was run."""
+    tables, orders = [], []
+    for study in STUDIES:
+        if study.key in runs:
+            results = [loaded(one) for one in runs[study.key]["results"]]
+            tables.append(_table(study, results, runs[study.key]["cpu_seconds"]))
+            orders += [(study, one) for one in check_order(results, study.published)]
+    rows = [
+        [
+            study.key,
+            f"{one.better} ({study.published[one.better]:g}%) < {one.worse} ({study.published[one.worse]:g}%)",
+            f"{100 * one.difference:+.1f}",
+            f"{one.fewer} : {one.more}",
+            f"{one.p_value:.3g}",
+            one.verdict,
+        ]
+        for study, one in orders
+    ]
+    failing = [row for row in rows if not row[-1].startswith("holds")]
+    header = ["study", "the paper's order", "difference here, points", "trials for : against", "p", "verdict"]
+    sure = sum(row[-1] == "reversed (p < 0.05)" for row in rows)
+    count = (
+        f"{len(rows) - len(failing)} of {len(rows)} pairs are as the paper has them, {len(failing)} equal or reversed, "
+        f"{sure} of these beyond chance (two-sided sign test of each pair alone, p < 0.05: out of reach of 5 trials)."
+    )
+    title = "## Where the paper's order of defences does not hold"
+    tables[:0] = [_glance(runs), f"{title}\n\n{count}\n\n{common.table(header, failing)}"]
+    tables.append("## Where it holds\n\n" + common.table(header, [row for row in rows if row[-1].startswith("holds")]))
+    tables += pictures.draw(runs, STUDIES)
+    settings = {
+        "records": RECORDS,
+        "victims": {name: str(one) for name, one in VICTIMS.items()},
+        "victim and extractor of attacks on transfer learning": str(TRANSFER),
+        "success": "one image drawn before the attack gets the wanted label; Clopper-Pearson, 95%",
+        "share": "of all goal inputs: all triggered images of the victim class for backdoors, the one image else",
+        "extractor": f"{FROM - RECORDS[CIFAR]} other images, called public (attacks on transfer learning)",
+        "25% of the class": "beside the paper's figures at 10%, whose undefended success is nearest",
+        "orders": "mean shares; two-sided sign test over trials with the same scene; ties left out",
+        "CPU": "one core, times of the trials that were run last included",
+    }
+    summary = {
+        key: [{name: value for name, value in one.items() if name != "outcomes"} for one in found["results"]]
+        for key, found in runs.items()
+    }
+    results = {"studies": summary, "orders": [{"study": study.key, **one.to_dict()} for study, one in orders]}
+    common.save("poisoning", "Poisoning and backdoors in miniature", settings, results, tables)
+
+
+def _glance(runs: dict[str, Any]) -> str:
+    """All studies in one table: mean shares, with the paper's success in brackets."""
+    columns, rows = [*TWELVE, "minibatch-dp-sgd"], []
+    for study in STUDIES:
+        if study.key not in runs:
+            continue
+        known = {one["defence"]: one for one in runs[study.key]["results"]}
+        trials = next(iter(known.values()))["trials"]
+        cells = []
+        for name in columns:
+            paper = f" ({study.published[name]:g})" if name in study.published else ""
+            cells.append(f"{100 * known[name]['share']:.0f}{paper}" if name in known else "")
+        rows.append([f"{study.table}, {study.data}: {study.label}", f"{trials} of {study.trials}", *cells])
+    words = (
+        "Mean share of goal inputs that got the attacker's class, %; in brackets the paper's success. Trials: run, of "
+        "those that are wanted."
+    )
+    return f"## All studies\n\n{words}\n\n{common.table(['study', 'trials', *columns], rows)}"
+
+
+def _table(study: Study, results: list[PoisoningResult], seconds: float) -> str:
+    rows = []
+    for one in results:
+        low, high = (100 * limit for limit in one.interval)
+        paper = study.published.get(one.defence)
+        dropped = "" if not one.removed else f"{one.removed:.0f} ({one.removed_poisoned:.1f})"
+        rows.append(
+            [
+                one.defence,
+                f"{one.successes} of {one.trials} ({low:.0f} to {high:.0f}%)",
+                f"{100 * one.share:.1f}%",
+                f"{100 * one.accuracy:.1f}%",
+                dropped,
+                "" if paper is None else f"{paper:g}%",
+            ]
+        )
+    header = ["defence", "success", "share", "accuracy", "dropped (poisoned)", "paper's success"]
+    title = f"## Table {study.table}, {study.data}: {study.label}"
+    words = f"`{study.attack}`: {results[0].threat}. {seconds:.0f} CPU seconds."
+    return f"{title}\n\n{words}\n\n{common.table(header, rows)}"
+
+
+if __name__ == "__main__":
+    main()

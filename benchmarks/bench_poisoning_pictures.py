@@ -1,0 +1,105 @@
+"""The pictures of ``bench_poisoning.py``: Borgnia et al. 2021, Figures 1b, A.2 and A.4, in miniature."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("svg")
+from matplotlib import pyplot as plt
+
+import common
+
+# Laplace noise, in 255ths of the range of pixels.
+SCALES = (0, 16, 32)
+WAYS = (1, 2, 4)
+NOISED = ("none", "mixup:2", "mixup:4", "cutmix", "cutout", "maxup")
+
+
+def joined(change: str, scale: int) -> str:
+    """A change of batches with noise on it, as privmix calls it; MaxUp stands last."""
+    parts = [change] if change != "none" else []
+    parts = [*parts, f"noise:{scale}"] if scale else parts
+    return "+".join(reversed(parts) if change == "maxup" else parts) or "none"
+
+
+def mixed(ways: int, scale: int) -> str:
+    """DP-InstaHide's augmentation of so many ways."""
+    return joined("none" if ways == 1 else f"mixup:{ways}", scale)
+
+
+def studies(study: Callable[..., Any], data: str, attack: str) -> list[Any]:
+    """What the figures need beside the tables."""
+    grid = [mixed(ways, scale) for ways in WAYS for scale in SCALES if (ways, scale) != (1, 0)]
+    noised = [joined(change, scale) for change in NOISED for scale in SCALES]
+    return [
+        study("1b", data, "gradient matching, adaptive", attack, 100, 10, grid, True),
+        study("A.4", data, "gradient matching", attack, 100, 10, noised),
+    ]
+
+
+def draw(runs: dict[str, Any], tables: Sequence[Any]) -> list[str]:
+    """Write what can be drawn, and return the text that shows it."""
+    found = []
+    for key, change, title, picture, label in (
+        (
+            "1b 2,000 CIFAR-10 gradient matching, adaptive",
+            mixed,
+            "Figure 1b",
+            "poisoning_1b.svg",
+            "k = {}",
+        ),
+        ("A.4 2,000 CIFAR-10 gradient matching", joined, "Figure A.4", "poisoning_a4.svg", "{}"),
+    ):
+        if key in runs:
+            shares = {one["defence"]: one for one in runs[key]["results"]}
+            _lines(shares, WAYS if change is mixed else NOISED, change, label, title, picture)
+            trials = runs[key]["results"][0]["trials"]
+            found.append(f"## {title}\n\nGradient matching, {trials} trials.\n\n![{title}]({picture})")
+    against = [study for study in tables if study.table == "A2" and study.key in runs]
+    if against:
+        _scatter([(study.label, runs[study.key]["results"]) for study in against])
+        found.append(
+            "## Figure A.2\n\nSuccess against validation error, of Table A2.\n\n![Figure A.2](poisoning_a2.svg)"
+        )
+    return found
+
+
+def _lines(
+    results: dict[str, Any], series: Any, change: Callable[[Any, int], str], label: str, title: str, picture: str
+) -> None:
+    figure, axes = plt.subplots(figsize=(6, 4), layout="constrained")
+    for number, one in enumerate(series):
+        points = [(scale, results[name]) for scale in SCALES if (name := change(one, scale)) in results]
+        rates = [100 * result["success_rate"] for _, result in points]
+        low = [rate - 100 * result["interval"][0] for rate, (_, result) in zip(rates, points, strict=True)]
+        high = [100 * result["interval"][1] - rate for rate, (_, result) in zip(rates, points, strict=True)]
+        # Moved apart, so that intervals can be told from each other.
+        places = [scale + 0.3 * (number - len(series) / 2) for scale, _ in points]
+        axes.errorbar(places, rates, yerr=[low, high], marker="o", capsize=2, label=label.format(one))
+    axes.set(xlabel="Laplace noise s, in 255ths", ylabel="success of the attack, %", ylim=(-3, 103))
+    axes.set_title(f"{title} in miniature (95% intervals)")
+    axes.set_xticks(SCALES)
+    figure.legend(loc="outside right upper")
+    figure.savefig(common.RESULTS / picture)
+    plt.close(figure)
+
+
+def _scatter(studies: list[tuple[str, list[dict[str, Any]]]]) -> None:
+    figure, axes = plt.subplots(figsize=(6.5, 5), layout="constrained")
+    for marker, (label, results) in zip("os^", studies, strict=False):
+        errors = [100 * (1 - one["accuracy"]) for one in results]
+        rates = [100 * one["success_rate"] for one in results]
+        axes.scatter(errors, rates, marker=marker, label=label)
+        for error, rate, one in zip(errors, rates, results, strict=True):
+            axes.annotate(
+                one["defence"], (error, rate), xytext=(4, 3), textcoords="offset points", fontsize=6, rotation=35
+            )
+    axes.set(xlabel="validation error, %", ylabel="success of the attack, %", ylim=(-3, 118))
+    axes.set_title("Figure A.2 in miniature")
+    figure.legend(loc="outside lower center", ncols=2)
+    axes.margins(x=0.15)
+    figure.savefig(common.RESULTS / "poisoning_a2.svg")
+    plt.close(figure)
