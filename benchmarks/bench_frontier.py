@@ -33,6 +33,7 @@ LINES: dict[str, list[Line]] = {
             "discriminant",
         ),
         ("two-stage moments", OWN, "two_stage", {"dataset": "mnist", "design": "two stages"}, ""),
+        ("three-stage moments", OWN, "two_stage", {"dataset": "mnist", "design": "three stages"}, ""),
         (
             "Poisson mixup, ridge",
             OWN,
@@ -82,6 +83,13 @@ LINES: dict[str, list[Line]] = {
             OWN,
             "two_stage",
             {"dataset": "banking77", "design": "two stages, shares by simulation"},
+            "",
+        ),
+        (
+            "three-stage moments",
+            OWN,
+            "two_stage",
+            {"dataset": "banking77", "design": "three stages"},
             "",
         ),
         ("moments, class descriptions", PRIOR, "class_descriptions", {"design": "second moments"}, "descriptions"),
