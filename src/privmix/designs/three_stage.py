@@ -90,8 +90,8 @@ class ThreeStage(TwoStage):
     """Moments, the scatter within classes where these made it round, and the shape of each class's scatter at last.
 
     That classes' own shapes tell much, that they are best taken for equally large, and how many directions serve were
-    seen on 10,000 training records of MNIST, held out from 50,000 others; there shares from 0.07 to 0.2 were alike. Test
-    images had no part in it.
+    seen on 10,000 training records of MNIST, held out from 50,000 others; there shares from 0.07 to 0.2 were alike.
+    Test images had no part in it.
 
     Attributes:
         class_share: share of the budget for the scatter of each class.
