@@ -17,7 +17,7 @@ import argparse
 import json
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cache
 from typing import Any
 
@@ -36,6 +36,7 @@ from privmix.attacks.poisoning import (
     parse_defence,
     run_trials,
 )
+from privmix.attacks.poisoning.kept import KeptTrials
 from privmix.attacks.poisoning.order import check_order
 from privmix.attacks.poisoning.victims.extractor import held_apart, pretrained
 from privmix.data import open_dataset
@@ -166,10 +167,23 @@ def victim(study: Study) -> Victim:
     return Victim(TRANSFER, pretrained(images(study.data)[1], TRANSFER, work=CACHE))
 
 
-def run(study: Study, trials: int) -> dict[str, Any]:
+def take_up(study: Study, config: TrialConfig, before: list[dict[str, Any]]) -> None:
+    """Put the trials that results hold where trials are kept: a study goes on from them without its cache, too."""
+    train, _, test = images(study.data)
+    attack = parse_attack(study.attack)
+    settings = {name: getattr(config, name) for name in ("poisoned", "seed", "adaptive")} | {"attack": repr(attack)}
+    kept = KeptTrials(CACHE, attack.name, settings, train, test, victim(study))
+    for result in before:
+        for one in result["outcomes"]:
+            trial = Trial(**one)
+            kept.get(f"poisoned {parse_defence(result['defence'])!r} {trial.number}", lambda found=trial: found)
+
+
+def run(study: Study, trials: int, before: list[dict[str, Any]]) -> dict[str, Any]:
     """The results of a study's first trials, those that are kept included."""
     train, _, test = images(study.data)
     config = TrialConfig(study.poisoned, trials, 0, study.adaptive)
+    take_up(study, config, before)
     defences = [parse_defence(one) for one in study.defences]
     start = time.process_time()
     results = run_trials(parse_attack(study.attack), defences, train, test, victim(study), config, work=CACHE)
@@ -185,7 +199,7 @@ def run(study: Study, trials: int) -> dict[str, Any]:
 
 def loaded(found: dict[str, Any]) -> PoisoningResult:
     """A result as it was written."""
-    known = {name: value for name, value in found.items() if name != "success_rate"}
+    known = {one.name: found[one.name] for one in fields(PoisoningResult)}
     return PoisoningResult(
         **{**known, "interval": tuple(found["interval"]), "outcomes": tuple(Trial(**one) for one in found["outcomes"])}
     )
@@ -214,7 +228,7 @@ def main() -> None:
         CACHE.chmod(0o700)
         # What is broken off leaves the trials that all defences have.
         for trials in sorted({min(step, study.trials, given.trials) for step in (2, 5, 10, 15, 20)}):
-            found = run(study, trials)
+            found = run(study, trials, runs.get(study.key, {"results": []})["results"])
             # Another process may have finished another study meanwhile.
             runs = json.loads(RUNS.read_text()) if RUNS.exists() else {}
             before = runs.get(study.key, {"results": [{"trials": 0}], "cpu_seconds": 0.0})
