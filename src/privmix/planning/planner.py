@@ -12,7 +12,7 @@ import numpy as np
 from privmix.designs import Plan, all_designs
 from privmix.errors import InvalidInput, check_integer, check_number
 from privmix.planning.prediction import Prediction, predict_accuracy
-from privmix.releases.choice import DECLARED, PUBLIC, Candidate, Choice, is_model_words
+from privmix.releases.choice import DECLARED, PUBLIC, Candidate, Choice, counted_error, is_model_words
 from privmix.releases.config import ReleaseConfig
 from privmix.releases.data_model import DataModel
 
@@ -100,7 +100,9 @@ def choose_design(
             *_range(plan, edges, predicted.accuracy),
             predicted.learner,
         )
-        for name, (chosen, plan, predicted) in sorted(best.items(), key=lambda item: _counted_error(*item[1]))
+        for name, (chosen, plan, predicted) in sorted(
+            best.items(), key=lambda item: counted_error(item[0], item[1][2].accuracy)
+        )
     )
     epsilons = tuple(float(f"{point:.3g}") for point in (epsilon * factor for factor in _CURVE)) if curve else ()
     curves: dict[str, list[float]] = {item.name: [] for item in ordered} if curve else {}
@@ -112,11 +114,6 @@ def choose_design(
             progress("planning", done, steps)
     attainable = harder.attainable, model.attainable, easier.attainable
     return Choice(epsilon, delta, ordered, epsilons, curves, model_words, attainable)
-
-
-def _counted_error(config: ReleaseConfig, plan: Plan, predicted: Prediction) -> float:
-    """The error that is predicted, more by the margin of the design."""
-    return (1 - predicted.accuracy) / (1 - config.design.margin)
 
 
 def _range(plan: Plan, edges: list[DataModel], expected: float) -> tuple[float, float]:

@@ -16,6 +16,7 @@ from privmix.rounding import exact
 DECLARED: Final = "a declared spectrum"
 PUBLIC: Final = "records that the owner declared public"
 _MODEL_WORDS: Final = re.compile(rf"{DECLARED}|\d+ {PUBLIC}")
+_ROUNDING: Final = 2e-4
 _RECORD_FIELDS: Final = {
     "epsilon",
     "delta",
@@ -110,6 +111,17 @@ def labels() -> dict[str, str]:
     return {name: label for design in all_designs() for name, label in design.labels.items()}
 
 
+def counted_error(name: str, accuracy: float) -> float:
+    """The error that candidates are compared by: the predicted one, more by the margin of the candidate's design.
+
+    Example:
+        >>> counted_error("moments", 0.9) < counted_error("two-stage", 0.902)
+        True
+    """
+    margin = next(design.margin for design in all_designs() if name in design.labels)
+    return (1 - accuracy) / (1 - margin)
+
+
 def is_model_words(words: str) -> bool:
     """Whether ``words`` are the planner's own: :data:`DECLARED`, or a number and :data:`PUBLIC`."""
     return _MODEL_WORDS.fullmatch(words) is not None
@@ -119,10 +131,12 @@ def reasons_of(record: Mapping[str, Any]) -> list[str]:
     """The sentences that follow from the numbers of :meth:`Choice.to_dict`."""
     chosen, predicted, ranges = record["chosen"], record["predicted"], record["ranges"]
     settings = ", ".join(f"{key} {value}" for key, value in record["settings"][chosen].items() if key != "design")
+    highest = predicted[chosen] == max(predicted.values())
+    others = "" if highest else ", but for such as are taken only where they err clearly less"
     sentences = [
         f"{_start(labels()[chosen])} was chosen ({settings}): with learner {record['learners'][chosen]} its predicted "
         f"accuracy at epsilon {exact(record['epsilon'])} is {_accuracy(predicted[chosen], ranges[chosen])}, "
-        f"the highest of {len(predicted)} designs.",
+        f"the highest of {len(predicted)} designs{others}.",
     ]
     sentences += [
         f"{_start(labels()[name])}: {_accuracy(accuracy, ranges[name])} predicted."
@@ -156,7 +170,7 @@ def check_choice_record(record: Mapping[str, Any]) -> None:
             and list(record["settings"]) == list(record["ranges"]) == list(record["learners"]) == names
             and record["labels"] == {name: labels()[name] for name in names}
             and all(0 <= value <= 1 for value in record["predicted"].values())
-            and max(record["predicted"].values()) == record["predicted"][record["chosen"]]
+            and _is_best(record["chosen"], record["predicted"])
             and all(_are_shares(value, 2) for value in record["ranges"].values())
             and _are_shares(record["attainable"], 3)
             and all(_is_learner(value) for value in record["learners"].values())
@@ -174,6 +188,12 @@ def check_choice_record(record: Mapping[str, Any]) -> None:
         sound = False
     if not sound:
         raise InvalidInput("certificate choice", "another record", "numbers and words as the planner writes them")
+
+
+def _is_best(chosen: str, predicted: Mapping[str, float]) -> bool:
+    errors = {name: counted_error(name, accuracy) for name, accuracy in predicted.items()}
+    # Predictions on record are rounded.
+    return errors[chosen] <= min(errors.values()) + _ROUNDING
 
 
 def check_choice_settings(record: Mapping[str, Any], plan: Plan) -> None:
