@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -17,7 +17,7 @@ from torch import Tensor
 from privmix import data as readers
 from privmix.data import Schema, Source, content_hashes
 from privmix.data.fingerprint import records_hash
-from privmix.errors import InvalidInput, StorageError, check_integer, check_number
+from privmix.errors import InvalidInput, check_integer, check_number
 from privmix.features import Extractor, parse_features
 from privmix.features.models import locate, public_name
 from privmix.features.projected import Projected
@@ -25,8 +25,8 @@ from privmix.jobs.columns import class_list
 from privmix.jobs.places import check_unpublished, check_writable
 from privmix.jobs.progress import Progress, silent
 from privmix.jobs.synthesis_options import SynthesisOptions
+from privmix.jobs.synthesis_work import Drawer, SynthesisWork
 from privmix.ledger import Ledger
-from privmix.private_files import PrivateFolder
 from privmix.synthesis.diffusion import DiffusionConfig, DiffusionModel, train_diffusion
 from privmix.synthesis.edm import Guidance, SamplerConfig
 from privmix.synthesis.guidance import GuidanceConfig, guidance, train_discriminator
@@ -43,14 +43,9 @@ from privmix.synthesis.networks import check_size
 from privmix.synthesis.pool import POOL, WARNINGS, contact_sheet, copies_sheet, write_pool
 from privmix.synthesis.text_to_image import TextToImage, prompts_of
 
-Drawer = Callable[[NDArray[np.int64], int], Iterator[NDArray[np.uint8]]]
-"""(classes, number of the first image) -> images, block by block."""
-
 # FID takes eigenvalues of a matrix of so many rows; wider features are projected.
 _WIDEST: Final = 512
-_BLOCK: Final = 500
 _SEED_OF_DISCRIMINATOR: Final = 1
-_MARK: Final = "run"
 
 
 @dataclass(frozen=True)
@@ -118,7 +113,7 @@ class SynthesisJob(SynthesisOptions):
         if reference is not None and shape != made.shape:
             raise InvalidInput("reference", shape, f"images of shape {made.shape}")
         extractor = _narrow(parse_features(self.features), Schema(1, shape, made.classes))
-        work = _Work.opened(self.work or out.with_name(f".{out.name}.work"), made.told)
+        work = SynthesisWork.opened(self.work or out.with_name(f".{out.name}.work"), made.told)
         draw = made.drawer(work.checkpoint, tell)
         labels = np.arange(self.images, dtype=np.int64) % len(made.classes)
         drawn = work.drawn(draw, labels, tell)
@@ -393,82 +388,11 @@ class _Images:
         return np.ascontiguousarray(images.transpose(0, 3, 1, 2), dtype=np.float32) / np.float32(255)
 
 
-class _Work:
-    """What a killed run goes on from: a checkpoint, whether training has ended, and the blocks drawn."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    @classmethod
-    def opened(cls, folder: Path, told: str) -> _Work:
-        """The folder, new or of the same run.
-
-        Raises:
-            InvalidInput: it is somebody else's, or of another run.
-            StorageError: it can't be made.
-        """
-        try:
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with PrivateFolder(folder, "work") as held:
-                names = held.names()
-                if _MARK in names and held.read(_MARK, len(told) + 1).decode() != told:
-                    raise InvalidInput(
-                        "work", str(folder), "a folder for this run; it holds one of other images or settings"
-                    )
-                if _MARK not in names and names:
-                    raise InvalidInput("work", str(folder), "an empty folder, or that of an interrupted run")
-                if _MARK not in names:
-                    held.write(_MARK, told.encode())
-        except OSError as error:
-            raise StorageError(f"work: can't write {folder}: {error.strerror}") from None
-        return cls(folder)
-
-    @property
-    def checkpoint(self) -> Path:
-        """Where the model's state is kept."""
-        return self._folder
-
-    def drawn(self, draw: Drawer, labels: NDArray[np.int64], tell: Progress) -> NDArray[np.uint8]:
-        """Draw what is not drawn yet."""
-        blocks = []
-        for first in range(0, len(labels), _BLOCK):
-            place = self._folder / f"drawn-{first:08d}.npy"
-            chosen = labels[first : first + _BLOCK]
-            block = _read(place, len(chosen))
-            if block is None:
-                block = np.concatenate(list(draw(chosen, first)))
-                draft = place.with_suffix(".partial")
-                try:
-                    with draft.open("wb") as file:
-                        np.save(file, block)
-                    draft.replace(place)
-                except OSError as error:
-                    raise StorageError(f"work: can't write {self._folder}: {error.strerror}") from None
-            blocks.append(block)
-            tell("images", first + len(chosen), len(labels))
-        return np.concatenate(blocks)
-
-    def discard(self) -> None:
-        """The pool is written: nothing goes on from here."""
-        with PrivateFolder(self._folder, "work") as left:
-            left.discard()
-
-
 def _score(real: NDArray[np.float32], labels: NDArray[np.int64], drawn: NDArray[np.float32]) -> float | None:
     """Inception score by a linear classifier of the public images."""
     if len(np.unique(labels)) < 2:
         return None
     return inception_score(LinearClassifier.of(real, labels).logits(drawn))
-
-
-def _read(place: Path, count: int) -> NDArray[np.uint8] | None:
-    if not place.exists():
-        return None
-    try:
-        found: NDArray[np.uint8] = np.load(place, allow_pickle=False)
-    except (OSError, ValueError):
-        return None
-    return found if len(found) == count else None
 
 
 def _shown(features: str) -> str:

@@ -1,6 +1,6 @@
 """Training a diffusion model on public images, and drawing images from it.
 
-A step's randomness is a function of (seed, step, process), so a checkpoint is weights, their moving average, Adam's
+A step's randomness is a function of (seed, step), so a checkpoint is weights, their moving average, Adam's
 moments and the number of steps: a killed run that goes on makes the same model as one that was not.
 """
 
@@ -17,7 +17,6 @@ from typing import Any, Final
 
 import numpy as np
 import torch
-import torch.distributed as dist
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
@@ -42,7 +41,7 @@ class DiffusionConfig:
     Attributes:
         network: size of the U-Net: ``tiny``, ``small`` (a CPU) or ``ddpm++`` (a GPU).
         steps: of training.
-        batch_size: images a step, over all processes.
+        batch_size: images a step.
         learning_rate: of Adam, after a linear start.
         ramp_up: images over which the learning rate rises.
         half_life: images after which an image's influence on the moving average has halved (Karras et al.: 500,000).
@@ -234,7 +233,6 @@ class _Training:
         self._weights = list(self._network.parameters())
         self._adam = torch.optim.Adam(self._weights, lr=config.learning_rate)
         self._augment = NonLeaking(config.augment_probability, config.mirror)
-        self._rank, self._size = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
         self.loss = 1.0
 
     def _fresh(self) -> nn.Module:
@@ -245,9 +243,8 @@ class _Training:
     def step(self, number: int) -> None:
         """One step of Adam, and of the moving average."""
         config = self._config
-        generator = _generator(config.seed, number, self._rank)
-        count = config.batch_size * (self._rank + 1) // self._size - config.batch_size * self._rank // self._size
-        rows = torch.randint(len(self._labels), (count,), generator=generator)
+        generator = _generator(config.seed, number)
+        rows = torch.randint(len(self._labels), (config.batch_size,), generator=generator)
         images, changes = self._augment(self._images[rows], generator)
         condition = Condition(self._labels[rows].to(self._device), changes.to(self._device))
         # Dropout draws from torch's own generator.
@@ -257,11 +254,9 @@ class _Training:
             denoiser = Denoiser(self._network, config.edm)
             loss = edm_loss(denoiser, images.to(self._device), condition, config.edm, generator)
         self._adam.zero_grad()
-        (loss * (count / config.batch_size)).backward()  # type: ignore[no-untyped-call]
+        loss.backward()  # type: ignore[no-untyped-call]
         for weight in self._weights:
             if weight.grad is not None:
-                if self._size > 1:
-                    dist.all_reduce(weight.grad)
                 torch.nan_to_num(weight.grad, nan=0.0, posinf=1e5, neginf=-1e5, out=weight.grad)
         for group in self._adam.param_groups:
             group["lr"] = config.rate(number)
@@ -286,8 +281,6 @@ class _Training:
 
     def save(self, folder: Path, done: int, *, ended: bool = False) -> None:
         """Write the state beside its place and rename it there."""
-        if self._rank:
-            return
         state = self._adam.state_dict()["state"]
         zero = [torch.zeros_like(weight) for weight in self._weights]
         moments = [[state[i][name] for i in state] if state else zero for name in ("exp_avg", "exp_avg_sq")]
@@ -339,6 +332,6 @@ class _Training:
         return done, told.get("ended") == "True"
 
 
-def _generator(seed: int, step: int, rank: int) -> torch.Generator:
-    digest = hashlib.sha256(f"{seed} {step} {rank}".encode()).digest()
+def _generator(seed: int, step: int) -> torch.Generator:
+    digest = hashlib.sha256(f"{seed} {step}".encode()).digest()
     return torch.Generator().manual_seed(int.from_bytes(digest[:8], "little") >> 2)

@@ -1,0 +1,91 @@
+"""The folder of a synthesis that goes on: whose run it is, the model's checkpoint, and images drawn so far."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privmix.errors import InvalidInput, StorageError
+from privmix.jobs.progress import Progress
+from privmix.private_files import PrivateFolder
+
+Drawer = Callable[[NDArray[np.int64], int], Iterator[NDArray[np.uint8]]]
+"""(classes, number of the first image) -> images, block by block."""
+
+_BLOCK: Final = 500
+_MARK: Final = "run"
+
+
+class SynthesisWork:
+    """What a killed run goes on from: a checkpoint, and the blocks drawn."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    @classmethod
+    def opened(cls, folder: Path, told: str) -> SynthesisWork:
+        """The folder, new or of the same run.
+
+        Raises:
+            InvalidInput: it is somebody else's, or of another run.
+            StorageError: it can't be made.
+        """
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with PrivateFolder(folder, "work") as held:
+                names = held.names()
+                if _MARK in names and held.read(_MARK, len(told) + 1).decode() != told:
+                    raise InvalidInput(
+                        "work", str(folder), "a folder for this run; it holds one of other images or settings"
+                    )
+                if _MARK not in names and names:
+                    raise InvalidInput("work", str(folder), "an empty folder, or that of an interrupted run")
+                if _MARK not in names:
+                    held.write(_MARK, told.encode())
+        except OSError as error:
+            raise StorageError(f"work: can't write {folder}: {error.strerror}") from None
+        return cls(folder)
+
+    @property
+    def checkpoint(self) -> Path:
+        """Where the model's state is kept."""
+        return self._folder
+
+    def drawn(self, draw: Drawer, labels: NDArray[np.int64], tell: Progress) -> NDArray[np.uint8]:
+        """Draw what is not drawn yet."""
+        blocks = []
+        for first in range(0, len(labels), _BLOCK):
+            place = self._folder / f"drawn-{first:08d}.npy"
+            chosen = labels[first : first + _BLOCK]
+            block = _read(place, len(chosen))
+            if block is None:
+                block = np.concatenate(list(draw(chosen, first)))
+                draft = place.with_suffix(".partial")
+                try:
+                    with draft.open("wb") as file:
+                        np.save(file, block)
+                    draft.replace(place)
+                except OSError as error:
+                    raise StorageError(f"work: can't write {self._folder}: {error.strerror}") from None
+            blocks.append(block)
+            tell("images", first + len(chosen), len(labels))
+        return np.concatenate(blocks)
+
+    def discard(self) -> None:
+        """The pool is written: nothing goes on from here."""
+        with PrivateFolder(self._folder, "work") as left:
+            left.discard()
+
+
+def _read(place: Path, count: int) -> NDArray[np.uint8] | None:
+    if not place.exists():
+        return None
+    try:
+        found: NDArray[np.uint8] = np.load(place, allow_pickle=False)
+    except (OSError, ValueError):
+        return None
+    return found if len(found) == count else None
