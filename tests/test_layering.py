@@ -73,7 +73,18 @@ ALLOWED: dict[str, set[str]] = {
 BANNED_PACKAGES: dict[str, set[str]] = {"accounting": {"torch", "sklearn", "pandas"}, "ledger": {"torch"}}
 
 # Modules beside the floors.
-BESIDE = ("_lazy", "_registry", "errors", "folders", "packages", "private_files", "rounding", "untrusted", "world")
+BESIDE = (
+    "_lazy",
+    "_registry",
+    "errors",
+    "folders",
+    "packages",
+    "private_files",
+    "rounding",
+    "scratch",
+    "untrusted",
+    "world",
+)
 
 # The front door lends names of every floor, lazily; of the command line none.
 FRONT_DOOR = {floor for floor in ALLOWED if floor != "cli"}

@@ -4,22 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import subprocess
 import sys
-import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from privmix import private_files
 from privmix.errors import InvalidInput
 from privmix.private_files import (
     PrivateFolder,
-    ScratchFolder,
-    clear_scratch,
     file_mode,
     no_core_dumps,
     open_private,
@@ -147,77 +141,6 @@ class TestPrivateFolder:
                 assert run.path.stat().st_mode & 0o777 == 0o700
         finally:
             os.umask(old)
-
-
-class TestScratch:
-    @pytest.fixture(autouse=True)
-    def temporary(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
-        (tmp_path / "tmp").mkdir()
-
-    def test_the_dead_go_and_the_living_stay(self, tmp_path: Path) -> None:
-        """A process is killed with private rows on disk; the next start removes them, and nobody else's."""
-        child = subprocess.Popen(
-            [
-                sys.executable,
-                "-c",
-                "import sys, time, tempfile; tempfile.tempdir = sys.argv[1]\n"
-                "from privmix.private_files import ScratchFolder\n"
-                "scratch = ScratchFolder(); (scratch.path / 'below').mkdir()\n"
-                "(scratch.path / 'below' / 'rows').write_text('private'); print(scratch.path, flush=True)\n"
-                "time.sleep(600)",
-                str(tmp_path / "tmp"),
-            ],
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        assert child.stdout is not None
-        theirs = Path(child.stdout.readline().strip())
-        clear_scratch()
-        assert (theirs / "below" / "rows").exists()
-        child.send_signal(signal.SIGKILL)
-        child.wait()
-        child.stdout.close()
-        with ScratchFolder() as mine:
-            assert mine.stat().st_mode & 0o777 == 0o700
-            assert not theirs.exists()
-            clear_scratch()
-            assert mine.exists()
-        assert os.listdir(tmp_path / "tmp") == []
-
-    def test_links_and_open_folders_by_that_name_are_left_alone(self, tmp_path: Path, precious: Path) -> None:
-        (precious / "lock").touch()
-        (tmp_path / "tmp" / "pmx-link").symlink_to(precious)
-        (tmp_path / "tmp" / "pmx-open").mkdir(mode=0o755)
-        (tmp_path / "tmp" / "pmx-open" / "lock").touch()
-        clear_scratch()
-        assert (precious / "precious").exists()
-        assert (tmp_path / "tmp" / "pmx-open" / "lock").exists()
-
-    def test_a_folder_without_a_lock_goes_once_it_is_old(self, tmp_path: Path) -> None:
-        place = tmp_path / "tmp" / "pmx-young"
-        place.mkdir(mode=0o700)
-        clear_scratch()
-        assert place.exists()
-        old = time.time() - 2 * private_files._ABANDONED
-        os.utime(place, (old, old))
-        clear_scratch()
-        assert not place.exists()
-
-    def test_a_forked_process_removes_nothing(self) -> None:
-        scratch = ScratchFolder()
-        child = os.fork()
-        if child == 0:
-            scratch.remove()
-            os._exit(0)
-        os.waitpid(child, 0)
-        assert scratch.path.exists()
-        scratch.remove()
-        assert not scratch.path.exists()
-
-    def test_it_goes_with_its_object(self) -> None:
-        path = ScratchFolder().path
-        assert not path.exists()
 
 
 def test_core_dumps_are_off() -> None:

@@ -20,9 +20,7 @@ import os
 import shutil
 import stat
 import sys
-import tempfile
 import threading
-import time
 import weakref
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
@@ -30,16 +28,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Final
 
-from privmix.errors import InvalidInput, StorageError
+from privmix.errors import InvalidInput
 
 OWNER_ONLY: Final = 0o077
-_LOCK: Final = "lock"
-# Short: sockets have short paths.
-_ROOM: Final = "r"
-_PREFIX: Final = "pmx-"
-# A folder without a lock is one that is just being made, unless it is as old as this (seconds).
-_ABANDONED: Final = 3600.0
-_ATTEMPTS: Final = 20
 # By name: systems that are not POSIX lack some, and can still import this.
 _NO_LINK: Final = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 _OPEN: Final = _NO_LINK | getattr(os, "O_NONBLOCK", 0)
@@ -55,6 +46,7 @@ def file_mode(*, private: bool) -> Iterator[None]:
     one meanwhile is as closed, or as open, as what is written here.
 
     Example:
+        >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder, file_mode(private=True):
         ...     Path(folder, "rows").touch()
         ...     oct(Path(folder, "rows").stat().st_mode & 0o777)
@@ -181,6 +173,7 @@ class PrivateFolder:
         OSError: it can't be made or opened.
 
     Example:
+        >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as above, PrivateFolder(Path(above, "run"), "run", create=True) as run:
         ...     run.write("notes", b"secret")
         ...     run.read("notes", 100), run.names()
@@ -346,111 +339,6 @@ def private_folder(path: Path, name: str) -> Path:
         path.mkdir(mode=0o700)
     check_private_folder(path, name)
     return path
-
-
-class ScratchFolder:
-    """A private folder below the folder for temporary files (TMPDIR), gone at the end.
-
-    Its process holds a lock on a file in it. What a kill left is recognised by that lock being free, and removed when
-    the same user's next scratch folder is made, or by :func:`clear_scratch`.
-
-    Formal guarantees:
-        * Closed: mode 0700, and only folders like that, one's own and called ``pmx-...``, are ever removed.
-        * The living are spared: a folder whose process lives, by its lock and not by a number, is left alone.
-        * Gone: at :meth:`remove`, at the end of a ``with`` block, when the object is no longer used, when Python exits;
-          a forked process does not remove what is its parent's.
-
-    Attributes:
-        path: an empty folder, the only one in the locked one; others can't reach it, whatever its own mode becomes.
-
-    Raises:
-        StorageError: no such folder can be made.
-
-    Example:
-        >>> with ScratchFolder() as folder:
-        ...     (folder / "rows").touch()
-        >>> folder.exists()
-        False
-    """
-
-    def __init__(self) -> None:
-        clear_scratch()
-        try:
-            folder, lock = _locked_folder()
-            self.path = folder.path / _ROOM
-            self.path.mkdir(mode=0o700)
-        except OSError as error:
-            raise StorageError(f"TMPDIR: can't make a private folder there: {error.strerror}") from None
-        self._remove = weakref.finalize(self, _end, folder, lock, os.getpid())
-
-    def remove(self) -> None:
-        """Remove it and all below; again does nothing."""
-        self._remove()
-
-    def __enter__(self) -> Path:
-        return self.path
-
-    def __exit__(self, *_: object) -> None:
-        self.remove()
-
-
-def clear_scratch() -> None:
-    """Remove the scratch folders of processes that ended without doing so."""
-    with contextlib.suppress(OSError):
-        for entry in os.scandir(tempfile.gettempdir()):
-            if entry.name.startswith(_PREFIX) and entry.is_dir(follow_symlinks=False):
-                _clear_if_dead(Path(entry.path))
-
-
-def _locked_folder() -> tuple[PrivateFolder, int]:
-    while True:
-        folder = PrivateFolder(Path(tempfile.mkdtemp(prefix=_PREFIX)), "TMPDIR")
-        try:
-            with folder.create(_LOCK) as stream:
-                lock = os.dup(stream.fileno())
-        except FileNotFoundError:
-            # Somebody who clears up took the empty folder for one that a kill left.
-            folder.close()
-            continue
-        if _try_lock(lock) and folder.has(_LOCK):
-            return folder, lock
-        os.close(lock)
-        folder.close()
-
-
-def _clear_if_dead(path: Path) -> None:
-    with contextlib.suppress(OSError, InvalidInput), PrivateFolder(path, "TMPDIR") as folder:
-        if not folder.has(_LOCK):
-            if time.time() - os.fstat(folder.descriptor).st_mtime > _ABANDONED:
-                folder.discard()
-            return
-        with folder.open(_LOCK, update=True) as lock:
-            if _try_lock(lock.fileno()):
-                folder.discard(last=_LOCK)
-
-
-def _try_lock(descriptor: int) -> bool:
-    # Not on every system; whoever makes no such folder there can still import this.
-    import fcntl
-
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
-
-
-def _end(folder: PrivateFolder, lock: int, owner: int) -> None:
-    if os.getpid() == owner:
-        # Processes that were told to end may write for a moment more.
-        for _ in range(_ATTEMPTS):
-            with contextlib.suppress(OSError):
-                folder.discard(last=_LOCK)
-                break
-            time.sleep(0.1)
-        # What still is there goes when the next folder is made.
-        os.close(lock)
-        folder.close()
 
 
 def _is_link(name: str, descriptor: int) -> bool:

@@ -268,7 +268,7 @@ def test_nobody_else_reaches_what_a_cluster_of_ones_own_spills_also_after_a_kill
         assert any(SECRET.encode() * 100 in path.read_bytes() for path in spilled), "nothing was spilled to look for"
         assert reachable(Path(top)) == []
         # The next start; Ray's own processes end some seconds after their driver, and write until then.
-        settings_of_next = [sys.executable, "-c", "from privmix.private_files import clear_scratch; clear_scratch()"]
+        settings_of_next = [sys.executable, "-c", "from privmix.scratch import clear_scratch; clear_scratch()"]
         for _ in range(100):
             subprocess.run(settings_of_next, env=settings, check=True)
             if not os.listdir(top):

@@ -14,7 +14,8 @@ from privmix import __version__
 from privmix.cli.app import app, err, out
 from privmix.cli.flags import message
 from privmix.errors import PrivmixError
-from privmix.private_files import clear_scratch, no_core_dumps
+from privmix.private_files import no_core_dumps
+from privmix.scratch import clear_scratch
 
 # What shells say of a program that ctrl-C ended; Typer turns most of these into this result.
 _STOPPED: Final = 130

@@ -18,7 +18,7 @@ from privmix.data.openers import companions
 from privmix.data.source import Schema, Source
 from privmix.data.splits import may_belong
 from privmix.errors import InvalidInput, MissingExtra, PrivmixError, StorageError
-from privmix.private_files import ScratchFolder
+from privmix.scratch import ScratchFolder
 
 _SCHEME: Final = re.compile(r"^[a-zA-Z][a-zA-Z0-9+.:-]*://")
 _LOCAL: Final = "file://"

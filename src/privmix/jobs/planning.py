@@ -19,11 +19,11 @@ from privmix.jobs.features import features_in_memory
 from privmix.jobs.progress import Progress
 from privmix.jobs.release_options import AUTO, Assumptions
 from privmix.planning import choose_design
-from privmix.private_files import ScratchFolder
 from privmix.releases import Choice, DataModel, RecordTransform, ReleaseConfig
 from privmix.releases.choice import DECLARED, PUBLIC
 from privmix.releases.picture import plain_picture
 from privmix.reports.predictions import draw_predictions
+from privmix.scratch import ScratchFolder
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from privmix.designs import Plan, plan_from_dict
 from privmix.folders import write_durably
-from privmix.private_files import ScratchFolder
 from privmix.releases import ReleasedDataset, load_release, verify_release
 from privmix.releases.certificate import read_certificate
 from privmix.releases.folder import DATA_FOLDER, RELEASE_FOLDER, check_files, members
+from privmix.scratch import ScratchFolder
 from privmix.untrusted import open_plain
 
 

@@ -18,7 +18,7 @@ from privmix.jobs.release import ReleaseJob
 from privmix.jobs.release_options import Assumptions, Prior
 from privmix.jobs.released import Release
 from privmix.ledger import Ledger
-from privmix.private_files import ScratchFolder
+from privmix.scratch import ScratchFolder
 
 
 class Settings(TypedDict, total=False):

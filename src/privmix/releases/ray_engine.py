@@ -31,10 +31,11 @@ from privmix.errors import WITHHELD, InvalidInput, MissingExtra, StorageError, c
 from privmix.mechanisms.membership import ROW_TILE
 from privmix.mechanisms.row_sums import RowSums
 from privmix.mechanisms.streams import SecretStreams
-from privmix.private_files import ScratchFolder, file_mode
+from privmix.private_files import file_mode
 from privmix.releases.dataset import RecordTransform
 from privmix.releases.engine import Progress, RowEngine
 from privmix.releases.tiles import RecordSource, RecordTiles, StoreTiles, Tile, TileSummer, record_tiles
+from privmix.scratch import ScratchFolder
 
 _Result = TypeVar("_Result")
 
