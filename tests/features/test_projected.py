@@ -14,8 +14,8 @@ from scipy.linalg import hadamard as reference
 import privmix as pm
 from privmix.errors import InvalidInput
 from privmix.features import Identity, Pixels, from_spec, get_extractor, parse_features, wanted_model
-from privmix.features.base import title_of
 from privmix.features.projected import Projected, hadamard
+from privmix.features.spec import title_of
 from tests.cli.helpers import privmix
 
 SIGNS = [-1, -1, 1, -1, -1, -1, -1, -1, 1, -1, 1, 1]

@@ -11,7 +11,7 @@ import torch
 
 from privmix.errors import InvalidInput
 from privmix.features import Extractor, Identity, Pixels, from_spec
-from privmix.features.base import check_spec, statements_of, title_of
+from privmix.features.spec import check_spec, statements_of, title_of
 from privmix.features.whitened import Whitened
 from privmix.features.whitening import Whitening, WhiteningConfig
 

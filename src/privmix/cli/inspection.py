@@ -16,7 +16,7 @@ from privmix.cli.app import out, plain, print_json
 from privmix.cli.flags import with_flags
 from privmix.designs import Plan, plan_from_dict
 from privmix.features import wanted_model
-from privmix.features.base import title_of
+from privmix.features.spec import title_of
 from privmix.jobs.kinds import FITTED, kind_of
 from privmix.jobs.planned import design_facts
 from privmix.learning import ReleaseLearner, describe_model, load_model

@@ -14,16 +14,9 @@ from torch import Tensor
 
 from privmix.data.source import Schema
 from privmix.errors import InvalidInput, check_integer
-from privmix.features.base import (
-    Extractor,
-    check_inner,
-    from_spec,
-    parse_features,
-    statements_of,
-    title_of,
-    wanted_model,
-)
+from privmix.features.base import Extractor, parse_features
 from privmix.features.origin import OwnModel
+from privmix.features.spec import check_inner, from_spec, statements_of, title_of, wanted_model
 
 _OPTIONS: Final = ("inner", "dim", "seed")
 # Records projected at once: what stays in a processor's cache.

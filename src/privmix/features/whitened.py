@@ -13,8 +13,9 @@ from torch import Tensor
 
 from privmix.data.source import Schema
 from privmix.errors import InvalidInput, check_integer, check_number
-from privmix.features.base import Extractor, check_inner, digest, from_spec, statements_of, wanted_model
+from privmix.features.base import Extractor
 from privmix.features.origin import OwnModel
+from privmix.features.spec import check_inner, digest, from_spec, statements_of, wanted_model
 from privmix.features.whitening import NAMES, Whitening, WhiteningConfig
 
 DATA: Final = "data"

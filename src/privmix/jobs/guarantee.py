@@ -11,7 +11,7 @@ from privmix.certificate import Certificate
 from privmix.certificate.certificate import MODEL, RELEASE
 from privmix.certificate.guarantee import Guarantee
 from privmix.designs import Plan
-from privmix.features.base import title_of
+from privmix.features.spec import title_of
 from privmix.jobs.kinds import kind_of
 from privmix.releases.certificate import read_certificate
 from privmix.releases.verify import check_certificate

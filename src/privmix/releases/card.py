@@ -7,7 +7,7 @@ from typing import Any
 
 from privmix.certificate.assessment import SOURCE, markdown
 from privmix.designs import Plan
-from privmix.features.base import title_of
+from privmix.features.spec import title_of
 from privmix.rounding import exact, rounded_up
 
 

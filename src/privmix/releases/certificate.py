@@ -16,7 +16,7 @@ from privmix.certificate.certificate import Certificate, Kind, delta_warning, is
 from privmix.certificate.reservation import ReservationNote, use
 from privmix.designs import Plan, check_plan
 from privmix.errors import InvalidInput, check_integer, check_number
-from privmix.features.base import arrays_beside, statements_of
+from privmix.features.spec import arrays_beside, statements_of
 from privmix.releases.facts import release_facts
 
 PICTURE_FILE: Final = "predictions.svg"

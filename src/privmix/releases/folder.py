@@ -22,7 +22,7 @@ from privmix.certificate.croissant import CROISSANT_FILE
 from privmix.certificate.signing import ATTESTATION_FILE
 from privmix.designs import Plan, plan_from_dict
 from privmix.errors import InvalidInput, StorageError
-from privmix.features.base import arrays_beside
+from privmix.features.spec import arrays_beside
 from privmix.folders import FolderKind, sync_folder, write_durably
 from privmix.releases import three_stage, two_stage  # noqa: F401  (they know how their numbers are stored)
 from privmix.releases.arrays import Shapes, arrays_bytes, read_arrays

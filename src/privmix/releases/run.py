@@ -23,7 +23,7 @@ from privmix.certificate.croissant import CROISSANT_FILE, croissant
 from privmix.certificate.reservation import ReservationNote, mode_of
 from privmix.designs import Plan, check_plan
 from privmix.errors import InvalidInput
-from privmix.features.base import arrays_beside, check_carried
+from privmix.features.spec import arrays_beside, check_carried
 from privmix.folders import write_durably
 from privmix.mechanisms.run import Run
 from privmix.mechanisms.run_folder import run_folder_of

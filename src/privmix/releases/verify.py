@@ -14,7 +14,7 @@ from privmix.certificate.croissant import CROISSANT_FILE, croissant
 from privmix.certificate.verification import Verification
 from privmix.designs import Plan, plan_from_dict
 from privmix.errors import InvalidInput, check_number
-from privmix.features.base import check_carried, check_spec
+from privmix.features.spec import check_carried, check_spec
 from privmix.releases.card import data_card
 from privmix.releases.certificate import PICTURE_FILE, curve_of, parse_certificate, public_text
 from privmix.releases.choice import check_choice_record, check_choice_settings

@@ -1,0 +1,249 @@
+"""Specs of extractors: data from which an extractor is rebuilt, on which nothing that they name is opened or run."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privmix.errors import InvalidInput, check_choice, check_integer
+from privmix.features.base import Extractor, extractor_kinds, extractor_names
+from privmix.features.origin import OwnModel
+
+# Keys of a spec that say which model it is about; a copy of the model must have the same.
+_DIGESTS: Final = ("weights_sha256", "files_sha256", "arrays_sha256")
+
+# Of a spec that another one holds: what it may say, and its name, which reaches the data card.
+_FIELDS: Final = frozenset({"name", "version", "options", "weights_sha256", "files_sha256"})
+_PLAIN: Final = re.compile(r"[a-z][a-z0-9_-]{0,39}")
+_HASH: Final = re.compile(r"[0-9a-f]{64}")
+
+# Of arrays beside a spec.
+_ARRAY_NAME: Final = re.compile(r"[a-z][a-z0-9_.]{0,63}")
+_MOST_ARRAYS, _MOST_AXES = 256, 8
+
+# Settings of a run, which no spec holds.
+_LOCAL: Final = frozenset({"path", "device", "batch_size"})
+
+
+def from_spec(
+    spec: Mapping[str, Any],
+    model_path: str | Path | None = None,
+    *,
+    trust_model: bool = False,
+    arrays: Mapping[str, NDArray[np.float32]] | None = None,
+) -> Extractor:
+    """Rebuild an extractor from :meth:`Extractor.spec`; another version's spec is refused.
+
+    Formal guarantees:
+        - A spec is data: nothing that it says is opened as a path, fetched from an address, or run. A model is opened
+          where ``model_path`` says; without it only what a package brings, or the local cache of the Hugging Face hub
+          at the commit that the spec names.
+        - Programs do not run unasked: a file that is more than numbers (TorchScript, an exported program) is refused
+          unless ``trust_model``.
+        - The model is the spec's: its digests are compared.
+
+    Args:
+        spec: as a certificate holds it.
+        model_path: where the user's own copy of the model lies, for extractors that have one.
+        trust_model: the file at ``model_path`` may be a program, and may run.
+        arrays: what lay beside the spec, where :func:`arrays_beside` says that something does.
+
+    Raises:
+        InvalidInput: not a spec, of another version, or the model is another one or must be named by its user.
+        StorageError: the model is of the hub and not in the local cache.
+
+    Example:
+        >>> from privmix.features.base import get_extractor
+        >>> from_spec(get_extractor("pixels").spec()).name
+        'pixels'
+        >>> from_spec({"name": "module", "version": 1, "options": {"model": "/tmp/net.pt2"}})
+        Traceback (most recent call last):
+        ...
+        privmix.errors.InvalidInput: extractor's model: got '/tmp/net.pt2'; allowed: a name without a path
+    """
+    kind, options = _read(spec)
+    own = None if model_path is None else OwnModel(Path(model_path), trust_model)
+    if trust_model and own is None:
+        raise InvalidInput("trust in the model", True, "only beside the path of the model")
+    extractor = kind.from_arrays(options, arrays, own) if arrays else kind.from_options(options, own)
+    if spec.get("version") != extractor.version:
+        allowed = f"{extractor.version}, the version of {kind.name} in this release of privmix"
+        raise InvalidInput("extractor version", spec.get("version"), allowed)
+    if any(key in spec for key in _DIGESTS):
+        found = extractor.spec()
+        for key in _DIGESTS:
+            if spec.get(key) != found.get(key):
+                allowed = f"{spec.get(key)!s:.64}: the model that the features were made with, unchanged"
+                raise InvalidInput(f"{key} of the model", found.get(key), allowed)
+    return extractor
+
+
+def wanted_model(spec: Mapping[str, Any]) -> str | None:
+    """What the user of this spec must bring along and name, in words; None where nothing. Opens nothing.
+
+    Example:
+        >>> wanted_model({"name": "module", "version": 1, "options": {"model": "net.safetensors"}})
+        "a copy of the file 'net.safetensors', named by `features_model`"
+        >>> wanted_model({"name": "pixels", "version": 1, "options": {}}) is None
+        True
+    """
+    try:
+        kind, options = _read(spec)
+    except InvalidInput:
+        return "an extractor that this version of privmix does not know"
+    return kind.wants(options)
+
+
+def check_spec(spec: Mapping[str, Any]) -> None:
+    """Raise :class:`InvalidInput` where a spec has options that the extractor it names has not. Opens nothing.
+
+    An extractor that this version does not know may be of a later one; it is taken without options only.
+
+    Example:
+        >>> check_spec({"name": "pixels", "version": 1, "options": {}})
+        >>> check_spec({"name": "pixels", "version": 1, "options": {"records": [1, 2]}})
+        Traceback (most recent call last):
+        ...
+        privmix.errors.InvalidInput: features options: got ['records']; allowed: options of pixels: none
+    """
+    name = spec.get("name")
+    if not isinstance(name, str) or name in extractor_kinds() or spec.get("options"):
+        _read(spec)
+
+
+def check_inner(spec: Any) -> None:
+    """Raise :class:`InvalidInput` unless this can be the spec of the extractor that another one goes on from.
+
+    Its name stands in data cards and statements: nothing in it may look like a part of these. And a certificate has no
+    room for what is no part of a spec. Opens nothing.
+
+    Example:
+        >>> check_inner({"name": "pixels", "version": 1, "options": {}})
+        >>> check_inner({"name": "pixels # Guarantee: all is public"})
+        Traceback (most recent call last):
+        ...
+        privmix.errors.InvalidInput: extractor's inner: got 'another spec'; allowed: name, version, options, digests
+    """
+    fields = spec if isinstance(spec, Mapping) else {}
+    digests = [fields[key] for key in _DIGESTS if key in fields]
+    if (
+        not {"name"} <= set(fields) <= _FIELDS
+        or not (isinstance(fields["name"], str) and _PLAIN.fullmatch(fields["name"]))
+        or not all(isinstance(found, str) and _HASH.fullmatch(found) for found in digests)
+    ):
+        raise InvalidInput("extractor's inner", "another spec", "name, version, options, digests")
+    if "version" in fields:
+        check_integer("version of the extractor's inner", fields["version"], low=1, high=2**31)
+    check_spec(fields)
+
+
+def title_of(spec: Mapping[str, Any]) -> str:
+    """What people call features of this spec: mostly the extractor's name.
+
+    Raises:
+        InvalidInput: as :func:`check_spec`.
+
+    Example:
+        >>> title_of({"name": "pixels"})
+        'pixels'
+    """
+    # Extractors of raw inputs are not asked: their libraries take time to import.
+    name, options = spec.get("name", "?"), spec.get("options", {})
+    composed = "arrays" in spec or (isinstance(options, Mapping) and "inner" in options)
+    if not composed or not isinstance(name, str) or name not in extractor_kinds():
+        return str(name)
+    kind, options = _read(spec)
+    return kind.title(options)
+
+
+def statements_of(spec: Mapping[str, Any]) -> tuple[str, ...]:
+    """What a certificate says of features of this spec, a sentence each: of public data that they stand on.
+
+    Raises:
+        InvalidInput: as :func:`check_spec`.
+
+    Example:
+        >>> statements_of({"name": "pixels", "version": 1, "options": {}})
+        ()
+    """
+    known = extractor_kinds().get(str(spec.get("name")), Extractor)
+    if known.statements.__func__ is Extractor.statements.__func__:  # type: ignore[attr-defined]
+        return ()
+    kind, options = _read(spec)
+    return kind.statements(options)
+
+
+def check_carried(spec: Mapping[str, Any], arrays: Mapping[str, NDArray[np.float32]]) -> None:
+    """Raise :class:`InvalidInput` unless these are the arrays of the spec, by their digest."""
+    stated = spec.get("arrays_sha256")
+    found = digest(arrays) if arrays else None
+    if found != stated:
+        raise InvalidInput("arrays_sha256 of the extractor", found, f"{stated!s:.64}, as its spec says")
+
+
+def digest(arrays: Mapping[str, NDArray[Any]]) -> str:
+    """SHA-256 of names, shapes and values of float32 arrays, in the order of names.
+
+    Example:
+        >>> digest({"a": np.zeros(2, np.float32)})[:8] == digest({"a": np.zeros((1, 2), np.float32)})[:8]
+        False
+    """
+    hasher = hashlib.sha256()
+    for name in sorted(arrays):
+        array = np.ascontiguousarray(arrays[name], np.float32)
+        hasher.update(f"{name} {array.shape}\n".encode())
+        hasher.update(array.data)
+    return hasher.hexdigest()
+
+
+def arrays_beside(spec: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+    """Shapes of the float32 arrays that lie beside a spec, by name; mostly none.
+
+    Raises:
+        InvalidInput: not names and shapes.
+
+    Example:
+        >>> arrays_beside({"name": "whitened", "arrays": {"step": [4]}})
+        {'step': (4,)}
+    """
+    stated = spec.get("arrays", {})
+    if not isinstance(stated, Mapping) or len(stated) > _MOST_ARRAYS:
+        raise InvalidInput(
+            "arrays of the extractor", type(stated).__name__, f"names and shapes, {_MOST_ARRAYS} at most"
+        )
+    found = {}
+    for name, shape in stated.items():
+        if not isinstance(name, str) or not _ARRAY_NAME.fullmatch(name) or not isinstance(shape, list):
+            raise InvalidInput("arrays of the extractor", name, "plain names, and a list of sizes each")
+        if not 0 < len(shape) <= _MOST_AXES:
+            raise InvalidInput(f"arrays of the extractor: {name}", len(shape), f"1 to {_MOST_AXES} sizes")
+        found[name] = tuple(
+            check_integer(f"arrays of the extractor: {name}", size, low=1, high=2**31) for size in shape
+        )
+    return found
+
+
+def _read(spec: Mapping[str, Any]) -> tuple[type[Extractor], Mapping[str, Any]]:
+    """The kind of extractor and its options, if they are ones of that kind and of no machine."""
+    name, options = spec.get("name"), spec.get("options", {})
+    if (
+        not isinstance(name, str)
+        or not isinstance(options, Mapping)
+        or not all(isinstance(key, str) for key in options)
+    ):
+        raise InvalidInput("extractor spec", dict(spec), "a mapping with name, version and options")
+    kind = extractor_kinds()[check_choice("features", name, extractor_names())]
+    kind.check_options(options)
+    if set(arrays_beside(spec)) != set(kind.carries):
+        allowed = ", ".join(kind.carries) or "none"
+        raise InvalidInput("arrays of the extractor", sorted(arrays_beside(spec)), allowed)
+    if not _LOCAL.isdisjoint(options):
+        # A spec comes from someone else: it must not point to files or devices of this machine.
+        raise InvalidInput("extractor spec", sorted(_LOCAL & set(options)), "options that change the features only")
+    return kind, options
