@@ -19,7 +19,7 @@ from privmix.attacks.poisoning import ATTACKS, DEFENCES
 from privmix.attacks.poisoning.victims.networks import NETWORKS
 from privmix.data import open_dataset
 from privmix.data.reader import READERS, reader_of
-from privmix.designs.base import DESIGNS
+from privmix.designs.registry import DESIGNS
 from privmix.errors import InvalidInput
 from privmix.procedural import GENERATORS
 from privmix.training.gradients.clipping import Clipping

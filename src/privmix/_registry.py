@@ -41,7 +41,7 @@ class Registry(Generic[Variant]):
         group: of entry points, by which other packages name modules that register theirs.
 
     Example:
-        >>> from privmix.designs.base import DESIGNS
+        >>> from privmix.designs.registry import DESIGNS
         >>> DESIGNS["poisson"].__name__, "moments" in DESIGNS
         ('Poisson', True)
     """

@@ -12,8 +12,9 @@ import pytest
 
 from privmix.accounting import Adjacency, Event, Gaussian
 from privmix.attacks.audit import audit_plan
-from privmix.designs import BasePlan, Design, Setting, base
+from privmix.designs import BasePlan, Design, Setting
 from privmix.designs.base import Beside
+from privmix.designs.registry import DESIGNS, register
 from privmix.designs.setting import Assumed, Forecast
 from privmix.errors import InvalidInput
 from privmix.mechanisms.noise import gaussian_on_lattice
@@ -125,8 +126,8 @@ class SumsEngine(Engine):
 
 @pytest.fixture
 def class_sums(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(base.DESIGNS, "_known", dict(base.DESIGNS._known))
-    base.register(ClassSums)
+    monkeypatch.setattr(DESIGNS, "_known", dict(DESIGNS._known))
+    register(ClassSums)
 
     @engine_for.register
     def _(plan: SumsPlan, records: RecordSource, streams: SecretStreams, **_: Any) -> Engine:

@@ -15,7 +15,8 @@ import pytest
 from privmix import _registry
 from privmix.attacks import worst_case
 from privmix.attacks.audit import audit_plan
-from privmix.designs import base, design_named
+from privmix.designs import design_named
+from privmix.designs.registry import DESIGNS
 from privmix.errors import InvalidInput
 from privmix.planning import choose_design
 from privmix.releases import ReleaseConfig, engine
@@ -41,8 +42,8 @@ def two_class(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, "two_class", module)
         spec.loader.exec_module(module)
 
-    monkeypatch.setattr(base.DESIGNS, "_known", dict(base.DESIGNS._known))
-    monkeypatch.setattr(base.DESIGNS, "_looked", False)
+    monkeypatch.setattr(DESIGNS, "_known", dict(DESIGNS._known))
+    monkeypatch.setattr(DESIGNS, "_looked", False)
     here = {"privmix.designs": [SimpleNamespace(load=load)]}
     monkeypatch.setattr(_registry, "entry_points", lambda group: here.get(group, []))
     monkeypatch.setattr(worst_case, "_CASES", dict(worst_case._CASES))

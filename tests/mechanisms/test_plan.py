@@ -139,7 +139,7 @@ def test_the_target_is_told_nowhere_else() -> None:
 
 
 def test_with_noise_asks_for_nothing_and_prices_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("privmix.designs.base.price", lambda *_: pytest.fail("it was priced"))
+    monkeypatch.setattr("privmix.designs.plan.price", lambda *_: pytest.fail("it was priced"))
     plan = ReleaseConfig(records=80, dim=4, classes=CLASSES, mixup_degree=8).with_noise(2.0)
     assert plan.epsilon is plan.delta is None
     with pytest.raises(InvalidInput, match="delta"):

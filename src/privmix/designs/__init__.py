@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from privmix.accounting import PrivacyCost
-from privmix.designs.base import BasePlan, Design, all_designs, check_options, design_named, register
+from privmix.designs.base import Design
 from privmix.designs.classwise import Classwise
 from privmix.designs.embedding import EmbeddingPlan
 from privmix.designs.fixed import Fixed
@@ -15,8 +15,10 @@ from privmix.designs.hermite import Hermite, HermitePlan
 from privmix.designs.hierarchical import Hierarchical
 from privmix.designs.merf import Merf, MerfPlan
 from privmix.designs.moments import Moments, MomentsPlan
+from privmix.designs.plan import BasePlan
 from privmix.designs.poisson import Poisson
 from privmix.designs.random_weight import RandomWeight
+from privmix.designs.registry import all_designs, check_options, design_named, register
 from privmix.designs.rows import ReleasePlan, RowDesign
 from privmix.designs.setting import Setting
 from privmix.designs.three_stage import ThreeStage, ThreeStagePlan

@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.designs.base import register
 from privmix.designs.poisson import DEGREES
+from privmix.designs.registry import register
 from privmix.designs.rows import ReleasePlan, RowDesign
 from privmix.designs.setting import Assumed, Forecast, Setting
 from privmix.errors import InvalidInput

@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privmix.accounting import Adjacency, Event, Gaussian
-from privmix.designs.base import BasePlan, Beside, Design, check_plan_integer
+from privmix.designs.base import Beside, Design
+from privmix.designs.plan import BasePlan, check_plan_integer
 from privmix.designs.setting import Assumed, Forecast, Setting
 from privmix.errors import InvalidInput, check_integer, check_number
 from privmix.mechanisms.sampling import EveryRecord, Sampler

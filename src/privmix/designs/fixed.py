@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.designs.base import register
+from privmix.designs.registry import register
 from privmix.designs.rows import GAUSSIAN, LAPLACE, NOISES, NoisyLabels, ReleasePlan
 from privmix.designs.setting import Setting
 from privmix.errors import InvalidInput, check_choice

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privmix.accounting import Adjacency, Composed, Event, Gaussian, NormalWeighted, Repeated
-from privmix.designs.base import RowFacts, register
+from privmix.designs.base import RowFacts
+from privmix.designs.registry import register
 from privmix.designs.rows import NoisyLabels, ReleasePlan
 from privmix.designs.setting import Assumed, Forecast, Setting
 from privmix.errors import InvalidInput

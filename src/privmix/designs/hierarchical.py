@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.designs.base import register
+from privmix.designs.registry import register
 from privmix.designs.rows import NoisyLabels, ReleasePlan
 from privmix.designs.setting import Setting
 from privmix.errors import check_number

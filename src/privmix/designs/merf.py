@@ -10,8 +10,8 @@ from typing import Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.designs.base import register
 from privmix.designs.embedding import EmbeddingDesign, EmbeddingPlan, check_map_size
+from privmix.designs.registry import register
 from privmix.designs.setting import Setting
 from privmix.errors import InvalidInput
 

@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
 from privmix.accounting import Adjacency, Event, Gaussian
-from privmix.designs.base import BasePlan, Beside, Design, register
+from privmix.designs.base import Beside, Design
+from privmix.designs.plan import BasePlan
+from privmix.designs.registry import register
 from privmix.designs.setting import Assumed, Forecast, Setting
 from privmix.errors import InvalidInput, check_number
 from privmix.mechanisms.sampling import EveryRecord, Sampler

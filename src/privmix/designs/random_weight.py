@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.designs.base import register
 from privmix.designs.fixed import FixedSize
+from privmix.designs.registry import register
 from privmix.designs.rows import ReleasePlan
 from privmix.designs.setting import Setting
 from privmix.errors import InvalidInput, check_number

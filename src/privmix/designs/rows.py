@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privmix.accounting import Adjacency, Event, Gaussian, Laplace
-from privmix.designs.base import BasePlan, Design, RowFacts, check_plan_integer
+from privmix.designs.base import Design, RowFacts
+from privmix.designs.plan import BasePlan, check_plan_integer
 from privmix.designs.setting import Assumed, Forecast, Setting
 from privmix.errors import InvalidInput, check_choice, check_integer, check_number
 from privmix.mechanisms.sampling import DirichletWeights, Sampler

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
 from privmix.accounting import Composed, Event, Gaussian
-from privmix.designs.base import Beside, register
+from privmix.designs.base import Beside
+from privmix.designs.registry import register
 from privmix.designs.setting import Setting
 from privmix.designs.two_stage import TwoStage, TwoStagePlan
 from privmix.errors import InvalidInput, check_number

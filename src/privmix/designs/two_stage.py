@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
 from privmix.accounting import Adjacency, Composed, Event, Gaussian
-from privmix.designs.base import BasePlan, Beside, Design, register
+from privmix.designs.base import Beside, Design
 from privmix.designs.moments import LARGEST_DIM, MOMENTS, Moments, MomentsPlan
+from privmix.designs.plan import BasePlan
+from privmix.designs.registry import register
 from privmix.designs.setting import Assumed, Forecast, Setting, check_channels
 from privmix.errors import InvalidInput, check_integer, check_number
 from privmix.mechanisms.sampling import EveryRecord, Sampler
