@@ -29,7 +29,7 @@ from privmix.training.batches import Batch
 from privmix.training.dp_sgd import StepObserver
 from privmix.training.gradients.clipping import Clipping
 from privmix.training.plan import TrainingPlan
-from privmix.training.trainer import Progress
+from privmix.training.private_phase import Progress
 
 # Length of a planted gradient in clipping norms: a run that does not clip shows at once.
 _REACH: Final = 10.0
@@ -75,7 +75,7 @@ def audit_training_canaries(
         plan: what ran, if it is known; None: what ``config`` asks for with as many records.
         streams: fresh secret streams for the run; used up.
         generator: of canaries and coins; nobody who guesses may know it.
-        progress: see :data:`privmix.training.trainer.Progress`.
+        progress: see :data:`privmix.training.private_phase.Progress`.
 
     Raises:
         InvalidInput: there is no audit for such settings, or more canaries than weights or records.

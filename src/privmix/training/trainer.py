@@ -7,53 +7,32 @@ import hashlib
 import hmac
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from privmix.certificate.reservation import ReservationNote, mode_of
-from privmix.errors import WITHHELD, InvalidInput, check_choice
+from privmix.errors import WITHHELD, InvalidInput
 from privmix.mechanisms.plan import check_price
 from privmix.mechanisms.streams import SecretStreams
 from privmix.private_files import no_core_dumps
-from privmix.rounding import rounded_up
 from privmix.training.certificate import training_certificate
 from privmix.training.config import TrainingConfig
-from privmix.training.dp_sgd import DpSgd, StepObserver
+from privmix.training.dp_sgd import StepObserver
 from privmix.training.examples import PublicData
-from privmix.training.gradients.clipping import Clipping
-from privmix.training.gradients.execution import (
-    Chunks,
-    ExecutionConfig,
-    check_strategy,
-    choose_strategy,
-    fitting_chunk,
-)
 from privmix.training.gradients.parameters import FlatParameters
-from privmix.training.gradients.strategies import STRATEGIES, GradientStrategy
 from privmix.training.models import Classifier, build_model
 from privmix.training.models.layers_check import check_independence, check_model
-from privmix.training.optimiser import Optimiser
 from privmix.training.plan import TrainingPlan
-from privmix.training.public.base import ExtendedMethod
-from privmix.training.public.registry import settings_of
+from privmix.training.private_phase import PrivatePhase, Progress
 from privmix.training.public_phase import PublicPhase
 from privmix.training.records import TrainingRecords
 from privmix.training.run import TrainingRun, pack_state, unpack_state
 from privmix.training.trained import ModelFacts, TrainedModel, load_trained, shaped, weights_digest
-from privmix.training.views.pipeline import MicrobatchMixer, ViewPipeline
+from privmix.training.views.pipeline import ViewPipeline
 from privmix.world import World
-
-Progress = Callable[[str, int, int], None]
-"""Called with (stage, steps done, steps in all). What is in brackets after a stage's name changes as it goes on:
-epsilon of the steps done so far, rounded up, or the public loss of the warm-up."""
-
-_CHUNK, _METHOD = "chunk", "method."
-# Epsilon so far is worked out anew so many times a run: a price takes a fraction of a second.
-_PRICES: Final = 20
 
 
 class Trainer:
@@ -133,34 +112,12 @@ class Trainer:
         self._flat = FlatParameters(self.network)
         self._initial = self._flat.get()
         self._public = PublicPhase(config, facts, self.network, self.views, public, synthetic)
-        self._check_private_phase()
-
-    def _check_private_phase(self) -> None:
-        """Find now what the first step would find."""
-        method = self._public.method(self.plan.steps)
-        if method is not None:
-            # A microbatch of one record that is to be mixed has a single view.
-            least = 1 if self.config.microbatch_mixes else self.views.views
-            wanted = self.config.extended.perturbations
-            if "perturbations" in settings_of(self.config.extended.method) and wanted > least:
-                raise InvalidInput("weight perturbations", wanted, f"at most {least}, the views of a record")
-        check_strategy(
-            self.config.execution,
-            self.network,
-            self._flat,
-            self._clipping,
-            self._input,
-            with_side_information=method is not None,
-        )
+        self._private = PrivatePhase(config, self.plan, self.network, self._input, self.views, self._public)
 
     @property
     def weights(self) -> int:
         """How many numbers are trained."""
         return self._flat.size
-
-    @property
-    def _clipping(self) -> Clipping:
-        return Clipping(self.config.clip_norm, self.config.clipping)
 
     def settings(self) -> dict[str, Any]:
         """JSON values of all that decides the result but the private records."""
@@ -319,7 +276,7 @@ class Trainer:
         progress: Progress,
         observers: Sequence[StepObserver],
     ) -> Tensor:
-        """The private phase, from the last checkpoint on; returns the weights to evaluate."""
+        """Both phases, from the last checkpoint on; returns the weights to evaluate."""
         start, state = (0, {}) if run is None else run.load()
         if world.size > 1:
             start, state = unpack_state(world.share(pack_state(start, state)))
@@ -327,97 +284,22 @@ class Trainer:
         self._flat.set(self._initial)
         if not state:
             self._public.warm_up(progress)
-            if not self._answers():
+            if not self._private.answers():
                 rate = self.config.warm_up.learning_rate
                 raise InvalidInput("warm-up learning rate", rate, "a smaller one: outputs are no finite numbers")
             self._flat.set(world.from_head(self._flat.get()))
         if records is None:
             return self._flat.get()
-        optimiser = Optimiser(self._flat, self.config.optimiser, self.plan.steps)
-        method = self._public.method(self.plan.steps)
-        if state:
-            _restore(optimiser, method, state)
-        elif run is not None and self._public.warms_up:
-            run.save(0, lambda: _state(optimiser, method, None), now=True)
-        chunks, gradients = self._execution(run, world, method, state.get(_CHUNK))
-        trainer = DpSgd(
-            plan=self.plan,
-            records=records,
-            views=self.views,
-            gradients=gradients,
-            optimiser=optimiser,
+        return self._private.run(
+            records,
+            start=start,
+            state=state,
+            run=run,
             streams=streams,
-            method=method,
-            chunks=chunks,
             world=world,
-            mixer=self._mixer(),
+            progress=progress,
             observers=observers,
         )
-        every = max(1, self.plan.steps // _PRICES)
-        stage = ""
-        for step in range(start, self.plan.steps):
-            trainer.step(step)
-            done = step + 1
-            looked_at = done in (start + 1, self.plan.steps) or done % every == 0
-            if not optimiser.finite or (looked_at and not self._answers()):
-                raise InvalidInput(
-                    "learning_rate",
-                    self.config.optimiser.learning_rate,
-                    f"a smaller one: after {done} steps weights or outputs are no finite numbers",
-                )
-            if world.is_head:
-                if looked_at:
-                    stage = f"private steps (ε {self._epsilon_shown(done)} after {done})"
-                progress(stage, done, self.plan.steps)
-            if run is not None:
-                run.save(done, lambda: _state(optimiser, method, chunks), now=done == self.plan.steps)
-        return optimiser.evaluated
-
-    @torch.no_grad()
-    def _answers(self) -> bool:
-        """Whether outputs for public random inputs are numbers: finite weights may be too large to give any."""
-        x = torch.rand(4, *self._input, generator=torch.Generator().manual_seed(0)).to(self.device)
-        return bool(torch.isfinite(self.network(x)).all())
-
-    def _epsilon_shown(self, steps: int) -> str:
-        # Up: what is shown must not be less than what was spent.
-        return f"{rounded_up(self.plan.cost(steps).epsilon)}"
-
-    def _mixer(self) -> MicrobatchMixer | None:
-        mixes, keep = self.config.microbatch_mixes, self.config.microbatch_keep
-        return MicrobatchMixer(len(self.facts.classes), self.views.layout, mixes, keep) if mixes else None
-
-    def _execution(
-        self, run: TrainingRun | None, world: World, method: ExtendedMethod | None, kept: Tensor | None
-    ) -> tuple[Chunks, GradientStrategy]:
-        """Chunks and strategy: what is measured or left to free memory is chosen once a run, by the head for all.
-
-        Sums in other chunks or by another strategy differ in their last bits, and so would a resumed run's weights.
-        A chunk that the user gives goes before the one that the run had.
-        """
-        config = self.config.execution
-
-        def strategy(named: ExecutionConfig) -> GradientStrategy:
-            shape, classes, views = self._input, len(self.facts.classes), self.views.views
-            side = method is not None
-            return choose_strategy(
-                named, self.network, self._flat, self._clipping, shape, views, classes, with_side_information=side
-            )
-
-        def choose() -> dict[str, Any]:
-            found = strategy(config)
-            fitting = fitting_chunk(found, self._input, self.views.views, len(self.facts.classes))
-            return {"strategy": found.name, "chunk": config.chunk or fitting}
-
-        own: dict[str, Any] = {}
-        if world.is_head:
-            own = choose() if run is None else run.once(choose)
-        chosen = json.loads(world.share(json.dumps(own).encode()))
-        gradients = strategy(replace(config, strategy=check_choice("strategy", chosen.get("strategy"), STRATEGIES)))
-        if config.compile:
-            gradients.model = torch.compile(self.network)  # type: ignore[assignment]
-        size = config.chunk or int(chosen["chunk"] if kept is None else kept)
-        return Chunks(size, fixed=config.chunk is not None), gradients
 
     def _finished(self, insecure: bool, reservation: ReservationNote | None, model_id: str | None) -> TrainedModel:
         # What the certificate says at other places is left out.
@@ -433,17 +315,3 @@ class Trainer:
         )
         # A copy: another run of this job would change the network.
         return TrainedModel(copy.deepcopy(self.network), self.facts, certificate)
-
-
-def _state(optimiser: Optimiser, method: ExtendedMethod | None, chunks: Chunks | None) -> dict[str, Tensor]:
-    """All that the next step needs; the chunk, because it may have been halved since the run began."""
-    inner = {} if method is None else method.state_dict()
-    size = {} if chunks is None else {_CHUNK: torch.tensor(chunks.size)}
-    return {**optimiser.state(), **size, **{_METHOD + name: tensor for name, tensor in inner.items()}}
-
-
-def _restore(optimiser: Optimiser, method: ExtendedMethod | None, state: Mapping[str, Tensor]) -> None:
-    # Whoever loads a tensor moves it where it belongs: Adam, for one, counts its steps on the CPU.
-    optimiser.load({name: tensor for name, tensor in state.items() if not name.startswith(_METHOD)})
-    if method is not None:
-        method.load_state_dict({k.removeprefix(_METHOD): v for k, v in state.items() if k.startswith(_METHOD)})

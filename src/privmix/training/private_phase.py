@@ -1,0 +1,225 @@
+"""The private phase of a job: steps of DP-SGD from the last checkpoint on, with what helps in each of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import torch
+from torch import Tensor
+
+from privmix.errors import InvalidInput, check_choice
+from privmix.mechanisms.streams import SecretStreams
+from privmix.rounding import rounded_up
+from privmix.training.config import TrainingConfig
+from privmix.training.dp_sgd import DpSgd, StepObserver
+from privmix.training.gradients.clipping import Clipping
+from privmix.training.gradients.execution import (
+    Chunks,
+    ExecutionConfig,
+    check_strategy,
+    choose_strategy,
+    fitting_chunk,
+)
+from privmix.training.gradients.parameters import FlatParameters
+from privmix.training.gradients.strategies import STRATEGIES, GradientStrategy
+from privmix.training.models import Classifier
+from privmix.training.optimiser import Optimiser
+from privmix.training.plan import TrainingPlan
+from privmix.training.public.base import ExtendedMethod
+from privmix.training.public.registry import settings_of
+from privmix.training.public_phase import PublicPhase
+from privmix.training.records import TrainingRecords
+from privmix.training.run import TrainingRun
+from privmix.training.views.pipeline import MicrobatchMixer, ViewPipeline
+from privmix.world import World
+
+Progress = Callable[[str, int, int], None]
+"""Called with (stage, steps done, steps in all). What is in brackets after a stage's name changes as it goes on:
+epsilon of the steps done so far, rounded up, or the public loss of the warm-up."""
+
+_CHUNK, _METHOD = "chunk", "method."
+# Epsilon so far is worked out anew so many times a run: a price takes a fraction of a second.
+_PRICES: Final = 20
+
+
+class PrivatePhase:
+    """What a plan's steps do with private records; checked before one is read.
+
+    Args:
+        config: settings.
+        plan: what the steps cost.
+        network: what is trained, on its device.
+        input_shape: of one record as the network takes it.
+        views: of private records.
+        public: the phase before, whose public data may help in each step.
+
+    Raises:
+        InvalidInput: the settings, the network and the public method do not go with one another.
+    """
+
+    def __init__(
+        self,
+        config: TrainingConfig,
+        plan: TrainingPlan,
+        network: Classifier,
+        input_shape: tuple[int, ...],
+        views: ViewPipeline,
+        public: PublicPhase,
+    ) -> None:
+        self._config, self._plan, self._network, self._input = config, plan, network, input_shape
+        self._views, self._public = views, public
+        self._flat = FlatParameters(network)
+        self._clipping = Clipping(config.clip_norm, config.clipping)
+        self._check()
+
+    def _check(self) -> None:
+        """Find now what the first step would find."""
+        method = self._public.method(self._plan.steps)
+        if method is not None:
+            # A microbatch of one record that is to be mixed has a single view.
+            least = 1 if self._config.microbatch_mixes else self._views.views
+            wanted = self._config.extended.perturbations
+            if "perturbations" in settings_of(self._config.extended.method) and wanted > least:
+                raise InvalidInput("weight perturbations", wanted, f"at most {least}, the views of a record")
+        check_strategy(
+            self._config.execution,
+            self._network,
+            self._flat,
+            self._clipping,
+            self._input,
+            with_side_information=method is not None,
+        )
+
+    def run(
+        self,
+        records: TrainingRecords,
+        *,
+        start: int,
+        state: Mapping[str, Tensor],
+        run: TrainingRun | None,
+        streams: SecretStreams | None,
+        world: World,
+        progress: Progress,
+        observers: Sequence[StepObserver],
+    ) -> Tensor:
+        """Take the steps from ``start`` on; the network holds the weights to begin with.
+
+        Args:
+            records: private.
+            start: steps that are done.
+            state: what they left, or nothing.
+            run: the run's folder, on rank 0 only.
+            streams: secret ones, on rank 0.
+            world: the processes of the run.
+            progress: see :data:`Progress`.
+            observers: who looks into the steps.
+
+        Returns:
+            the weights to evaluate.
+
+        Raises:
+            InvalidInput: weights or outputs are no numbers any more.
+            OutOfMemory: a chunk doesn't fit.
+        """
+        optimiser = Optimiser(self._flat, self._config.optimiser, self._plan.steps)
+        method = self._public.method(self._plan.steps)
+        if state:
+            _restore(optimiser, method, state)
+        elif run is not None and self._public.warms_up:
+            run.save(0, lambda: _state(optimiser, method, None), now=True)
+        chunks, gradients = self._execution(run, world, method, state.get(_CHUNK))
+        trainer = DpSgd(
+            plan=self._plan,
+            records=records,
+            views=self._views,
+            gradients=gradients,
+            optimiser=optimiser,
+            streams=streams,
+            method=method,
+            chunks=chunks,
+            world=world,
+            mixer=self._mixer(),
+            observers=observers,
+        )
+        every = max(1, self._plan.steps // _PRICES)
+        stage = ""
+        for step in range(start, self._plan.steps):
+            trainer.step(step)
+            done = step + 1
+            looked_at = done in (start + 1, self._plan.steps) or done % every == 0
+            if not optimiser.finite or (looked_at and not self.answers()):
+                raise InvalidInput(
+                    "learning_rate",
+                    self._config.optimiser.learning_rate,
+                    f"a smaller one: after {done} steps weights or outputs are no finite numbers",
+                )
+            if world.is_head:
+                if looked_at:
+                    stage = f"private steps (ε {self._epsilon_shown(done)} after {done})"
+                progress(stage, done, self._plan.steps)
+            if run is not None:
+                run.save(done, lambda: _state(optimiser, method, chunks), now=done == self._plan.steps)
+        return optimiser.evaluated
+
+    @torch.no_grad()
+    def answers(self) -> bool:
+        """Whether outputs for public random inputs are numbers: finite weights may be too large to give any."""
+        x = torch.rand(4, *self._input, generator=torch.Generator().manual_seed(0)).to(self._flat.device)
+        return bool(torch.isfinite(self._network(x)).all())
+
+    def _epsilon_shown(self, steps: int) -> str:
+        # Up: what is shown must not be less than what was spent.
+        return f"{rounded_up(self._plan.cost(steps).epsilon)}"
+
+    def _mixer(self) -> MicrobatchMixer | None:
+        mixes, keep = self._config.microbatch_mixes, self._config.microbatch_keep
+        return MicrobatchMixer(self._network.classes, self._views.layout, mixes, keep) if mixes else None
+
+    def _execution(
+        self, run: TrainingRun | None, world: World, method: ExtendedMethod | None, kept: Tensor | None
+    ) -> tuple[Chunks, GradientStrategy]:
+        """Chunks and strategy: what is measured or left to free memory is chosen once a run, by the head for all.
+
+        Sums in other chunks or by another strategy differ in their last bits, and so would a resumed run's weights.
+        A chunk that the user gives goes before the one that the run had.
+        """
+        config = self._config.execution
+
+        def strategy(named: ExecutionConfig) -> GradientStrategy:
+            shape, classes, views = self._input, self._network.classes, self._views.views
+            side = method is not None
+            return choose_strategy(
+                named, self._network, self._flat, self._clipping, shape, views, classes, with_side_information=side
+            )
+
+        def choose() -> dict[str, Any]:
+            found = strategy(config)
+            fitting = fitting_chunk(found, self._input, self._views.views, self._network.classes)
+            return {"strategy": found.name, "chunk": config.chunk or fitting}
+
+        own: dict[str, Any] = {}
+        if world.is_head:
+            own = choose() if run is None else run.once(choose)
+        chosen = json.loads(world.share(json.dumps(own).encode()))
+        gradients = strategy(replace(config, strategy=check_choice("strategy", chosen.get("strategy"), STRATEGIES)))
+        if config.compile:
+            gradients.model = torch.compile(self._network)  # type: ignore[assignment]
+        size = config.chunk or int(chosen["chunk"] if kept is None else kept)
+        return Chunks(size, fixed=config.chunk is not None), gradients
+
+
+def _state(optimiser: Optimiser, method: ExtendedMethod | None, chunks: Chunks | None) -> dict[str, Tensor]:
+    """All that the next step needs; the chunk, because it may have been halved since the run began."""
+    inner = {} if method is None else method.state_dict()
+    size = {} if chunks is None else {_CHUNK: torch.tensor(chunks.size)}
+    return {**optimiser.state(), **size, **{_METHOD + name: tensor for name, tensor in inner.items()}}
+
+
+def _restore(optimiser: Optimiser, method: ExtendedMethod | None, state: Mapping[str, Tensor]) -> None:
+    # Whoever loads a tensor moves it where it belongs: Adam, for one, counts its steps on the CPU.
+    optimiser.load({name: tensor for name, tensor in state.items() if not name.startswith(_METHOD)})
+    if method is not None:
+        method.load_state_dict({k.removeprefix(_METHOD): v for k, v in state.items() if k.startswith(_METHOD)})
