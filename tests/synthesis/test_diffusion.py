@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from privmix.errors import InvalidInput, StorageError
+from privmix.synthesis import model
 from privmix.synthesis.augment import NonLeaking
 from privmix.synthesis.diffusion import DiffusionConfig, train_diffusion
 
@@ -79,6 +80,17 @@ def test_blocks_change_nothing(whole) -> None:
     for one, other in ((together, apart), (together[4:], later)):
         assert np.abs(one.astype(int) - other.astype(int)).max() <= 1
     assert not np.array_equal(together, np.concatenate(list(whole.draw(labels, seed=4))))
+
+
+def test_the_layout_of_the_weights_changes_nothing(whole, monkeypatch) -> None:
+    drawn = {"labels": np.arange(6) % 3, "seed": 3, "sampler": whole.process.sampler(4)}
+    (fast,) = whole.draw(**drawn)
+    assert any(not weight.is_contiguous() for weight in weights(whole))
+    monkeypatch.setattr(model, "layout", lambda precision, device: torch.contiguous_format)
+    (plain,) = whole.draw(**drawn)
+    assert all(weight.is_contiguous() for weight in weights(whole))
+    # As for blocks, by rounding alone.
+    assert np.abs(fast.astype(int) - plain.astype(int)).max() <= 1
 
 
 def test_global_randomness_is_left_alone() -> None:

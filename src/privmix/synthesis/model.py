@@ -66,7 +66,8 @@ class DiffusionModel:
         Yields:
             (b, H, W, C) uint8, or (b, H, W) for grey images.
         """
-        self.denoiser.eval()
+        device = next(self.denoiser.parameters()).device
+        self.denoiser.eval().to(memory_format=layout(self.precision, device))  # type: ignore[call-overload]
         sampler = sampler or self.process.sampler(_LEVELS)
         for at in range(0, len(labels), batch_size):
             block = torch.from_numpy(np.asarray(labels[at : at + batch_size], dtype=np.int64))
@@ -97,6 +98,14 @@ def as_pixels(images: Tensor) -> NDArray[np.uint8]:
 def told_classes(labels: Tensor, process: NoiseProcess) -> Tensor:
     """The classes that the network is told of: an unconditional model is one of a single class."""
     return labels if process.conditional else torch.zeros_like(labels)
+
+
+def layout(precision: str, device: torch.device) -> torch.memory_format:
+    """How a network of that precision keeps its weights to draw; its values stay what they are."""
+    # Channels last saves a CPU 10 to 20% of its time in single precision, and costs it 40% more in bfloat16.
+    if precision == "float32" and device.type == "cpu":
+        return torch.channels_last
+    return torch.contiguous_format
 
 
 def cast(precision: str, device: torch.device) -> Any:
