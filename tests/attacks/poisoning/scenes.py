@@ -5,11 +5,22 @@ from __future__ import annotations
 from functools import cache
 
 import numpy as np
+import pytest
 
 from privmix.attacks.poisoning import Images, Scene, TrainedNetwork, Victim, VictimConfig
+from privmix.attacks.poisoning.toolbox import require_toolbox
 from privmix.data import embedded_digits
+from privmix.errors import MissingExtra
 
 QUICK = VictimConfig(epochs=4, batch=32)
+
+
+def needs_toolbox() -> None:
+    """Skip a test where ART is not installed; importing it is for :func:`toolbox` alone, which shields logging."""
+    try:
+        require_toolbox()
+    except MissingExtra as missing:
+        pytest.skip(str(missing))
 
 
 @cache

@@ -14,13 +14,13 @@ from privmix.attacks.poisoning.poisons.triggers import Trigger, side_of
 from privmix.attacks.poisoning.scene import Images, Poisoned, Scene
 from privmix.attacks.poisoning.victims.ordinary import Victim
 from privmix.errors import InvalidInput
-from tests.attacks.poisoning.scenes import QUICK, extractor, scene
+from tests.attacks.poisoning.scenes import QUICK, extractor, needs_toolbox, scene
 
 
 def drawn_for(attack: Attack, number: int = 0) -> Scene:
     """A trial among 400 records."""
     if isinstance(attack, CleanLabelBackdoor):
-        pytest.importorskip("art", reason="needs privmix[poisoning]")
+        needs_toolbox()
     return scene(transfer=attack.setting == "transfer", number=number, records=400)
 
 

@@ -15,8 +15,10 @@ from privmix.attacks.poisoning.defences.clustering import ActivationClustering, 
 from privmix.attacks.poisoning.defences.deep_knn import DeepKNN, agreeing
 from privmix.attacks.poisoning.defences.spectral import SpectralSignatures, spectral_scores
 from privmix.attacks.poisoning.scene import Images, Scene
+from privmix.attacks.poisoning.toolbox import toolbox
 from privmix.attacks.poisoning.victims.ordinary import Victim
 from privmix.errors import InvalidInput
+from tests.attacks.poisoning.scenes import needs_toolbox
 
 EACH, POISONS, WIDTH = 60, 9, 20
 
@@ -93,15 +95,13 @@ def test_spectral_signatures_drop_a_multiple_of_the_budget_and_never_more_than_h
 
 @pytest.mark.parametrize(("reduction", "theirs"), [("pca", "PCA"), ("ica", "FastICA")])
 def test_clusters_are_those_of_the_toolbox(reduction: str, theirs: str) -> None:
-    pytest.importorskip("art", reason="needs privmix[poisoning]")
-    from art.defences.detector.poison.activation_defence import cluster_activations
-    from art.defences.detector.poison.clustering_analyzer import ClusteringAnalyzer
-
-    from privmix.attacks.poisoning.toolbox import toolbox
-
+    needs_toolbox()
     rng = np.random.default_rng(2)
     features = np.concatenate([rng.normal(0, 1, (50, 30)), rng.normal(9, 1, (12, 30))])
     with toolbox(4):
+        from art.defences.detector.poison.activation_defence import cluster_activations
+        from art.defences.detector.poison.clustering_analyzer import ClusteringAnalyzer
+
         parts, _ = cluster_activations([features], nb_dims=2, reduce=theirs)
     reduced = reduce(features, reduction, 2, 4)
     for analysis, analyse in (

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import random
 import subprocess
 import sys
 from importlib.metadata import PackageNotFoundError
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,6 +17,7 @@ from privmix.attacks.poisoning.toolbox import art_classifier, toolbox
 from privmix.attacks.poisoning.victims.networks import build
 from privmix.attacks.poisoning.victims.ordinary import TrainedNetwork
 from privmix.errors import MissingExtra
+from tests.attacks.poisoning.scenes import needs_toolbox
 
 
 def test_without_the_toolbox_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -26,8 +29,23 @@ def test_without_the_toolbox_the_extra_is_named(monkeypatch: pytest.MonkeyPatch)
         pass
 
 
+def test_the_callers_logging_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As ART is imported it configures logging, and Python closes all handlers for whoever does that."""
+    (tmp_path / "art.py").write_text("import logging.config\nlogging.config.dictConfig({})\n")
+    configured: list[object] = []
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr("privmix.attacks.poisoning.toolbox.version", lambda name: "1")
+    monkeypatch.setattr("logging.config.dictConfig", configured.append)
+    monkeypatch.delitem(sys.modules, "art", raising=False)
+    with toolbox(0):
+        assert not configured
+    importlib.reload(sys.modules["art"])
+    assert configured == [{}]
+    del sys.modules["art"]
+
+
 def test_global_generators_start_from_the_seed_and_are_restored(capsys: pytest.CaptureFixture[str]) -> None:
-    pytest.importorskip("art", reason="needs privmix[poisoning]")
+    needs_toolbox()
 
     def draws() -> tuple[float, float, float]:
         return float(np.random.random()), random.random(), float(torch.rand(1))  # noqa: NPY002
@@ -52,7 +70,7 @@ def test_global_generators_start_from_the_seed_and_are_restored(capsys: pytest.C
 
 
 def test_the_wrapped_network_predicts_and_shows_what_the_network_does() -> None:
-    pytest.importorskip("art", reason="needs privmix[poisoning]")
+    needs_toolbox()
     trained = TrainedNetwork(build("cnn", (1, 8, 8), 3).eval())
     pixels = np.random.default_rng(0).random((5, 1, 8, 8), dtype=np.float32)
     with toolbox(0):

@@ -9,7 +9,9 @@ from __future__ import annotations
 import contextlib
 import copy
 import io
+import logging.config
 import random
+import sys
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
@@ -40,7 +42,8 @@ def require_toolbox() -> None:
 def toolbox(seed: int) -> Iterator[None]:
     """ART at work: Python's, NumPy's and torch's global generators start from ``seed``, and are as before afterwards.
 
-    ART draws from these, and prints what it is about; the first is tied to the seed, the second is not shown.
+    ART draws from these, and prints what it is about; the first is tied to the seed, the second is not shown. Handlers
+    of logging are left alone, too, which ART closes when it is imported.
 
     Args:
         seed: from :meth:`~privmix.attacks.poisoning.scene.Scene.number_for`.
@@ -60,6 +63,7 @@ def toolbox(seed: int) -> Iterator[None]:
     require_toolbox()
     before, python = np.random.get_state(), random.getstate()  # noqa: NPY002
     try:
+        _import_art()
         np.random.seed(seed % 2**32)  # noqa: NPY002
         random.seed(seed)
         with seeded(seed), contextlib.redirect_stdout(io.StringIO()):
@@ -67,6 +71,18 @@ def toolbox(seed: int) -> Iterator[None]:
     finally:
         np.random.set_state(before)  # noqa: NPY002
         random.setstate(python)
+
+
+def _import_art() -> None:
+    """Import ART without its set-up of logging, which closes every handler there is: the caller's files, too."""
+    if "art" in sys.modules:
+        return
+    configure = logging.config.dictConfig
+    logging.config.dictConfig = lambda config: None
+    try:
+        import art  # noqa: F401
+    finally:
+        logging.config.dictConfig = configure
 
 
 def art_classifier(trained: TrainedNetwork, shape: tuple[int, int, int], classes: int) -> Any:
