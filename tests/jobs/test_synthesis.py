@@ -177,6 +177,8 @@ def test_data_with_a_budget_are_refused(public: Path, tmp_path: Path) -> None:
         ({"guidance": -1.0}, "guidance"),
         ({"sampler_steps": 1}, "steps"),
         ({"diffusion": "gan"}, "diffusion"),
+        ({"noise_mean": 99.0}, "noise_mean"),
+        ({"diffusion": "ddpm", "noise_mean": -1.0}, "noise_mean"),
         ({"minutes": 0.0}, "minutes"),
         ({"device": "tpu"}, "device"),
         ({"features": "nothing"}, "features"),

@@ -51,6 +51,20 @@ def test_scalings_are_those_of_the_paper() -> None:
     assert got.item() == pytest.approx(3.0 * data**2 / root**2 + sigma * data / root)
 
 
+@pytest.mark.parametrize("sigma", [0.01, 0.5, 20.0])
+def test_suited_to_images_the_network_sees_unit_variance(sigma: float) -> None:
+    """Whose deviation is a quarter of what the constants are for."""
+    images = 0.12 * torch.randn(20_000, generator=torch.Generator().manual_seed(0))
+    noisy = images + sigma * torch.randn(20_000, generator=torch.Generator().manual_seed(1))
+    seen = {}
+    for config in (EdmConfig(), EdmConfig().suited(float(images.std()), -0.4)):
+        scale = config.scalings(torch.tensor([sigma])).scale
+        seen[config.sigma_data] = (scale * noisy).var().item()
+    assert seen[0.12] == pytest.approx(1, abs=0.1)
+    assert sigma > 1 or seen[0.5] < 0.6
+    assert config.sigmas(20_000, torch.Generator().manual_seed(2)).log().mean().item() == pytest.approx(-0.4, abs=0.05)
+
+
 def test_best_denoiser_of_a_gaussian_reaches_the_analytic_loss() -> None:
     """At every level the least squared error is std^2 sigma^2 / (std^2 + sigma^2)."""
     config, generator = EdmConfig(sigma_data=0.5), torch.Generator().manual_seed(0)

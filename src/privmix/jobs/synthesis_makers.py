@@ -105,6 +105,9 @@ def from_public(asked: SynthesisOptions, source: Source) -> Maker:
     Raises:
         InvalidInput: a setting is out of range, or images that the network can't take.
     """
+    given = LabelledImages.of(source)
+    # The network sees pixels in [-1, 1].
+    process = noise_process(asked.diffusion).suited(float(2 * given.scaled.std(dtype=np.float64)), asked.noise_mean)
     config = DiffusionConfig(
         network=asked.network,
         steps=asked.steps,
@@ -115,12 +118,11 @@ def from_public(asked: SynthesisOptions, source: Source) -> Maker:
         mirror=asked.mirror,
         precision=asked.precision,
         seed=asked.seed,
-        process=noise_process(asked.diffusion),
+        process=process,
     )
-    sampler: Any = config.process.sampler(asked.sampler_steps)
-    if asked.guidance and not config.process.conditional:
-        raise InvalidInput("guidance", asked.guidance, f"0: {config.process.name} is not told of classes")
-    given = LabelledImages.of(source)
+    sampler: Any = process.sampler(asked.sampler_steps)
+    if asked.guidance and not process.conditional:
+        raise InvalidInput("guidance", asked.guidance, f"0: {process.name} is not told of classes")
     check_size(asked.network, given.shape)
     said: dict[str, Any] = {
         "made_of": {"records": source.schema.records, "hash": records_hash(source)},
@@ -147,7 +149,7 @@ def from_public(asked: SynthesisOptions, source: Source) -> Maker:
         )
 
     def labels(images: Pixels, wanted: Labels, measure: Measure) -> Labels:
-        if config.process.conditional:
+        if process.conditional:
             return wanted
         said["labels"] = f"found by a linear classifier of the public images, features {measure.name}"
         return measure.labels(given, images)

@@ -30,6 +30,8 @@ class SynthesisOptions:
         steps: of training.
         minutes: end the training sooner, after so much time.
         batch_size, learning_rate, half_life: of the training.
+        noise_mean: mean of ln(sigma) in EDM's training; Karras et al.'s -1.2 where None. More of it teaches outlines,
+            less of it textures.
         augment_probability: of each change that the network is told of.
         mirror: mirror images left and right.
         precision: ``float32`` or ``bfloat16``.
@@ -64,6 +66,9 @@ class SynthesisOptions:
     batch_size: int = told(64, "Images a step.", _TRAINING)
     learning_rate: float = told(1e-3, "Of Adam.", _TRAINING)
     half_life: int = told(50_000, "Images after which one's part in the averaged weights has halved.", _TRAINING)
+    noise_mean: float | None = told(
+        None, "Mean of ln(noise level) in edm's training: higher for outlines, lower for texture. [-1.2]", _TRAINING
+    )
     augment_probability: float = told(
         0.12, "Of each turn, stretch or shift that the network is told of (Karras et al. 2022).", _TRAINING
     )

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from privmix.errors import check_integer, check_number
+from privmix.errors import InvalidInput, check_integer, check_number
 from privmix.synthesis.denoising import Scalings
 
 
@@ -59,6 +59,12 @@ class DdpmConfig:
         levels = self.schedule().to(sigma).log()
         told = torch.bucketize(sigma.log(), (levels[1:] + levels[:-1]) / 2)
         return Scalings(torch.ones_like(sigma), -sigma, (1 + sigma**2).rsqrt(), told.to(sigma))
+
+    def suited(self, deviation: float, noise_mean: float | None) -> DdpmConfig:
+        """As it is: its levels are the same for all images."""
+        if noise_mean is not None:
+            raise InvalidInput("noise_mean", noise_mean, "nothing for ddpm, whose noise levels are fixed")
+        return self
 
     def sampler(self, steps: int) -> DdimConfig:
         """DDIM's, of so many of the T levels."""

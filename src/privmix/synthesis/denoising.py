@@ -70,6 +70,13 @@ class NoiseProcess(Protocol):
     def sampler(self, steps: int) -> Sampler:
         """Of so many noise levels above 0."""
 
+    def suited(self, deviation: float, noise_mean: float | None) -> NoiseProcess:
+        """This one, for images of that standard deviation, and with another mean of ln(sigma) in training if given.
+
+        Raises:
+            InvalidInput: it has no such mean.
+        """
+
 
 class Denoiser(nn.Module):
     """A network F with the scalings around it that its process asks for (equation 7).

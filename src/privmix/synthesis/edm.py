@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import torch
@@ -39,6 +39,7 @@ class EdmConfig:
 
     def __post_init__(self) -> None:
         check_number("sigma_data", self.sigma_data, low=0, low_open=True)
+        check_number("noise_mean", self.log_mean, low=-10, high=10)
         check_number("log_std", self.log_std, low=0, low_open=True)
 
     def sigmas(self, count: int, generator: torch.Generator) -> Tensor:
@@ -55,6 +56,16 @@ class EdmConfig:
         data = self.sigma_data
         total = sigma**2 + data**2
         return Scalings(data**2 / total, sigma * data / total.sqrt(), 1 / total.sqrt(), sigma.log() / 4)
+
+    def suited(self, deviation: float, noise_mean: float | None) -> EdmConfig:
+        """With the standard deviation of the images, in hundredths, and another mean of ln(sigma) if given.
+
+        Example:
+            >>> EdmConfig().suited(0.6182, None).sigma_data
+            0.62
+        """
+        data = max(round(deviation, 2), 0.01)
+        return replace(self, sigma_data=data, log_mean=self.log_mean if noise_mean is None else noise_mean)
 
     def sampler(self, steps: int) -> SamplerConfig:
         """Heun's, of so many noise levels."""
