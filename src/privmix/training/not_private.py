@@ -9,23 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from privmix.mechanisms.streams import SecretStreams
 from privmix.training.dp_sgd import StepObserver
 from privmix.training.models import Classifier
 from privmix.training.records import TrainingRecords
-from privmix.training.trained import ModelFacts, probabilities
+from privmix.training.trained import ModelFacts, NetworkClassifier
 from privmix.training.trainer import Trainer
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class NotPrivateModel:
+class NotPrivateModel(NetworkClassifier):
     """A network that was trained without noise. It is NOT private: it has no certificate, and no way to a folder.
 
     Attributes:
@@ -38,18 +35,6 @@ class NotPrivateModel:
 
     def __repr__(self) -> str:
         return f"<NOT PRIVATE: {self.network.name}, trained without noise>"
-
-    def predict_proba(self, features: Any) -> NDArray[np.float32]:
-        """(n, d) extractor output -> (n, classes) probabilities.
-
-        Raises:
-            InvalidInput: the features have another width, or are no finite numbers.
-        """
-        return probabilities(self.network, self.facts_, features)
-
-    def predict(self, features: Any) -> NDArray[np.int64]:
-        """(n, d) extractor output -> (n,) class indices."""
-        return np.asarray(self.predict_proba(features).argmax(axis=1), dtype=np.int64)
 
 
 def train_without_noise(

@@ -69,8 +69,47 @@ class ModelFacts:
         return ImageLayout.of_input(self.input_shape)
 
 
+class NetworkClassifier:
+    """A network that classifies features, by public facts: what is told of it besides is its subclasses' matter.
+
+    Attributes:
+        network: takes images or vectors, as its ``takes_images`` says.
+        facts_: public facts.
+    """
+
+    network: Classifier
+    facts_: ModelFacts
+
+    def predict_proba(self, features: Any) -> NDArray[np.float32]:
+        """(n, d) extractor output -> (n, classes) probabilities.
+
+        Raises:
+            InvalidInput: the features have another width, or are no finite numbers.
+        """
+        x = np.asarray(features)
+        if x.ndim != 2 or x.shape[1] != self.facts_.dim or x.dtype.kind not in "biuf":
+            raise InvalidInput("features", x.shape, f"numbers of shape (n, {self.facts_.dim})")
+        if not np.isfinite(x).all():
+            raise InvalidInput("features", "values that are no finite numbers", "finite numbers")
+        device = next(self.network.parameters()).device
+        found = np.empty((len(x), len(self.facts_.classes)), np.float32)
+        self.network.eval()
+        with torch.no_grad():
+            # A model's description decides how large the images are that its layers see.
+            step = max(1, min(_BATCH, _MOST_VALUES // self.network.values_a_record(self.facts_.dim)))
+            for start in range(0, len(x), step):
+                part = torch.from_numpy(np.array(x[start : start + step], dtype=np.float32)).to(device)
+                logits = self.network(shaped(part, self.network, self.facts_))
+                found[start : start + step] = logits.float().softmax(dim=1).cpu().numpy()
+        return found
+
+    def predict(self, features: Any) -> NDArray[np.int64]:
+        """(n, d) extractor output -> (n,) class indices."""
+        return np.asarray(self.predict_proba(features).argmax(axis=1), dtype=np.int64)
+
+
 @dataclass(eq=False)
-class TrainedModel:
+class TrainedModel(NetworkClassifier):
     """A network with its facts and its certificate.
 
     Attributes:
@@ -82,18 +121,6 @@ class TrainedModel:
     network: Classifier
     facts_: ModelFacts
     certificate: Certificate = field(repr=False)
-
-    def predict_proba(self, features: Any) -> NDArray[np.float32]:
-        """(n, d) extractor output -> (n, classes) probabilities.
-
-        Raises:
-            InvalidInput: the features have another width, or are no finite numbers.
-        """
-        return probabilities(self.network, self.facts_, features)
-
-    def predict(self, features: Any) -> NDArray[np.int64]:
-        """(n, d) extractor output -> (n,) class indices."""
-        return np.asarray(self.predict_proba(features).argmax(axis=1), dtype=np.int64)
 
     def write(self, folder: Path) -> None:
         """Write the model's files into an existing folder."""
@@ -111,26 +138,6 @@ class TrainedModel:
         write_durably(folder / WEIGHTS_FILE, weights_bytes(self.network))
         write_durably(folder / MODEL_FILE, (json.dumps(content, indent=2, allow_nan=False) + "\n").encode())
         write_durably(folder / CERTIFICATE_FILE, self.certificate.to_bytes())
-
-
-def probabilities(network: Classifier, facts: ModelFacts, features: Any) -> NDArray[np.float32]:
-    """(n, d) extractor output -> (n, classes) probabilities by a network; see :meth:`TrainedModel.predict_proba`."""
-    x = np.asarray(features)
-    if x.ndim != 2 or x.shape[1] != facts.dim or x.dtype.kind not in "biuf":
-        raise InvalidInput("features", x.shape, f"numbers of shape (n, {facts.dim})")
-    if not np.isfinite(x).all():
-        raise InvalidInput("features", "values that are no finite numbers", "finite numbers")
-    device = next(network.parameters()).device
-    found = np.empty((len(x), len(facts.classes)), np.float32)
-    network.eval()
-    with torch.no_grad():
-        # A model's description decides how large the images are that its layers see.
-        step = max(1, min(_BATCH, _MOST_VALUES // network.values_a_record(facts.dim)))
-        for start in range(0, len(x), step):
-            part = torch.from_numpy(np.array(x[start : start + step], dtype=np.float32)).to(device)
-            logits = network(shaped(part, network, facts))
-            found[start : start + step] = logits.float().softmax(dim=1).cpu().numpy()
-    return found
 
 
 def shaped(x: torch.Tensor, network: Classifier, facts: ModelFacts) -> torch.Tensor:
