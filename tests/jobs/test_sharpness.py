@@ -57,6 +57,11 @@ def test_other_data_need_a_ledger_that_does_not_know_them(folder: Path) -> None:
     ledger = "sqlite:///l.db"
     asked = ("--ledger", ledger, "--dataset", "d")
     assert privmix("ledger", "init", *asked, "--epsilon", "9", "--delta", "1e-3").code == 0
+    # It would recognise nothing.
+    with pytest.raises(InvalidInput, match="ledger: got 'a ledger without data'"):
+        jobs.sharpness.sharpness("MODEL", "own.npz", ledger=ledger)
+    missing = privmix("sharpness", "MODEL", "--public", "own.npz", "--ledger", "sqlite:///none.db")
+    assert missing.err.startswith("error: --ledger: got 'none.db'")
     pm.release("own.npz", epsilon=1.0, delta=1e-5, classes=10, design="moments", ledger=ledger, dataset="d")
     with pytest.raises(InvalidInput, match="this ledger knows it as private"):
         jobs.sharpness.sharpness("MODEL", "own.npz", ledger=ledger)

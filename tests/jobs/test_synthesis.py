@@ -150,9 +150,9 @@ def test_data_with_a_budget_are_refused(public: Path, tmp_path: Path) -> None:
     assert (
         privmix("ledger", "init", "--ledger", ledger, "--dataset", "d", "--epsilon", "9", "--delta", "1e-5").code == 0
     )
-    ours = pm.synthesise  # The ledger knows nothing of these files yet: refused for another reason, after it is asked.
-    with pytest.raises(InvalidInput, match="vision"):
-        ours(public, out=tmp_path / "A", ledger=ledger, features="vision", **QUICK)
+    ours = pm.synthesise
+    with pytest.raises(InvalidInput, match="ledger: got 'a ledger without data'"):
+        ours(public, out=tmp_path / "A", ledger=ledger, **QUICK)
     charged = privmix(
         *("release", "--data", str(public), "--features", "pixels", "--epsilon", "1", "--delta", "1e-5"),
         *("--design", "moments", "--ledger", ledger, "--dataset", "d", "--out", str(tmp_path / "R")),
@@ -163,6 +163,9 @@ def test_data_with_a_budget_are_refused(public: Path, tmp_path: Path) -> None:
     # Figures made of a reference stand on the card.
     digits = embedded_digits("train").read()
     np.savez(tmp_path / "other.npz", x=digits.x[200:300], y=digits.y[200:300], classes=10)
+    # Other files are asked for, and refused for another reason.
+    with pytest.raises(InvalidInput, match="vision"):
+        ours(tmp_path / "other.npz", out=tmp_path / "A", ledger=ledger, features="vision", **QUICK)
     with pytest.raises(InvalidInput, match=r"reference.*private"):
         ours(tmp_path / "other.npz", reference=public, out=tmp_path / "A", ledger=ledger, **QUICK)
     assert not (tmp_path / "A").exists()
@@ -175,7 +178,7 @@ def test_data_with_a_budget_are_refused(public: Path, tmp_path: Path) -> None:
         ({"images": 0}, "images"),
         ({"network": "large"}, "network"),
         ({"guidance": -1.0}, "guidance"),
-        ({"sampler_steps": 1}, "steps"),
+        ({"sampler_steps": 1}, "sampler_steps"),
         ({"diffusion": "gan"}, "diffusion"),
         ({"noise_mean": 99.0}, "noise_mean"),
         ({"diffusion": "ddpm", "noise_mean": -1.0}, "noise_mean"),

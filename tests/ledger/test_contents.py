@@ -14,7 +14,7 @@ from alembic.config import Config
 from privmix.accounting import Gaussian, event_to_dict
 from privmix.errors import InvalidInput
 from privmix.ledger import Contents, Ledger, verify_ledger
-from privmix.ledger.schema import FIRST_HASH, canonical, chained
+from privmix.ledger.schema import FIRST_HASH, canonical, chained, fingerprints
 
 DELTA = 1e-5
 A, B, C, D = (letter * 64 for letter in "abcd")
@@ -48,6 +48,21 @@ def test_any_file_of_a_budget_is_refused_under_another_name_and_burns_nothing(ur
     take(ledger, "patients", B, A, D)
     assert [entry.get("files") for entry in ledger.history("patients") if entry["kind"] == "bind"] == [[A, B], [], [D]]
     assert verify_ledger(ledger) == {"again": 3, "patients": 7}
+
+
+def test_what_was_charged_is_known_by_any_file_and_old_listing(url: str) -> None:
+    ledger = new_ledger(url, "patients")
+    assert not ledger.knows_data()
+    take(ledger, "patients", A, B)
+    assert ledger.knows_data()
+    assert ledger.knows(Contents((C, B)))
+    # What an earlier version bound as one listing is no file's hash, and neither the other way round.
+    assert not ledger.knows(Contents((C,), (A,)))
+    with sqlalchemy.create_engine(url).begin() as connection:
+        row = {"fingerprint": D, "dataset_id": 1, "kind": "listing"}
+        connection.execute(sqlalchemy.insert(fingerprints), row)
+    assert ledger.knows(Contents((C,), (D,)))
+    assert not ledger.knows(Contents((D,)))
 
 
 def test_many_files_are_bound_and_found(url: str) -> None:

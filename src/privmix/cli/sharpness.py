@@ -22,7 +22,10 @@ def sharpness(
     inputs: Annotated[Inputs, Take("columns", "features_model", "trust_features_model")],
     ledger: Annotated[
         str | None,
-        typer.Option(help="For data that the certificate does not name: refuse what this ledger knows as private."),
+        typer.Option(
+            help="For data that the certificate does not name: refuse files that were charged to this ledger, which "
+            "knows them byte by byte; the same records saved anew pass."
+        ),
     ] = None,
     iterations: Annotated[int, typer.Option(help="At most, of Lanczos; each is two gradients of the data.")] = 100,
     probes: Annotated[int, typer.Option(help="Random signs for the trace.")] = 20,
@@ -31,7 +34,7 @@ def sharpness(
     """Measure how sharp a trained model's minimum is, on PUBLIC data: eigenvalues and trace of the Hessian.
 
     The same figures of private records would tell of them, and nothing pays for that here. So the data must be those
-    that the model's certificate names as public; other data need --ledger, which must not know them.
+    that the model's certificate names as public; other data need --ledger, which must not know their files.
 
     Example: privmix sharpness MODEL --public PUBLIC.npz --json
     """

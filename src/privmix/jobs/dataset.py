@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -105,7 +105,7 @@ class Dataset:
         """What earlier versions' ledgers may know the same records by."""
         if self.place is None:
             return ()
-        return (fingerprint(self.place), *(listing_hash([one]) for one in self.contents()))
+        return listings_of(self.place, self.contents())
 
     def origin(self) -> Mapping[str, Any]:
         """What features of the records belong to in a store: the split, and every file's path, size and time."""
@@ -119,6 +119,11 @@ class Dataset:
             return {"split": self.split, "files": [[public_name(self.place), fingerprint(self.place)]]}
         found = [(str(path.resolve()), path.stat()) for path in files_of(local_path(self.place))]
         return {"split": self.split, "files": [[path, stat.st_size, stat.st_mtime_ns] for path, stat in found]}
+
+
+def listings_of(place: str, files: Sequence[str]) -> tuple[str, ...]:
+    """What earlier versions' ledgers may know the records at a place by, whose files have these hashes."""
+    return (fingerprint(place), *(listing_hash([one]) for one in files))
 
 
 def open_dataset(

@@ -7,10 +7,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from privmix.data.overlap import Contents, same_files, same_place
+from privmix.data import Source, content_hashes
+from privmix.data.overlap import Contents as RecordHashes
+from privmix.data.overlap import same_files, same_place
 from privmix.errors import WITHHELD, InvalidInput, PrivmixError
 from privmix.features import Extractor
 from privmix.jobs.columns import Columns
+from privmix.jobs.dataset import listings_of
+from privmix.ledger import Contents, Ledger
 from privmix.training import ModelFacts
 from privmix.training.examples import open_source
 
@@ -36,9 +40,35 @@ def refuse_private(given: Mapping[str, Any], data: Any, split: str) -> None:
                 raise InvalidInput(flag, str(place), _PRIVATE)
 
 
+def refuse_charged(field: str, place: Any, source: Source, ledger: str) -> None:
+    """Raise :class:`InvalidInput` where what is called public was charged to a ledger.
+
+    A ledger keeps hashes of files and of no record, which whoever reads it could guess one by one. So it recognises
+    files byte by byte, and records in memory as they were given: the same records in another format, order or
+    compression, or some of them, pass.
+
+    Args:
+        field: what messages call the data.
+        place: where they are, as it was given.
+        source: the same, opened.
+        ledger: its address.
+
+    Raises:
+        InvalidInput: the data were charged to it; or no data were, so that it could recognise none.
+    """
+    book = Ledger.open(ledger)
+    if not book.knows_data():
+        allowed = "one that data were charged to: this one recognises no private data yet"
+        raise InvalidInput("ledger", "a ledger without data", allowed)
+    files = content_hashes(source)
+    listings = listings_of(str(place), files) if isinstance(place, str | Path) and book.keeps_listings() else ()
+    if book.knows(Contents(files, listings)):
+        raise InvalidInput(field, "data with a budget", "public data; this ledger knows it as private")
+
+
 def contents_of(
     given: Mapping[str, str | None], extractor: Extractor, facts: ModelFacts, columns: Columns
-) -> dict[str, Contents]:
+) -> dict[str, RecordHashes]:
     """Hashes of the records of each public dataset of ``privmix train``, by its flag."""
     found = {}
     options = pool_options(extractor, columns)
@@ -46,7 +76,7 @@ def contents_of(
         if place is not None:
             with named(flag):
                 source = open_source(place, facts.classes, "train", {"input_shape": facts.input_shape, **options})
-                found[flag] = Contents.of(source)
+                found[flag] = RecordHashes.of(source)
     return found
 
 

@@ -6,12 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from privmix.data import content_hashes
 from privmix.errors import InvalidInput
 from privmix.jobs.columns import Columns
 from privmix.jobs.models import Model, model_in
-from privmix.jobs.public_data import named, pool_options
-from privmix.ledger import Ledger
+from privmix.jobs.public_data import named, pool_options, refuse_charged
 from privmix.training import PublicData, TrainedModel
 from privmix.training.examples import open_source
 from privmix.training.public.sharpness import Curvature, curvature
@@ -51,18 +49,21 @@ def sharpness(
     """Eigenvalues and trace of the Hessian of a trained model's loss on PUBLIC data (Park et al. 2024, table 4).
 
     Such figures of private records would tell of them, and no accountant has priced that. So the data must be those
-    that the model's certificate names as public; or a ledger, which knows what has a budget, must not know them.
+    that the model's certificate names as public; or a ledger, which knows the files that have a budget, must not know
+    theirs.
 
     Args:
         model: a trained model, or its folder.
         public: labelled public data: file, folder, pattern, address, or in memory.
         columns: what is declared of columns and images.
         features_model, trust_features_model: as for :func:`privmix.evaluate`.
-        ledger: that would know private data: an address.
+        ledger: that knows the private data: an address. It recognises files that were charged to it, byte by byte, and
+            not the same records saved anew: see :func:`privmix.jobs.public_data.refuse_charged`.
         iterations, probes: see :func:`privmix.training.public.sharpness.curvature`.
 
     Raises:
-        InvalidInput: the data are not known as public, or don't fit the model, or it was not trained by privmix train.
+        InvalidInput: the data are not known as public, or the ledger knows no data at all; or they don't fit the model,
+            or it was not trained by privmix train.
         StorageError: something can't be read.
     """
     chosen = model_in(model, features_model, trust_features_model)
@@ -71,11 +72,11 @@ def sharpness(
     trained: TrainedModel = chosen.classifier
     facts, extractor = trained.facts_, chosen.extractor
     options = pool_options(extractor, columns or Columns())
-    with named("public"):
-        if ledger is not None:
+    if ledger is not None:
+        with named("public"):
             source = open_source(public, facts.classes, "train", {"input_shape": facts.input_shape, **options})
-            if Ledger.open(ledger).knows(content_hashes(source)):
-                raise InvalidInput("public", "data with a budget", "public data; this ledger knows it as private")
+        refuse_charged("public", public, source, ledger)
+    with named("public"):
         data = PublicData.open(public, extractor, facts.classes, input_shape=facts.input_shape, **options)
     known = trained.certificate["public_data"]
     name = next((name for name, digest in known.items() if digest == data.fingerprint()), None)

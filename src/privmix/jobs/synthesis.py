@@ -12,17 +12,17 @@ import numpy as np
 import torch
 
 from privmix import data as readers
-from privmix.data import Source, content_hashes
+from privmix.data import Source
 from privmix.errors import InvalidInput, check_integer, check_number
 from privmix.folders import PathLock
 from privmix.jobs.columns import class_list
 from privmix.jobs.places import check_unpublished, check_writable
 from privmix.jobs.progress import Progress, silent
+from privmix.jobs.public_data import refuse_charged
 from privmix.jobs.synthesis_makers import Maker, from_public, from_text
 from privmix.jobs.synthesis_options import SynthesisOptions
 from privmix.jobs.synthesis_quality import LabelledImages, Measure
 from privmix.jobs.synthesis_work import SynthesisWork
-from privmix.ledger import Ledger
 from privmix.synthesis.metrics import Quality
 from privmix.synthesis.pool import POOL, WARNINGS, write_pool
 from privmix.world import World, current_world
@@ -81,7 +81,8 @@ class SynthesisJob(SynthesisOptions):
             progress: called with (stage, done, total).
 
         Raises:
-            InvalidInput: an option is out of range, the data are no images, or a ledger knows them as private.
+            InvalidInput: an option is out of range, the data are no images, the ledger knows them as private, or it
+                knows no data at all.
             StorageError: something can't be read or written.
             MissingExtra: diffusers or torchmetrics is not installed.
         """
@@ -100,7 +101,7 @@ class SynthesisJob(SynthesisOptions):
         reference = None if self.reference is None else self._open(self.reference, None)
         if reference is not None:
             # The card, which goes with the pool, has figures made of it.
-            self._refuse_private(reference, "reference")
+            self._refuse_private(reference, "reference", self.reference)
         made = from_text(self) if self.text is not None else self._from_public()
         if reference is not None and reference.schema.input_shape != made.shape:
             raise InvalidInput("reference", reference.schema.input_shape, f"images of shape {made.shape}")
@@ -155,7 +156,7 @@ class SynthesisJob(SynthesisOptions):
 
     def _from_public(self) -> Maker:
         source = self._open(self.public, self.split)
-        self._refuse_private(source, "public")
+        self._refuse_private(source, "public", self.public)
         return from_public(self, source)
 
     def _open(self, place: Any, split: str | None) -> Source:
@@ -174,11 +175,9 @@ class SynthesisJob(SynthesisOptions):
             raise InvalidInput("public", source.schema.input_shape, "images: (height, width) or (height, width, 3)")
         return source
 
-    def _refuse_private(self, source: Source, field: str) -> None:
-        if self.ledger is None:
-            return
-        if Ledger.open(self.ledger).knows(content_hashes(source)):
-            raise InvalidInput(field, "data with a budget", "public data; this ledger knows it as private")
+    def _refuse_private(self, source: Source, field: str, place: Any) -> None:
+        if self.ledger is not None:
+            refuse_charged(field, place, source, self.ledger)
 
     def _card(self, made: Maker, quality: Quality) -> dict[str, Any]:
         measured = None if made.given is None else "the public images it was made of"

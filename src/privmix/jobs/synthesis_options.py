@@ -44,7 +44,8 @@ class SynthesisOptions:
         seed: of everything drawn.
         work: folder for the model and images drawn so far, which stays: later runs draw from the same model with other
             guidance or sampler steps. None: one beside ``out``, for the time of the run.
-        ledger: refuse data that this ledger knows as private.
+        ledger: refuse files that were charged to this ledger. It knows them byte by byte: the same records saved anew
+            pass. One that knows no data is refused.
     """
 
     text: str | None = told(
@@ -86,4 +87,8 @@ class SynthesisOptions:
     work: Path | None = told(
         None, "Folder for the model, from which later runs draw anew, and a killed one goes on. Default: beside `out`."
     )
-    ledger: str | None = told(None, "Refuse data that this ledger knows as private: sqlite:///FILE, ...")
+    ledger: str | None = told(
+        None,
+        "Refuse files that were charged to this ledger (sqlite:///FILE, ...), which knows them byte by byte: the same "
+        "records saved anew pass.",
+    )

@@ -58,9 +58,15 @@ def bind(connection: Connection, dataset: Row[Any], contents: Contents) -> list[
     return new
 
 
-def is_known(connection: Connection, hashes: Sequence[str]) -> bool:
+def is_known(connection: Connection, contents: Contents) -> bool:
     """Whether any of the files has a budget."""
-    return bool(_owners(connection, hashes, "file"))
+    owners = _owners(connection, contents.files, "file") | _owners(connection, contents.listings, "listing")
+    return bool(owners)
+
+
+def keeps_any(connection: Connection) -> bool:
+    """Whether the contents of any dataset are bound here."""
+    return connection.execute(select(fingerprints.c.kind)).first() is not None
 
 
 def keeps_listings(connection: Connection) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -16,7 +16,7 @@ from sqlalchemy import Connection, Engine, Row, insert, select, update
 from privmix.accounting.events import Adjacency, Event, event_from_dict, event_to_dict
 from privmix.accounting.filters import Filter, filter_to_dict, make_filter
 from privmix.errors import InvalidInput, check_choice, check_number
-from privmix.ledger.contents import Contents, bind, is_known, keeps_listings
+from privmix.ledger.contents import Contents, bind, is_known, keeps_any, keeps_listings
 from privmix.ledger.database import open_engine, shown_url, snapshot, storage_errors, writing
 from privmix.ledger.pricing import (
     ADAPTIVE,
@@ -238,10 +238,15 @@ class Ledger:
             new = bind(connection, dataset, contents)
             _append(connection, dataset, _binding(reservation, contents, new))
 
-    def knows(self, hashes: Sequence[str]) -> bool:
-        """Whether any of the files, by :func:`privmix.data.content_hashes`, holds private data with a budget here."""
+    def knows(self, contents: Contents) -> bool:
+        """Whether any of the files was charged to a budget here, byte by byte: the same records saved anew were not."""
         with storage_errors(self._shown), snapshot(self._engine) as connection:
-            return is_known(connection, hashes)
+            return is_known(connection, contents)
+
+    def knows_data(self) -> bool:
+        """Whether any data were charged to a budget here: without, there are none to recognise."""
+        with storage_errors(self._shown), snapshot(self._engine) as connection:
+            return keeps_any(connection)
 
     def keeps_listings(self) -> bool:
         """Whether an earlier version bound contents here by one hash of all files of a place."""

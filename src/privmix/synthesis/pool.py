@@ -20,8 +20,8 @@ IMAGES: Final = "train.npz"
 POOL: Final = FolderKind("out", "a pool of synthetic images", frozenset({CARD, IMAGES}))
 
 WARNINGS: Final = (
-    "Made from public images alone: these may be copied in parts or whole, and nothing protects them.",
-    "No private record was seen, so nothing here costs privacy.",
+    "Made from images that were called public: these may be copied in parts or whole, and nothing protects them.",
+    "If they are public, no private record was seen and nothing here costs privacy.",
 )
 _COLUMNS: Final = 20
 _GAP: Final = 2
