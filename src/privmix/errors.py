@@ -6,7 +6,8 @@ This module sits beside the floors and imports none of them, so every floor may 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final
 
 
@@ -48,6 +49,30 @@ class InvalidInput(PrivmixError, ValueError):
         self.field, self.allowed = field, allowed
         shown = "a value that is private and not shown" if value is WITHHELD else _shorten(repr(value))
         super().__init__(f"{field}: got {shown}; allowed: {allowed}")
+
+
+@contextmanager
+def in_terms_of(arguments: Mapping[str, str]) -> Iterator[None]:
+    """Let errors name the arguments that a part's fields were made of: who gave these knows no others.
+
+    Args:
+        arguments: field -> argument.
+
+    Example:
+        >>> with in_terms_of({"steps": "sampler_steps"}):
+        ...     raise InvalidInput("steps", 0, "an integer >= 2")
+        Traceback (most recent call last):
+        ...
+        privmix.errors.InvalidInput: sampler_steps: got 0; allowed: an integer >= 2
+    """
+    try:
+        yield
+    except InvalidInput as error:
+        field, text = error.field, str(error)
+        if field in arguments and text.startswith(f"{field}: "):
+            error.field = arguments[field]
+            error.args = (error.field + text.removeprefix(field),)
+        raise
 
 
 class MissingExtra(PrivmixError, ImportError):

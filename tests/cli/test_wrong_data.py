@@ -47,7 +47,7 @@ def nothing_made(tmp_path: Path) -> bool:
         (["--features", "vision"], ["vision:MODEL"]),
         (["--features", "minilm:x"], ["text:MODEL"]),
         (["--features", "identity:x"], ["identity", "no argument"]),
-        (["--image-size", "8"], ["image size"]),
+        (["--image-size", "8"], ["--image-size"]),
         (["--image-size", "0"], ["image"]),
         (["--split", "val"], ["split", "val"]),
         (["--memory-gb", "-1"], ["memory"]),
@@ -177,6 +177,6 @@ def test_evaluate_says_what_does_not_fit(source: Path, tmp_path: Path) -> None:
     (source / "data" / "test.csv").write_text("name,age,state\nx,3,well\n")
     refused(evaluate(data, model), "ward")
     refused(evaluate(data, model, "--text-column", "name"), "--text-column")
-    refused(evaluate(data, model, "--features-model", str(source)), "model path")
+    refused(evaluate(data, model, "--features-model", str(source)), "--features-model")
     refused(evaluate(data, model, "--figure", str(tmp_path / "picture.abc")), "--figure", ".png")
     assert sorted(model.rglob("*")) == before

@@ -159,7 +159,7 @@ def test_a_long_image_does_not_become_a_huge_one(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("size", [0, -1, 1.5, True, "8", (8,), (8, 0), (8, 8, 3), 10**9])
 def test_image_sizes_that_are_none(tmp_path: Path, size: Any) -> None:
-    with pytest.raises(InvalidInput, match="image size: got"):
+    with pytest.raises(InvalidInput, match="image_size: got"):
         opened(fill(tmp_path), image_size=size)
 
 

@@ -63,10 +63,10 @@ def test_numeric_keys_and_lists(tmp_path: Path) -> None:
         ({"feature_column": "label", "feature_length": 2}, "feature column: got 'label'"),
         ({"number_columns": ["a", "a"]}, "columns: got"),
         ({"number_columns": ["label"]}, "columns: got"),
-        ({"number_columns": ["a"], "feature_length": 2}, "feature length: got 2"),
+        ({"number_columns": ["a"], "feature_length": 2}, "feature_length: got 2"),
         ({"number_columns": ["a"], "columns": ["b"]}, "columns: got"),
         ({"number_columns": ["a"], "feature_column": "b"}, "feature column: got 'b'"),
-        ({"feature_column": "x", "feature_length": 0}, "feature length: got 0"),
+        ({"feature_column": "x", "feature_length": 0}, "feature_length: got 0"),
     ],
 )
 def test_what_is_read_is_declared_whatever_the_lines_hold(tmp_path: Path, options: dict[str, Any], words: str) -> None:
@@ -133,7 +133,7 @@ def test_shards_have_the_declared_keys(tmp_path: Path) -> None:
         ([{"x": {"a": SECRET}, "label": 0}], {"columns": ["x"]}, "column x"),
         ([{"x": 1, "label": 0}, {"x": {"a": SECRET}, "label": 0}], {"columns": ["x"]}, "column x"),
         ([{"x": 10**350, "label": 0}], {"columns": ["x"]}, "values of a table"),
-        ([{"x": 1, "label": 0}], {"image_size": 3}, "image size"),
+        ([{"x": 1, "label": 0}], {"image_size": 3}, "image_size"),
     ],
 )
 def test_bad_files_are_refused_silently(tmp_path: Path, rows: Any, options: dict[str, Any], field: str) -> None:

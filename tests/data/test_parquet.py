@@ -50,7 +50,7 @@ def test_lists(tmp_path: Path, kind: Any) -> None:
     assert source.schema.input_shape == (3,)
     if pa.types.is_fixed_size_list(kind):
         assert open_dataset(path, classes=2).schema == source.schema
-        with pytest.raises(InvalidInput, match="feature length: got 4; allowed: 3"):
+        with pytest.raises(InvalidInput, match="feature_length: got 4; allowed: 3"):
             open_dataset(path, classes=2, feature_length=4)
     else:
         with pytest.raises(InvalidInput, match="`feature_length`"):
@@ -158,7 +158,7 @@ def test_images_of_any_size(tmp_path: Path) -> None:
     assert np.array_equal(data.x[0], IMAGES[0])
     assert np.array_equal(data.x[1], np.full((5, 6, 3), 7))
     path = write(tmp_path / "b.parquet", {"x": X.tolist(), "label": LABELS})
-    with pytest.raises(InvalidInput, match="image size"):
+    with pytest.raises(InvalidInput, match="image_size"):
         open_dataset(path, classes=2, image_size=5)
 
 

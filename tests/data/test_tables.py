@@ -108,7 +108,7 @@ def test_parquet_tables(tmp_path: Path) -> None:
         (TEXT, {"columns": ["job", "income"]}, "columns"),
         (TEXT, {"columns": ["job"], "feature_column": "age"}, "feature column"),
         (TEXT, {"columns": ["job", "town"]}, "columns"),
-        (TEXT, {"columns": ["job"], "image_size": 8}, "image size"),
+        (TEXT, {"columns": ["job"], "image_size": 8}, "image_size"),
         ("", {"text_column": "job"}, "label column"),
         ("job,age\nx,1\n", {"text_column": "job"}, "label column"),
         ("job,income\n", {"text_column": "job"}, "number of records"),

@@ -135,9 +135,9 @@ def test_spec_holds_a_name_and_no_path(folder: Path, encoder: TextEncoder) -> No
     rebuilt = from_spec(json.loads(json.dumps(spec)), model_path=folder)
     assert rebuilt.fingerprint() == encoder.fingerprint()
     assert np.array_equal(rebuilt.transform(TEXTS), encoder.transform(TEXTS))
-    with pytest.raises(InvalidInput, match="model path: got None; allowed: the folder that holds a copy of the model"):
+    with pytest.raises(InvalidInput, match="features_model: got None; allowed: the folder that holds a copy"):
         from_spec(spec)
-    with pytest.raises(InvalidInput, match="model path"):
+    with pytest.raises(InvalidInput, match="features_model"):
         from_spec(spec, model_path=folder / "none")
 
 
@@ -205,7 +205,7 @@ def test_the_hub(folder: Path, encoder: TextEncoder, monkeypatch: pytest.MonkeyP
     ):
         spec = online.spec()
         spec["options"] = {**spec["options"], "model": model, "revision": revision}
-        with pytest.raises(InvalidInput, match=r"model path|a name without a path"):
+        with pytest.raises(InvalidInput, match=r"features_model|a name without a path"):
             from_spec(spec)
     assert len(asked) == 2
 

@@ -66,7 +66,7 @@ def test_the_plan_is_calibrated_to_the_target() -> None:
     assert (plan.records, plan.batch_size, plan.steps, plan.clip_norm) == (200, 20, 6, 0.1)
     assert (plan.microbatch_size, plan.adjacency, plan.records_declared) == (2, Adjacency.REPLACE_ONE, True)
     assert 0.98 * 8.0 < plan.cost().epsilon <= 8.0
-    with pytest.raises(InvalidInput, match="batch size"):
+    with pytest.raises(InvalidInput, match="batch_size"):
         config.plan(19)
 
 

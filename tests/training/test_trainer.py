@@ -162,7 +162,7 @@ WRONG: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "no pool": ({"views": ViewConfig(1, 0, 1)}, {}, "pool"),
     "useless pool": ({}, {"pool": pool_of()}, "pool"),
     "epsilon": ({"epsilon": 1e-9, "delta": 1e-12}, {}, "epsilon: got 1e-09; allowed: at least"),
-    "batch": ({"batch_size": 201}, {}, "batch size"),
+    "batch": ({"batch_size": 201}, {}, "batch_size"),
     "augmented vectors": ({"views": ViewConfig(1, 0, 0, (Flip(),))}, {}, "augmentations"),
     "no public data": ({"scenario": "warm"}, {}, "public data"),
     "useless public data": ({}, {"public": public()}, "public data"),

@@ -76,9 +76,9 @@ class ArrowSource(Source):
                 raise InvalidInput(str(path), "another schema", f"the columns of {paths[0]}")
         self._inputs, self._kind = choose_inputs(arrow, selection)
         for field, value, kind in (
-            ("image size", selection.image_size, "images"),
+            ("image_size", selection.image_size, "images"),
             ("colour", selection.colour, "images"),
-            ("feature length", selection.length, "lists"),
+            ("feature_length", selection.length, "lists"),
         ):
             if value is not None and self._kind != kind:
                 raise InvalidInput(field, value, f"none: the inputs are not {kind}")
@@ -102,7 +102,7 @@ class ArrowSource(Source):
         kind = arrow.field(self._inputs[0]).type
         if pa.types.is_fixed_size_list(kind):
             if self._selection.length not in (None, int(kind.list_size)):
-                raise InvalidInput("feature length", self._selection.length, f"{kind.list_size}, as the schema says")
+                raise InvalidInput("feature_length", self._selection.length, f"{kind.list_size}, as the schema says")
             return (int(kind.list_size),)
         return (self._selection.list_length,)
 

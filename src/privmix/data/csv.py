@@ -128,7 +128,7 @@ class Csv(Reader):
         refuse_images(request)
         asked = request.selection
         if asked.length is not None:
-            raise InvalidInput("feature length", asked.length, "none: CSV holds no lists")
+            raise InvalidInput("feature_length", asked.length, "none: CSV holds no lists")
         selection = Selection(asked.label, image=None, table=asked.table, numbers=asked.numbers)
         format_ = csv_format(selection.label, numeric=selection.table is None)
         return ArrowSource(files, format_, selection, resolve_classes(request.classes))

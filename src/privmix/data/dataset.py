@@ -108,7 +108,7 @@ def open_dataset(
     if table is not None and numbers is not None:
         raise InvalidInput("columns", list(numbers), "columns of numbers, or of texts, not both")
     if feature_length is not None:
-        check_integer("feature length", feature_length, low=1, high=MAX_RECORD_VALUES)
+        check_integer("feature_length", feature_length, low=1, high=MAX_RECORD_VALUES)
     selection = Selection(
         label_column,
         image_column,

@@ -93,8 +93,8 @@ def check_image_size(size: int | tuple[int, int] | None) -> tuple[int, int] | No
         return None
     sides = list(size) if isinstance(size, tuple | list) else [size, size]
     if len(sides) != 2:
-        raise InvalidInput("image size", size, "an integer, or a height and a width")
-    height, width = (check_integer("image size", side, low=1, high=_MAX_SIDE) for side in sides)
+        raise InvalidInput("image_size", size, "an integer, or a height and a width")
+    height, width = (check_integer("image_size", side, low=1, high=_MAX_SIDE) for side in sides)
     return height, width
 
 

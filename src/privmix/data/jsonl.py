@@ -49,7 +49,7 @@ class JsonlSource(Source):
         self._inputs, self._form = _declared(selection)
         shape = (selection.list_length,) if self._form == "lists" else (len(self._inputs),)
         if selection.length is not None and self._form != "lists":
-            raise InvalidInput("feature length", selection.length, "none: the inputs are not lists")
+            raise InvalidInput("feature_length", selection.length, "none: the inputs are not lists")
         records = sum(self._count(path) for path in paths)
         self._schema = Schema(records, shape, classes, selection.table)
 

@@ -86,11 +86,11 @@ def refuse_columns(request: Request, format_: str) -> None:
         if names is not None:
             raise InvalidInput("columns", list(names), f"none: {format_} has no columns with names")
     if request.selection.length is not None:
-        raise InvalidInput("feature length", request.selection.length, f"none: {format_} has no columns of lists")
+        raise InvalidInput("feature_length", request.selection.length, f"none: {format_} has no columns of lists")
 
 
 def refuse_images(request: Request) -> None:
     """Raise :class:`InvalidInput` where something is declared of encoded images that the data do not hold."""
-    for field, value in (("image size", request.selection.image_size), ("colour", request.selection.colour)):
+    for field, value in (("image_size", request.selection.image_size), ("colour", request.selection.colour)):
         if value is not None:
             raise InvalidInput(field, value, "none: the inputs are not encoded images")

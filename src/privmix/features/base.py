@@ -120,7 +120,7 @@ class Extractor(ABC):
         names: no option may decide what is opened.
         """
         if own is not None:
-            raise InvalidInput("model path", str(own.path), f"none: {cls.name} has no model")
+            raise InvalidInput("features_model", str(own.path), f"none: {cls.name} has no model")
         return cls(**options)
 
     @classmethod

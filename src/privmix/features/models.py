@@ -54,7 +54,7 @@ def locate(model: str, revision: str | None, path: str | Path | None, extra: str
     """
     if path is not None:
         if not Path(path).is_dir():
-            raise InvalidInput("model path", str(path), f"the folder that holds a copy of {model}")
+            raise InvalidInput("features_model", str(path), f"the folder that holds a copy of {model}")
         return Located(Path(path), revision)
     local = Path(model).expanduser()
     if local.is_dir():

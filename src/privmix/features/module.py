@@ -89,10 +89,10 @@ class ModuleEncoder(TorchEncoder):
         """The network in the user's own file; the name in a spec is for showing only."""
         name = bare_name(options.get("model"))
         if own is None:
-            raise InvalidInput("model path", None, cls.wants(options) or "")
+            raise InvalidInput("features_model", None, cls.wants(options) or "")
         if _is_program(own.path.name) and not own.trusted:
             allowed = "a .safetensors file; or, as TorchScript and .pt2 run what they say, `trust_features_model` too"
-            raise InvalidInput("model path", own.path.name, allowed)
+            raise InvalidInput("features_model", own.path.name, allowed)
         return cls(**{**options, "model": name}, path=own.path)
 
     @classmethod

@@ -150,7 +150,7 @@ class PretrainedEncoder(TorchEncoder):
         if own is not None:
             return cls(**options, path=own.path)
         if not on_hub or not is_commit(options.get("revision")):
-            raise InvalidInput("model path", None, f"the folder that holds a copy of the model {model}")
+            raise InvalidInput("features_model", None, f"the folder that holds a copy of the model {model}")
         encoder = cls(**options)
         encoder._fetches = False
         return encoder

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -27,7 +28,7 @@ from privmix.attacks.poisoning import (
 )
 from privmix.attacks.poisoning.victims.extractor import pretrained
 from privmix.data import Source
-from privmix.errors import InvalidInput, check_integer
+from privmix.errors import InvalidInput, check_integer, in_terms_of
 from privmix.features import Pixels
 from privmix.features.identity import unit_range
 from privmix.jobs.dataset import open_dataset
@@ -95,7 +96,9 @@ class PoisoningJob(PoisoningOptions):
             MissingExtra: the attack or defence needs another package.
             StorageError: something can't be read, or ``work`` not written.
         """
-        attack, defences = parse_attack(self.attack), self._defences()
+        with _setting_of("attack"), in_terms_of({"poisoning attack": "attack"}):
+            attack = parse_attack(self.attack)
+        defences = self._defences()
         self._config(1)
         victim = self._victim()
         work, tell = None if self.work is None else Path(self.work), progress or silent
@@ -110,20 +113,23 @@ class PoisoningJob(PoisoningOptions):
         return Poisoning(self._measurement(attack, results, victim, config, len(train)), tuple(results))
 
     def _defences(self) -> list[Defence]:
-        found = defence_names(self.defences)
+        with _setting_of("defence"):
+            found = [parse_defence(one) for one in defence_names(self.defences)]
         if self.design is not None:
             if self.epsilon is None:
                 raise InvalidInput("epsilon", None, "a number, for releases of the `design`")
-            found.append(f"release:{self.design},{self.epsilon},{DELTA if self.delta is None else self.delta}")
+            delta = DELTA if self.delta is None else self.delta
+            found.append(parse_defence(f"release:{self.design},{self.epsilon},{delta}"))
         else:
             for name in ("epsilon", "delta"):
                 if getattr(self, name) is not None:
                     raise InvalidInput(name, getattr(self, name), "only with a `design`")
-        return [parse_defence(one) for one in found or ["none"]]
+        return found or [parse_defence("none")]
 
     def _victim(self) -> VictimConfig:
         """The recipe, with the network and epochs that were given."""
-        found = VictimConfig() if self.recipe is None else VictimConfig.named(self.recipe)
+        with in_terms_of({"preset": "recipe"}):
+            found = VictimConfig() if self.recipe is None else VictimConfig.named(self.recipe)
         given: dict[str, Any] = {"network": self.network, "epochs": self.epochs}
         return replace(found, **{name: value for name, value in given.items() if value is not None})
 
@@ -155,10 +161,11 @@ class PoisoningJob(PoisoningOptions):
         if source.schema.columns is not None:
             raise InvalidInput("data", "texts or a table", "images")
         ImageLayout.of_input(shape)
-        if self.held_out is None:
-            held = self._opened(self.data, self.test_split, shape)
-        else:
-            held = self._opened(self.held_out, self.test_split if has_splits(self.held_out) else "train", shape)
+        with in_terms_of({"split": "test_split"}):
+            if self.held_out is None:
+                held = self._opened(self.data, self.test_split, shape)
+            else:
+                held = self._opened(self.held_out, self.test_split if has_splits(self.held_out) else "train", shape)
         if held.schema.input_shape != shape:
             raise InvalidInput("held_out", held.schema.input_shape, f"images of shape {shape}")
         if held.schema.classes != source.schema.classes:
@@ -240,6 +247,17 @@ class PoisoningJob(PoisoningOptions):
             title=f"Poisoning: {said(str(attack))}",
             statements=STATEMENTS if self.public_data else (*STATEMENTS, OWN_ONLY),
         )
+
+
+@contextmanager
+def _setting_of(argument: str) -> Iterator[None]:
+    """Say whose setting an error is about that an attack or a defence finds in what stands behind its colon."""
+    try:
+        yield
+    except InvalidInput as error:
+        if error.field != argument:
+            error.args = (f"{argument}: {error}",)
+        raise
 
 
 def defence_names(given: str | Sequence[str] | None) -> list[str]:

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from privmix import data as readers
+from privmix.data import Source
 from privmix.data.public_share import PublicShare, split_off
-from privmix.errors import InvalidInput, check_choice
+from privmix.errors import InvalidInput, check_choice, in_terms_of
 from privmix.jobs.columns import Columns, class_list
 from privmix.jobs.places import check_unpublished
 from privmix.jobs.split_options import SplitOptions
@@ -57,8 +58,15 @@ def split(data: Any, public: Path, private: Path, columns: Columns, asked: Split
     if asked.text_column is not None and asked.table_columns is not None:
         raise InvalidInput("text_column, table_columns", "both", "one of them or neither")
     wanted = PublicShare(asked.share, asked.count, asked.how == "per-class", asked.seed)
+    with in_terms_of({"columns": "table_columns" if asked.text_column is None else "text_column"}):
+        source = _opened(data, columns, asked)
+    given, kept = split_off(source, wanted, public, private, label_column=columns.label_column)
+    return Parted(public, given, private, kept)
+
+
+def _opened(data: Any, columns: Columns, asked: SplitOptions) -> Source:
     table = asked.table_columns
-    source = readers.open_dataset(
+    return readers.open_dataset(
         data,
         split=asked.split,
         classes=class_list(asked.classes) if isinstance(asked.classes, str) else asked.classes,
@@ -72,5 +80,3 @@ def split(data: Any, public: Path, private: Path, columns: Columns, asked: Split
         image_size=columns.image_size,
         colour=columns.colour,
     )
-    given, kept = split_off(source, wanted, public, private, label_column=columns.label_column)
-    return Parted(public, given, private, kept)

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from privmix.data import Source
 from privmix.data.fingerprint import records_hash
-from privmix.errors import InvalidInput
+from privmix.errors import InvalidInput, in_terms_of
 from privmix.features.models import locate, public_name
 from privmix.jobs.columns import class_list
 from privmix.jobs.progress import Progress
@@ -120,7 +120,8 @@ def from_public(asked: SynthesisOptions, source: Source) -> Maker:
         seed=asked.seed,
         process=process,
     )
-    sampler: Any = process.sampler(asked.sampler_steps)
+    with in_terms_of({"steps": "sampler_steps"}):
+        sampler: Any = process.sampler(asked.sampler_steps)
     if asked.guidance and not process.conditional:
         raise InvalidInput("guidance", asked.guidance, f"0: {process.name} is not told of classes")
     check_size(asked.network, given.shape)

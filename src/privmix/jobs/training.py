@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
-from privmix.errors import InvalidInput, PrivmixError, StorageError
+from privmix.errors import InvalidInput, PrivmixError, StorageError, in_terms_of
 from privmix.features import Extractor, parse_features
 from privmix.jobs.budget import Charge, charge
 from privmix.jobs.checks import check_budget
@@ -24,7 +24,7 @@ from privmix.jobs.planned_training import PlannedTraining
 from privmix.jobs.progress import Progress, silent
 from privmix.jobs.public_data import contents_of, named, pool_options, refuse_private
 from privmix.jobs.training_options import TrainingOptions
-from privmix.jobs.training_settings import check_device, settings_for
+from privmix.jobs.training_settings import ARGUMENTS, check_device, settings_for
 from privmix.mechanisms.plan import check_price
 from privmix.mechanisms.streams import SecretStreams
 from privmix.private_files import no_core_dumps
@@ -138,17 +138,18 @@ class TrainingJob(TrainingOptions):
         self.check()
         facts = self.facts
         records = self.opened.schema.records if self.records is None else self.records
-        trainer = Trainer(
-            settings_for(self, facts, records),
-            facts,
-            records,
-            pool=self._public("pool"),
-            public=self._public("public"),
-            synthetic=self._public("synthetic"),
-            records_declared=self.records is not None,
-            device=self.device,
-        )
-        trainer.check_world(world)
+        with in_terms_of(ARGUMENTS):
+            trainer = Trainer(
+                settings_for(self, facts, records),
+                facts,
+                records,
+                pool=self._public("pool"),
+                public=self._public("public"),
+                synthetic=self._public("synthetic"),
+                records_declared=self.records is not None,
+                device=self.device,
+            )
+            trainer.check_world(world)
         return PlannedTraining(self, trainer, world)
 
     def train(self, planned: PlannedTraining, progress: Progress = silent) -> Trained:

@@ -8,7 +8,7 @@ from typing import Any, Final
 import torch
 
 from privmix.accounting import Adjacency
-from privmix.errors import InvalidInput, check_choice, check_number
+from privmix.errors import InvalidInput, check_choice, check_number, in_terms_of
 from privmix.jobs.training_options import TrainingOptions
 from privmix.training import (
     MIXINGS,
@@ -31,6 +31,23 @@ _AUGMENTATIONS: Final = "flip,crop"
 # Far above any rate that trains, and far below what float32 can't hold.
 _HIGHEST_RATE: Final = 1e30
 _ADAM_RATE: Final = 1e-3
+# Fields of the settings, and of what is made of them -> options.
+ARGUMENTS: Final = {
+    "ema_decay": "ema",
+    "microbatch_size": "microbatch",
+    "bank_views": "bank",
+    "augmentations": "augment",
+    "public method": "public_method",
+    "public batch size": "public_batch",
+    "weight perturbations": "perturbations",
+    "warm-up epochs": "warm_up_epochs",
+    "warm-up batch size": "warm_up_batch",
+    "warm-up optimiser": "warm_up_optimiser",
+    "warm-up rho": "warm_up_rho",
+    "warm-up adversary steps": "warm_up_adversary_steps",
+    "public data": "public",
+    "synthetic data": "synthetic",
+}
 # Options of the warm-up -> its fields.
 _WARM_UP: Final = {
     "warm_up_epochs": "epochs",
@@ -64,6 +81,8 @@ def settings_for(options: TrainingOptions, facts: ModelFacts, records: int) -> T
         (20, 4096)
     """
     _check_bank(options, facts)
+    if options.microbatch_mixed_only and not options.microbatch_mixes:
+        raise InvalidInput("microbatch_mixed_only", True, "False without `microbatch_mixes`")
     on_images = options.model != LINEAR and facts.layout is not None
     check_choice("adjacency", options.adjacency, [item.value for item in Adjacency])
     views, copies = _views(options, on_images=on_images)
@@ -158,7 +177,8 @@ def _warm_up(options: TrainingOptions, *, on_images: bool) -> WarmUpConfig:
     if options.warm_up_adversary is not None:
         changes["adversary"] = _radius(options.warm_up_adversary, on_images=on_images)
     if options.warm_up_augment is not None:
-        changes["augmentations"] = parse_augmentations(options.warm_up_augment)
+        with in_terms_of({"augmentations": "warm_up_augment"}):
+            changes["augmentations"] = parse_augmentations(options.warm_up_augment)
     if changes.get("augmentations") and not on_images:
         raise InvalidInput("warm_up_augment", options.warm_up_augment, "none, or an image model with `features` pixels")
     if options.warm_up_mixing == "cutmix" and not on_images:

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
 from privmix.accounting import Adjacency
-from privmix.errors import InvalidInput, check_choice, check_integer, check_number
+from privmix.errors import InvalidInput, check_integer, check_number
 from privmix.training.gradients.clipping import FLAT, Clipping
 from privmix.training.gradients.execution import ExecutionConfig
 from privmix.training.optimiser import OptimiserConfig
@@ -97,7 +97,8 @@ class TrainingConfig:
         Clipping(self.clip_norm, self.clipping)
         if self.feature_norm is not None:
             check_number("feature_norm", self.feature_norm, low=0, low_open=True)
-            check_choice("model with feature_norm", self.model, [LINEAR])
+            if self.model != LINEAR:
+                raise InvalidInput("feature_norm", self.feature_norm, f"none with the model {self.model}")
         check_integer("microbatch_size", self.microbatch_size, low=1, high=self.batch_size)
         check_integer("microbatch_mixes", self.microbatch_mixes, low=0)
         if self.microbatch_mixes and self.microbatch_size == 1:

@@ -223,7 +223,7 @@ def plan_training(
         (220, True)
     """
     check_number("epsilon", epsilon, low=0)
-    check_integer("batch size", batch_size, low=1, high=check_integer("records", records, low=1))
+    check_integer("batch_size", batch_size, low=1, high=check_integer("records", records, low=1))
     draft = TrainingPlan(
         records,
         batch_size,

@@ -44,7 +44,7 @@ class ViewConfig:
         >>> ViewConfig(k_base=1, k_self=2)
         Traceback (most recent call last):
             ...
-        privmix.errors.InvalidInput: k_self: got 2; allowed: 0, or k_base + k_diff >= 2: a mix needs two different views
+        privmix.errors.InvalidInput: k_self: got 2; allowed: 0, or `k_base` + `k_diff` >= 2: a mix needs two views
     """
 
     k_base: int = 1
@@ -61,9 +61,9 @@ class ViewConfig:
         Mixing(self.mixing, self.alpha)
         check_augmentations(self.augmentations)
         if self.k_base + self.k_diff == 0:
-            raise InvalidInput("k_base + k_diff", 0, "at least one view")
+            raise InvalidInput("k_base, k_diff", (0, 0), "at least one view")
         if self.k_self > 0 and self.k_base + self.k_diff < 2:
-            raise InvalidInput("k_self", self.k_self, "0, or k_base + k_diff >= 2: a mix needs two different views")
+            raise InvalidInput("k_self", self.k_self, "0, or `k_base` + `k_diff` >= 2: a mix needs two views")
 
     @classmethod
     def named(cls, name: str) -> ViewConfig:
@@ -187,7 +187,7 @@ class ViewPipeline:
         else:
             check_channels(config.augmentations, layout.channels)
         if (pool is None) != (config.k_diff == 0):
-            allowed = "none: k_diff is 0" if pool is not None else f"a pool to draw k_diff = {config.k_diff} from"
+            allowed = "none: `k_diff` is 0" if pool is not None else f"a pool to draw `k_diff` = {config.k_diff} from"
             raise InvalidInput("pool", "a pool" if pool is not None else None, allowed)
         if pool is not None:
             pool.check(classes=classes, layout=layout)
