@@ -128,6 +128,7 @@ class TrainingJob(TrainingOptions):
         """The processes that do it: each of several has its own CUDA device from here on; a plan alone needs one."""
         return nullcontext(World()) if self.dry_run else current_world(self.device)
 
+    @in_terms_of(ARGUMENTS)
     def plan(self, world: World) -> PlannedTraining:
         """Check everything, and make the plan from public facts.
 
@@ -138,20 +139,20 @@ class TrainingJob(TrainingOptions):
         self.check()
         facts = self.facts
         records = self.opened.schema.records if self.records is None else self.records
-        with in_terms_of(ARGUMENTS):
-            trainer = Trainer(
-                settings_for(self, facts, records),
-                facts,
-                records,
-                pool=self._public("pool"),
-                public=self._public("public"),
-                synthetic=self._public("synthetic"),
-                records_declared=self.records is not None,
-                device=self.device,
-            )
-            trainer.check_world(world)
+        trainer = Trainer(
+            settings_for(self, facts, records),
+            facts,
+            records,
+            pool=self._public("pool"),
+            public=self._public("public"),
+            synthetic=self._public("synthetic"),
+            records_declared=self.records is not None,
+            device=self.device,
+        )
+        trainer.check_world(world)
         return PlannedTraining(self, trainer, world)
 
+    @in_terms_of(ARGUMENTS)
     def train(self, planned: PlannedTraining, progress: Progress = silent) -> Trained:
         """Charge, read, train and publish; what is planned is used up by it.
 

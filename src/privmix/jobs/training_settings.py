@@ -42,6 +42,7 @@ ARGUMENTS: Final = {
     "weight perturbations": "perturbations",
     "warm-up epochs": "warm_up_epochs",
     "warm-up batch size": "warm_up_batch",
+    "warm-up learning rate": "warm_up_rate",
     "warm-up optimiser": "warm_up_optimiser",
     "warm-up rho": "warm_up_rho",
     "warm-up adversary steps": "warm_up_adversary_steps",

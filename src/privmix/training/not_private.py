@@ -60,6 +60,7 @@ def train_without_noise(
         InvalidInput: the records don't fit the plan, or weights are no numbers any more.
 
     Example:
+        >>> import numpy as np
         >>> from privmix.training import ModelFacts, TrainingConfig
         >>> config = TrainingConfig.for_model("linear", records=300, epsilon=0.1, delta=1e-4, epochs=5)
         >>> trainer = Trainer(config, ModelFacts(("no", "yes"), {"name": "identity"}, (4,), dim=4), records=300)
