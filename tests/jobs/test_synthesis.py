@@ -202,6 +202,8 @@ def test_what_is_no_image_is_refused(tmp_path: Path) -> None:
     np.savez(tmp_path / "rows.npz", x=np.zeros((4, 3)), y=np.arange(4) % 2, classes=2)
     with pytest.raises(InvalidInput, match="images"):
         pm.synthesise(tmp_path / "rows.npz", out=tmp_path / "A", **QUICK)
+    with pytest.raises(InvalidInput, match=r"reference: got \(3,\); allowed: images"):
+        pm.synthesise(tmp_path / "rows.npz", reference=tmp_path / "rows.npz", out=tmp_path / "A", **QUICK)
     with pytest.raises(StorageError):
         pm.synthesise(tmp_path / "nowhere.npz", out=tmp_path / "A", **QUICK)
     (tmp_path / "A").mkdir()

@@ -196,3 +196,7 @@ def test_a_file_of_one_split_is_the_private_data_by_any_split(tmp_path: Path) ->
         with pytest.raises(InvalidInput, match="this is the private dataset"):
             refuse_private({"public": tmp_path / public}, tmp_path / "one.npz", "test")
     refuse_private({"public": tmp_path / "both.npz"}, tmp_path / "both.npz", "test")
+    # In memory: other labels do not make other records.
+    refuse_private({"public": (x + 1, y)}, (x, y), "train")
+    with pytest.raises(InvalidInput, match="this is the private dataset"):
+        refuse_private({"public": (x, 1 - y)}, (x, y), "train")

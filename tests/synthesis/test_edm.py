@@ -12,7 +12,7 @@ from torch import Tensor
 from privmix.errors import InvalidInput
 from privmix.synthesis.denoising import Denoiser, denoising_loss, own_noise, sample
 from privmix.synthesis.edm import EdmConfig, SamplerConfig
-from privmix.synthesis.guidance import density_ratio_guidance
+from privmix.synthesis.guidance import GuidanceConfig, density_ratio_guidance
 
 MEAN, STD = 0.3, 0.7
 
@@ -161,3 +161,9 @@ def test_untrained_path_that_leaves_the_numbers_is_refused() -> None:
 def test_wrong_levels_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(InvalidInput):
         SamplerConfig(**wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("width", [4, 12])
+def test_a_discriminator_has_whole_groups_of_channels(width: int) -> None:
+    with pytest.raises(InvalidInput, match=f"width: got {width}"):
+        GuidanceConfig(width=width)

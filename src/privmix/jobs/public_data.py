@@ -30,7 +30,7 @@ def refuse_private(given: Mapping[str, Any], data: Any, split: str) -> None:
     for flag, place in given.items():
         if place is None:
             continue
-        if place is data and split == "train":
+        if split == "train" and _same_objects(place, data):
             raise InvalidInput(flag, WITHHELD, _PRIVATE)
         if isinstance(place, str | Path) and isinstance(data, str | Path):
             with named(flag):
@@ -38,6 +38,12 @@ def refuse_private(given: Mapping[str, Any], data: Any, split: str) -> None:
                 same = same or same_files(str(place), str(data), split)
             if same:
                 raise InvalidInput(flag, str(place), _PRIVATE)
+
+
+def _same_objects(public: Any, private: Any) -> bool:
+    """Whether data in memory are the same: as a whole, or the inputs of two pairs (inputs, labels)."""
+    pairs = isinstance(public, tuple) and isinstance(private, tuple) and public and private
+    return public is private or bool(pairs and public[0] is private[0])
 
 
 def refuse_charged(field: str, place: Any, source: Source, ledger: str) -> None:

@@ -98,7 +98,7 @@ class SynthesisJob(SynthesisOptions):
         if self.work is not None and Path(self.work).resolve().is_relative_to(out.resolve()):
             # Nothing could be published there once the model's folder is made.
             raise InvalidInput("work", str(self.work), "a folder outside of `out`")
-        reference = None if self.reference is None else self._open(self.reference, None)
+        reference = None if self.reference is None else self._open(self.reference, None, "reference")
         if reference is not None:
             # The card, which goes with the pool, has figures made of it.
             self._refuse_private(reference, "reference", self.reference)
@@ -155,11 +155,11 @@ class SynthesisJob(SynthesisOptions):
             raise InvalidInput("device", self.device, "cpu, or cuda where there is one")
 
     def _from_public(self) -> Maker:
-        source = self._open(self.public, self.split)
+        source = self._open(self.public, self.split, "public")
         self._refuse_private(source, "public", self.public)
         return from_public(self, source)
 
-    def _open(self, place: Any, split: str | None) -> Source:
+    def _open(self, place: Any, split: str | None, field: str) -> Source:
         columns = self.columns
         source = readers.open_dataset(
             place,
@@ -172,7 +172,7 @@ class SynthesisJob(SynthesisOptions):
             colour=columns.colour,
         )
         if source.schema.columns is not None or len(source.schema.input_shape) not in (2, 3):
-            raise InvalidInput("public", source.schema.input_shape, "images: (height, width) or (height, width, 3)")
+            raise InvalidInput(field, source.schema.input_shape, "images: (height, width) or (height, width, 3)")
         return source
 
     def _refuse_private(self, source: Source, field: str, place: Any) -> None:

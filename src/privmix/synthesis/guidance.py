@@ -23,6 +23,7 @@ Progress = Callable[[str, int, int], None]
 # Noise levels of the variance-preserving times 0.01 and 1, between which Kim et al. guide.
 _LEAST, _MOST = 0.0447, 152.0
 _EMBEDDED: Final = 8
+_GROUPS: Final = 8
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,8 @@ class GuidanceConfig:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        check_integer("width", self.width, low=8)
+        if check_integer("width", self.width, low=8) % _GROUPS:
+            raise InvalidInput("width", self.width, f"a multiple of {_GROUPS}")
         check_integer("guidance epochs", self.epochs, low=1)
         check_integer("batch_size", self.batch_size, low=2)
         check_number("learning_rate", self.learning_rate, low=0, low_open=True)
@@ -63,7 +65,7 @@ class NoisyFeatures(nn.Module):
         self.layers = nn.ModuleList(
             nn.Conv2d(a, b, 3, stride=2, padding=1) for a, b in zip(channels, self.sizes, strict=False)
         )
-        self.norms = nn.ModuleList(nn.GroupNorm(8, size) for size in self.sizes)
+        self.norms = nn.ModuleList(nn.GroupNorm(_GROUPS, size) for size in self.sizes)
         self.levels = nn.ModuleList(nn.Linear(2 * _EMBEDDED, size) for size in self.sizes)
 
     @property
