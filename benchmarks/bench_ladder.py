@@ -16,9 +16,9 @@ the other rungs had been seen.
 
 A second table asks what a pool of DP-Mix is worth (Bao et al. 2023, Table 6) where it is made of the 600 images.
 
-Pools are drawn by EDM (10,000 images), by EDM with guidance and by DDPM (4,000 each, beside as many by EDM), trained on
-the 600 images: what `privmix synthesise` writes, in cache/synthesis/, and made here where they are missing (an hour, or
-more). Finished runs are kept in results/ladder_runs.json; a broken-off benchmark goes on where it stopped.
+Pools are those of bench_synthesis: by EDM (10,000 images; another one trained longer), by EDM with guidance and by DDPM
+(4,000 each, beside as many by EDM), trained on the 600 images; made here where they are missing (three hours). Finished
+runs are kept in results/ladder_runs.json; a broken-off benchmark goes on where it stopped.
 
     python benchmarks/bench_ladder.py [--only ladder,mixes] [--seeds 3] [--pools FOLDER]
 """
@@ -46,6 +46,7 @@ from scipy import stats
 import common
 import privmix as pm
 from bench_designs import CACHE
+from bench_synthesis import IMAGES, made
 from privmix.data import open_dataset
 from privmix.data.public_share import PublicShare, split_off
 from privmix.jobs.training import TrainingJob
@@ -81,11 +82,6 @@ SHARED: dict[str, Any] = {
 CROPS: dict[str, Any] = {"views": "self-aug", "augment": "crop", "k_base": VIEWS}
 # 1,056 steps of 100 images.
 SOME: dict[str, Any] = {"warm_up_epochs": 176, "warm_up_optimiser": "sgd", "warm_up_augment": "none"}
-POOLS: dict[str, dict[str, Any]] = {
-    "pool-ddpm": {"diffusion": "ddpm"},
-    "pool-edm": {},
-    "pool-guided": {"guidance": 2.0},
-}
 
 
 @dataclass(frozen=True)
@@ -97,7 +93,7 @@ class Rung:
         label: what it is called.
         above: the rung that it is compared with.
         paper: the paper's test accuracy, in percent.
-        pool: folder of its synthetic images.
+        pool: name of its synthetic images.
         drawn: how many of these are used.
         epsilon: 0: the warm-up alone; infinite: without noise.
         uses: arguments that take the 600 public images, or its pool.
@@ -128,10 +124,11 @@ def ladder() -> Iterator[Rung]:
     yield Rung("ladder", "cold", "", 64.02, options=CROPS)
     yield Rung("ladder", "warm", "cold", 68.09, uses={"public": "public"}, options=warm)
     yield from_pool("EDM", "warm", 75.13)
+    yield from_pool("EDM, trained longer", "EDM", None, "longer")
     if fewer != "EDM":
         yield from_pool(fewer, "EDM", None, drawn=COMPARED)
-    yield from_pool("DDPM", fewer, 72.0, "pool-ddpm", COMPARED)
-    yield from_pool("EDM with guidance", fewer, 77.66, "pool-guided", COMPARED)
+    yield from_pool("DDPM", fewer, 72.0, "ddpm", COMPARED)
+    yield from_pool("EDM with guidance", fewer, 77.66, "guided", COMPARED)
     cropped = "EDM + crops and cutout in the warm-up"
     yield from_pool(cropped, "EDM", 84.88, **cut)
     yield Rung("ladder", "the same without EDM", cropped, uses={"public": "public"}, options={**warm, **cut})
@@ -143,7 +140,7 @@ def ladder() -> Iterator[Rung]:
 
 
 def from_pool(
-    label: str, above: str, paper: float | None, pool: str = "pool-edm", drawn: int = DRAWN, **options: Any
+    label: str, above: str, paper: float | None, pool: str = "edm", drawn: int = DRAWN, **options: Any
 ) -> Rung:
     """A rung whose warm-up has synthetic images beside the public ones, for as many steps as these alone."""
     epochs = round(SOME["warm_up_epochs"] * PUBLIC / (PUBLIC + drawn))
@@ -159,7 +156,7 @@ def mixes() -> Iterator[Rung]:
     none, real = "none (DP-MIX_SELF)", "the 600 public images"
     yield Rung("mixes", none, options={**own, "views": "dp-mix-self"})
     yield Rung("mixes", real, none, uses={"pool": "public"}, options=mixed)
-    yield Rung("mixes", "10,000 images by EDM", real, pool="pool-edm", uses={"pool": "pool"}, options=mixed)
+    yield Rung("mixes", "10,000 images by EDM", real, pool="edm", uses={"pool": "pool"}, options=mixed)
 
 
 PARTS = {"ladder": ladder, "mixes": mixes}
@@ -181,10 +178,9 @@ def images(place: Path) -> Images:
 
 def pool(folder: Path, name: str) -> Images:
     """Synthetic images of the public ones, drawn where they are not there."""
-    place = folder / name
-    if not place.exists():
-        pm.synthesise(images(folder / "public.npz"), classes=10, out=place, images=DRAWN, **POOLS[name])
-    return images(place / "train.npz")
+    if not (folder / f"pool-{name}").exists():
+        made(folder, name, IMAGES[name])
+    return images(folder / f"pool-{name}" / "train.npz")
 
 
 @cache
