@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from privmix.errors import InvalidInput
-from privmix.training import trainer
+from privmix.training import private_phase
 from privmix.training.gradients import execution
 from privmix.training.gradients.clipping import Clipping
 from privmix.training.gradients.execution import (
@@ -224,7 +224,7 @@ def test_a_fitting_chunk_is_at_least_one(free: float, kind: Any, monkeypatch: py
 
 def measured(monkeypatch: pytest.MonkeyPatch, strategy: str, chunk: int) -> Callable[[], None]:
     times(monkeypatch, **{strategy: 1.0})
-    monkeypatch.setattr(trainer, "fitting_chunk", lambda *args: chunk)
+    monkeypatch.setattr(private_phase, "fitting_chunk", lambda *args: chunk)
     return lambda: None
 
 
