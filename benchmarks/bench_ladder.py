@@ -259,14 +259,14 @@ def rates(runs: dict[str, Any]) -> dict[str, float]:
     return found
 
 
-def kept() -> dict[str, Any]:
-    return json.loads(RUNS.read_text()) if RUNS.exists() else {}
+def kept(place: Path = RUNS) -> dict[str, Any]:
+    return json.loads(place.read_text()) if place.exists() else {}
 
 
-def keep(runs: dict[str, Any], key: str) -> None:
+def keep(runs: dict[str, Any], key: str, place: Path = RUNS) -> None:
     """Write a finished run, beside those that another process may have finished meanwhile."""
-    runs.update(kept() | {key: runs[key]})
-    RUNS.write_text(json.dumps(runs, indent=0) + "\n")
+    runs.update(kept(place) | {key: runs[key]})
+    place.write_text(json.dumps(runs, indent=0) + "\n")
     print(key, runs[key]["accuracy"], flush=True)
 
 
