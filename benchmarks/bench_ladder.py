@@ -124,7 +124,7 @@ def ladder() -> Iterator[Rung]:
     yield Rung("ladder", "cold", "", 64.02, options=CROPS)
     yield Rung("ladder", "warm", "cold", 68.09, uses={"public": "public"}, options=warm)
     yield from_pool("EDM", "warm", 75.13)
-    yield from_pool("EDM, trained longer", "EDM", None, "longer")
+    yield from_pool("EDM trained longer", "EDM", None, "longer")
     if fewer != "EDM":
         yield from_pool(fewer, "EDM", None, drawn=COMPARED)
     yield from_pool("DDPM", fewer, 72.0, "ddpm", COMPARED)
