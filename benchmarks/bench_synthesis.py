@@ -76,6 +76,7 @@ TITLES = {
     "longer": "EDM, trained longer",
     "longer and real": "EDM, trained longer, and the 600",
     "longer augmented": "EDM, trained longer, augmented",
+    "longer and real augmented": "EDM, trained longer, and the 600, augmented",
     "others": "10,000 other real images, which would be private",
 }
 CNN_STEPS, CNN_BATCH, CNN_SEEDS = 1000, 64, 3
@@ -84,7 +85,10 @@ WARM_UP, UNDER_WARM_UP = "crop,cutout", ("real", "edm", "edm and real", "longer"
 
 
 # In 1,000 steps 10,000 images are seen six times, the 600 a hundred times: some sets for longer, too.
-LONG_STEPS, LONG = 5000, ("real", "augmented", "edm", "edm augmented", "longer", "longer augmented", "others")
+LONG_STEPS, LONG = (
+    5000,
+    ("real", "augmented", "edm", "edm augmented", "longer", "longer augmented", "longer and real augmented", "others"),
+)
 
 
 # Fewer of those that stand for comparison.
@@ -277,6 +281,9 @@ def main() -> None:
     for name in (name for name in ("edm", "longer") if name in sets):
         sets[f"{name} and real"] = joined(sets[name], real)
         sets[f"{name} augmented"] = augmented(sets[name], IMAGES[name])
+    if "longer" in sets:
+        both = sets["longer and real"]
+        sets["longer and real augmented"] = augmented(both, len(both.labels))
     if "edm" in sets:
         labels = measure.labels(real, sets["edm"].pixels)
         sets["edm relabelled"] = LabelledImages(sets["edm"].pixels, labels, real.classes)
@@ -292,11 +299,11 @@ def main() -> None:
             runs["measured"][name] = measured(given, real, test, features)
             keep(RUNS, runs)
             print(name, runs["measured"][name], flush=True)
-    for key, names, how in (
+    for key, taught, how in (
         ("cas cnn warm-up", UNDER_WARM_UP, {"augmentations": WARM_UP}),
         ("cas cnn long", LONG, {"steps": LONG_STEPS}),
     ):
-        for name in (name for name in names if name in sets):
+        for name in (name for name in taught if name in sets):
             found = runs["measured"][name].setdefault(key, [])
             for seed in range(len(found), CNN_SEEDS):
                 found.append(accuracy_of_cnn(sets[name], test, seed, **how))
