@@ -211,8 +211,8 @@ def measured(given: LabelledImages, real: LabelledImages, test: LabelledImages, 
     }
 
 
-def picture(sets: dict[str, LabelledImages]) -> None:
-    """Some of each set, two rows of twenty."""
+def picture(sets: dict[str, LabelledImages]) -> str:
+    """Some of each set, two rows of twenty; returns what results/synthesis.md says of it."""
     rows = []
     for images in sets.values():
         order = np.concatenate([np.flatnonzero(images.labels == one)[:4] for one in range(images.classes)])
@@ -220,6 +220,7 @@ def picture(sets: dict[str, LabelledImages]) -> None:
         rows.append(np.concatenate([np.concatenate(list(row), axis=1) for row in shown]))
         rows.append(np.full((6, rows[0].shape[1]), 128, np.uint8))
     Image.fromarray(np.concatenate(rows[:-1])).save(common.RESULTS / "synthesis.png")
+    return f"![Images](synthesis.png)\n\nFrom above, two rows each: {'; '.join(TITLES[name] for name in sets)}."
 
 
 def spread(shares: list[float] | None) -> str:
@@ -309,13 +310,14 @@ def main() -> None:
                 found.append(accuracy_of_cnn(sets[name], test, seed, **how))
                 keep(RUNS, runs)
                 print(name, key, found, flush=True)
-    picture({name: images for name, images in sets.items() if name in ("real", "augmented", *POOLS)})
+    shown = picture({name: images for name, images in sets.items() if name in ("real", "augmented", *POOLS)})
     settings = {"public images": f"{PER_CLASS} a class of MNIST's training split, seed {SEED}", **MODEL}
     settings |= {"features": measure.name, "CNN": f"{CNN_STEPS} steps of {CNN_BATCH}, {CNN_SEEDS} seeds"}
+    settings |= {"of EDM trained longer": POOLS["longer"][1]}
     title = "Synthetic digits from 600 public ones"
     runs["cpu"] = runs.get("cpu", {}) | {name: cpu_time(asked.cache, name) for name in names}
     keep(RUNS, runs)
-    common.save("synthesis", title, settings, runs, tables(runs["measured"], runs["cpu"]))
+    common.save("synthesis", title, settings, runs, [*tables(runs["measured"], runs["cpu"]), shown])
 
 
 if __name__ == "__main__":
