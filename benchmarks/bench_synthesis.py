@@ -18,6 +18,9 @@ all came of the figures of the first one, which were seen to fall short:
 
 The rows of EDM's images with other labels or augmented were added when the others were known, to see what is missing.
 
+The rows of the shorter EDM are of a model whose scalings took the deviation of the data for 0.5, Karras et al.'s; it
+is measured now (0.62 here), so that a run anew differs a little.
+
 A broken-off run goes on: models and images in --cache, measures in results/synthesis_runs.json.
 
     python benchmarks/bench_synthesis.py [--only edm,guided,ddpm,longer] [--cache benchmarks/cache/synthesis]

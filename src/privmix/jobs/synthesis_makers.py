@@ -107,7 +107,9 @@ def from_public(asked: SynthesisOptions, source: Source) -> Maker:
     """
     given = LabelledImages.of(source)
     # The network sees pixels in [-1, 1].
-    process = noise_process(asked.diffusion).suited(float(2 * given.scaled.std(dtype=np.float64)), asked.noise_mean)
+    deviation = float(2 * given.scaled.std(dtype=np.float64))
+    with in_terms_of({"log_mean": "noise_mean"}):
+        process = noise_process(asked.diffusion).suited(deviation, asked.noise_mean)
     config = DiffusionConfig(
         network=asked.network,
         steps=asked.steps,

@@ -39,7 +39,7 @@ class EdmConfig:
 
     def __post_init__(self) -> None:
         check_number("sigma_data", self.sigma_data, low=0, low_open=True)
-        check_number("noise_mean", self.log_mean, low=-10, high=10)
+        check_number("log_mean", self.log_mean, low=-10, high=10)
         check_number("log_std", self.log_std, low=0, low_open=True)
 
     def sigmas(self, count: int, generator: torch.Generator) -> Tensor:

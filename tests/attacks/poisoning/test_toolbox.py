@@ -31,16 +31,18 @@ def test_without_the_toolbox_the_extra_is_named(monkeypatch: pytest.MonkeyPatch)
 
 def test_the_callers_logging_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As ART is imported it configures logging, and Python closes all handlers for whoever does that."""
-    (tmp_path / "art.py").write_text("import logging.config\nlogging.config.dictConfig({})\n")
+    its, other = {"loggers": {"art": {}}}, {"loggers": {"caller": {}}}
+    code = f"from logging import config\nfor one in ({its}, {other}):\n    config.dictConfig(one)\n"
+    (tmp_path / "art.py").write_text(code)
     configured: list[object] = []
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr("privmix.attacks.poisoning.toolbox.version", lambda name: "1")
     monkeypatch.setattr("logging.config.dictConfig", configured.append)
     monkeypatch.delitem(sys.modules, "art", raising=False)
     with toolbox(0):
-        assert not configured
+        assert configured == [other]
     importlib.reload(sys.modules["art"])
-    assert configured == [{}]
+    assert configured == [other, its, other]
     del sys.modules["art"]
 
 

@@ -78,7 +78,13 @@ def _import_art() -> None:
     if "art" in sys.modules:
         return
     configure = logging.config.dictConfig
-    logging.config.dictConfig = lambda config: None
+
+    def but_its_own(config: Any) -> None:
+        # Another thread may set up its logging meanwhile.
+        if "art" not in config.get("loggers", {}):
+            configure(config)
+
+    logging.config.dictConfig = but_its_own
     try:
         import art  # noqa: F401
     finally:
