@@ -35,7 +35,11 @@ def two_processes(script: str, root: Path) -> list[subprocess.CompletedProcess[s
         for rank in (0, 1)
     ]
     try:
-        return [subprocess.CompletedProcess(process.args, 0, process.communicate(timeout=90)[0]) for process in running]
+        said = [process.communicate(timeout=90)[0] for process in running]
+        return [
+            subprocess.CompletedProcess(process.args, process.returncode, out)
+            for process, out in zip(running, said, strict=True)
+        ]
     finally:
         for process in running:
             process.kill()

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 
 from privmix.errors import InvalidInput
 from privmix.world import World, current_world
+from tests.processes import two_processes
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7])
@@ -34,3 +37,20 @@ def test_half_a_world_is_refused(monkeypatch: pytest.MonkeyPatch, given: dict[st
         monkeypatch.setenv(name, value)
     with pytest.raises(InvalidInput, match=r"WORLD_SIZE"), current_world("cpu"):
         pass
+
+
+def test_no_thread_of_the_group_outlives_the_block(tmp_path: Path) -> None:
+    """One that did would end the process by SIGABRT, now and then, as the interpreter goes."""
+    meet = """
+    from pathlib import Path
+    import torch
+    from privmix.world import current_world
+    with current_world("cpu") as world:
+        import torch.distributed.nn  # as libraries do that are imported when first used
+        world.sum(torch.ones(3))
+        within = {task.joinpath("comm").read_text().strip() for task in Path("/proc/self/task").iterdir()}
+    after = {task.joinpath("comm").read_text().strip() for task in Path("/proc/self/task").iterdir()}
+    print(sum("gloo" in name for name in within) > 0, sum("gloo" in name for name in after))
+    """
+    done = two_processes(meet, tmp_path)
+    assert [(process.returncode, process.stdout) for process in done] == [(0, "True 0\n")] * 2

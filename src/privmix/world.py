@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import import_module
 
 import torch
 import torch.distributed as dist
@@ -113,6 +114,10 @@ def current_world(device: str | None = None) -> Iterator[World]:
     cuda = torch.cuda.is_available() and device != "cpu"
     if cuda:
         torch.cuda.set_device(_environment("LOCAL_RANK", 0))
+    # Imported within the block, whoever needs it, this module would keep the group for ever: its functions take as
+    # their default the group that is there as they are read. The group's threads then outlive the interpreter, and
+    # one that still lets go of a tensor aborts the process.
+    import_module("torch.distributed.nn.functional")
     dist.init_process_group("nccl" if cuda else "gloo")
     try:
         yield World(dist.get_rank(), dist.get_world_size())

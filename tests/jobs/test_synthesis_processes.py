@@ -42,6 +42,7 @@ def test_two_processes_draw_what_one_draws(tmp_path: Path, monkeypatch: pytest.M
     assert (tmp_path / "TWO" / "card.json").exists(), "\n".join(process.stdout for process in done)
     assert "pool:" in done[0].stdout
     assert done[1].stdout == ""
+    assert [process.returncode for process in done] == [0, 0]
 
     # The same weights, drawn from by one process.
     monkeypatch.chdir(tmp_path)

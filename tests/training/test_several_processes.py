@@ -139,6 +139,7 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, np.ndarray]]
     done = two_processes(COMMON + CONFIGS + AGREE, root)
     assert (root / "rank0.npz").exists(), "\n".join(process.stdout for process in done)
     assert (root / "rank1.npz").exists(), "\n".join(process.stdout for process in done)
+    assert [process.returncode for process in done] == [0, 0]
     assert set(files(root / "model")) == {"model.json", "certificate.json", "weights.safetensors"}
     assert not (root / ".model.run").exists()
     return [dict(np.load(root / f"rank{rank}.npz")) for rank in (0, 1)]
@@ -158,12 +159,14 @@ def test_two_processes_give_what_one_gives(name: str, two: list[dict[str, np.nda
 def test_a_process_that_fails_does_not_leave_the_other_waiting(tmp_path: Path) -> None:
     done = two_processes(COMMON + FAILS, tmp_path)
     assert "Error" in done[0].stdout
+    assert (done[0].returncode, done[1].returncode) == (1, 3)
 
 
 def test_records_in_another_order_are_refused(tmp_path: Path) -> None:
     """Shards of two orders may hold a record twice, which would then count for two."""
     done = two_processes(COMMON + OTHERS, tmp_path)
     assert (tmp_path / "refused1").exists(), "\n".join(process.stdout for process in done)
+    assert done[1].returncode == 0
 
 
 def test_microbatches_are_for_one_process() -> None:
