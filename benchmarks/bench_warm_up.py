@@ -71,6 +71,7 @@ def rows() -> Iterator[ladder.Rung]:
         ladder.from_pool("as they are", "", 75.32),
         ladder.from_pool("crops", "as they are", 83.97, warm_up_augment="crop"),
         ladder.from_pool("crops + cutout", "crops", 84.88, **cut),
+        ladder.from_pool("turns and shifts", "as they are", None, warm_up_augment="affine"),
         ladder.from_pool("crops + CutMix", "crops", 82.20, warm_up_augment="crop", warm_up_mixing="cutmix"),
         ladder.from_pool("AutoAugment for CIFAR-10", "as they are", 83.45, warm_up_augment="autoaugment"),
         ladder.from_pool("SAM", "crops + cutout", 85.28, **cut, warm_up_optimiser="sam"),
