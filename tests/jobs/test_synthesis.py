@@ -68,6 +68,39 @@ def test_training_reads_a_pool_as_it_is(pool: tuple[Path, dict[str, object]], tm
     assert done.code == 0, done.err
 
 
+def test_a_pool_of_private_images_is_refused_where_these_are_trained_on(
+    pool: tuple[Path, dict[str, object]], public: Path, tmp_path: Path
+) -> None:
+    """Saved anew, in another order and format, among others: files tell nothing, the card does, once they are paid."""
+    out, _ = pool
+    digits = embedded_digits("train").read()
+    asked = {"epsilon": 4, "delta": 1e-5, "epochs": 1, "features": "pixels", "model": "linear", "classes": 10}
+    warm = {"scenario": "warm-synthetic", "warm_up_epochs": 1, "synthetic": out}
+    # A tenth of the 120 that the pool was made of: 12.
+    order = np.random.default_rng(0).permutation(400)
+    for private, allowed in ((order[order >= 120], True), (np.r_[:5, 120:400], True), (order, False)):
+        records = digits.x[private].astype(np.float32) / np.float32(255), digits.y[private]
+        for images in (out, out / "train.npz"):
+            if allowed:
+                pm.train(records, **asked, **warm | {"synthetic": images})
+            else:
+                with pytest.raises(InvalidInput, match=r"synthetic: got a value that is private .* are records of"):
+                    pm.train(records, **asked, **warm | {"synthetic": images})
+
+    with pytest.raises(InvalidInput, match=r"public: got a value that is private .* are records of"):
+        pm.release(records, out=tmp_path / "R", public=out, features="pixels", epsilon=4, delta=1e-5, classes=10)
+    assert not (tmp_path / "R").exists()
+
+    card = json.loads((out / "card.json").read_text())
+    (tmp_path / "POOL").mkdir()
+    (tmp_path / "POOL" / "train.npz").write_bytes((out / "train.npz").read_bytes())
+    for wrong in ({"records": 0}, {"digests": ["00"]}, {"telling": 1}):
+        told = card | {"made_of": {"sketch": card["made_of"]["sketch"] | wrong}}
+        (tmp_path / "POOL" / "card.json").write_text(json.dumps(told))
+        with pytest.raises(InvalidInput, match="synthetic: "):
+            pm.train(records, **asked, **warm | {"synthetic": tmp_path / "POOL"})
+
+
 def test_a_killed_run_goes_on_and_draws_the_same(public: Path, tmp_path: Path) -> None:
     class Killed(Exception):
         pass

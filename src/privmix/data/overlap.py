@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import heapq
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -18,6 +20,7 @@ from privmix.data.openers import holds_split
 from privmix.data.remote import is_remote, local_path, remote_digests
 from privmix.data.source import Source
 from privmix.data.splits import may_belong
+from privmix.errors import InvalidInput, check_integer
 
 # Records of so many numbers are not alike by chance; rows of a small table and short texts often are.
 _TELLING: Final = 16
@@ -26,6 +29,11 @@ _FEW: Final = 3
 _SHARE_OF_ARRAYS: Final = 0.1
 _SHARE_OF_OTHERS: Final = 0.5
 _SHARE_OF_FILES: Final = 0.5
+_SKETCHED: Final = 256
+# More than this no dataset has; a float holds each.
+_MOST: Final = 2**53
+_DIGEST_BYTES: Final = 16
+_DIGEST: Final = re.compile(f"[0-9a-f]{{{2 * _DIGEST_BYTES}}}")
 _BATCH: Final = 4096
 _SAME: Final = np.float32(1e-6)
 
@@ -114,10 +122,78 @@ class Contents:
         nothing. A tenth of them, or of these, is too much where records are arrays of 16 numbers or more, and half
         where they are texts, rows of a table or shorter arrays, which are alike by chance.
         """
-        single = {digest for digest, count in private.counts.items() if count <= _FEW}
-        shared = len(single & self.counts.keys())
-        share = _SHARE_OF_ARRAYS if self.telling and private.telling else _SHARE_OF_OTHERS
-        return shared > 0 and shared >= share * min(len(single), len(self.counts))
+        single = private.telling_few()
+        return _too_many(len(single & self.counts.keys()), len(self.counts), len(single), self.telling, private.telling)
+
+    def telling_few(self) -> set[bytes]:
+        """Hashes of those records that stand at most three times."""
+        return {digest for digest, count in self.counts.items() if count <= _FEW}
+
+
+@dataclass(frozen=True)
+class Sketch:
+    """The smallest hashes of a public dataset's records: as good as a random sample of them, small enough for a card.
+
+    What was made of public records tells by it, later and wherever they are by then, whether they were private ones.
+
+    Attributes:
+        records: how many different ones there are.
+        digests: of at most 256 of them; of all where there are no more.
+        telling: as :class:`Contents` has it.
+    """
+
+    records: int
+    digests: frozenset[bytes]
+    telling: bool
+
+    @classmethod
+    def of(cls, contents: Contents) -> Sketch:
+        """Of these records, each once.
+
+        Example:
+            >>> kept = Sketch.of(Contents({bytes([one]) * 16: 1 for one in range(100)}, telling=True))
+            >>> kept.records, len(kept.digests), Sketch.from_dict(kept.to_dict()) == kept
+            (100, 100, True)
+        """
+        return cls(len(contents.counts), frozenset(heapq.nsmallest(_SKETCHED, contents.counts)), contents.telling)
+
+    @classmethod
+    def from_dict(cls, found: Any) -> Sketch:
+        """From what :meth:`to_dict` gives, which may be a stranger's.
+
+        Raises:
+            InvalidInput: it is anything else.
+        """
+        if not isinstance(found, dict) or found.keys() != {"records", "digests", "telling"}:
+            raise InvalidInput("sketch", "another value", "records, digests, telling")
+        records, digests, telling = found["records"], found["digests"], found["telling"]
+        check_integer("records of a sketch", records, low=1, high=_MOST)
+        if not isinstance(telling, bool):
+            raise InvalidInput("telling", telling, "true or false")
+        if not isinstance(digests, list) or len(digests) != min(records, _SKETCHED):
+            raise InvalidInput("digests", "another number of them", f"{min(records, _SKETCHED)} of {records} records")
+        if not all(isinstance(one, str) and _DIGEST.fullmatch(one) for one in digests):
+            raise InvalidInput("digests", "other texts", f"{2 * _DIGEST_BYTES} hexadecimal digits each")
+        return cls(records, frozenset(map(bytes.fromhex, digests)), telling)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {"records": self.records, "digests": sorted(map(bytes.hex, self.digests)), "telling": self.telling}
+
+    def overlaps(self, private: Contents) -> bool:
+        """Whether the records were in large part private ones: as :meth:`Contents.overlaps`, by the sample's share.
+
+        Where the public records are many times the private ones, one of these in the sample is enough.
+        """
+        single = private.telling_few()
+        shared = len(single & self.digests) * self.records / len(self.digests)
+        return _too_many(shared, self.records, len(single), self.telling, private.telling)
+
+
+def _too_many(shared: float, public: int, private: int, *telling: bool) -> bool:
+    """Whether so many records of ``public`` and of ``private`` ones are the same that it is no chance."""
+    share = _SHARE_OF_ARRAYS if all(telling) else _SHARE_OF_OTHERS
+    return shared > 0 and shared >= share * min(private, public)
 
 
 def _record_hashes(x: NDArray[Any]) -> Iterator[bytes]:
@@ -148,7 +224,7 @@ def _cell(value: Any) -> str:
 
 
 def _hash(content: bytes) -> bytes:
-    return hashlib.blake2b(content, digest_size=16).digest()
+    return hashlib.blake2b(content, digest_size=_DIGEST_BYTES).digest()
 
 
 def _local(place: str, split: str) -> list[Path]:

@@ -9,12 +9,14 @@ from typing import Any
 
 from privmix.data import Source, content_hashes
 from privmix.data.overlap import Contents as RecordHashes
-from privmix.data.overlap import same_files, same_place
+from privmix.data.overlap import Sketch, same_files, same_place
+from privmix.data.remote import is_remote, local_path
 from privmix.errors import WITHHELD, InvalidInput, PrivmixError
 from privmix.features import Extractor
 from privmix.jobs.columns import Columns
 from privmix.jobs.dataset import listings_of
 from privmix.ledger import Contents, Ledger
+from privmix.synthesis.pool import made_of
 from privmix.training import ModelFacts
 from privmix.training.examples import open_source
 
@@ -83,6 +85,22 @@ def contents_of(
             with named(flag):
                 source = open_source(place, facts.classes, "train", {"input_shape": facts.input_shape, **options})
                 found[flag] = RecordHashes.of(source)
+    return found
+
+
+def origins_of(given: Mapping[str, Any]) -> dict[str, Sketch]:
+    """What pools of synthetic images were made of, by the flag that names the pool: a local one, with its card.
+
+    Raises:
+        InvalidInput, StorageError: a card can't be read.
+    """
+    found = {}
+    for flag, place in given.items():
+        if isinstance(place, str | Path) and not is_remote(str(place)):
+            with named(flag):
+                sketch = made_of(local_path(str(place)))
+            if sketch is not None:
+                found[flag] = sketch
     return found
 
 

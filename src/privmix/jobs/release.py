@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Final
+from typing import Any, Final
 
 from privmix.accounting import Adjacency, Event, Gaussian
 from privmix.certificate.certificate import Certificate
@@ -24,7 +24,7 @@ from privmix.jobs.places import check_writable
 from privmix.jobs.planned import Planned
 from privmix.jobs.planning import choose, design_of
 from privmix.jobs.progress import Progress, silent
-from privmix.jobs.public_data import refuse_private
+from privmix.jobs.public_data import origins_of, refuse_private
 from privmix.jobs.public_prior import Opened, open_public
 from privmix.jobs.release_options import AUTO, ReleaseOptions
 from privmix.mechanisms.plan import check_price
@@ -96,6 +96,11 @@ class ReleaseJob(ReleaseOptions):
         """The dataset; opening it reads no record."""
         return open_dataset(self.data, self.reader, split=self.split, classes=self.classes, columns=self.columns)
 
+    @property
+    def _shared(self) -> dict[str, Any]:
+        """What is called public, by the option that names it."""
+        return {"proxy": self.assumptions.proxy, "public": self.prior.data}
+
     def check(self) -> None:
         """Raise where options do not go together or places can't be written; reads no record.
 
@@ -120,7 +125,7 @@ class ReleaseJob(ReleaseOptions):
         for name, place in (("out", None if self.out is None else self.out.parent), ("store", self.store)):
             if place is not None and not self.dry_run:
                 check_writable(name, place)
-        refuse_private({"proxy": self.assumptions.proxy, "public": self.prior.data}, self.data, self.split)
+        refuse_private(self._shared, self.data, self.split)
         check_number("epsilon", self.epsilon, low=0, low_open=True)
         check_number("delta", self.delta, low=0, high=1, high_open=True)
 
@@ -232,12 +237,13 @@ class ReleaseJob(ReleaseOptions):
         ReleaseRun.check(self.out, overwrite=self.overwrite, resume=self.resume)
         extractor, public = self._fitted(state), {} if chosen is None else dict(chosen.public)
         public |= {} if self.public is None else self.public.contents()
+        made_of = origins_of(self._shared)
         # Before the first private row is read: a crash from here on leaves the budget spent.
         if self.resume:
             charged = self._charged_before(state, "reservation")
         else:
             charged = self._charge(plan.charge, plan.adjacency, "release")
-        refuse_overlap(public, self.opened.source)
+        refuse_overlap(public, self.opened.source, made_of)
         identity = planned._identity or self.opened.identity()
         with ReleaseRun(
             self.out,

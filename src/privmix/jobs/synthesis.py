@@ -24,7 +24,7 @@ from privmix.jobs.synthesis_options import SynthesisOptions
 from privmix.jobs.synthesis_quality import LabelledImages, Measure
 from privmix.jobs.synthesis_work import SynthesisWork
 from privmix.synthesis.metrics import Quality
-from privmix.synthesis.pool import POOL, WARNINGS, write_pool
+from privmix.synthesis.pool import KIND, POOL, WARNINGS, write_pool
 from privmix.world import World, current_world
 
 
@@ -182,7 +182,7 @@ class SynthesisJob(SynthesisOptions):
     def _card(self, made: Maker, quality: Quality) -> dict[str, Any]:
         measured = None if made.given is None else "the public images it was made of"
         return {
-            "kind": "synthetic images",
+            "kind": KIND,
             "images": self.images,
             "classes": list(made.classes),
             **made.said,

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from privmix.data import Source
 from privmix.data.fingerprint import records_hash
+from privmix.data.overlap import Contents, Sketch
 from privmix.errors import InvalidInput, in_terms_of
 from privmix.features.models import locate, public_name
 from privmix.jobs.columns import class_list
@@ -127,8 +128,9 @@ def from_public(asked: SynthesisOptions, source: Source) -> Maker:
     if asked.guidance and not process.conditional:
         raise InvalidInput("guidance", asked.guidance, f"0: {process.name} is not told of classes")
     check_size(asked.network, given.shape)
+    made_of = {"records": source.schema.records, "hash": records_hash(source)}
     said: dict[str, Any] = {
-        "made_of": {"records": source.schema.records, "hash": records_hash(source)},
+        "made_of": {**made_of, "sketch": Sketch.of(Contents.of(source)).to_dict()},
         "model": asdict(config),
         "sampler": {**asdict(sampler), "guidance": asked.guidance, "seed": asked.seed},
     }
@@ -160,7 +162,7 @@ def from_public(asked: SynthesisOptions, source: Source) -> Maker:
     return Maker(
         source.schema.classes,
         source.schema.input_shape,
-        _hash([asdict(config), asked.minutes, said["made_of"]]),
+        _hash([asdict(config), asked.minutes, made_of]),
         _hash(said["sampler"]),
         given,
         labels,

@@ -22,7 +22,7 @@ from privmix.jobs.overlap import refuse_overlap
 from privmix.jobs.places import check_writable
 from privmix.jobs.planned_training import PlannedTraining
 from privmix.jobs.progress import Progress, silent
-from privmix.jobs.public_data import contents_of, named, pool_options, refuse_private
+from privmix.jobs.public_data import contents_of, named, origins_of, pool_options, refuse_private
 from privmix.jobs.training_options import TrainingOptions
 from privmix.jobs.training_settings import ARGUMENTS, check_device, settings_for
 from privmix.mechanisms.plan import check_price
@@ -177,8 +177,9 @@ class TrainingJob(TrainingOptions):
             return Trained(trainer.run(self._records(planned, None, silent), world=world))
         with _others_wait(world):
             shared = contents_of(self._shared, self.extractor, self.facts, self.columns)
+            made_of = origins_of(self._shared)
             charged, streams = self._charged(trainer)
-            refuse_overlap(shared, self.opened.source)
+            refuse_overlap(shared, self.opened.source, made_of)
             run = self._run(trainer, charged, streams)
             if run is not None and run.complete:
                 with run:

@@ -13,8 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from privmix.data.overlap import Sketch
+from privmix.errors import InvalidInput
 from privmix.folders import FolderKind
+from privmix.untrusted import MEBIBYTE, read_json
 
+KIND: Final = "synthetic images"
 CARD: Final = "card.json"
 IMAGES: Final = "train.npz"
 POOL: Final = FolderKind("out", "a pool of synthetic images", frozenset({CARD, IMAGES}))
@@ -23,6 +27,8 @@ WARNINGS: Final = (
     "Made from images that were called public: these may be copied in parts or whole, and nothing protects them.",
     "If they are public, no private record was seen and nothing here costs privacy.",
 )
+_MADE_OF: Final = "made_of"
+_SKETCH: Final = "sketch"
 _COLUMNS: Final = 20
 _GAP: Final = 2
 
@@ -62,6 +68,28 @@ def write_pool(
         for name, picture in pictures.items():
             Image.fromarray(picture).save(draft / name)
         (draft / CARD).write_text(json.dumps(card, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+
+
+def made_of(path: Path) -> Sketch | None:
+    """What a pool's card says of the public images that it was made of; None where there is no card, or none were.
+
+    Args:
+        path: a dataset of any kind; of a pool its folder, or the images in it.
+
+    Raises:
+        InvalidInput: it has the card of a pool, which privmix can't have written.
+        StorageError: the card can't be read.
+    """
+    folder = path.parent if path.name == IMAGES else path
+    if not all((folder / mark).is_file() for mark in POOL.marks):
+        return None
+    card = read_json(folder / CARD, CARD, MEBIBYTE)
+    if not isinstance(card, dict) or card.get("kind") != KIND:
+        return None
+    given = card.get(_MADE_OF, {})
+    if not isinstance(given, dict):
+        raise InvalidInput(f"{CARD} {_MADE_OF}", "another value", "an object")
+    return Sketch.from_dict(given[_SKETCH]) if _SKETCH in given else None
 
 
 def contact_sheet(images: NDArray[np.uint8], labels: NDArray[np.int64], classes: int) -> NDArray[np.uint8]:
