@@ -14,6 +14,7 @@ from privmix.data.embedded import embedded_digits
 from privmix.errors import InvalidInput, StorageError
 from privmix.folders import PathLock
 from privmix.jobs.synthesis import SynthesisJob
+from privmix.ledger import Ledger
 from tests.cli.helpers import privmix
 
 pytest.importorskip("diffusers")
@@ -80,25 +81,46 @@ def test_a_pool_of_private_images_is_refused_where_these_are_trained_on(
     order = np.random.default_rng(0).permutation(400)
     for private, allowed in ((order[order >= 120], True), (np.r_[:5, 120:400], True), (order, False)):
         records = digits.x[private].astype(np.float32) / np.float32(255), digits.y[private]
-        for images in (out, out / "train.npz"):
-            if allowed:
+        if allowed:
+            pm.train(records, **asked, **warm)
+            continue
+        (tmp_path / "link.npz").symlink_to(out / "train.npz")
+        for images in (out, out / "train.npz", f"{out}/*.npz", tmp_path / "link.npz", open_dataset(out)):
+            with pytest.raises(InvalidInput, match=r"synthetic: got a value that is private .* made of public images"):
                 pm.train(records, **asked, **warm | {"synthetic": images})
-            else:
-                with pytest.raises(InvalidInput, match=r"synthetic: got a value that is private .* are records of"):
-                    pm.train(records, **asked, **warm | {"synthetic": images})
 
-    with pytest.raises(InvalidInput, match=r"public: got a value that is private .* are records of"):
-        pm.release(records, out=tmp_path / "R", public=out, features="pixels", epsilon=4, delta=1e-5, classes=10)
-    assert not (tmp_path / "R").exists()
+    released = {"features": "pixels", "epsilon": 4, "delta": 1e-5, "classes": 10, "out": tmp_path / "R"}
+    for field, given in (("public", {}), ("proxy", {"design": "auto"})):
+        with pytest.raises(InvalidInput, match=f"{field}: got a value that is private .* made of public images"):
+            pm.release(records, **released, **given, **{field: out})
+        assert not (tmp_path / "R").exists()
+
+    # What is made of a pool comes from where that came from.
+    again = pm.synthesise(out, out=tmp_path / "AGAIN", **QUICK)
+    with pytest.raises(InvalidInput, match="made of public images"):
+        pm.train(records, **asked, **warm | {"synthetic": again.out})
 
     card = json.loads((out / "card.json").read_text())
     (tmp_path / "POOL").mkdir()
     (tmp_path / "POOL" / "train.npz").write_bytes((out / "train.npz").read_bytes())
-    for wrong in ({"records": 0}, {"digests": ["00"]}, {"telling": 1}):
+    # Found before anything is paid for, a dry run too.
+    ledger = f"sqlite:///{tmp_path / 'ledger.sqlite'}"
+    assert (
+        privmix("ledger", "init", "--ledger", ledger, "--dataset", "own", "--epsilon", "9", "--delta", "1e-3").code == 0
+    )
+    paid = {"ledger": ledger, "dataset": "own"}
+    for wrong in ({"records": 0}, {"digests": "00"}, {"telling": 1}):
         told = card | {"made_of": {"sketch": card["made_of"]["sketch"] | wrong}}
         (tmp_path / "POOL" / "card.json").write_text(json.dumps(told))
-        with pytest.raises(InvalidInput, match="synthetic: "):
-            pm.train(records, **asked, **warm | {"synthetic": tmp_path / "POOL"})
+        with pytest.raises(InvalidInput, match=rf"synthetic: {next(iter(wrong))}"):
+            pm.train(records, **asked, **paid, **warm | {"synthetic": tmp_path / "POOL"})
+        with pytest.raises(InvalidInput, match=rf"public: {next(iter(wrong))}"):
+            pm.release(records, **released, **paid, public=tmp_path / "POOL", private_count=True)
+    assert Ledger.open(ledger).budget("own").reservations == 0
+    # Others call files so, too.
+    for strange in ("{NaN", "[]", "{}", json.dumps(card | {"made_of": {}})):
+        (tmp_path / "POOL" / "card.json").write_text(strange)
+        pm.train(records, **asked, **warm | {"synthetic": tmp_path / "POOL"})
 
 
 def test_a_killed_run_goes_on_and_draws_the_same(public: Path, tmp_path: Path) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import heapq
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,7 +21,7 @@ from privmix.data.openers import holds_split
 from privmix.data.remote import is_remote, local_path, remote_digests
 from privmix.data.source import Source
 from privmix.data.splits import may_belong
-from privmix.errors import InvalidInput, check_integer
+from privmix.errors import InvalidInput
 
 # Records of so many numbers are not alike by chance; rows of a small table and short texts often are.
 _TELLING: Final = 16
@@ -29,11 +30,13 @@ _FEW: Final = 3
 _SHARE_OF_ARRAYS: Final = 0.1
 _SHARE_OF_OTHERS: Final = 0.5
 _SHARE_OF_FILES: Final = 0.5
-_SKETCHED: Final = 256
-# More than this no dataset has; a float holds each.
-_MOST: Final = 2**53
+_SKETCHED: Final = 1024
+# Of a sample, one record may be there by chance.
+_FEWEST: Final = 3
+# The largest hash of a sample tells how many records it is of, to 3%: 8 standard deviations.
+_PLAUSIBLE: Final = 1.25
 _DIGEST_BYTES: Final = 16
-_DIGEST: Final = re.compile(f"[0-9a-f]{{{2 * _DIGEST_BYTES}}}")
+_HASHES: Final = 2 ** (8 * _DIGEST_BYTES)
 _BATCH: Final = 4096
 _SAME: Final = np.float32(1e-6)
 
@@ -135,15 +138,16 @@ class Sketch:
     """The smallest hashes of a public dataset's records: as good as a random sample of them, small enough for a card.
 
     What was made of public records tells by it, later and wherever they are by then, whether they were private ones.
+    Whoever has it can test whether a record that they hold was among the 1,024, as with any hash.
 
     Attributes:
         records: how many different ones there are.
-        digests: of at most 256 of them; of all where there are no more.
+        digests: of at most 1,024 of them, rising; of all where there are no more.
         telling: as :class:`Contents` has it.
     """
 
     records: int
-    digests: frozenset[bytes]
+    digests: tuple[bytes, ...]
     telling: bool
 
     @classmethod
@@ -155,38 +159,53 @@ class Sketch:
             >>> kept.records, len(kept.digests), Sketch.from_dict(kept.to_dict()) == kept
             (100, 100, True)
         """
-        return cls(len(contents.counts), frozenset(heapq.nsmallest(_SKETCHED, contents.counts)), contents.telling)
+        return cls(len(contents.counts), tuple(heapq.nsmallest(_SKETCHED, contents.counts)), contents.telling)
 
     @classmethod
     def from_dict(cls, found: Any) -> Sketch:
         """From what :meth:`to_dict` gives, which may be a stranger's.
 
         Raises:
-            InvalidInput: it is anything else.
+            InvalidInput: it is anything else, or no records of that number have these hashes.
         """
         if not isinstance(found, dict) or found.keys() != {"records", "digests", "telling"}:
             raise InvalidInput("sketch", "another value", "records, digests, telling")
-        records, digests, telling = found["records"], found["digests"], found["telling"]
-        check_integer("records of a sketch", records, low=1, high=_MOST)
+        records, told, telling = found["records"], found["digests"], found["telling"]
+        if type(records) is not int or records < 1:
+            raise InvalidInput("records of a sketch", "another value", "a whole number from 1")
         if not isinstance(telling, bool):
-            raise InvalidInput("telling", telling, "true or false")
-        if not isinstance(digests, list) or len(digests) != min(records, _SKETCHED):
-            raise InvalidInput("digests", "another number of them", f"{min(records, _SKETCHED)} of {records} records")
-        if not all(isinstance(one, str) and _DIGEST.fullmatch(one) for one in digests):
-            raise InvalidInput("digests", "other texts", f"{2 * _DIGEST_BYTES} hexadecimal digits each")
-        return cls(records, frozenset(map(bytes.fromhex, digests)), telling)
+            raise InvalidInput("telling", "another value", "true or false")
+        try:
+            content = base64.b64decode(told.encode("ascii"), validate=True) if isinstance(told, str) else b""
+        except ValueError:
+            content = b""
+        digests = tuple(content[at : at + _DIGEST_BYTES] for at in range(0, len(content), _DIGEST_BYTES))
+        kept = min(records, _SKETCHED)
+        if len(content) != kept * _DIGEST_BYTES or not all(one < other for one, other in pairwise(digests)):
+            raise InvalidInput("digests", "another value", f"{kept} of {_DIGEST_BYTES} bytes, rising, in base64")
+        if records > _SKETCHED:
+            largest, expected = int.from_bytes(digests[-1], "big"), _HASHES * _SKETCHED // records
+            if not expected / _PLAUSIBLE < largest < expected * _PLAUSIBLE:
+                raise InvalidInput("digests", "others", f"the smallest of {records} records' hashes")
+        return cls(records, digests, telling)
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON values."""
-        return {"records": self.records, "digests": sorted(map(bytes.hex, self.digests)), "telling": self.telling}
+        digests = base64.b64encode(b"".join(self.digests)).decode("ascii")
+        return {"records": self.records, "digests": digests, "telling": self.telling}
 
     def overlaps(self, private: Contents) -> bool:
-        """Whether the records were in large part private ones: as :meth:`Contents.overlaps`, by the sample's share.
+        """Whether the records were in large part private ones: the rule of :meth:`Contents.overlaps`, estimated.
 
-        Where the public records are many times the private ones, one of these in the sample is enough.
+        Exact up to 1,024 records. Of more, the sample's share stands for that of all, and fewer than three of the
+        sample tell nothing: a private dataset of less than a two-hundredth of the public one is often missed, and
+        shares near the limit may fall on either side of it. Where no record is shared, the answer is no.
         """
         single = private.telling_few()
-        shared = len(single & self.digests) * self.records / len(self.digests)
+        found = sum(digest in single for digest in self.digests)
+        if self.records > _SKETCHED and found < _FEWEST:
+            return False
+        shared = found * self.records / len(self.digests)
         return _too_many(shared, self.records, len(single), self.telling, private.telling)
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.data.overlap import Contents
+from privmix.data.overlap import Contents, Sketch
 from privmix.designs import Design, all_designs
 from privmix.errors import InvalidInput
 from privmix.features import Extractor
@@ -17,6 +17,7 @@ from privmix.jobs.columns import Columns
 from privmix.jobs.dataset import open_dataset
 from privmix.jobs.features import features_in_memory
 from privmix.jobs.progress import Progress
+from privmix.jobs.public_data import origins_of
 from privmix.jobs.release_options import AUTO, Assumptions
 from privmix.planning import choose_design
 from privmix.releases import Choice, DataModel, RecordTransform, ReleaseConfig
@@ -34,11 +35,13 @@ class Chosen:
         choice: every design's prediction, and the best.
         picture: of them, as SVG.
         public: the public records that it looked at, by the argument that named them.
+        made_of: what these were made of, where they are synthetic.
     """
 
     choice: Choice
     picture: bytes
     public: Mapping[str, Contents]
+    made_of: Sequence[tuple[str, Sketch]]
 
 
 def choose(
@@ -66,6 +69,7 @@ def choose(
     """
     assumptions.check()
     public: dict[str, Contents] = {}
+    made_of: list[tuple[str, Sketch]] = []
     if assumptions.proxy is None:
         model, words = declared_model(config, assumptions, extractor)
     else:
@@ -76,8 +80,9 @@ def choose(
         found = features_in_memory(proxy.source, extractor, progress)
         model, words = public_model(config, found.features, found.labels)
         public["proxy"] = Contents.of(proxy.source)
+        made_of = origins_of({"proxy": proxy.source})
     choice = choose_design(config, epsilon, delta, model, model_words=words, progress=progress)
-    return Chosen(choice, picture_of(choice), public)
+    return Chosen(choice, picture_of(choice), public, made_of)
 
 
 def declared_model(config: ReleaseConfig, assumptions: Assumptions, extractor: Extractor) -> tuple[DataModel, str]:

@@ -10,7 +10,6 @@ from typing import Any
 from privmix.data import Source, content_hashes
 from privmix.data.overlap import Contents as RecordHashes
 from privmix.data.overlap import Sketch, same_files, same_place
-from privmix.data.remote import is_remote, local_path
 from privmix.errors import WITHHELD, InvalidInput, PrivmixError
 from privmix.features import Extractor
 from privmix.jobs.columns import Columns
@@ -74,33 +73,39 @@ def refuse_charged(field: str, place: Any, source: Source, ledger: str) -> None:
         raise InvalidInput(field, "data with a budget", "public data; this ledger knows it as private")
 
 
-def contents_of(
-    given: Mapping[str, str | None], extractor: Extractor, facts: ModelFacts, columns: Columns
-) -> dict[str, RecordHashes]:
-    """Hashes of the records of each public dataset of ``privmix train``, by its flag."""
+def sources_of(
+    given: Mapping[str, Any], extractor: Extractor, facts: ModelFacts, columns: Columns
+) -> dict[str, Source]:
+    """Each public dataset of ``privmix train``, opened, by its flag."""
     found = {}
     options = pool_options(extractor, columns)
     for flag, place in given.items():
         if place is not None:
             with named(flag):
-                source = open_source(place, facts.classes, "train", {"input_shape": facts.input_shape, **options})
-                found[flag] = RecordHashes.of(source)
+                found[flag] = open_source(place, facts.classes, "train", {"input_shape": facts.input_shape, **options})
     return found
 
 
-def origins_of(given: Mapping[str, Any]) -> dict[str, Sketch]:
-    """What pools of synthetic images were made of, by the flag that names the pool: a local one, with its card.
+def contents_of(sources: Mapping[str, Source]) -> dict[str, RecordHashes]:
+    """Hashes of the records of public datasets, by the flags that name them."""
+    found = {}
+    for flag, source in sources.items():
+        with named(flag):
+            found[flag] = RecordHashes.of(source)
+    return found
+
+
+def origins_of(sources: Mapping[str, Source]) -> list[tuple[str, Sketch]]:
+    """What public datasets were made of, as far as they are pools of synthetic images that lie here with their cards.
 
     Raises:
-        InvalidInput, StorageError: a card can't be read.
+        InvalidInput, StorageError: a pool's card can't be read.
     """
-    found = {}
-    for flag, place in given.items():
-        if isinstance(place, str | Path) and not is_remote(str(place)):
-            with named(flag):
-                sketch = made_of(local_path(str(place)))
-            if sketch is not None:
-                found[flag] = sketch
+    found = []
+    for flag, source in sources.items():
+        with named(flag):
+            sketches = [made_of(file) for file in source.files]
+        found += [(flag, sketch) for sketch in sketches if sketch is not None]
     return found
 
 

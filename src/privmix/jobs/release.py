@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Final
+from typing import Final
 
 from privmix.accounting import Adjacency, Event, Gaussian
 from privmix.certificate.certificate import Certificate
 from privmix.data import FeatureStore
+from privmix.data.overlap import Sketch
 from privmix.designs import Plan
 from privmix.errors import WITHHELD, InvalidInput, StorageError, check_integer, check_number
 from privmix.features import Extractor, parse_features
@@ -96,10 +97,10 @@ class ReleaseJob(ReleaseOptions):
         """The dataset; opening it reads no record."""
         return open_dataset(self.data, self.reader, split=self.split, classes=self.classes, columns=self.columns)
 
-    @property
-    def _shared(self) -> dict[str, Any]:
-        """What is called public, by the option that names it."""
-        return {"proxy": self.assumptions.proxy, "public": self.prior.data}
+    @cached_property
+    def _origins(self) -> list[tuple[str, Sketch]]:
+        """What the public data were made of, where they are synthetic."""
+        return [] if self.public is None else origins_of({"public": self.public.source})
 
     def check(self) -> None:
         """Raise where options do not go together or places can't be written; reads no record.
@@ -125,7 +126,7 @@ class ReleaseJob(ReleaseOptions):
         for name, place in (("out", None if self.out is None else self.out.parent), ("store", self.store)):
             if place is not None and not self.dry_run:
                 check_writable(name, place)
-        refuse_private(self._shared, self.data, self.split)
+        refuse_private({"proxy": self.assumptions.proxy, "public": self.prior.data}, self.data, self.split)
         check_number("epsilon", self.epsilon, low=0, low_open=True)
         check_number("delta", self.delta, low=0, high=1, high_open=True)
 
@@ -185,6 +186,8 @@ class ReleaseJob(ReleaseOptions):
             if state.extra.get("data") != identity:
                 raise InvalidInput("resume", WITHHELD, "the records of the interrupted run: its data, split, columns")
         streams = None if self.resume or self.dry_run else _streams(self.seed)
+        # A card that can't be read is found before anything is paid for.
+        _ = self._origins
         if made is not None:
             engine = self.engine if self.engine in made.plan.kind.engines else "local"
             return Planned(self, self._fitting(made, config), made.chosen, engine, state, streams, Charge(), identity)
@@ -237,7 +240,7 @@ class ReleaseJob(ReleaseOptions):
         ReleaseRun.check(self.out, overwrite=self.overwrite, resume=self.resume)
         extractor, public = self._fitted(state), {} if chosen is None else dict(chosen.public)
         public |= {} if self.public is None else self.public.contents()
-        made_of = origins_of(self._shared)
+        made_of = [*self._origins, *([] if chosen is None else chosen.made_of)]
         # Before the first private row is read: a crash from here on leaves the budget spent.
         if self.resume:
             charged = self._charged_before(state, "reservation")

@@ -21,6 +21,7 @@ from privmix.errors import InvalidInput, in_terms_of
 from privmix.features.models import locate, public_name
 from privmix.jobs.columns import class_list
 from privmix.jobs.progress import Progress
+from privmix.jobs.public_data import origins_of
 from privmix.jobs.synthesis_options import SynthesisOptions
 from privmix.jobs.synthesis_quality import LabelledImages, Measure
 from privmix.jobs.synthesis_work import Drawer
@@ -130,7 +131,7 @@ def from_public(asked: SynthesisOptions, source: Source) -> Maker:
     check_size(asked.network, given.shape)
     made_of = {"records": source.schema.records, "hash": records_hash(source)}
     said: dict[str, Any] = {
-        "made_of": {**made_of, "sketch": Sketch.of(Contents.of(source)).to_dict()},
+        "made_of": {**made_of, "sketch": _origin(source).to_dict()},
         "model": asdict(config),
         "sampler": {**asdict(sampler), "guidance": asked.guidance, "seed": asked.seed},
     }
@@ -169,6 +170,12 @@ def from_public(asked: SynthesisOptions, source: Source) -> Maker:
         said,
         drawer,
     )
+
+
+def _origin(source: Source) -> Sketch:
+    """What the images come from in the end: where they are a pool themselves, what that was made of."""
+    known = origins_of({"public": source})
+    return known[0][1] if known else Sketch.of(Contents.of(source))
 
 
 def _guidance(

@@ -10,6 +10,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
+from privmix.data import Source
+from privmix.data.overlap import Sketch
 from privmix.errors import InvalidInput, PrivmixError, StorageError, in_terms_of
 from privmix.features import Extractor, parse_features
 from privmix.jobs.budget import Charge, charge
@@ -22,7 +24,7 @@ from privmix.jobs.overlap import refuse_overlap
 from privmix.jobs.places import check_writable
 from privmix.jobs.planned_training import PlannedTraining
 from privmix.jobs.progress import Progress, silent
-from privmix.jobs.public_data import contents_of, named, origins_of, pool_options, refuse_private
+from privmix.jobs.public_data import contents_of, named, origins_of, pool_options, refuse_private, sources_of
 from privmix.jobs.training_options import TrainingOptions
 from privmix.jobs.training_settings import ARGUMENTS, check_device, settings_for
 from privmix.mechanisms.plan import check_price
@@ -97,6 +99,16 @@ class TrainingJob(TrainingOptions):
         """What is called public, by the option that names it."""
         return {name: getattr(self, name) for name in _SHARED}
 
+    @cached_property
+    def _opened_public(self) -> dict[str, Source]:
+        """The same, opened."""
+        return sources_of(self._shared, self.extractor, self.facts, self.columns)
+
+    @cached_property
+    def _origins(self) -> list[tuple[str, Sketch]]:
+        """What public data were made of, where they are synthetic."""
+        return origins_of(self._opened_public)
+
     def check(self) -> None:
         """Raise where options don't go together or places can't be written; reads no record.
 
@@ -150,6 +162,8 @@ class TrainingJob(TrainingOptions):
             device=self.device,
         )
         trainer.check_world(world)
+        # A card that can't be read is found before anything is paid for.
+        _ = self._origins
         return PlannedTraining(self, trainer, world)
 
     @in_terms_of(ARGUMENTS)
@@ -176,8 +190,7 @@ class TrainingJob(TrainingOptions):
             _wait(world)
             return Trained(trainer.run(self._records(planned, None, silent), world=world))
         with _others_wait(world):
-            shared = contents_of(self._shared, self.extractor, self.facts, self.columns)
-            made_of = origins_of(self._shared)
+            shared, made_of = contents_of(self._opened_public), self._origins
             charged, streams = self._charged(trainer)
             refuse_overlap(shared, self.opened.source, made_of)
             run = self._run(trainer, charged, streams)

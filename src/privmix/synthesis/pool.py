@@ -74,16 +74,22 @@ def made_of(path: Path) -> Sketch | None:
     """What a pool's card says of the public images that it was made of; None where there is no card, or none were.
 
     Args:
-        path: a dataset of any kind; of a pool its folder, or the images in it.
+        path: a file of any dataset; of a pool the images, whatever links lead there.
 
     Raises:
-        InvalidInput: it has the card of a pool, which privmix can't have written.
+        InvalidInput: the card is a pool's, but says of this what privmix can't have written.
         StorageError: the card can't be read.
     """
-    folder = path.parent if path.name == IMAGES else path
-    if not all((folder / mark).is_file() for mark in POOL.marks):
+    if path.suffix != Path(IMAGES).suffix:
         return None
-    card = read_json(folder / CARD, CARD, MEBIBYTE)
+    images = path.resolve()
+    if images.name != IMAGES or not images.with_name(CARD).is_file():
+        return None
+    try:
+        card = read_json(images.with_name(CARD), CARD, MEBIBYTE)
+    except InvalidInput:
+        # Others have files of that name, too.
+        return None
     if not isinstance(card, dict) or card.get("kind") != KIND:
         return None
     given = card.get(_MADE_OF, {})
