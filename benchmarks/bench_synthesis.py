@@ -10,9 +10,9 @@ noise, lower by twice the steps of 32 than by steps of 64; not lower with wider 
 error on 600 digits of the training split that no set here holds was 30 to 34% above that on the 600 at sigma 0.8 and
 1.6, and fell by 1,400 more steps in which every non-leaking change had a probability of 0.4 in place of 0.12 (with 0.8
 it rose): hence EDM trained longer on varied images, which is the same with that probability. Its own error on those 600
-digits was then within 4% of that on the 600 at every level. Every set is measured against MNIST's 10,000 test images,
-which nothing was made of or chosen by; but that EDM was trained longer at all came of the figures of the first one,
-which were seen to fall short:
+digits was then within 4% of that on the 600 at every level. (These errors were measured by hand; this script does not
+measure them.) Every set is measured against MNIST's 10,000 test images, which nothing was made of or chosen by; but
+that EDM was trained longer at all came of the figures of the first one, which were seen to fall short:
 
 * FID, precision and recall in scattering features, projected to 512; FID of the first 600 images too, since it falls
   with their number;
