@@ -121,7 +121,7 @@ def file(saved: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def build(file: Path, **options: Any) -> EfficientNet:
-    return EfficientNet(**{"size": 64, "device": "cpu", "path": file, **options})
+    return EfficientNet(**{"size": 64, "layers": "last", "device": "cpu", "path": file, **options})
 
 
 @pytest.fixture
@@ -138,7 +138,7 @@ def test_the_network_is_its_definition(file: Path, reference: Reference) -> None
     network = LiteNetwork.of(torch.load(file, weights_only=True), 1.0, torch.device("cpu"))
     x = seen(np.random.default_rng(0).random((2, 96, 64, 3)))
     with torch.inference_mode():
-        maps, head = network(x.float())
+        *maps, head = network(x.float())
         expected = reference(x)
     assert [tuple(found.shape[1:]) for found in maps] == [
         (width, 96 // step, 64 // step) for (*_, width), step in zip(STAGES, (2, 4, 8, 16, 16, 32, 32), strict=True)
@@ -159,7 +159,7 @@ def test_the_package_agrees(model: str, size: int) -> None:
     with torch.inference_mode():
         expected = network.eval().extract_features(seen(images).float()).mean((2, 3))
         expected = expected / expected.norm(dim=1, keepdim=True)
-    found = EfficientNet(size=size, model=model, device="cpu").transform(images)
+    found = EfficientNet(size=size, model=model, layers="last", device="cpu").transform(images)
     assert np.abs(found - expected.numpy()).max() < 1e-5
 
 
@@ -176,11 +176,28 @@ def test_features(encoder: EfficientNet, reference: Reference) -> None:
     assert np.abs(encoder.transform(images) - expected.numpy()).max() < 1e-5
 
 
+def test_layers(file: Path) -> None:
+    """Means over positions of the last four stages, of the head or of both, each part divided by its norm."""
+    encoder = build(file)
+    with torch.inference_mode():
+        *maps, head = encoder._network(seen(np.random.default_rng(1).random((3, 64, 64, 3))).float())
+    parts = {"last": [head], "stages": maps[-4:], "all": [*maps[-4:], head]}
+    images = np.random.default_rng(1).random((3, 64, 64, 3))
+    for layers, chosen in parts.items():
+        means = [found.mean((2, 3)) for found in chosen]
+        expected = torch.cat([mean / mean.norm(dim=1, keepdim=True) for mean in means], dim=1) / len(means) ** 0.5
+        encoder = build(file, layers=layers)
+        assert encoder.output_dim((64, 64, 3)) == expected.shape[1]
+        assert np.allclose(encoder.transform(images), expected, atol=1e-5)
+
+
 @pytest.mark.parametrize("mirror", [False, True])
 def test_bounded_every_feature_vector_has_norm_1(file: Path, mirror: bool) -> None:
     """Formal guarantee."""
     images = np.concatenate([IMAGES, np.zeros_like(IMAGES[:1]), np.full_like(IMAGES[:1], 255)])
-    assert np.allclose(np.linalg.norm(build(file, mirror=mirror).transform(images), axis=1), 1, atol=1e-6)
+    for layers in module.LAYERS:
+        features = build(file, mirror=mirror, layers=layers).transform(images)
+        assert np.allclose(np.linalg.norm(features, axis=1), 1, atol=1e-6)
 
 
 def test_mirror(file: Path) -> None:
@@ -267,13 +284,18 @@ def test_grey_images_have_three_equal_channels(encoder: EfficientNet) -> None:
             encoder.output_dim(shape)
 
 
-def test_images_are_stretched_without_ringing_beyond_their_range(encoder: EfficientNet) -> None:
+def test_images_are_stretched_without_ringing_beyond_their_range(
+    encoder: EfficientNet, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """An image of the network's size goes in as it is; others are scaled, also where sides differ."""
     edges = np.zeros((1, 32, 32, 3), np.uint8)
     edges[:, :, 16:] = 255
     shown: list[Tensor] = []
-    network = encoder._network
-    encoder.__dict__["_network"] = lambda x: (shown.append(x.clone()), network(x))[1]
+    call = LiteNetwork.__call__
+    encoder.output_dim((8, 8))
+    monkeypatch.setattr(
+        LiteNetwork, "__call__", lambda self, x, head: (shown.append(x.clone()), call(self, x, head))[1]
+    )
     encoder.transform(edges)
     encoder.transform(IMAGES)
     assert {tuple(x.shape) for x in shown} == {(8, 3, 64, 64)}
@@ -300,7 +322,7 @@ def test_the_spec_names_the_weights(file: Path, encoder: EfficientNet) -> None:
         assert np.array_equal(rebuilt.transform(IMAGES), encoder.transform(IMAGES))
     with pytest.raises(InvalidInput, match="weights_sha256 of the model"):
         from_spec({**spec, "weights_sha256": "0" * 64})
-    different = [{"size": 96}, {"model": "lite1"}, {"mirror": True}, {"precision": "float16"}]
+    different = [{"size": 96}, {"model": "lite1"}, {"layers": "all"}, {"mirror": True}, {"precision": "float16"}]
     fingerprints = {build(file, **{"size": 64, **options}).fingerprint() for options in [{}, *different]}
     assert len(fingerprints) == 1 + len(different)
 
@@ -339,16 +361,25 @@ def test_a_certificate_says_what_the_network_has_seen(encoder: EfficientNet) -> 
 def test_arguments() -> None:
     assert parse_features("efficientnet").options() == EfficientNet().options()
     found = parse_features("efficientnet:96,lite2,mirror").options()
-    assert found == {"size": 96, "model": "lite2", "mirror": True, "precision": "float32"}
+    assert found == {"size": 96, "model": "lite2", "layers": "stages", "mirror": True, "precision": "float32"}
+    assert parse_features("efficientnet:all,64").options()["layers"] == "all"
     assert parse_features("efficientnet:mirror").options() == EfficientNet(mirror=True).options()
-    for wrong in ("", "97", "0", "544", "96,160", "lite3", "lite0,lite1", "mirror,mirror", "96,", "٩٦"):
+    for wrong in ("", "97", "0", "544", "96,160", "lite3", "lite0,lite1", "all,last", "mirror,mirror", "96,", "٩٦"):
         with pytest.raises(InvalidInput):
             parse_features(f"efficientnet:{wrong}")
 
 
 @pytest.mark.parametrize(
     "options",
-    [{"size": "96"}, {"size": True}, {"size": 96.5}, {"model": ["lite0"]}, {"mirror": 1}, {"mirror": "record 7"}],
+    [
+        {"size": "96"},
+        {"size": True},
+        {"size": 96.5},
+        {"model": ["lite0"]},
+        {"layers": 4},
+        {"mirror": 1},
+        {"mirror": "record 7"},
+    ],
 )
 def test_a_spec_holds_nothing_but_its_own_options(options: dict[str, Any], encoder: EfficientNet) -> None:
     with pytest.raises(InvalidInput):

@@ -157,7 +157,7 @@ HOSTILE = [
     "",
 ]
 OPTIONS: dict[str, dict[str, Any]] = {
-    "efficientnet": {"size": 64, "model": "lite0", "mirror": True, "precision": "float32"},
+    "efficientnet": {"size": 64, "model": "lite0", "layers": "all", "mirror": True, "precision": "float32"},
     "scattering": {"ycbcr": True, "mirror": True},
     "tabular": {"columns": [{"name": "a", "range": [0, 1]}]},
     "text": {

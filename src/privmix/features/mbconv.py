@@ -134,14 +134,20 @@ class LiteNetwork:
             number += count
         return cls(folded("_conv_stem", "_bn0", 2), tuple(stages), folded("_conv_head", "_bn1"))
 
-    def __call__(self, x: Tensor) -> tuple[list[Tensor], Tensor]:
-        """Maps of every stage and of the head.
+    @property
+    def widths(self) -> list[int]:
+        """Channels of each stage's maps."""
+        return [len(stage[-1].layers[-1].weight) for stage in self.stages]
+
+    def __call__(self, x: Tensor, head: bool = True) -> list[Tensor]:
+        """Maps of every stage, and of the head.
 
         Args:
             x: (b, 3, H, W), sides that are multiples of 32, values (255 v - 127) / 128 of an image v in [0, 1].
+            head: whether those of the head are wanted.
 
         Returns:
-            (b, width, H / s, W / s) of each stage, s from 2 to 32; and (b, 1280, H / 32, W / 32).
+            (b, width, H / s, W / s) of each stage, s from 2 to 32; then (b, 1280, H / 32, W / 32).
         """
         x = self.stem(x.contiguous(memory_format=torch.channels_last))
         maps = []
@@ -149,4 +155,4 @@ class LiteNetwork:
             for block in stage:
                 x = block(x)
             maps.append(x)
-        return maps, self.head(x)
+        return [*maps, self.head(x)] if head else maps
