@@ -6,7 +6,8 @@ best on CIFAR-10. Every set is measured against MNIST's 10,000 test images, whic
 bench_synthesis.py does: CAS (accuracy on the test images of a small CNN that has seen the set alone), a linear
 classifier's, inception score by a linear classifier of the 600, precision, recall and FID in scattering features.
 
-An hour of CPU time a model. A broken-off run goes on: models and images in --cache, measures in results/guidance_runs.json.
+An hour of CPU time a model. A broken-off run goes on: models and images in --cache, measures in
+results/guidance_runs.json.
 
     python benchmarks/bench_guidance.py [--device cuda] [--seeds 3] [--jobs 3] [--cache benchmarks/cache/guidance]
 """
@@ -100,8 +101,8 @@ def report(runs: dict[str, Any], device: str) -> None:
         rows.append(cells)
     count = len(runs)
     text = (
-        f"Means of {count} model{'s' if count > 1 else ''}, and their range. Weight 0 draws without guidance. Differences are between the same "
-        "models: the paired table says what a weight adds to each."
+        f"Means of {count} model{'s' if count > 1 else ''}, and their range. Weight 0 draws without guidance. "
+        "Differences are between the same models: the paired table says what a weight adds to each."
     )
     paired = []
     for weight in (f"{one:g}" for one in WEIGHTS[1:]):

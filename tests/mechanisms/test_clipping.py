@@ -63,6 +63,17 @@ def test_per_record(clip: Clip, power: int) -> None:
         np.testing.assert_array_equal(clip(x[index : index + 1], 1.0)[0], together[index])
 
 
+@pytest.mark.parametrize("clip", [clip_l1, clip_l2])
+@pytest.mark.parametrize("width", [5, 4099, 8192, 8193, 16_500, 150_528])
+def test_the_same_bits_whatever_stands_beside(clip: Clip, width: int) -> None:
+    """At every width, alone, among others at any place, and from arrays of other layouts."""
+    x = np.random.default_rng(width).normal(size=(9, width))
+    alone = np.concatenate([clip(x[index : index + 1], 1.0) for index in range(len(x))])
+    for start, stop in ((0, 2), (0, 9), (1, 8), (3, 6), (7, 9)):
+        for block in (x[start:stop], np.asfortranarray(x[start:stop]), x[::-1][::-1][start:stop]):
+            np.testing.assert_array_equal(clip(block, 1.0), alone[start:stop])
+
+
 @both_norms
 def test_input_is_left_alone_and_any_number_type_taken(clip: Clip, power: int) -> None:
     x = np.array([[200, 100], [0, 1]], np.uint8)

@@ -249,13 +249,14 @@ class GhostGradients(GradientStrategy):
 
         def factors(norms: Tensor, reach: Tensor) -> Tensor:
             nonlocal finite, cancels
-            found, finite = self.clipping.factors(norms), torch.isfinite(norms)
+            found = self.clipping.factors(norms)
+            finite = (found > 0) & torch.isfinite(norms)
             cancels = finite & (found * reach > CANCELLING * self.clipping.clip_norm)
             return torch.where(cancels, 0.0, found)
 
         total = ghost_clipped_sum(self.model, self.flat, views, targets, factors, with_reach=True)
         if not bool(finite.all()):
-            # Zero times infinity is no number: records without a finite gradient are left out.
+            # Zero times infinity is no number: records whose gradient is not finite, or nearly so, are left out.
             return self.clipped_sum(views[finite], targets[finite], side)
         if not bool(cancels.any()):
             return total
