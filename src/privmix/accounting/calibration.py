@@ -19,6 +19,9 @@ _NEWTON_STEPS = 8
 # Log of the price over its target where that is infinite.
 _HOPELESS = 60.0
 
+# Log of a price over its target, of a noise.
+_Price = Callable[[float], float]
+
 
 @dataclass(frozen=True)
 class Calibration:
@@ -58,26 +61,34 @@ def calibrate_noise(
                 "more than what the parts of this plan that do not depend on the noise already cost, or fewer rows: "
                 "above 1e9 of them, prices at much noise are lost in rounding",
             )
-    if low == _LEAST and price(low, accountant) <= 0:
-        event = make_event(low)
-        return Calibration(low, event, accountant.epsilon(event, delta, adjacency))
-    rough = accountant.rough()
-    if price(high, rough) > 0:
-        raise InvalidInput("epsilon", epsilon, "one of fewer steps or a larger delta: prices here are mostly rounding")
-    start = _root(lambda noise: price(noise, rough), low, high, 1e-3)
-    slope = (price(start * 1.01, rough) - price(start, rough)) / math.log(1.01)
-    noise = _newton(lambda noise: price(noise, accountant), start, slope)
-    if noise is None:
-        low, high = _bracket(lambda noise: price(noise, accountant), start)
-        # Aim a little below the target so that the answer lands between it and the tolerance.
-        noise = _root(lambda noise: price(noise, accountant) + _CLOSE / 2, low, high, _CLOSE / 8)
-    while price(noise, accountant) > 0:
-        noise *= 1 + _CLOSE / 2
+    if low > _LEAST or price(low, accountant) > 0:
+        rough = accountant.rough()
+        noise = _least(lambda noise: price(noise, accountant), low, high, lambda noise: price(noise, rough))
+    else:
+        noise = low
     event = make_event(noise)
     return Calibration(noise, event, accountant.epsilon(event, delta, adjacency))
 
 
-def _newton(price: Callable[[float], float], start: float, slope: float) -> float | None:
+def _least(price: _Price, low: float, high: float, rough: _Price) -> float:
+    """A noise whose price is at most its target and hardly less, between ``low``, which costs more, and ``high``.
+
+    The rough price only says where to begin. It may be above the target at ``high``, or below at ``low``, where a price
+    is as close to its target as the rough one is to the price.
+    """
+    start = high if rough(high) > 0 else _root(rough, low, high, 1e-3)
+    slope = (rough(start * 1.01) - rough(start)) / math.log(1.01)
+    noise = _newton(price, start, slope)
+    if noise is None:
+        low, high = _bracket(price, start, low, high)
+        # Aim a little below the target so that the answer lands between it and the tolerance.
+        noise = _root(lambda noise: price(noise) + _CLOSE / 2, low, high, _CLOSE / 8)
+    while price(noise) > 0:
+        noise = min(noise * (1 + _CLOSE / 2), high)
+    return noise
+
+
+def _newton(price: _Price, start: float, slope: float) -> float | None:
     """A noise whose price is within the tolerance below the target, by few expensive steps; None if they wander."""
     noise = start
     for _ in range(_NEWTON_STEPS):
@@ -90,20 +101,29 @@ def _newton(price: Callable[[float], float], start: float, slope: float) -> floa
     return None
 
 
-def _bracket(price: Callable[[float], float], start: float) -> tuple[float, float]:
-    """Two noises around the root, from a guess that is already close."""
-    low, high, widen = start / 1.002, start * 1.002, 1.004
-    while price(low) <= 0:
-        low, high, widen = low / widen, low, widen**2
-    while price(high) > -_CLOSE / 2:
-        low, high, widen = high, high * widen, widen**2
+def _bracket(price: _Price, start: float, low: float, high: float) -> tuple[float, float]:
+    """Two noises around the root, as close as a guess allows; ``low`` costs more than the target, ``high`` does not."""
+    widen = 1.002
+    while (below := max(low, start / widen)) > low:
+        if price(below) > 0:
+            low = below
+            break
+        high, widen = below, widen**2
+    widen = 1.002
+    while (above := min(high, start * widen)) < high:
+        if price(above) <= 0:
+            high = above
+            break
+        low, widen = max(low, above), widen**2
     return low, high
 
 
-def _root(price: Callable[[float], float], low: float, high: float, tolerance: float) -> float:
-    """Root of a decreasing function of the noise's logarithm."""
+def _root(price: _Price, low: float, high: float, tolerance: float) -> float:
+    """Root of a decreasing function of the noise's logarithm; an end where it has the same sign at both."""
     if price(low) <= 0:
         return low
+    if price(high) >= 0:
+        return high
     # Prices are rounded: at exp(log(low)) the sign could differ from the one that was found at low itself.
     ends = {math.log(low): low, math.log(high): high}
     root = brentq(lambda t: price(ends.get(t, math.exp(t))), *ends, xtol=tolerance, rtol=1e-12)
