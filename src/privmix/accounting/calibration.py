@@ -47,45 +47,64 @@ def calibrate_noise(
         * if no noise up to 1e9 meets the target, this raises: it never returns an optimistic value.
     """
 
-    def price(noise: float, by: Accountant) -> float:
+    def gap(noise: float, by: Accountant) -> float:
         cost = by.epsilon(make_event(noise), delta, adjacency)
         return math.log(cost / epsilon) if 0 < cost < math.inf else (_HOPELESS if cost > 0 else -_HOPELESS)
 
-    low, high = _LEAST, 1.0
-    while price(high, accountant) > 0:
-        low, high = high, high * 10
-        if high > _MOST:
-            raise InvalidInput(
-                "epsilon",
-                epsilon,
-                "more than what the parts of this plan that do not depend on the noise already cost, or fewer rows: "
-                "above 1e9 of them, prices at much noise are lost in rounding",
-            )
-    if low > _LEAST or price(low, accountant) > 0:
-        rough = accountant.rough()
-        noise = _least(lambda noise: price(noise, accountant), low, high, lambda noise: price(noise, rough))
-    else:
-        noise = low
+    rough = accountant.rough()
+    noise = _guessed(lambda noise: gap(noise, accountant), lambda noise: gap(noise, rough))
+    if noise is None:
+        noise = _searched(lambda noise: gap(noise, accountant), lambda noise: gap(noise, rough))
+    if noise is None:
+        raise InvalidInput(
+            "epsilon",
+            epsilon,
+            "more than what the parts of this plan that do not depend on the noise already cost, or fewer rows: "
+            "above 1e9 of them, prices at much noise are lost in rounding",
+        )
     event = make_event(noise)
     return Calibration(noise, event, accountant.epsilon(event, delta, adjacency))
 
 
-def _least(price: _Price, low: float, high: float, rough: _Price) -> float:
-    """A noise whose price is at most its target and hardly less, between ``low``, which costs more, and ``high``.
+def _guessed(price: _Price, rough: _Price) -> float | None:
+    """The noise by a few prices, from where the rough price meets the target; None where that is no good guess."""
+    decade = _decade(rough)
+    if decade is None or decade[0] == decade[1]:
+        return None
+    start = _root(rough, *decade, 1e-3)
+    return _newton(price, start, _slope(rough, start))
 
-    The rough price only says where to begin. It may be above the target at ``high``, or below at ``low``, where a price
-    is as close to its target as the rough one is to the price.
+
+def _searched(price: _Price, rough: _Price) -> float | None:
+    """The noise by as many prices as it takes; None if there is none.
+
+    The rough price only says where to begin. It may be above the target where the price is not, and below where it is.
     """
+    decade = _decade(price)
+    if decade is None or decade[0] == decade[1]:
+        return decade[0] if decade else None
+    low, high = decade
     start = high if rough(high) > 0 else _root(rough, low, high, 1e-3)
-    slope = (rough(start * 1.01) - rough(start)) / math.log(1.01)
-    noise = _newton(price, start, slope)
-    if noise is None:
-        low, high = _bracket(price, start, low, high)
-        # Aim a little below the target so that the answer lands between it and the tolerance.
-        noise = _root(lambda noise: price(noise) + _CLOSE / 2, low, high, _CLOSE / 8)
+    low, high = _bracket(price, start, low, high)
+    # Aim a little below the target so that the answer lands between it and the tolerance.
+    noise = _root(lambda noise: price(noise) + _CLOSE / 2, low, high, _CLOSE / 8)
     while price(noise) > 0:
         noise = min(noise * (1 + _CLOSE / 2), high)
     return noise
+
+
+def _decade(price: _Price) -> tuple[float, float] | None:
+    """Two noises between which the price meets its target; twice the least noise if that will do; None if none will."""
+    low, high = _LEAST, 1.0
+    while price(high) > 0:
+        low, high = high, high * 10
+        if high > _MOST:
+            return None
+    return (low, low) if low == _LEAST and price(low) <= 0 else (low, high)
+
+
+def _slope(price: _Price, noise: float) -> float:
+    return (price(noise * 1.01) - price(noise)) / math.log(1.01)
 
 
 def _newton(price: _Price, start: float, slope: float) -> float | None:
@@ -93,7 +112,7 @@ def _newton(price: _Price, start: float, slope: float) -> float | None:
     noise = start
     for _ in range(_NEWTON_STEPS):
         gap = price(noise) + _CLOSE / 2
-        if abs(gap) <= _CLOSE / 2:
+        if abs(gap) <= _CLOSE / 2 and price(noise) <= 0:
             return noise
         if not slope < 0 or abs(gap) > 1:
             return None
