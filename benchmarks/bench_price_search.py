@@ -86,7 +86,8 @@ def drawn(index: int) -> Asked:
     design = names[rng.choice(len(names), p=np.array(list(SHARES.values())) / sum(SHARES.values()))]
     epsilon = float(f"{log_uniform(0.01, 20):.4g}")
     target = float(f"{log_uniform(1e-12, 1e-3):.4g}")
-    records = round(log_uniform(1e2, 1e9))
+    # Sums with normal weights are exact up to 2^24 records; beyond, they are refused.
+    records = round(log_uniform(1e2, 1.6e7 if design == "gaussian-mixing" else 1e9))
     classes = min(round(log_uniform(2, 200)), records // 10)
     if design == DP_SGD:
         batch = max(1, round(records * log_uniform(max(1e-6, 1 / records), 1)))
@@ -213,7 +214,9 @@ def kept() -> dict[int, list[Any]]:
     return {row[0]: row for row in json.loads(RUNS.read_text())} if RUNS.exists() else {}
 
 
-def save(runs: dict[int, list[Any]]) -> None:
+def save(found: dict[int, list[Any]]) -> None:
+    """Add ``found`` to what is kept, by this process or another."""
+    runs = {**kept(), **found}
     text = "[\n" + ",\n".join(json.dumps(runs[index], separators=(",", ":")) for index in sorted(runs)) + "\n]\n"
     beside = RUNS.with_suffix(".part")
     beside.write_text(text)

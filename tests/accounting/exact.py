@@ -43,6 +43,10 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 _ALIAS = 1e-7
 # Of the least divergence that is asked for.
 _LEFT_OUT = 1e-8
+# Losses are cut off over so many standard deviations of the noise.
+_TAPER = 0.3
+# Where records are drawn seldom, a loss so far above epsilon is as good as an infinite one.
+_FAR, _SELDOM = 22.0, 3.0
 _MOST_NODES = 30_000
 # Outputs times frequencies.
 _MOST_WORK = 4e8
@@ -139,17 +143,34 @@ class _Table:
         return tuple(one if math.isfinite(one) else math.inf for one in found)  # type: ignore[return-value]
 
 
-def _table(query: Sampled, add: bool, tilt: float, top: float, most: float, tail: float) -> _Table:
+def _cut(query: Sampled, add: bool, tail: float, cap: float) -> float:
+    """Output above which are losses that come with probability below ``tail`` in any run, or exceed ``cap``."""
+    if add and not query.two_sided:
+        return math.inf
+    s, q, shift = query.noise, query.rate, query.shift
+    share = math.log(tail / query.runs / query.cluster)
+    rare = max(-s * float(ndtri_exp(min(-1.0, share))), shift - s * float(ndtri_exp(min(-1.0, share - math.log(q)))))
+    if cap == math.inf:
+        return rare
+    ratio = cap + math.log1p(-(1 - q) * math.exp(-cap)) - math.log(q)
+    return min(rare, ratio * s * s / shift + shift / 2)
+
+
+def _beyond(query: Sampled, add: bool, tail: float, cap: float) -> float:
+    """Probability that some run's loss is cut off."""
+    cut, width = _cut(query, add, tail, cap), query.noise * math.hypot(1, _TAPER)
+    one = query.rate * float(ndtr((query.shift - cut) / width)) + (1 - query.rate) * float(ndtr(-cut / width))
+    return -math.expm1(query.runs * math.log1p(-query.cluster * one))
+
+
+def _table(query: Sampled, add: bool, tilt: float, top: float, most: float, tail: float, cap: float) -> _Table:
     """Panels that resolve Gaussian and loss, phases up to ``top`` times the loss; jumps are losses above ``most``.
 
     Losses that any run has with probability below ``tail`` are left out, since a large tilt sees little else; smoothly,
     since the transform would fall slowly.
     """
     s, q, shift = query.noise, query.rate, query.shift
-    cut = math.inf
-    if query.two_sided or not add:
-        share = math.log(tail / query.runs / query.cluster)
-        cut = max(-s * float(ndtri_exp(min(-1.0, share))), shift - s * float(ndtri_exp(min(-1.0, share - math.log(q)))))
+    cut = _cut(query, add, tail, cap)
     high = min(cut + 3 * s, (10 * s + shift) if add and not query.two_sided else (1 + tilt) * shift + 10 * s + shift)
     low = shift / 2 if query.two_sided else -10 * s - (tilt * q * shift if add else 0.0)
     width = min(s, 2 * s * s / shift)
@@ -166,7 +187,7 @@ def _table(query: Sampled, add: bool, tilt: float, top: float, most: float, tail
     widths = np.log((steps[:, None] * _WEIGHTS / 2).ravel() / (s * math.sqrt(2 * math.pi)))
     log_masses, losses = widths - x * x / (2 * s * s), _loss(query, x)
     if cut < math.inf:
-        log_masses = log_masses + log_ndtr((cut - x) / (0.3 * s))
+        log_masses = log_masses + log_ndtr((cut - x) / (_TAPER * s))
     if query.two_sided:
         losses, log_masses = np.concatenate((losses, -losses)), np.concatenate((log_masses + losses, log_masses))
     elif add:
@@ -209,6 +230,7 @@ class Direction:
         self._add = add
         self._tail = _LEFT_OUT * least
         self._patience = _PATIENCE if patient else 1
+        self._cap = math.inf
 
     def deltas(self, epsilons: Sequence[float]) -> Found:
         """The divergence at each of ``epsilons`` > 0, which should be near each other.
@@ -217,9 +239,20 @@ class Direction:
             NoReference: float64 or this machine's time are not enough.
         """
         reasons = []
+        beyond = 0.0
+        if (
+            sum(one.runs * one.rate * one.cluster for one in self._sampled) <= _SELDOM
+            and self._square < 0.1
+            and not self._spread
+        ):
+            # No other loss is far below 0: with such a one the composed loss is above epsilon by 18 at least.
+            self._cap = max(epsilons) + _FAR
+            for one in self._sampled:
+                beyond += (1 - beyond) * _beyond(one, self._add, self._tail, self._cap)
         for most in (math.inf, *(share * epsilons[0] for share in _JUMPS)):
             try:
-                return self._integrated(epsilons, most)
+                found = self._integrated(epsilons, most)
+                return Found(tuple(beyond + one for one in found.deltas), found.error)
             except NoReference as error:
                 reasons.append(str(error))
         raise NoReference(", ".join(reasons))
@@ -244,7 +277,7 @@ class Direction:
             return math.inf, math.inf
         whole = bulk = float(self._closed(np.array([tilt + 0j]))[0].real)
         for query in self._sampled:
-            table = _table(query, self._add, tilt, 0.0, most, self._tail)
+            table = _table(query, self._add, tilt, 0.0, most, self._tail, self._cap)
             change, its_bulk, _ = table.changes(tilt)
             whole += query.runs * math.log1p(change)
             bulk += query.runs * math.log1p(its_bulk)
@@ -314,14 +347,15 @@ class Direction:
         """None where the integrand is not yet small at ``top``."""
         tables = []
         for query in self._sampled:
-            table = _table(query, self._add, tilt, top, most, self._tail)
+            table = _table(query, self._add, tilt, top, most, self._tail, self._cap)
             log_weights = table.log_masses + tilt * table.losses
             kept = log_weights > -42 - math.log(query.runs)
             tables.append((table, np.exp(log_weights[kept]), table.losses[kept], table.jumps[kept], *table.changes(tilt)[::2]))
         count = math.ceil(top / step) + 1
         if count * sum(weights.size for _, weights, *_ in tables) > self._patience * _MOST_WORK:
             raise NoReference("too much work")
-        turns = np.arange(min(_BLOCK, count)) * step
+        outputs = max([1, *(weights.size for _, weights, *_ in tables)])
+        turns = np.arange(min(max(16, min(_BLOCK, 10**7 // outputs)), count)) * step
         inner = [_turn(np.outer(losses, turns)) for _, _, losses, _, _, _ in tables]
         at = np.asarray(epsilons)[:, None]
         sums, sizes = np.zeros(len(epsilons)), 0.0
@@ -330,7 +364,7 @@ class Direction:
             for query, (_, weights, losses, _, _, _) in zip(self._sampled, tables, strict=True)
         )
         last = 0.0
-        for first in range(0, count, _BLOCK):
+        for first in range(0, count, turns.size):
             z = tilt + 1j * (first * step + turns)
             bulk, jumped = self._closed(z), np.zeros(z.size, dtype=np.complex128)
             for (table, weights, losses, jumps, change, jump), turned in zip(tables, inner, strict=True):
