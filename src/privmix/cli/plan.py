@@ -69,5 +69,5 @@ def _show(choice: Choice) -> None:
             f"--{key.replace('_', '-')} {value}" for key, value in item.config.design.settings().items()
         )
         out.print(f"  {labels[item.name]}: {settings.replace('--full-batch True', '--full-batch')}", soft_wrap=True)
-    for text in choice.reasons:
+    for text in (*choice.reasons, *map(str, choice.left_out)):
         out.print(f"- {plain(text)}", soft_wrap=True)

@@ -36,7 +36,7 @@ class Prediction:
     Attributes:
         choice: accuracy by design, and the best one.
         linear: for linear regression, the best mixup degree and the one that the paper's rate gives (Li et al. 2022,
-            Theorem 3.1); None where rows are too few for least squares.
+            Theorem 3.1); None where rows are too few for least squares, or a degree has no price.
         collapse: neural collapse of the public data, where there are any.
         distance: least distance of a mixed pair to another class; None where every pair holds all classes, too.
     """
@@ -50,6 +50,7 @@ class Prediction:
         """JSON-ready form."""
         return {
             **self.choice.to_dict(),
+            "left_out": [str(item) for item in self.choice.left_out],
             "linear_regression": self.linear,
             "neural_collapse": self.collapse,
             "minimum_euclidean_distance": self.distance,
@@ -128,7 +129,11 @@ def _linear(config: ReleaseConfig, epsilon: float, delta: float) -> dict[str, An
     # Least squares needs more rows than features; where there are fewer, the designs are compared all the same.
     if sampled <= config.dim + 1:
         return None
-    found = best_mixup_degree(config.records, sampled, config.dim, epsilon, delta)
+    try:
+        found = best_mixup_degree(config.records, sampled, config.dim, epsilon, delta)
+    except InvalidInput:
+        # No noise was found for some degree: the designs are compared all the same.
+        return None
     return {"mixup_degree": found.mixup_degree, "published_mixup_degree": found.published_degree}
 
 

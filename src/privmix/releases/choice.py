@@ -57,6 +57,25 @@ class Candidate:
 
 
 @dataclass(frozen=True)
+class LeftOut:
+    """Settings of a design that have no plan at the budget.
+
+    Attributes:
+        name: of the candidate that they belong to; see :func:`labels`.
+        settings: of the design.
+        reason: what the search for a noise said.
+    """
+
+    name: str
+    settings: Mapping[str, Any]
+    reason: str
+
+    def __str__(self) -> str:
+        chosen = ", ".join(f"{key} {value}" for key, value in self.settings.items() if key != "design")
+        return f"{_start(labels()[self.name])}" + (f" ({chosen})" if chosen else "") + f" was left out: {self.reason}."
+
+
+@dataclass(frozen=True)
 class Choice:
     """What the planner found. All of it is public.
 
@@ -67,6 +86,7 @@ class Choice:
         curves: predicted accuracy by design at each of ``epsilons``.
         model: how the records were modelled, in words.
         attainable: accuracy that a learner reaches there without privacy: low, predicted, high.
+        left_out: settings that have no plan at the budget.
     """
 
     epsilon: float
@@ -76,6 +96,7 @@ class Choice:
     curves: dict[str, list[float]]
     model: str
     attainable: tuple[float, float, float]
+    left_out: tuple[LeftOut, ...] = ()
 
     @property
     def best(self) -> Candidate:
@@ -103,6 +124,10 @@ class Choice:
             "curves": {name: [round(value, 4) for value in values] for name, values in self.curves.items()},
             "model": self.model,
         }
+        # Names alone: a certificate holds no words but its own.
+        missing = {item.name for item in self.left_out} - {item.name for item in self.candidates}
+        if missing:
+            record["left_out"] = sorted(missing)
         return {**record, "reasons": reasons_of(record)}
 
 
@@ -143,6 +168,10 @@ def reasons_of(record: Mapping[str, Any]) -> list[str]:
         for name, accuracy in predicted.items()
         if name != chosen
     ]
+    sentences += [
+        f"{_start(labels()[name])} was left out: no noise was found that meets the budget."
+        for name in record.get("left_out", ())
+    ]
     low, expected, high = record["attainable"]
     sentences.append(
         f"Predictions come from a simulation of {record['model']}, on which a learner without privacy reaches "
@@ -165,7 +194,8 @@ def check_choice_record(record: Mapping[str, Any]) -> None:
     try:
         names = list(record["predicted"])
         sound = (
-            set(record) == _RECORD_FIELDS
+            set(record) - {"left_out"} == _RECORD_FIELDS
+            and _are_left_out(record.get("left_out"), names)
             and record["chosen"] in names
             and list(record["settings"]) == list(record["ranges"]) == list(record["learners"]) == names
             and record["labels"] == {name: labels()[name] for name in names}
@@ -188,6 +218,13 @@ def check_choice_record(record: Mapping[str, Any]) -> None:
         sound = False
     if not sound:
         raise InvalidInput("certificate choice", "another record", "numbers and words as the planner writes them")
+
+
+def _are_left_out(left_out: Any, tried: list[str]) -> bool:
+    """Whether it is None, or candidates that were not tried, in order."""
+    return left_out is None or (
+        isinstance(left_out, list) and bool(left_out) and left_out == sorted({*left_out} & (labels().keys() - {*tried}))
+    )
 
 
 def _is_best(chosen: str, predicted: Mapping[str, float]) -> bool:
