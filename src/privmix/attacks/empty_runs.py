@@ -99,7 +99,6 @@ class PureNoise:
         )
 
 
-
 Tell = Callable[[str, int, int], None]
 
 

@@ -32,6 +32,7 @@ from privmix.releases.folder import (
 from privmix.releases.noise_tests import NoiseTest
 from privmix.releases.picture import MOST_BYTES as MOST_PICTURE_BYTES
 from privmix.releases.picture import check_picture
+from privmix.releases.prior_evidence import whitening_tests
 from privmix.untrusted import read_plain
 
 UNCHECKED: Final = (
@@ -115,7 +116,9 @@ def _check_numbers(
             check_picture(picture, PICTURE_FILE)
     if (centre := read_centre(root, plan, certificate)) is not None:
         found += centre_tests(centre, plan)
-    check_carried(certificate["extractor"], read_extractor(root, certificate))
+    carried = read_extractor(root, certificate)
+    check_carried(certificate["extractor"], carried)
+    found += whitening_tests(certificate["extractor"], carried, tuple(certificate["input_shape"]))
     beside = read_beside(root, plan, certificate)
     found += beside_tests(plan, beside)
     rows, odd = RowEvidence(plan, row_law(plan, beside)), None
