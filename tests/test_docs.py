@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from privmix.cli.app import REFUTED
 from tests.cli.helpers import privmix
 from tests.cli.test_path import digits
 from tests.data.helpers import png

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from privmix.certificate.certificate import CERTIFICATE_FILE, content_hash
+from privmix.cli.app import REFUTED
 from privmix.releases import ReleaseConfig, SecretStreams, engine, release_to_folder
 from privmix.reports.records import public_records, read_records
-from privmix.cli.app import REFUTED
 from privmix.training import ModelFacts, Trainer, TrainingConfig, TrainingRecords
 from tests.cli.helpers import privmix
 from tests.releases.helpers import CLASSES, make_records

@@ -29,6 +29,7 @@ from privmix.releases.map_evidence import class_direction_tests, direction_tests
 from privmix.releases.moments import SecondMoments, lower_triangle, sampled_std
 from privmix.releases.noise_parts import CANCELLED, ULP, Part, WeakDirections, check_grid
 from privmix.releases.noise_tests import (
+    ON_THE_GRID,
     NoiseTest,
     energy_test,
     equal_chance,
@@ -156,7 +157,7 @@ class RowEvidence:
         rows, parts = self._plan.rows, self._parts
         law = "laplace" if parts["x"].laplace else "gaussian"
         found = [
-            NoiseTest("values on the public grid", sum(p.width * rows for p in parts.values() if p.unit), 0.0),
+            NoiseTest(ON_THE_GRID, sum(p.width * rows for p in parts.values() if p.unit), 0.0),
             equal_rows_test("equal rows", bytes(self._digests), self._equal_chance(law)),
             energy_test(
                 "noise of each row",
