@@ -278,7 +278,7 @@ def augmentations_of(specs: Sequence[Mapping[str, Any]]) -> tuple[Augmentation, 
         >>> augmentations_of([augmentation.spec() for augmentation in SELF_AUGMENTATIONS]) == SELF_AUGMENTATIONS
         True
     """
-    if not isinstance(specs, Sequence) or isinstance(specs, str) or len(specs) > len(_KINDS):
+    if not isinstance(specs, list | tuple) or len(specs) > len(_KINDS):
         raise InvalidInput("augmentations", type(specs).__name__, "a list of descriptions, one a kind at most")
     found = tuple(_augmentation_of(spec, inner=False) for spec in specs)
     check_augmentations(found)
@@ -292,7 +292,7 @@ def _augmentation_of(spec: Any, *, inner: bool) -> Augmentation:
     kind = _KINDS[check_choice("augmentation", spec.get("name"), _KINDS)]
     if "choices" in settings and not inner:
         choices = settings["choices"]
-        if not isinstance(choices, Sequence) or isinstance(choices, str) or len(choices) > _MOST_CHOICES:
+        if not isinstance(choices, list | tuple) or len(choices) > _MOST_CHOICES:
             raise InvalidInput("augmentations to choose from", type(choices).__name__, f"{_MOST_CHOICES} at most")
         settings["choices"] = tuple(_augmentation_of(choice, inner=True) for choice in choices)
     try:
