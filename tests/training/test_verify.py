@@ -172,7 +172,7 @@ EDITS: dict[str, tuple[Callable[[Content], object], str]] = {
     "an answer bettered": (lambda content: content["assessment"][1].update(holds="All."), "certificate assessment"),
     "an answer of numbers": (lambda content: content["assessment"][1].update(holds=1), "certificate assessment"),
     "no assessment": (lambda content: content.pop("assessment"), "assessment.*its fields"),
-    "public data hidden": (lambda content: content.update(public_data={"public": "x"}), "certificate statements"),
+    "public data hidden": (lambda content: content.update(public_data={"public": "0" * 64}), "certificate statements"),
     "another version": (lambda content: content.update(schema_version=1), "schema_version"),
     "other weights": (lambda content: content["files"][0].update(sha256="0" * 64), r"weights\.safetensors"),
 }

@@ -102,8 +102,9 @@ def _check_own(content: Mapping[str, Any]) -> None:
     if not isinstance(content["choice"], dict | None):
         raise InvalidInput("certificate choice", type(content["choice"]).__name__, "what the planner wrote, or null")
     # These reach the data card: nothing in them may look like a part of it.
-    if not _NAME.match(str(content["extractor"].get("name"))):
-        raise InvalidInput("certificate extractor", content["extractor"].get("name"), "a plain name")
+    name = content["extractor"].get("name")
+    if not isinstance(name, str) or not _NAME.match(name):
+        raise InvalidInput("certificate extractor", name, "a plain name")
     if not set(content["extractor"]) <= _EXTRACTOR:
         raise InvalidInput("certificate extractor", "other fields", ", ".join(sorted(_EXTRACTOR)))
     arrays_beside(content["extractor"])

@@ -17,6 +17,9 @@ DECLARED: Final = "a declared spectrum"
 PUBLIC: Final = "records that the owner declared public"
 _MODEL_WORDS: Final = re.compile(rf"{DECLARED}|\d+ {PUBLIC}")
 _ROUNDING: Final = 2e-4
+# Far more than the planner's own curves have, and larger than any setting.
+_MOST_EPSILONS: Final = 32
+_LARGEST: Final = 2**63
 _RECORD_FIELDS: Final = {
     "epsilon",
     "delta",
@@ -207,12 +210,10 @@ def check_choice_record(record: Mapping[str, Any]) -> None:
             and all(_are_settings(record["settings"][name]) for name in names)
             and is_model_words(record["model"])
             and record["reasons"] == reasons_of(record)
+            and len(record["epsilons"]) <= _MOST_EPSILONS
             and all(_is_number(value) for value in record["epsilons"])
             and set(record["curves"]) <= set(names)
-            and all(
-                len(values) == len(record["epsilons"]) and all(_is_number(value) for value in values)
-                for values in record["curves"].values()
-            )
+            and all(_are_shares(values, len(record["epsilons"])) for values in record["curves"].values())
         )
     except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError):
         sound = False
@@ -244,7 +245,12 @@ def check_choice_settings(record: Mapping[str, Any], plan: Plan) -> None:
 def _are_settings(settings: Mapping[str, Any]) -> bool:
     options = {one.name for one in design_named(settings["design"]).options()}
     given = {name: value for name, value in settings.items() if name != "design"}
-    return set(given) <= options and all(isinstance(value, int | float) for value in given.values())
+    return set(given) <= options and all(_is_setting(value) for value in given.values())
+
+
+def _is_setting(value: Any) -> bool:
+    """A switch, or a number that a plan may have."""
+    return isinstance(value, bool) or (_is_number(value) and abs(value) <= _LARGEST)
 
 
 def _is_learner(name: object) -> bool:
@@ -256,7 +262,7 @@ def _are_shares(values: Any, count: int) -> bool:
     return isinstance(values, list) and len(values) == count and all(_is_number(v) and 0 <= v <= 1 for v in values)
 
 
-def _is_number(value: object) -> bool:
+def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 

@@ -19,6 +19,10 @@ from privmix.rounding import exact, rounded_down
 from privmix.training.plan import TrainingPlan
 
 WEIGHTS_FILE: Final = "weights.safetensors"
+PUBLIC_DATA: Final = ("public", "synthetic", "pool")
+"""What the kinds of public data are called."""
+
+_DIGEST = re.compile(r"[0-9a-f]{64}\Z")
 
 
 def training_certificate(
@@ -84,9 +88,10 @@ def _check_own(content: Mapping[str, Any]) -> None:
     """Shape of a model's own fields."""
     if [item["file"] for item in content["files"]] != [WEIGHTS_FILE]:
         raise InvalidInput("certificate files", len(content["files"]), f"one, {WEIGHTS_FILE}")
-    for name, digest in content["public_data"].items():
-        if not isinstance(digest, str) or len(name) > 40 or len(digest) > 128:
-            raise InvalidInput("certificate public_data", name, "names and digests")
+    known = content["public_data"]
+    fits = all(isinstance(digest, str) and _DIGEST.match(digest) for digest in known.values())
+    if not fits or not set(known) <= set(PUBLIC_DATA):
+        raise InvalidInput("certificate public_data", "others", f"digests of {', '.join(PUBLIC_DATA)}")
 
 
 KIND: Final = Kind(

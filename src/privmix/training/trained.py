@@ -19,6 +19,7 @@ from safetensors.torch import save as dump_tensors
 from privmix.certificate.certificate import CERTIFICATE_FILE, Certificate
 from privmix.errors import InvalidInput, StorageError, check_integer
 from privmix.folders import write_durably
+from privmix.mechanisms.plan import check_classes
 from privmix.training.certificate import WEIGHTS_FILE, read_certificate
 from privmix.training.layout import ImageLayout
 from privmix.training.models import Classifier, model_from_spec
@@ -29,6 +30,7 @@ FORMAT: Final = "privmix-trained-model"
 SCHEMA_VERSION: Final = 1
 MODEL_FILE = "model.json"
 _BATCH: Final = 512
+_MOST_AXES: Final = 8
 # Of one batch, as the first layer sees it.
 _MOST_VALUES: Final = 2**25
 
@@ -50,11 +52,12 @@ class ModelFacts:
     dim: int
 
     def __post_init__(self) -> None:
-        if len(self.classes) < 2 or not all(isinstance(name, str) for name in self.classes):
-            raise InvalidInput("classes", self.classes, "at least two names")
+        check_classes(self.classes)
         check_integer("dim", self.dim, low=1)
+        if len(self.input_shape) > _MOST_AXES:
+            raise InvalidInput("input_shape", len(self.input_shape), f"at most {_MOST_AXES} sizes")
         for size in self.input_shape:
-            check_integer("input_shape", size, low=1)
+            check_integer("input_shape", size, low=1, high=2**31)
 
     @property
     def extractor_arrays(self) -> Mapping[str, NDArray[np.float32]]:
