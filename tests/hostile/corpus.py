@@ -7,8 +7,9 @@ To add a case, write in a module ``cases_*.py`` of this folder (it is found by i
         ...
 
 ``folder`` is a fresh copy of an honest release, fitted or trained model, or of a folder of records, which may come from
-a stranger as well. All verbs that take such a folder are then run on it, in one process under :mod:`tests.hostile.guard`. Whatever the verb, its exit code must be 0, 1 or 2, an error
-must be one line, and there must be no side effect; the verbs named in ``refused`` must not exit with 0.
+a stranger as well. All verbs that take such a folder are then run on it, in one process under
+:mod:`tests.hostile.guard`. Whatever the verb, its exit code must be 0, 1 or 2, an error must be one line, and there
+must be no side effect; the verbs named in ``refused`` must not exit with 0.
 """
 
 from __future__ import annotations
@@ -127,8 +128,8 @@ VERBS: Final[dict[str, dict[str, str]]] = {
         "report": "report {folder} --out {out}/report.html",
     },
     "records": {
-        "release": f"release --data {{folder}} {_IMAGES} --design moments --rows 20 --out {{out}}/release",
-        "public": f"release --data {{data}} --public {{folder}} {_PLAN} --design moments --rows 20 --out {{out}}/public",
+        "release": f"release --data {{folder}} {_IMAGES} --design moments --out {{out}}/release",
+        "public": f"release --data {{data}} --public {{folder}} {_PLAN} --design moments --out {{out}}/public",
         "train": f"train --data {{folder}} {_IMAGES} --batch-size 10 --epochs 0.2 --out {{out}}/trained",
         "evaluate": "evaluate {fitted} --data {folder} --split train --figure {out}/evaluate.png",
     },
