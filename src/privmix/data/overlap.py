@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from privmix.data.files import reading
 from privmix.data.fingerprint import files_of
-from privmix.data.openers import holds_split
+from privmix.data.openers import holds_split, may_hold_splits
 from privmix.data.overlap_rule import SKETCH_FLOOR, TELLING, single, too_many
 from privmix.data.remote import is_remote, local_path, remote_digests
 from privmix.data.source import Source
@@ -68,17 +68,10 @@ def same_files(public: str, private: str, split: str = "train") -> bool:
         True
     """
     if is_remote(public) or is_remote(private):
-        if split != "train":
-            # What is there of which split is not known before it is fetched.
-            return False
-        both = [
-            remote_digests(place) if is_remote(place) else _digests(_local(place, "train"))
-            for place in (public, private)
-        ]
-        shared = set(both[0]) & set(both[1])
-        return any(len(shared) >= _SHARE_OF_FILES * len(set(one)) for one in both)
-    ours = _local(public, "train")
-    theirs = [path for path in _local(private, split) if split == "train" or not holds_split(path, split)]
+        both = [set(_digests_at(public, "train")), set(_digests_at(private, split))]
+        shared = both[0] & both[1]
+        return bool(shared) and any(len(shared) >= _SHARE_OF_FILES * len(one) for one in both)
+    ours, theirs = _local(public, "train"), _local_alone(private, split)
     sizes = {path.stat().st_size for path in ours} & {path.stat().st_size for path in theirs}
     found = [dict(_hashed(files, sizes)) for files in (ours, theirs)]
     shared_bytes = sum(size for digest, size in found[0].items() if digest in found[1])
@@ -248,6 +241,18 @@ def _local(place: str, split: str) -> list[Path]:
     with reading(root, "a file or folder"):
         files = files_of(root)
         return [path for path in files if may_belong(path.relative_to(root), split)] if root.is_dir() else files
+
+
+def _local_alone(place: str, split: str) -> list[Path]:
+    """Files of a split, but for those that hold several splits as arrays of their own."""
+    return [path for path in _local(place, split) if split == "train" or not holds_split(path, split)]
+
+
+def _digests_at(place: str, split: str) -> list[str]:
+    """Hashes of the same files at a path or an address, where what a file holds is not known before it is fetched."""
+    if not is_remote(place):
+        return _digests(_local_alone(place, split))
+    return remote_digests(place, split, None if split == "train" else may_hold_splits)
 
 
 def _hashed(files: Iterable[Path], sizes: set[int]) -> Iterator[tuple[str, int]]:
