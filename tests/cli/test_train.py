@@ -160,6 +160,10 @@ def test_epsilon_0_reads_no_private_row(unreadable: None) -> None:
     made = certificate()
     assert made["guarantee"]["epsilon"] == 0
     assert made["statements"][0].startswith("Guaranteed: no private record was read.")
+    # Exactly what happened: nobody may take it for a comparison that found nothing.
+    assert "What is taken as public was not compared with private records" in made["statements"][0]
+    assert "what is taken as public was not compared with private records" in outcome.out
+    assert not any("publish nothing where" in text for text in made["statements"])
     assert (made["warnings"], set(made["public_data"])) == ([], {"public"})
     assert privmix("verify", "MODEL").code == 0
     shown = privmix("inspect", "MODEL")

@@ -110,13 +110,22 @@ def public_name(url: str) -> str:
     return re.split(r"[?#]", re.sub(r"://(?:.*:.*@|[^/]*@)", "://", url), maxsplit=1)[0]
 
 
-def remote_digests(url: str) -> list[str]:
+def remote_digests(url: str, split: str | None = None, skip: Callable[[str], bool] | None = None) -> list[str]:
     """SHA-256 of every file at an address, hidden ones left out; nothing is kept on this machine.
+
+    Args:
+        url: the address.
+        split: of a folder, those files alone that may belong to it.
+        skip: by their names, files to leave out.
 
     Raises:
         StorageError, InvalidInput, MissingExtra: as :class:`RemoteSource`.
     """
-    system, files, _ = _find(url)
+    system, files, target = _find(url)
+    if split is not None and files != [target] and not glob.has_magic(target):
+        files = [file for file in files if may_belong(PurePosixPath(file).relative_to(PurePosixPath(target)), split)]
+    if skip is not None:
+        files = [file for file in files if not skip(_file_name(file))]
     digests = []
     with _talking(url):
         for file in files:

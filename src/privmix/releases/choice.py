@@ -155,6 +155,11 @@ def is_model_words(words: str) -> bool:
     return _MODEL_WORDS.fullmatch(words) is not None
 
 
+def chosen_by_data(record: Mapping[str, Any] | None) -> bool:
+    """Whether a choice on record was made by records that somebody vouches for as public; None is no choice."""
+    return record is not None and str(record.get("model")).endswith(PUBLIC)
+
+
 def reasons_of(record: Mapping[str, Any]) -> list[str]:
     """The sentences that follow from the numbers of :meth:`Choice.to_dict`."""
     chosen, predicted, ranges = record["chosen"], record["predicted"], record["ranges"]

@@ -151,8 +151,7 @@ def check_certificate(certificate: Certificate) -> tuple[Plan, PrivacyCost]:
     _check_noise(certificate["noise_std"], plan)
     _check_curve(certificate, plan)
     facts = certificate.insecure_seed, certificate.in_ledger, certificate["extractor"]
-    said = public_text(plan, *facts, chosen=choice is not None)
-    check_said(certificate, said)
+    check_said(certificate, public_text(plan, *facts, choice), public_text(plan, *facts, choice, before=True))
     return plan, cost
 
 
