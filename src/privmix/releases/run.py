@@ -149,7 +149,7 @@ class ReleaseRun(Run):
     @property
     def features_folder(self) -> Path:
         """Where a feature store may be while the run needs it; removed before the release appears."""
-        return self.folder / _FEATURES
+        return self.held.path / _FEATURES
 
     def release(
         self,
