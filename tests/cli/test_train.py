@@ -82,7 +82,7 @@ def evaluated(folder: str = "MODEL") -> dict[str, Any]:
 def refused(outcome: Outcome, *words: str, code: int = 2) -> None:
     assert outcome.code == code, (outcome.code, outcome.err)
     assert outcome.out == ""
-    assert outcome.err.strip().count("\n") == 0, outcome.err
+    assert outcome.said.strip().count("\n") == 0, outcome.err
     for word in words:
         assert word in outcome.err, outcome.err
 
