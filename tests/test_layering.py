@@ -78,6 +78,7 @@ BESIDE = (
     "_registry",
     "errors",
     "folders",
+    "held_folders",
     "packages",
     "private_files",
     "rounding",

@@ -18,6 +18,7 @@ from privmix.data.openers import companions
 from privmix.data.source import Schema, Source
 from privmix.data.splits import may_belong
 from privmix.errors import InvalidInput, MissingExtra, PrivmixError, StorageError
+from privmix.held_folders import hold
 from privmix.scratch import ScratchFolder
 
 _SCHEME: Final = re.compile(r"^[a-zA-Z][a-zA-Z0-9+.:-]*://")
@@ -196,7 +197,7 @@ def _find(url: str) -> tuple[Any, list[str], str]:
 
 def _fetch(system: Any, file: str, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    with system.open(file, "rb") as stream, path.open("wb") as copy:
+    with system.open(file, "rb") as stream, hold(path.parent) as folder, folder.create(path.name) as copy:
         shutil.copyfileobj(stream, copy, 2**20)
 
 

@@ -18,7 +18,7 @@ from safetensors.torch import save as dump_tensors
 
 from privmix.certificate.certificate import CERTIFICATE_FILE, Certificate
 from privmix.errors import InvalidInput, StorageError, check_integer
-from privmix.folders import write_durably
+from privmix.held_folders import HeldFolder, held
 from privmix.mechanisms.plan import check_classes
 from privmix.training.certificate import WEIGHTS_FILE, read_certificate
 from privmix.training.layout import ImageLayout
@@ -125,8 +125,8 @@ class TrainedModel(NetworkClassifier):
     facts_: ModelFacts
     certificate: Certificate = field(repr=False)
 
-    def write(self, folder: Path) -> None:
-        """Write the model's files into an existing folder."""
+    def write(self, folder: Path | HeldFolder) -> None:
+        """Write the model's files into an existing folder; into one that is held, by its descriptor."""
         facts = self.facts_
         content = {
             "format": FORMAT,
@@ -138,9 +138,10 @@ class TrainedModel(NetworkClassifier):
             "input_shape": list(facts.input_shape),
         }
         # On disk before anyone ends the key of the run that made them.
-        write_durably(folder / WEIGHTS_FILE, weights_bytes(self.network))
-        write_durably(folder / MODEL_FILE, (json.dumps(content, indent=2, allow_nan=False) + "\n").encode())
-        write_durably(folder / CERTIFICATE_FILE, self.certificate.to_bytes())
+        with held(folder) as place:
+            place.write(WEIGHTS_FILE, weights_bytes(self.network), shared=True)
+            place.write(MODEL_FILE, (json.dumps(content, indent=2, allow_nan=False) + "\n").encode(), shared=True)
+            place.write(CERTIFICATE_FILE, self.certificate.to_bytes(), shared=True)
 
 
 def shaped(x: torch.Tensor, network: Classifier, facts: ModelFacts) -> torch.Tensor:
