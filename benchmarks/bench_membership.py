@@ -161,6 +161,7 @@ def trainer_of(dataset: str, method: str, epsilon: float | None) -> tuple[Refere
         centre="none" if method == "mixing" else None,
         # Pixels of a digit have a norm of about 9.
         clip_norm=1.0 if dataset == "banking77" else 10.0,
+        **common.degree_64(design),
     )
     plan = config.with_noise(1e-6) if epsilon is None else config.calibrate(epsilon, DELTA)
     learner = SecondMomentsClassifier() if method == "moments" else NoiseAwareRidgeClassifier()

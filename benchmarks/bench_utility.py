@@ -16,7 +16,6 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 import common
@@ -67,6 +66,18 @@ METHODS = {
         pricing="published",
         honest=False,
     ),
+    "hs-reference-30": Method(
+        "hierarchical (3 classes expected), honest, reference learner (30 epochs)",
+        config={"design": "hierarchical", "centre": "none"},
+        learner=reference(30),
+    ),
+    "hs-reference-published-30": Method(
+        "hierarchical at the published noise (NOT private at this epsilon), reference learner (30 epochs)",
+        config={"design": "hierarchical", "centre": "none"},
+        pricing="published",
+        learner=reference(30),
+        honest=False,
+    ),
     "classwise-full": Method(
         "class-wise full batch, centring, ridge", config={"design": "classwise", "full_batch": True}
     ),
@@ -99,6 +110,9 @@ SCHEDULE: list[tuple[str, str, tuple[float, ...], int]] = [
     ("mnist", "classwise-poisson", (1, 2, 4, 8, 10), 3),
     ("mnist", "hs-ridge-published", (1, 2, 4, 8, 10), 3),
     ("mnist", "ps-reference-30", (2, 4, 8), 2),
+    ("mnist", "ps-reference-30", (8,), 3),
+    ("mnist", "hs-reference-30", (1, 8), 3),
+    ("mnist", "hs-reference-published-30", (1, 8), 3),
     ("mnist", "ps-reference-200", (1, 10), 3),
     ("mnist", "pixels-ps-cnn", (1, 8), 1),
     ("cifar10", "classwise-full", (1, 2, 4, 8, 10), 3),
@@ -146,7 +160,7 @@ def features(dataset: str, extractor: str, split: str) -> tuple[NDArray[Any], ND
 
 
 def make_plan(method: Method, records: int, dim: int, epsilon: float) -> ReleasePlan:
-    config = ReleaseConfig(records=records, dim=dim, classes=CLASSES, **method.config)
+    config = ReleaseConfig(**{"records": records, "dim": dim, "classes": CLASSES, "mixup_degree": 64, **method.config})
     if method.pricing == "published":
         return config.with_noise(published_noise_multiplier(64 / records, records, epsilon, DELTA)).priced(DELTA)
     if method.pricing == "rdp":
@@ -219,7 +233,7 @@ def write_tables(runs: list[dict[str, Any]]) -> None:
                 rows.append((method.label, *(_cell(by_epsilon.get(epsilon, [])) for epsilon in epsilons)))
         rows += [(f"*{label}*", *(values.get(epsilon, "") for epsilon in epsilons)) for label, values in papers.items()]
         tables += [f"## {dataset}", common.table(["test accuracy, %", *(f"eps {e}" for e in epsilons)], rows)]
-    unsound = [run for run in runs if not METHODS[run["method"]].honest and run["seed"] == 0]
+    unsound = [run for run in runs if run["method"] == "hs-ridge-published" and run["seed"] == 0]
     rows = [(f"{r['epsilon']:g}", f"{r['noise_multiplier']:.3f}", f"{r['proven_epsilon']:.3g}") for r in unsound]
     tables += [
         "## What the published hierarchical noise really costs (MNIST, 3 of 10 classes expected)",
@@ -271,7 +285,6 @@ def _cell(runs: list[dict[str, Any]]) -> str:
 
 
 def main() -> None:
-    torch.set_num_threads(2)
     runs = load_runs()
     done = {(run["dataset"], run["method"], run["epsilon"], run["seed"]) for run in runs}
     if sys.argv[1:] != ["tables"]:

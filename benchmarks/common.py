@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from privmix.designs import design_named
+
 RESULTS = Path(__file__).parent / "results"
 
 
@@ -48,6 +50,12 @@ def save(name: str, title: str, settings: Mapping[str, Any], results: Any, table
     body = "\n\n".join(tables)
     (RESULTS / f"{name}.md").write_text(f"# {title}\n\n{body}\n\n## Machine and settings\n\n{facts}\n")
     print(body)
+
+
+def degree_64(design: str) -> dict[str, int]:
+    """The papers' mixup degree, for a design that has one: theory would take another."""
+    names = {option.name for option in design_named(design).options()}
+    return {"mixup_degree": 64} if "mixup_degree" in names else {}
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:

@@ -63,6 +63,9 @@ def calibrate_noise(
         return Calibration(low, event, accountant.epsilon(event, delta, adjacency))
     rough = accountant.rough()
     if price(high, rough) > 0:
+        # Rough prices are a little higher: the noise that they find may lie just above one that really is enough.
+        high *= 10
+    if price(high, rough) > 0:
         raise InvalidInput("epsilon", epsilon, "one of fewer steps or a larger delta: prices here are mostly rounding")
     start = _root(lambda noise: price(noise, rough), low, high, 1e-3)
     slope = (price(start * 1.01, rough) - price(start, rough)) / math.log(1.01)
