@@ -206,9 +206,7 @@ def main() -> None:
 def _table(dataset: str) -> str:
     rows = []
     for (label, kind, name, _, _), found in shown(dataset):
-        cells = [
-            f"{np.mean(found[e]):.1f} ({np.std(found[e]):.1f}, {len(found[e])})" if e in found else "" for e in EPSILONS
-        ]
+        cells = [common.told(found[e]) if e in found else "" for e in EPSILONS]
         rows.append([label, kind, *cells, f"[{name}]({name}.md)"])
     for label, points in CLAIMS[dataset].items():
         rows.append([label, CLAIM, *(f"{points[e]:g}" if e in points else "" for e in EPSILONS), ""])

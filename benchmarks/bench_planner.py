@@ -163,7 +163,7 @@ def report(runs: list[dict[str, Any]]) -> None:
                 run["told"],
                 ", ".join(str(value) for value in run["settings"].values()),
                 f"{predicted:.1f} ({100 * run['low']:.0f} to {100 * run['high']:.0f})",
-                f"{accuracy.mean():.1f} ({accuracy.std():.1f}, {len(accuracy)})",
+                common.told(accuracy),
                 f"{gap:+.1f}",
                 f"{run['planner_cpu_seconds']:.1f}",
             ]

@@ -360,9 +360,7 @@ def main() -> None:
 
 
 def cell(found: Sequence[float]) -> str:
-    if len(found) == 1:
-        return f"{found[0]:.1f} (1 run)"
-    return f"{np.mean(found):.1f} ({np.std(found):.1f}, {len(found)})" if found else "-"
+    return common.told(found) if found else "-"
 
 
 def of(runs: Mapping[str, Any], **facts: Any) -> list[dict[str, Any]]:

@@ -280,8 +280,7 @@ def draw(groups: dict[tuple[str, str], dict[float, list[dict[str, Any]]]]) -> No
 def _cell(runs: list[dict[str, Any]]) -> str:
     if not runs:
         return ""
-    values = [100 * run["accuracy"] for run in runs]
-    return f"{np.mean(values):.2f} ({np.std(values):.2f}, {len(values)})"
+    return common.told([100 * run["accuracy"] for run in runs], 2)
 
 
 def main() -> None:

@@ -58,6 +58,13 @@ def degree_64(design: str) -> dict[str, int]:
     return {"mixup_degree": 64} if "mixup_degree" in names else {}
 
 
+def told(values: Sequence[float], digits: int = 1) -> str:
+    """Mean, standard deviation and number of runs; one run has no spread."""
+    if len(values) == 1:
+        return f"{values[0]:.{digits}f} (1 run)"
+    return f"{np.mean(values):.{digits}f} ({np.std(values):.{digits}f}, {len(values)})"
+
+
 def table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     """A Markdown table."""
     lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
