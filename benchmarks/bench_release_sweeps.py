@@ -440,10 +440,8 @@ def degree_costs(runs: Mapping[str, Any], dataset: str) -> str:
         }
         best = max(found, key=found.__getitem__)
         theory = best_mixup_degree(len(x), len(x), 1, epsilon, DELTA).mixup_degree
-        told.append(
-            f"at epsilon {epsilon:g} theory takes m = {theory}; of these degrees {best} is best, and m = 64 costs "
-            f"{found[best] - found[64]:.1f} points against it"
-        )
+        costs = "" if best == 64 else f", and m = 64 costs {found[best] - found[64]:.1f} points against it"
+        told.append(f"at epsilon {epsilon:g} theory takes m = {theory}; of these degrees {best} is best{costs}")
     return (
         f"n = T = {len(x):,}: {'; '.join(told)}. The best m grows with n / sqrt(T) (Li et al. 2022, Corollary 3.2; "
         "[theory](theory.md)), and with epsilon: the papers' m = 64 suits their 50,000 records, not every set. "

@@ -263,8 +263,8 @@ def halves(groups: dict[tuple[str, str], dict[float, list[dict[str, Any]]]]) -> 
         costs = groups["mnist", REFERENCES[2]][epsilon][0]["proven_epsilon"]
         told.append(
             f"at epsilon {epsilon:g} it {'gains' if few > plain else 'loses'} {abs(few - plain):.1f} points at an "
-            f"honest price ({plain:.1f} to {few:.1f}), and reaches {published:.1f} at the published noise, whose price is "
-            f"{costs:.3g}"
+            f"honest price ({plain:.1f} to {few:.1f}), and reaches {published:.1f} at the published noise, whose "
+            f"price is {costs:.3g}"
         )
     return (
         "Hierarchical sampling against Poisson sampling, both by the reference learner for 30 epochs: "

@@ -125,6 +125,7 @@ class ReleaseConfig(Setting):
         """
         if not self.design.left_to_theory:
             return self
+        check_target(epsilon, delta, pure=self.design.pure and delta == 0)
         return self._of_degree(degree_by_theory(self, self.design, epsilon, delta))
 
     def draft(self) -> Plan:
