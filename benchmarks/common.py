@@ -16,6 +16,7 @@ import numpy as np
 from privmix.designs import design_named
 
 RESULTS = Path(__file__).parent / "results"
+_WRITTEN = "The machine that wrote this page; runs that were kept before may come of another."
 
 
 def data_root() -> Path:
@@ -48,7 +49,8 @@ def save(name: str, title: str, settings: Mapping[str, Any], results: Any, table
     (RESULTS / f"{name}.json").write_text(json.dumps(record, indent=1) + "\n")
     facts = "\n".join(f"- {key}: {value}" for key, value in {**record["machine"], **settings}.items())
     body = "\n\n".join(tables)
-    (RESULTS / f"{name}.md").write_text(f"# {title}\n\n{body}\n\n## Machine and settings\n\n{facts}\n")
+    closing = f"## Machine and settings\n\n{_WRITTEN}\n\n{facts}\n"
+    (RESULTS / f"{name}.md").write_text(f"# {title}\n\n{body}\n\n{closing}")
     print(body)
 
 

@@ -53,7 +53,8 @@ def test_documented_lines(line: str, key: str, expected: str) -> None:
 
 
 def test_published_figures_are_marked() -> None:
-    line = "account --design hierarchical --classes 100 --records 50000 --mixup-degree 64 --noise-multiplier 1.26 --as-published --json"
+    line = "account --design hierarchical --classes 100 --records 50000 --mixup-degree 64 --noise-multiplier 1.26"
+    line += " --as-published --json"
     result = account(line)
     assert result["is_upper_bound"] is False
     assert "understates" in result["note"]
