@@ -138,7 +138,9 @@ class _Table:
             grown = np.exp(self.log_masses + exponent)
             whole = np.where(exponent < 1, masses * np.expm1(np.minimum(exponent, 1)), grown - masses)
             jumps = np.where(self.jumps > 0, np.exp(self.log_masses + exponent + np.log(self.jumps)), 0.0)
-            bulk = np.where(self.jumps < 0.5, whole - jumps, np.exp(self.log_masses + exponent + self.log_bulk) - masses)
+            bulk = np.where(
+                self.jumps < 0.5, whole - jumps, np.exp(self.log_masses + exponent + self.log_bulk) - masses
+            )
         found = tuple(self.cluster * float(one.sum()) for one in (whole, bulk, jumps))
         return tuple(one if math.isfinite(one) else math.inf for one in found)  # type: ignore[return-value]
 
@@ -201,7 +203,11 @@ def _table(query: Sampled, add: bool, tilt: float, top: float, most: float, tail
 def _loss(query: Sampled, x: Real) -> Real:
     ratio = query.shift * (2 * x - query.shift) / (2 * query.noise**2)
     near = np.log1p(query.rate * np.expm1(np.minimum(ratio, 30.0)))
-    return np.where(ratio < 30, near, math.log(query.rate) + ratio + np.log1p((1 - query.rate) / query.rate * np.exp(-np.maximum(ratio, 0.0))))
+    return np.where(
+        ratio < 30,
+        near,
+        math.log(query.rate) + ratio + np.log1p((1 - query.rate) / query.rate * np.exp(-np.maximum(ratio, 0.0))),
+    )
 
 
 def _turn(angle: Real) -> Complex:
@@ -341,16 +347,16 @@ class Direction:
                 return found
             top *= 3
 
-    def _trapezoid(
-        self, epsilons: Sequence[float], tilt: float, step: float, top: float, most: float
-    ) -> Found | None:
+    def _trapezoid(self, epsilons: Sequence[float], tilt: float, step: float, top: float, most: float) -> Found | None:
         """None where the integrand is not yet small at ``top``."""
         tables = []
         for query in self._sampled:
             table = _table(query, self._add, tilt, top, most, self._tail, self._cap)
             log_weights = table.log_masses + tilt * table.losses
             kept = log_weights > -42 - math.log(query.runs)
-            tables.append((table, np.exp(log_weights[kept]), table.losses[kept], table.jumps[kept], *table.changes(tilt)[::2]))
+            tables.append(
+                (table, np.exp(log_weights[kept]), table.losses[kept], table.jumps[kept], *table.changes(tilt)[::2])
+            )
         count = math.ceil(top / step) + 1
         if count * sum(weights.size for _, weights, *_ in tables) > self._patience * _MOST_WORK:
             raise NoReference("too much work")
@@ -359,9 +365,13 @@ class Direction:
         inner = [_turn(np.outer(losses, turns)) for _, _, losses, _, _, _ in tables]
         at = np.asarray(epsilons)[:, None]
         sums, sizes = np.zeros(len(epsilons)), 0.0
-        doubt = _UNIT * 4 * sum(
-            query.runs * float(weights @ np.abs(losses)) * tilt
-            for query, (_, weights, losses, _, _, _) in zip(self._sampled, tables, strict=True)
+        doubt = (
+            _UNIT
+            * 4
+            * sum(
+                query.runs * float(weights @ np.abs(losses)) * tilt
+                for query, (_, weights, losses, _, _, _) in zip(self._sampled, tables, strict=True)
+            )
         )
         last = 0.0
         for first in range(0, count, turns.size):
@@ -401,7 +411,9 @@ class Direction:
 
 
 def _expm1(z: Complex) -> Complex:
-    return np.asarray(np.expm1(z.real) * np.cos(z.imag) - 2 * np.sin(z.imag / 2) ** 2 + 1j * np.exp(z.real) * np.sin(z.imag))
+    return np.asarray(
+        np.expm1(z.real) * np.cos(z.imag) - 2 * np.sin(z.imag / 2) ** 2 + 1j * np.exp(z.real) * np.sin(z.imag)
+    )
 
 
 def deltas(

@@ -40,6 +40,7 @@ def plan(asked: PredictionOptions, json_output: Json = False) -> None:
             f"{found.linear['mixup_degree']}; the paper's rate gives {found.linear['published_mixup_degree']:.0f}",
             soft_wrap=True,
         )
+    out.print(f"a Poisson release takes mixup degree {found.mixup_degree} where none is given (--mixup-degree auto)")
     if found.collapse is not None:
         distance = found.distance
         out.print(

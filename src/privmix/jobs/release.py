@@ -195,12 +195,14 @@ class ReleaseJob(ReleaseOptions):
         _ = self._origins
         if made is not None:
             engine = self.engine if self.engine in made.plan.kind.engines else "local"
-            return Planned(self, self._fitting(made, config), made.chosen, engine, state, streams, Charge(), identity)
+            plan = self._fitting(made, config)
+            given = (engine, state, streams, Charge(), identity)
+            return Planned(self, plan, made.chosen, *given, by_theory=made.by_theory)
         with telling(self._told()) as told:
             counted, chosen, engine = Charge(), None, self.engine
             if self.private_count:
                 # A plan with some noise shows what no plan would be made of, before the count is paid for.
-                config.with_noise(1.0)
+                config.draft()
                 count, counted = self._count(streams, state, told)
                 config = replace(config, records=count)
             if self.design == AUTO:
@@ -208,7 +210,8 @@ class ReleaseJob(ReleaseOptions):
                 # Moments need no cluster, and whoever lets the planner choose does not choose against it.
                 engine = engine if engine in config.design.engines else "local"
             plan = config.calibrate(self.epsilon, self.delta)
-            return Planned(self, plan, chosen, engine, state, streams, counted, identity)
+            by_theory = config.design.left_to_theory
+            return Planned(self, plan, chosen, engine, state, streams, counted, identity, by_theory=by_theory)
 
     def _chosen(self, config: ReleaseConfig, progress: Progress) -> tuple[Chosen, ReleaseConfig]:
         """What the planner chose, and what is to be released then."""
