@@ -197,10 +197,11 @@ def test_an_interrupted_run_goes_on_with_its_own_fit(tmp_path: Path, monkeypatch
             pm.release(own, **WISHES, **DRAWN, out=place)
     (kept,) = tmp_path.glob(".*.run/extractor.safetensors")
     fitted = kept.read_bytes()
-    monkeypatch.setattr(Whitening, "fit", killed)
-    with pytest.raises(pm.InvalidInput, match="public"):
-        pm.release(own, **WISHES, **{**DRAWN, "public_records": 140}, out=place, resume=True)
-    pm.release(own, **WISHES, **DRAWN, out=place, resume=True)
+    with monkeypatch.context() as patch:
+        patch.setattr(Whitening, "fit", killed)
+        with pytest.raises(pm.InvalidInput, match="public"):
+            pm.release(own, **WISHES, **{**DRAWN, "public_records": 140}, out=place, resume=True)
+        pm.release(own, **WISHES, **DRAWN, out=place, resume=True)
     assert (place / "extractor.safetensors").read_bytes() == fitted
     assert pm.verify(place).held.epsilon <= 4
 
