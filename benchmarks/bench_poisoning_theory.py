@@ -66,8 +66,8 @@ def linear_bound() -> str:
     width, scale = 4, 16 / 255
     exact, linear = published_instahide_epsilon(RECORDS, width, scale, RECORDS), RECORDS / (width * scale)
     return (
-        f"Epsilon is at most T D / (k sigma), at every sampling rate: a record that is in every row costs as much. At k = "
-        f"{width}, noise 16/255 and D = 1 that is {rounded_up(linear, 6)} against {rounded_up(exact, 4)}, "
+        "Epsilon is at most T D / (k sigma), at every sampling rate: a record that is in every row costs as much. "
+        f"At k = {width}, noise 16/255 and D = 1 that is {rounded_up(linear, 6)} against {rounded_up(exact, 4)}, "
         f"{linear / exact:.0f} times as much: it bounds without telling anything."
     )
 

@@ -5,11 +5,11 @@ With Lambda(z) = log E[e^(z L)] of the composed loss L (Zhu, Dong, Wang 2022),
     delta(epsilon) = 1/pi Re integral over t > 0 of e^(Lambda(z) - z epsilon) / (z (1 + z)),   z = theta + i t,
 
 theta at the saddle point, so that little cancels. No loss is put on a grid and nothing is convolved. Each query's
-E[e^(z l)] - 1 is a Gauss-Legendre sum over its output x, in float64 and with an error relative to the loss itself, which
-a billion runs do not make large. Plain Gaussian queries and sums with normal weights have theirs in closed form.
+E[e^(z l)] - 1 is a Gauss-Legendre sum over its output x, in float64 and with an error relative to the loss itself,
+which a billion runs do not make large. Plain Gaussian queries and sums with normal weights have theirs in closed form.
 
-The trapezoidal rule with step 2 pi / P gives the sum over k of e^(theta k P) delta(epsilon + k P): P is so long that the
-others are below ``_ALIAS`` of delta. Where few records are drawn, L is nearly 0 but for rare jumps, and the
+The trapezoidal rule with step 2 pi / P gives the sum over k of e^(theta k P) delta(epsilon + k P): P is so long that
+the others are below ``_ALIAS`` of delta. Where few records are drawn, L is nearly 0 but for rare jumps, and the
 characteristic function falls only at frequencies that resolve that bulk: it is then subtracted, jumps being told from
 it by a smooth share of each output, after Chernoff's inequality has shown that the bulk alone has no part in delta.
 """
@@ -63,7 +63,7 @@ class NoReference(Exception):
 
 @dataclass(frozen=True)
 class Sampled:
-    """A Gaussian query on a sample, ``runs`` times: which record sits in it at ``rate``, if a cluster at ``cluster``."""
+    """A Gaussian query on a sample, ``runs`` times: a record is in it at ``rate``, if its cluster is at ``cluster``."""
 
     rate: float
     noise: float
@@ -138,7 +138,9 @@ class _Table:
             grown = np.exp(self.log_masses + exponent)
             whole = np.where(exponent < 1, masses * np.expm1(np.minimum(exponent, 1)), grown - masses)
             jumps = np.where(self.jumps > 0, np.exp(self.log_masses + exponent + np.log(self.jumps)), 0.0)
-            bulk = np.where(self.jumps < 0.5, whole - jumps, np.exp(self.log_masses + exponent + self.log_bulk) - masses)
+            bulk = np.where(
+                self.jumps < 0.5, whole - jumps, np.exp(self.log_masses + exponent + self.log_bulk) - masses
+            )
         found = tuple(self.cluster * float(one.sum()) for one in (whole, bulk, jumps))
         return tuple(one if math.isfinite(one) else math.inf for one in found)  # type: ignore[return-value]
 
@@ -201,7 +203,11 @@ def _table(query: Sampled, add: bool, tilt: float, top: float, most: float, tail
 def _loss(query: Sampled, x: Real) -> Real:
     ratio = query.shift * (2 * x - query.shift) / (2 * query.noise**2)
     near = np.log1p(query.rate * np.expm1(np.minimum(ratio, 30.0)))
-    return np.where(ratio < 30, near, math.log(query.rate) + ratio + np.log1p((1 - query.rate) / query.rate * np.exp(-np.maximum(ratio, 0.0))))
+    return np.where(
+        ratio < 30,
+        near,
+        math.log(query.rate) + ratio + np.log1p((1 - query.rate) / query.rate * np.exp(-np.maximum(ratio, 0.0))),
+    )
 
 
 def _turn(angle: Real) -> Complex:
@@ -210,8 +216,11 @@ def _turn(angle: Real) -> Complex:
 
 
 def _log1p(z: Complex) -> Complex:
-    with np.errstate(divide="ignore"):
-        return np.asarray(0.5 * np.log1p(2 * z.real + z.real**2 + z.imag**2) + 1j * np.arctan2(z.imag, 1 + z.real))
+    change = 2 * z.real + z.real**2 + z.imag**2
+    far = np.log(np.hypot(1 + z.real, z.imag) + 1e-300)
+    return np.asarray(
+        np.where(change > -0.5, 0.5 * np.log1p(np.maximum(change, -0.5)), far) + 1j * np.arctan2(z.imag, 1 + z.real)
+    )
 
 
 @dataclass(frozen=True)
@@ -341,16 +350,16 @@ class Direction:
                 return found
             top *= 3
 
-    def _trapezoid(
-        self, epsilons: Sequence[float], tilt: float, step: float, top: float, most: float
-    ) -> Found | None:
+    def _trapezoid(self, epsilons: Sequence[float], tilt: float, step: float, top: float, most: float) -> Found | None:
         """None where the integrand is not yet small at ``top``."""
         tables = []
         for query in self._sampled:
             table = _table(query, self._add, tilt, top, most, self._tail, self._cap)
             log_weights = table.log_masses + tilt * table.losses
             kept = log_weights > -42 - math.log(query.runs)
-            tables.append((table, np.exp(log_weights[kept]), table.losses[kept], table.jumps[kept], *table.changes(tilt)[::2]))
+            tables.append(
+                (table, np.exp(log_weights[kept]), table.losses[kept], table.jumps[kept], *table.changes(tilt)[::2])
+            )
         count = math.ceil(top / step) + 1
         if count * sum(weights.size for _, weights, *_ in tables) > self._patience * _MOST_WORK:
             raise NoReference("too much work")
@@ -359,9 +368,13 @@ class Direction:
         inner = [_turn(np.outer(losses, turns)) for _, _, losses, _, _, _ in tables]
         at = np.asarray(epsilons)[:, None]
         sums, sizes = np.zeros(len(epsilons)), 0.0
-        doubt = _UNIT * 4 * sum(
-            query.runs * float(weights @ np.abs(losses)) * tilt
-            for query, (_, weights, losses, _, _, _) in zip(self._sampled, tables, strict=True)
+        doubt = (
+            _UNIT
+            * 4
+            * sum(
+                query.runs * float(weights @ np.abs(losses)) * tilt
+                for query, (_, weights, losses, _, _, _) in zip(self._sampled, tables, strict=True)
+            )
         )
         last = 0.0
         for first in range(0, count, turns.size):
@@ -401,7 +414,9 @@ class Direction:
 
 
 def _expm1(z: Complex) -> Complex:
-    return np.asarray(np.expm1(z.real) * np.cos(z.imag) - 2 * np.sin(z.imag / 2) ** 2 + 1j * np.exp(z.real) * np.sin(z.imag))
+    return np.asarray(
+        np.expm1(z.real) * np.cos(z.imag) - 2 * np.sin(z.imag / 2) ** 2 + 1j * np.exp(z.real) * np.sin(z.imag)
+    )
 
 
 def deltas(

@@ -161,7 +161,7 @@ def test_pure_dp_without_sampling_is_the_ratio() -> None:
 @pytest.mark.parametrize(("records", "size"), [(2, 1), (3, 1), (3, 2)])
 @pytest.mark.parametrize("noise", [0.3, 1.0, 4.0])
 def test_pure_dp_of_fixed_size_samples_by_brute_force(records: int, size: int, noise: float) -> None:
-    """All datasets of records in [-1, 1] on a grid, all neighbours: no ratio of densities is above, and one is there."""
+    """All datasets of records in -1, 0 and 1, all neighbours: no ratio of densities is above, and one is there."""
     grid = (-1.0, 0.0, 1.0)
 
     def densities(data: tuple[float, ...]) -> np.ndarray:
@@ -183,9 +183,11 @@ def test_pure_dp_of_fixed_size_samples_by_brute_force(records: int, size: int, n
     again = largest(itertools.product(grid, repeat=records), lambda data: [(*data, one) for one in grid])
     assert again <= added == pytest.approx(price, rel=1e-12)
     replaced = largest(itertools.product(grid, repeat=records), lambda data: [(*data[:-1], one) for one in grid])
-    assert replaced <= price * (1 + 1e-12) == epsilon(
-        event, 0, accountant="pure", adjacency=REPLACE_ONE
-    ).epsilon * (1 + 1e-12)
+    assert (
+        replaced
+        <= price * (1 + 1e-12)
+        == epsilon(event, 0, accountant="pure", adjacency=REPLACE_ONE).epsilon * (1 + 1e-12)
+    )
 
 
 @pytest.mark.parametrize("adjacency", list(Adjacency))
@@ -200,11 +202,11 @@ def test_pure_dp_refuses_with_the_true_reason(adjacency: Adjacency) -> None:
         assert epsilon(cluster, 0, accountant="pure", adjacency=adjacency).epsilon > 0
 
 
-@given(
-    st.integers(2, 10**6), st.floats(0.001, 1), st.floats(1e-3, 100), st.floats(0.1, 1e4), st.integers(1, 10**6)
-)
+@given(st.integers(2, 10**6), st.floats(0.001, 1), st.floats(1e-3, 100), st.floats(0.1, 1e4), st.integers(1, 10**6))
 @settings(deadline=None)
-def test_pure_dp_is_never_above_its_linear_bound(n: int, share: float, scale: float, diameter: float, rows: int) -> None:
+def test_pure_dp_is_never_above_its_linear_bound(
+    n: int, share: float, scale: float, diameter: float, rows: int
+) -> None:
     """epsilon <= T D / (k sigma): sampling never costs more than a record that is in every row."""
     width = max(1, int(share * n))
     event = Repeated(FixedSizeSampled(n, width, Laplace(2 * width * scale / diameter)), rows)

@@ -24,12 +24,12 @@ class PureAccountant:
     the record bound under replace-one. The paper sets D = 1, which pixels don't have; here D follows from the bound
     that the data was declared with or clipped to.
 
-    *Samples of a fixed size under add/remove.* Let M sum k of N records and M' k of the same and one more, r. A k-subset
-    of the N + 1 that holds r is a k-subset of the others of which a uniformly drawn member s has made place for r, so
-    that M' = (1 - g) M + g M_r with g = k/(N + 1), and M_r is M with each sum moved by r - s: by twice the record bound,
-    as under replace-one, and not by the bound itself. Hence e^(-D/scale) <= M_r / M <= e^(D/scale), and M' / M lies
-    between the exponentials of -B and A. Both rise with g, which is at most k/n for n records and a neighbour: the price
-    is that of replace-one. With k = 1, N records alike and r opposite, it is attained.
+    *Samples of a fixed size under add/remove.* Let M sum k of N records and M' k of the same and one more, r. A
+    k-subset of the N + 1 that holds r is a k-subset of the others of which a uniformly drawn member s has made place
+    for r, so that M' = (1 - g) M + g M_r with g = k/(N + 1), and M_r is M with each sum moved by r - s: by twice the
+    record bound, as under replace-one, and not by the bound itself. Hence e^(-D/scale) <= M_r / M <= e^(D/scale), and
+    M' / M lies between the exponentials of -B and A. Both rise with g, which is at most k/n for n records and a
+    neighbour: the price is that of replace-one. With N records alike and r opposite it is attained.
 
     Formal guarantees:
         * no output is likelier by more than e^epsilon for any neighbour, whatever the records.
