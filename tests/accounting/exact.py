@@ -5,11 +5,11 @@ With Lambda(z) = log E[e^(z L)] of the composed loss L (Zhu, Dong, Wang 2022),
     delta(epsilon) = 1/pi Re integral over t > 0 of e^(Lambda(z) - z epsilon) / (z (1 + z)),   z = theta + i t,
 
 theta at the saddle point, so that little cancels. No loss is put on a grid and nothing is convolved. Each query's
-E[e^(z l)] - 1 is a Gauss-Legendre sum over its output x, in float64 and with an error relative to the loss itself, which
-a billion runs do not make large. Plain Gaussian queries and sums with normal weights have theirs in closed form.
+E[e^(z l)] - 1 is a Gauss-Legendre sum over its output x, in float64 and with an error relative to the loss itself,
+which a billion runs do not make large. Plain Gaussian queries and sums with normal weights have theirs in closed form.
 
-The trapezoidal rule with step 2 pi / P gives the sum over k of e^(theta k P) delta(epsilon + k P): P is so long that the
-others are below ``_ALIAS`` of delta. Where few records are drawn, L is nearly 0 but for rare jumps, and the
+The trapezoidal rule with step 2 pi / P gives the sum over k of e^(theta k P) delta(epsilon + k P): P is so long that
+the others are below ``_ALIAS`` of delta. Where few records are drawn, L is nearly 0 but for rare jumps, and the
 characteristic function falls only at frequencies that resolve that bulk: it is then subtracted, jumps being told from
 it by a smooth share of each output, after Chernoff's inequality has shown that the bulk alone has no part in delta.
 """
@@ -63,7 +63,7 @@ class NoReference(Exception):
 
 @dataclass(frozen=True)
 class Sampled:
-    """A Gaussian query on a sample, ``runs`` times: which record sits in it at ``rate``, if a cluster at ``cluster``."""
+    """A Gaussian query on a sample, ``runs`` times: a record is in it at ``rate``, if its cluster is at ``cluster``."""
 
     rate: float
     noise: float
@@ -216,8 +216,11 @@ def _turn(angle: Real) -> Complex:
 
 
 def _log1p(z: Complex) -> Complex:
-    with np.errstate(divide="ignore"):
-        return np.asarray(0.5 * np.log1p(2 * z.real + z.real**2 + z.imag**2) + 1j * np.arctan2(z.imag, 1 + z.real))
+    change = 2 * z.real + z.real**2 + z.imag**2
+    far = np.log(np.hypot(1 + z.real, z.imag) + 1e-300)
+    return np.asarray(
+        np.where(change > -0.5, 0.5 * np.log1p(np.maximum(change, -0.5)), far) + 1j * np.arctan2(z.imag, 1 + z.real)
+    )
 
 
 @dataclass(frozen=True)
