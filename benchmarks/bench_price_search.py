@@ -3,8 +3,8 @@
 Each setting ends in a plan, whose price is held against an exact value from without (tests/accounting/exact.py:
 analytic Gaussians, and integrals over the characteristic function), or in a refusal, of which is shown that no noise
 meets the target. Setting number i is the same whenever and wherever it is drawn. Results are kept in
-results/price_search_runs.json, and what is there is not repeated: the script goes on until there are so many, or time is
-up; ``again`` takes longer over what had no reference; ``tables`` writes the page of what is there.
+results/price_search_runs.json, and what is there is not repeated: the script goes on until there are so many, or time
+is up; ``again`` takes longer over what had no reference; ``tables`` writes the page of what is there.
 
     python benchmarks/bench_price_search.py [SETTINGS] [SECONDS]
 """
