@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from privmix.designs.two_stage import NORM_EDGES, TwoStagePlan
 from privmix.errors import InvalidInput
-from privmix.mechanisms.clipping import squared_norms
+from privmix.mechanisms.clipping import l2_norms
 from privmix.releases.beside import Arrays, from_arrays, to_arrays
 from privmix.releases.kronecker import kronecker_cleaned
 from privmix.releases.moments import SecondMoments, Spectrum, eigh_lower, lower_triangle, symmetric
@@ -194,7 +194,7 @@ def between_share(means: Reals, variance: Reals, noise: Reals) -> float:
 
 def norm_bins(residuals: Reals) -> NDArray[np.int64]:
     """(b,) which count of :attr:`TwoStageMoments.norms` each of (b, r) residuals belongs to."""
-    norms = np.sqrt(squared_norms(residuals))
+    norms = l2_norms(np.ascontiguousarray(residuals))
     return np.asarray(np.minimum(np.searchsorted(NORM_EDGES, norms), len(NORM_EDGES) - 1))
 
 
