@@ -3,10 +3,11 @@
 Each setting ends in a plan, whose price is held against an exact value from without (tests/accounting/exact.py:
 analytic Gaussians, and integrals over the characteristic function), or in a refusal, of which is shown that no noise
 meets the target. Setting number i is the same whenever and wherever it is drawn. Results are kept in
-results/price_search_runs.json, and what is there is not repeated: the script goes on until there are so many, or time
-is up; ``again`` takes longer over what had no reference; ``tables`` writes the page of what is there.
+results/price_search_runs.json and what is there is not repeated.
 
-    python benchmarks/bench_price_search.py [SETTINGS] [SECONDS]
+    python benchmarks/bench_price_search.py [SETTINGS] [SECONDS]   # go on until there are so many, or time is up
+    python benchmarks/bench_price_search.py again                  # take longer over what had no reference
+    python benchmarks/bench_price_search.py tables                 # write the page of what is there
 """
 
 from __future__ import annotations
