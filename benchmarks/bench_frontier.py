@@ -35,10 +35,10 @@ LINES: dict[str, list[Line]] = {
         ("two-stage moments", OWN, "two_stage", {"dataset": "mnist", "design": "two stages"}, ""),
         ("three-stage moments", OWN, "two_stage", {"dataset": "mnist", "design": "three stages"}, ""),
         (
-            "Poisson mixup, m by theory",
+            "Poisson mixup, m = 64, discriminant",
             OWN,
             "discriminant",
-            {"dataset": "mnist", "design": "Poisson mixup, m by theory"},
+            {"dataset": "mnist", "design": "Poisson mixup, m = 64"},
             "discriminant",
         ),
         (

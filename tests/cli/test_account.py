@@ -179,7 +179,7 @@ def test_compare_draws(tmp_path: Path) -> None:
         ("account --records 100 --rows 0 --epsilon 1", ["rows", ">= 1"]),
         (
             "account --design hierarchical --records 100 --mixup-degree 64 --expected-classes 0.5 --epsilon 1",
-            ["mixup_degree", "rate"],
+            ["--mixup-degree", "rate"],
         ),
         ("account --design magic --records 100 --epsilon 1", ["design", "poisson"]),
         ("account --accountant magic --records 100 --epsilon 1", ["accountant", "pld"]),
