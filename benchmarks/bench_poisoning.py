@@ -37,7 +37,7 @@ from privmix.attacks.poisoning import (
     run_trials,
 )
 from privmix.attacks.poisoning.kept import KeptTrials
-from privmix.attacks.poisoning.order import check_order
+from privmix.attacks.poisoning.order import Comparison, check_order
 from privmix.attacks.poisoning.victims.extractor import held_apart, pretrained
 from privmix.data import open_dataset
 
@@ -262,11 +262,7 @@ def report(runs: dict[str, Any]) -> None:
     ]
     failing = [row for row in rows if not row[-1].startswith("holds")]
     header = ["study", "the paper's order", "difference here, points", "trials for : against", "p", "verdict"]
-    sure = sum(row[-1] == "reversed (p < 0.05)" for row in rows)
-    count = (
-        f"{len(rows) - len(failing)} of {len(rows)} pairs are as the paper has them, {len(failing)} equal or reversed, "
-        f"{sure} of these beyond chance (two-sided sign test of each pair alone, p < 0.05: out of reach of 5 trials)."
-    )
+    count = _counted([(study.label, one) for study, one in orders])
     title = "## Where the paper's order of defences does not hold"
     tables[:0] = [_glance(runs), f"{title}\n\n{count}\n\n{common.table(header, failing)}"]
     tables.append("## Where it holds\n\n" + common.table(header, [row for row in rows if row[-1].startswith("holds")]))
@@ -287,7 +283,51 @@ def report(runs: dict[str, Any]) -> None:
         for key, found in runs.items()
     }
     results = {"studies": summary, "orders": [{"study": study.key, **one.to_dict()} for study, one in orders]}
-    common.save("poisoning", "Poisoning and backdoors in miniature", settings, results, tables)
+    common.save("poisoning", "Poisoning and backdoors in miniature", settings, results, tables, again=True)
+
+
+QUARTER = "patch backdoor, 25% of the class"
+
+
+def _counted(orders: list[tuple[str, Comparison]]) -> str:
+    """How many pairs stand as the paper has them, and how many of these verdicts are more than chance."""
+
+    def counts(pairs: list[Comparison]) -> tuple[int, int, int]:
+        verdicts = [one.verdict for one in pairs]
+        return (
+            sum(verdict.startswith("holds") for verdict in verdicts),
+            verdicts.count("holds (p < 0.05)"),
+            verdicts.count("reversed (p < 0.05)"),
+        )
+
+    everything = [one for _, one in orders]
+    others = [one for label, one in orders if label != QUARTER]
+    (stand, hold, turned), (stand_else, hold_else, turned_else) = counts(everything), counts(others)
+    silent = len(everything) - hold - turned
+    kept, lost = (sum(sign * one.difference < 0 for one in _corrected(everything)) for sign in (1, -1))
+    return (
+        f"{stand} of {len(everything)} pairs stand as the paper has them; coins would give half. Tested pair by pair "
+        f"(two-sided sign test, p < 0.05: out of reach of 5 trials), {hold} hold beyond chance, {turned} are reversed "
+        f"beyond chance, and {silent} say nothing either way. Were no defence better than another, some "
+        f"{0.05 * len(everything):.0f} of so many tests would come out so by chance. Corrected for their number (Holm, "
+        f"5%), {kept} hold and {lost} are reversed. Pairs of one study share trials: they are not as many experiments."
+        "\n\nThe study with a quarter of the class poisoned stands beside the paper's figures at 10%, whose undefended "
+        f"success is nearest. It gives {turned - turned_else} of the {turned} reversals, all of them of filters that "
+        f"look for a cluster, which so many poisons are. Without it {stand_else} of {len(others)} pairs stand, "
+        f"{hold_else} hold and {turned_else} are reversed beyond chance.\n\n"
+        "Not explained: CutMix and MaxUp hold back less here than in the paper, CutMix most clearly where the last "
+        "layer alone is trained. Networks, number of images, perturbations and training differ; none was varied alone."
+    )
+
+
+def _corrected(pairs: list[Comparison]) -> list[Comparison]:
+    """Those whose test stands when all are taken together (Holm 1979), at 5%."""
+    found = []
+    for place, one in enumerate(sorted(pairs, key=lambda one: one.p_value)):
+        if one.p_value > 0.05 / (len(pairs) - place):
+            break
+        found.append(one)
+    return found
 
 
 def _glance(runs: dict[str, Any]) -> str:

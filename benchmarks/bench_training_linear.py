@@ -7,9 +7,11 @@ benchmarks/cache.
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,7 +23,7 @@ from privmix.mechanisms.streams import SecretStreams
 from privmix.training import ModelFacts, Trainer, TrainingConfig, TrainingRecords
 
 RUNS = common.RESULTS / "training_linear_runs.json"
-CACHE = common.RESULTS.parent / "cache"
+CACHE = Path(os.environ.get("PRIVMIX_BENCH_CACHE", common.RESULTS.parent / "cache"))
 DELTA = 1e-5
 CLASSES = tuple("0123456789")
 PHOTOGRAPHS = "scattering:ycbcr,mirror"

@@ -42,11 +42,18 @@ def machine() -> dict[str, Any]:
     }
 
 
-def save(name: str, title: str, settings: Mapping[str, Any], results: Any, tables: Sequence[str]) -> None:
-    """Write results/NAME.json and results/NAME.md."""
+def save(
+    name: str, title: str, settings: Mapping[str, Any], results: Any, tables: Sequence[str], *, again: bool = False
+) -> None:
+    """Write results/NAME.json and results/NAME.md.
+
+    With ``again`` nothing was run, kept runs are only told anew: the machine is the one that the record names already.
+    """
     RESULTS.mkdir(exist_ok=True)
-    record = {"title": title, "machine": machine(), "settings": dict(settings), "results": results}
-    (RESULTS / f"{name}.json").write_text(json.dumps(record, indent=1) + "\n")
+    place = RESULTS / f"{name}.json"
+    ran_on = json.loads(place.read_text())["machine"] if again and place.exists() else machine()
+    record = {"title": title, "machine": ran_on, "settings": dict(settings), "results": results}
+    place.write_text(json.dumps(record, indent=1) + "\n")
     facts = "\n".join(f"- {key}: {value}" for key, value in {**record["machine"], **settings}.items())
     body = "\n\n".join(tables)
     closing = f"## Machine and settings\n\n{_WRITTEN}\n\n{facts}\n"
