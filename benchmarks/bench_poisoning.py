@@ -6,9 +6,11 @@ learning have a frozen extractor that 10,000 other images taught. What is checke
 the paper's order of defences, not its level: each pair of which the paper says that one does better is held against our
 trials, paired by scene, with a sign test on the shares of goal inputs. Settings are fixed beforehand, in STUDIES;
 finished trials are kept in cache/poisoning and finished studies in results/poisoning_runs.json, so a broken-off run
-goes on. Three hours of one core.
+goes on. Three hours of one core. With --clean the victims of Tables A2 and A5 are trained without poison, too, and
+asked for the attacker's image: kept in results/poisoning_clean_runs.json.
 
     python benchmarks/bench_poisoning.py [--table A1,A2,A4,A5,A6,1b,A.4] [--data "2,000 MNIST"] [--trials 5] [--report]
+    python benchmarks/bench_poisoning.py --clean
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ import common
 from privmix.attacks.poisoning import (
     Images,
     PoisoningResult,
+    Scene,
     Trial,
     TrialConfig,
     Victim,
@@ -36,12 +39,16 @@ from privmix.attacks.poisoning import (
     parse_defence,
     run_trials,
 )
+from privmix.attacks.poisoning.base import Case
 from privmix.attacks.poisoning.kept import KeptTrials
 from privmix.attacks.poisoning.order import Comparison, check_order
 from privmix.attacks.poisoning.victims.extractor import held_apart, pretrained
 from privmix.data import open_dataset
 
 RUNS = common.RESULTS / "poisoning_runs.json"
+CLEAN_RUNS = common.RESULTS / "poisoning_clean_runs.json"
+# Of whose victims the success without poison is measured, in this order.
+CLEAN = ("none", "mixup:4", "mixup:2", "cutmix", "mixup:4+noise:16", "mixup:8")
 CACHE = common.RESULTS.parent / "cache" / "poisoning"
 MNIST, CIFAR, LARGE = "2,000 MNIST", "2,000 CIFAR-10", "10,000 CIFAR-10"
 FOLDER = {MNIST: "mnist", CIFAR: "cifar10", LARGE: "cifar10"}
@@ -196,6 +203,19 @@ def run(study: Study, trials: int, before: list[dict[str, Any]]) -> dict[str, An
     }
 
 
+def without_poison(trials: int) -> None:
+    """Train the victims of gradient matching's scenes on clean records, and ask them for the attacker's image."""
+    runs: dict[str, list[bool]] = json.loads(CLEAN_RUNS.read_text()) if CLEAN_RUNS.exists() else {}
+    train, _, test = images(CIFAR)
+    for name in CLEAN:
+        for number in range(len(runs.setdefault(name, [])), trials):
+            scene = Scene.draw(train, test, Victim(VICTIMS[CIFAR]), seed=0, number=number)
+            model = parse_defence(name).train(Case(scene.train, scene, 100)).model
+            runs[name].append(bool(model.predict(scene.targets.pixels)[0] == scene.wanted))
+            CLEAN_RUNS.write_text(json.dumps(runs) + "\n")
+        print(name, sum(runs[name]), len(runs[name]), flush=True)
+
+
 def loaded(found: dict[str, Any]) -> PoisoningResult:
     """A result as it was written."""
     known = {one.name: found[one.name] for one in fields(PoisoningResult)}
@@ -218,7 +238,11 @@ def main() -> None:
     parser.add_argument("--label", default="", help="only studies whose label holds this")
     parser.add_argument("--trials", type=int, default=10**6, help="at most as many of each study")
     parser.add_argument("--report", action="store_true", help="write the tables of what is there")
+    parser.add_argument("--clean", action="store_true", help="only the success without poison, of Tables A2 and A5")
     given = parser.parse_args()
+    if given.clean:
+        without_poison(min(given.trials, 20))
+        return
     runs: dict[str, Any] = json.loads(RUNS.read_text()) if RUNS.exists() else {}
     for study in wanted(set(given.table.split(",")), given.data):
         if given.report or given.label not in study.label:
@@ -352,7 +376,9 @@ def _glance(runs: dict[str, Any]) -> str:
 
 def _table(study: Study, results: list[PoisoningResult], seconds: float) -> str:
     rows = []
+    clean = json.loads(CLEAN_RUNS.read_text()) if study.table in ("A2", "A5") and CLEAN_RUNS.exists() else {}
     for one in results:
+        asked = clean.get(one.defence, [])
         low, high = (100 * limit for limit in one.interval)
         paper = study.published.get(one.defence)
         dropped = "" if not one.removed else f"{one.removed:.0f} ({one.removed_poisoned:.1f})"
@@ -364,9 +390,11 @@ def _table(study: Study, results: list[PoisoningResult], seconds: float) -> str:
                 f"{100 * one.accuracy:.1f}%",
                 dropped,
                 "" if paper is None else f"{paper:g}%",
+                *([f"{sum(asked)} of {len(asked)}" if asked else ""] * bool(clean)),
             ]
         )
     header = ["defence", "success", "share", "accuracy", "dropped (poisoned)", "paper's success"]
+    header += ["success without poison"] * bool(clean)
     title = f"## Table {study.table}, {study.data}: {study.label}"
     words = f"`{study.attack}`: {results[0].threat}. {seconds:.0f} CPU seconds."
     return f"{title}\n\n{words}\n\n{common.table(header, rows)}"
