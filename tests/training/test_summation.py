@@ -13,7 +13,7 @@ from privmix.mechanisms.streams import SecretStreams
 from privmix.training import dp_sgd
 from privmix.training.batches import Batch
 from privmix.training.dp_sgd import DpSgd
-from privmix.training.gradients import closed_form
+from privmix.training.gradients import closed_form, execution
 from privmix.training.gradients.clipping import Clipping
 from privmix.training.gradients.closed_form import ClosedFormGradients
 from privmix.training.gradients.execution import Chunks
@@ -72,12 +72,25 @@ def test_one_record_moves_a_sum_by_no_more_than_the_noise_has_room_for(
     assert plan.sensitivity * (1 - 1e-4) < found < plan.sensitivity * (1 + 2e-5)
 
 
-def test_groups_stay_small_whatever_is_computed_at_once() -> None:
-    """One backward pass adds up a group in float32: with groups of a chunk of 2^17 the sum moved by 1.007 C here."""
-    seeds = np.random.default_rng(0).integers(2**63, size=2**17)
-    assert max(map(len, deal(seeds, 2**17, 2**17))) <= 4096
-    found, plan = moved(GhostGradients, 2**16, chunk=2**16)
-    assert found < plan.sensitivity * (1 + 2e-4) < noise_scale(plan) / plan.noise_multiplier
+@pytest.mark.parametrize("kind", [ClosedFormGradients, GhostGradients, VmapGradients])
+@pytest.mark.parametrize("chunk", [2**17, 2**40])
+def test_no_chunk_makes_rounding_larger_than_its_room(kind: type[GradientStrategy], chunk: int) -> None:
+    """Asked for more than 4,096 records at once, ghost clipping added up as many in float32."""
+    found, plan = moved(kind, 2**17 if kind is GhostGradients else 2**14, chunk=chunk)
+    assert found <= noise_scale(plan) / plan.noise_multiplier
+
+
+def test_no_chunk_is_larger_than_4096() -> None:
+    parts: list[int] = []
+
+    def work(part: slice) -> torch.Tensor:
+        parts.append(part.stop - part.start)
+        return torch.zeros(1)
+
+    Chunks(2**20, fixed=True).sum_over(10_000, work, 1, torch.device("cpu"))
+    assert parts == [4096, 4096, 1808]
+    seeds = np.random.default_rng(0).integers(2**63, size=20_000)
+    assert max(map(len, deal(seeds, len(seeds), 2**20))) <= 4096
 
 
 def test_own_draw_each_once() -> None:
@@ -130,6 +143,7 @@ def test_slices_of_consecutive_records_in_float32_are_caught(monkeypatch: pytest
         # In the order of the records: how a processor's library orders a product differs between processors.
         return torch.from_numpy(np.add.accumulate(one_by_one.numpy(), axis=0)[-1])
 
+    monkeypatch.setattr(execution, "MOST_AT_ONCE", 8192)
     monkeypatch.setattr(dp_sgd, "deal", consecutive)
     monkeypatch.setattr(ClosedFormGradients, "_sum_by_pairs", single)
     found, plan = moved(ClosedFormGradients, 2**18, seed=1)
