@@ -92,7 +92,7 @@ def test_no_command_writes_through_a_link(watched: Watch) -> None:
         ["split", "--data", "own", "--share", "0.1", "--public", "p.npz", "--private", "q.npz", "--classes", "10"],
         ["synthesise", "--public", "public.npz", "--classes", "10", "--out", "POOL", *tiny],
         ["evaluate", "MODEL", "--data", "own", "--record", "RUN"],
-        ["evaluate", "MODEL", "--data", "own"],
+        ["evaluate", "MODEL", "--data", "own", "--figure", "confusion.png"],
         [*attack, "--attack", "lira", "--references", "4", "--release", "REL", "--work", "WORK", "--record", "RUN"],
         ["report", "RUN", "REL", "--for", "owner", "--out", "owner.html"],
     ]
