@@ -147,8 +147,8 @@ ABOUT = {
         "Microbatches",
         "DP-SGD, microbatch 1",
         "Bao et al. 2023, Table 1 (CIFAR-10, epsilon 8): DP-SGD 72.5 and 49.7, mixup 50.1, Self-Aug 78.7 and 52.8. "
-        "Both sizes have one learning rate here, which is no fair comparison of sizes: "
-        "[microbatches](microbatches.md) has one for each.",
+        "Both sizes have one learning rate here, which is no comparison of sizes; bench_microbatches.py has one for "
+        "each.",
     ),
     "augmentation": (
         "Single-sample augmentations",

@@ -80,7 +80,7 @@ def test_json_holds_what_a_program_wants(small: dict[str, Any]) -> None:
     assert set(small) == {
         "epsilon", "delta", "chosen", "labels", "predicted", "settings", "epsilons", "curves", "model", "reasons",
         "linear_regression", "neural_collapse", "minimum_euclidean_distance", "ranges", "learners", "attainable",
-        "mixup_degree",
+        "mixup_degree", "left_out",
     }  # fmt: skip
     assert (small["epsilon"], small["delta"]) == (4.0, 1e-3)
     names = set(small["predicted"])
