@@ -77,7 +77,9 @@ def test_one_record_moves_a_sum_by_no_more_than_the_noise_has_room_for(
 def test_no_chunk_makes_rounding_larger_than_its_room(kind: type[GradientStrategy], chunk: int) -> None:
     """Asked for more than 4,096 records at once, ghost clipping added up as many in float32."""
     found, plan = moved(kind, 2**17 if kind is GhostGradients else 2**14, chunk=chunk)
-    assert found <= noise_scale(plan) / plan.noise_multiplier
+    # Either way: that rounding takes away for these records is luck.
+    room = noise_scale(plan) / plan.noise_multiplier - plan.sensitivity
+    assert abs(found - plan.sensitivity) <= room
 
 
 def test_no_chunk_is_larger_than_4096() -> None:
@@ -138,13 +140,14 @@ def test_slices_of_consecutive_records_in_float32_are_caught(monkeypatch: pytest
 
     def single(self: ClosedFormGradients, features: torch.Tensor, errors: torch.Tensor) -> torch.Tensor:
         norms, _ = closed_form._norms(features.double(), errors.double())
-        weighted = (errors * self.clipping.factors(norms).float()[:, None, None])[:, 0]
-        one_by_one = torch.cat([(weighted[:, :, None] * features[:, :1]).flatten(1), weighted], dim=1)
+        weighted = (errors.float() * self.clipping.factors(norms).float()[:, None, None])[:, 0]
+        one_by_one = torch.cat([(weighted[:, :, None] * features.float()[:, :1]).flatten(1), weighted], dim=1)
         # In the order of the records: how a processor's library orders a product differs between processors.
         return torch.from_numpy(np.add.accumulate(one_by_one.numpy(), axis=0)[-1])
 
-    monkeypatch.setattr(execution, "MOST_AT_ONCE", 8192)
+    monkeypatch.setattr(execution, "MOST_AT_ONCE", 2**16)
     monkeypatch.setattr(dp_sgd, "deal", consecutive)
     monkeypatch.setattr(ClosedFormGradients, "_sum_by_pairs", single)
-    found, plan = moved(ClosedFormGradients, 2**18, seed=1)
-    assert found > noise_scale(plan) / plan.noise_multiplier
+    found, plan = moved(ClosedFormGradients, 2**18, seed=1, chunk=2**16)
+    # More or less than its own gradient, as the processor's order of adding will have it.
+    assert abs(found - plan.sensitivity) > noise_scale(plan) / plan.noise_multiplier - plan.sensitivity
