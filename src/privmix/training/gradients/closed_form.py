@@ -7,8 +7,8 @@ for the weight and sum_k e_k for the bias. Hence
 
 and the clipped sum over records is one matrix product, all in float64: in float32, long sums would be rounded by more
 than the noise leaves room for, and logits of long features by more than a softmax forgives, in a way that depends on
-how many records are multiplied at once. Where a public scale or centre is asked for, or many views make pairs dearer than gradients,
-a record's classes x d gradient is formed instead, some records at a time.
+how many records are multiplied at once. Where a public scale or centre is asked for, or many views make pairs dearer
+than gradients, a record's classes x d gradient is formed instead, some records at a time.
 """
 
 from __future__ import annotations
@@ -106,8 +106,8 @@ class ClosedFormGradients(GradientStrategy):
     def _errors(self, features: Tensor, targets: Tensor, heads: list[dict[str, Tensor]]) -> Tensor:
         """(b, K, d), (b, K, c) -> (b, K, c): softmax minus target, over K."""
         views = features.shape[1]
-        # In float64: what float32 rounds of a logit depends on how many records are multiplied at once, and a softmax of
-        # long features makes much of it.
+        # In float64: what float32 rounds of a logit depends on how many records are multiplied at once, and a softmax
+        # of long features makes much of it.
         logits = torch.empty(*features.shape[:2], targets.shape[-1], dtype=torch.float64, device=features.device)
         for head, part in zip(heads, shares(views, len(heads)), strict=True):
             weight, bias = head[self.flat.names[0]].double(), head[self.flat.names[1]].double()
