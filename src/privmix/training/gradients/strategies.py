@@ -45,6 +45,9 @@ class GradientStrategy(ABC):
         * Added in float64, but for up to 64 gradients at once, and for ``ghost``, whose sum is one backward pass.
         * No record, no gradient: an empty call adds exactly zero.
         * Total: a record whose gradient is not finite adds zero; it raises nothing and changes no other record's share.
+        * Own share: what a record adds depends on no other but for rounding in the strategy's precision, and on none at
+          all in ``loop``. ``vmap`` and ``ghost`` multiply in float32: for inputs so long that float32 can't tell its
+          logits apart, that rounding is not small.
 
     Args:
         model: without layers that mix records.
