@@ -215,6 +215,13 @@ def _turn(angle: Real) -> Complex:
     return np.asarray(-2 * np.sin(angle / 2) ** 2 + 1j * np.sin(angle))
 
 
+def _turns(losses: Real, step: float, count: int) -> Complex:
+    """e^(i k step loss) - 1 for k < ``count``, one row a loss: k = 16 a + b, and few sines."""
+    far = _turn(np.outer(losses, 16 * step * np.arange(-(-count // 16))))[:, :, None]
+    near = _turn(np.outer(losses, step * np.arange(16)))[:, None, :]
+    return (far + near + far * near).reshape(losses.size, -1)[:, :count]
+
+
 def _log1p(z: Complex) -> Complex:
     change = 2 * z.real + z.real**2 + z.imag**2
     far = np.log(np.hypot(1 + z.real, z.imag) + 1e-300)
@@ -365,7 +372,7 @@ class Direction:
             raise NoReference("too much work")
         outputs = max([1, *(weights.size for _, weights, *_ in tables)])
         turns = np.arange(min(max(16, min(_BLOCK, 10**7 // outputs)), count)) * step
-        inner = [_turn(np.outer(losses, turns)) for _, _, losses, _, _, _ in tables]
+        inner = [_turns(losses, step, turns.size) for _, _, losses, _, _, _ in tables]
         at = np.asarray(epsilons)[:, None]
         sums, sizes = np.zeros(len(epsilons)), 0.0
         doubt = (
@@ -383,9 +390,7 @@ class Direction:
             for (table, weights, losses, jumps, change, jump), turned in zip(tables, inner, strict=True):
                 outer = _turn(losses * (first * step))
                 parts = (weights, weights * jumps) if most < math.inf else (weights,)
-                added = [
-                    table.cluster * ((share @ outer) + (share @ turned) + ((share * outer) @ turned)) for share in parts
-                ]
+                added = [table.cluster * ((share @ outer) + ((share * (1 + outer)) @ turned)) for share in parts]
                 whole = change + added[0]
                 if most < math.inf:
                     jumping = jump + added[1]

@@ -51,6 +51,44 @@ def test_a_rough_price_only_says_where_to_begin(level: float, rough_error: float
     assert found.noise_multiplier == pytest.approx(level, rel=1e-3)
 
 
+@dataclass
+class Stepped:
+    """Epsilon is ``below`` up to a noise of ``at``, and 0.9 from there on; counts what it is asked."""
+
+    at: float
+    below: float
+    asked: int = 0
+    name: str = "stepped"
+    is_upper_bound: bool = True
+    note: str = ""
+
+    def epsilon(self, event: Event, delta: float, adjacency: Adjacency) -> float:
+        assert isinstance(event, Gaussian)
+        self.asked += 1
+        return self.below if event.noise_multiplier < self.at else 0.9
+
+    def delta(self, event: Event, epsilon: float, adjacency: Adjacency) -> float:
+        raise NotImplementedError
+
+    def rough(self) -> Accountant:
+        return Priced(1.0)
+
+
+@pytest.mark.parametrize("below", [1.1, math.inf])
+@pytest.mark.parametrize("at", [2e-3, 0.37, 1.0, 52.0, 9e8])
+def test_a_price_that_jumps_is_met_behind_the_jump(at: float, below: float) -> None:
+    accountant = Stepped(at, below)
+    found = calibrate_noise(Gaussian, 1.0, 1e-5, accountant, ADD_REMOVE)
+    assert at <= found.noise_multiplier <= at * 1.001
+    assert accountant.asked < 60
+
+
+@pytest.mark.parametrize("free", [1e-4, 1e-3])
+def test_the_least_noise_is_enough_where_nothing_is_at_stake(free: float) -> None:
+    accountant = Stepped(free, 1.1)
+    assert calibrate_noise(Gaussian, 1.0, 1e-5, accountant, ADD_REMOVE).noise_multiplier == 1e-3
+
+
 def test_a_target_that_no_noise_meets_is_refused_whatever_the_rough_price() -> None:
     with pytest.raises(InvalidInput, match="do not depend on the noise"):
         calibrate_noise(Gaussian, 1.0, 1e-5, Priced(1.0, -0.5, least=1.0), ADD_REMOVE)

@@ -15,7 +15,13 @@ from privmix.errors import InvalidInput
 # Calibration stops when epsilon is this close below its target (relative).
 _CLOSE = 1e-4
 _LEAST, _MOST = 1e-3, 1e9
-_NEWTON_STEPS = 8
+_STEPS = 200
+# Steps of which no root of a smooth price needs as many.
+_HALVED = range(7, _STEPS, 2)
+# Most that a step may change the noise's logarithm.
+_FURTHEST = math.log(10)
+# Noises closer than this, in logarithms, have prices that differ by their rounding as well.
+_TELLING = 1e-3
 # Log of the price over its target where that is infinite.
 _HOPELESS = 60.0
 
@@ -43,7 +49,7 @@ def calibrate_noise(
 
     Formal guarantees:
         * the returned event's epsilon, computed once more by the same accountant, is <= ``epsilon``;
-        * it is within 0.5% of the target unless less noise than 1e-3 already meets it;
+        * it is within 0.5% of the target unless less noise than 1e-3 already meets it, or the price jumps there;
         * if no noise up to 1e9 meets the target, this raises: it never returns an optimistic value.
     """
 
@@ -52,9 +58,7 @@ def calibrate_noise(
         return math.log(cost / epsilon) if 0 < cost < math.inf else (_HOPELESS if cost > 0 else -_HOPELESS)
 
     rough = accountant.rough()
-    noise = _guessed(lambda noise: gap(noise, accountant), lambda noise: gap(noise, rough))
-    if noise is None:
-        noise = _searched(lambda noise: gap(noise, accountant), lambda noise: gap(noise, rough))
+    noise = _least_noise(lambda noise: gap(noise, accountant), *_guessed(lambda noise: gap(noise, rough)))
     if noise is None:
         raise InvalidInput(
             "epsilon",
@@ -66,75 +70,48 @@ def calibrate_noise(
     return Calibration(noise, event, accountant.epsilon(event, delta, adjacency))
 
 
-def _guessed(price: _Price, rough: _Price) -> float | None:
-    """The noise by a few prices, from where the rough price meets the target; None where that is no good guess."""
-    decade = _decade(rough)
-    if decade is None or decade[0] == decade[1]:
-        return None
-    start = _root(rough, *decade, 1e-3)
-    return _newton(price, start, _slope(rough, start))
-
-
-def _searched(price: _Price, rough: _Price) -> float | None:
-    """The noise by as many prices as it takes; None if there is none.
-
-    The rough price only says where to begin. It may be above the target where the price is not, and below where it is.
-    """
-    decade = _decade(price)
-    if decade is None or decade[0] == decade[1]:
-        return decade[0] if decade else None
-    low, high = decade
-    start = high if rough(high) > 0 else _root(rough, low, high, 1e-3)
-    low, high = _bracket(price, start, low, high)
-    # Aim a little below the target so that the answer lands between it and the tolerance.
-    noise = _root(lambda noise: price(noise) + _CLOSE / 2, low, high, _CLOSE / 8)
-    while price(noise) > 0:
-        noise = min(noise * (1 + _CLOSE / 2), high)
-    return noise
-
-
-def _decade(price: _Price) -> tuple[float, float] | None:
-    """Two noises between which the price meets its target; twice the least noise if that will do; None if none will."""
+def _guessed(rough: _Price) -> tuple[float, float]:
+    """The noise at which the rough price meets the target, and that price's slope there by the noise's logarithm."""
     low, high = _LEAST, 1.0
-    while price(high) > 0:
+    while rough(high) > 0:
         low, high = high, high * 10
         if high > _MOST:
-            return None
-    return (low, low) if low == _LEAST and price(low) <= 0 else (low, high)
+            return 1.0, -1.0
+    start = _root(rough, low, high, 1e-4)
+    return start, (rough(start * 1.01) - rough(start)) / math.log(1.01)
 
 
-def _slope(price: _Price, noise: float) -> float:
-    return (price(noise * 1.01) - price(noise)) / math.log(1.01)
+def _least_noise(price: _Price, start: float, slope: float) -> float | None:
+    """The noise whose price is within the tolerance below the target, by few prices; None if none meets it.
 
-
-def _newton(price: _Price, start: float, slope: float) -> float | None:
-    """A noise whose price is within the tolerance below the target, by few expensive steps; None if they wander."""
-    noise = start
-    for _ in range(_NEWTON_STEPS):
-        gap = price(noise) + _CLOSE / 2
-        if abs(gap) <= _CLOSE / 2 and price(noise) <= 0:
+    The guess says where to begin, and its slope the first step; then the slope is that between the last two prices.
+    Every price narrows the interval between a noise that costs too much and one that does not. A step that leaves the
+    interval halves it instead, and so does every second one of many. Where the price jumps over the tolerance the
+    answer is the noise behind the jump.
+    """
+    dear, fine = 0.0, math.inf
+    noise, last, aim = start, None, _CLOSE / 2
+    for step in range(_STEPS):
+        gap = price(noise)
+        if gap <= 0 and (gap >= -_CLOSE or noise <= _LEAST):
             return noise
-        if not slope < 0 or abs(gap) > 1:
+        if gap > 0 and noise >= _MOST:
             return None
-        noise *= math.exp(-gap / slope)
-    return None
-
-
-def _bracket(price: _Price, start: float, low: float, high: float) -> tuple[float, float]:
-    """Two noises around the root, as close as a guess allows; ``low`` costs more than the target, ``high`` does not."""
-    widen = 1.002
-    while (below := max(low, start / widen)) > low:
-        if price(below) > 0:
-            low = below
-            break
-        high, widen = below, widen**2
-    widen = 1.002
-    while (above := min(high, start * widen)) < high:
-        if price(above) <= 0:
-            high = above
-            break
-        low, widen = max(low, above), widen**2
-    return low, high
+        dear, fine = (max(dear, noise), fine) if gap > 0 else (dear, min(fine, noise))
+        if fine <= dear * (1 + _CLOSE / 8):
+            return fine
+        if last is not None and abs(gap) < _HOPELESS and abs(math.log(noise / last[0])) > _TELLING:
+            slope = (gap - last[1]) / math.log(noise / last[0])
+        if abs(gap) < _HOPELESS:
+            last = noise, gap
+            move = -(gap + aim) / slope if slope < 0 else math.copysign(1.0, gap)
+        else:
+            move = math.copysign(_FURTHEST, gap)
+        following = noise * math.exp(max(-_FURTHEST, min(_FURTHEST, move)))
+        if dear > 0 and fine < math.inf and (not dear < following < fine or step in _HALVED):
+            following = math.sqrt(dear * fine)
+        noise = max(_LEAST, min(_MOST, following))
+    return fine if fine < math.inf else None
 
 
 def _root(price: _Price, low: float, high: float, tolerance: float) -> float:
