@@ -40,22 +40,23 @@ DESIGNS: dict[str, Any] = {
     "second moments, label share 0.5": Moments(label_share=0.5),
     "second moments, label share 0.35": Moments(label_share=0.35),
     "Poisson mixup, m = 64": Poisson(mixup_degree=64),
+    "Poisson mixup, m by theory": Poisson(),
     "class-wise Poisson mixup, m = 16": Classwise(mixup_degree=16),
     "class sums": Classwise(full_batch=True),
 }
-MOMENTS_09, MOMENTS_05, MOMENTS_035, POISSON, CLASSWISE, SUMS = DESIGNS
+MOMENTS_09, MOMENTS_05, MOMENTS_035, POISSON, THEORY, CLASSWISE, SUMS = DESIGNS
 # (dataset, designs, epsilons, seeds)
 SCHEDULE: list[tuple[str, tuple[str, ...], tuple[float, ...], int]] = [
     ("banking77", (MOMENTS_09,), (1, 2, 4, 8), 5),
     ("banking77", (MOMENTS_05,), (1, 8), 5),
-    ("banking77", (POISSON,), (1, 8), 5),
+    ("banking77", (POISSON, THEORY), (1, 8), 5),
     ("banking77", (CLASSWISE, SUMS), (1, 8), 3),
-    ("adult", (MOMENTS_05, POISSON), (1, 8), 5),
+    ("adult", (MOMENTS_05, POISSON, THEORY), (1, 8), 5),
     ("adult", (CLASSWISE, SUMS), (1, 8), 3),
     ("adult-bins", (MOMENTS_05,), (1, 8), 5),
-    ("digits", (MOMENTS_05, POISSON, CLASSWISE, SUMS), (1, 8), 5),
+    ("digits", (MOMENTS_05, POISSON, THEORY, CLASSWISE, SUMS), (1, 8), 5),
     ("mnist", (MOMENTS_035,), (1, 8), 5),
-    ("mnist", (POISSON,), (1, 8), 5),
+    ("mnist", (POISSON, THEORY), (1, 8), 5),
 ]
 
 
@@ -82,8 +83,9 @@ def one_run(dataset: str, design: str, epsilon: float, seed: int) -> dict[str, A
     # Rows sampled from moments are for other learners: one is enough here.
     rows = 1 if isinstance(DESIGNS[design], Moments) else None
     config = ReleaseConfig(records=len(x), dim=x.shape[1], classes=classes, design=DESIGNS[design], rows=rows)
+    plan = config.calibrate(epsilon, DELTA)
     release = release_to_memory(
-        config.calibrate(epsilon, DELTA),
+        plan,
         PrivateRecords(x, y),
         SecretStreams.from_seed(seed),
         extractor={"name": dataset},
@@ -91,6 +93,8 @@ def one_run(dataset: str, design: str, epsilon: float, seed: int) -> dict[str, A
     )
     test_x, test_y = data(dataset, "test")
     run: dict[str, Any] = {"dataset": dataset, "design": design, "epsilon": epsilon, "seed": seed}
+    if design == THEORY:
+        run["mixup_degree"] = plan.mixup_degree
     for which, learner in zip(("before", "discriminant"), learners(design), strict=True):
         start = time.process_time()
         learner.fit(release)
@@ -142,7 +146,9 @@ def report(runs: list[dict[str, Any]]) -> None:
                     )
                     gain = float((now - before).mean())
                     seconds = float(np.median([run["discriminant"]["fit_cpu_seconds"] for run in found]))
-                    rows.append([design, f"{epsilon:g}", _cell(before), _cell(now), f"{gain:+.1f}", f"{seconds:.1f}"])
+                    taken = found[0].get("mixup_degree")
+                    name = design if taken is None else f"{design}: {taken}"
+                    rows.append([name, f"{epsilon:g}", _cell(before), _cell(now), f"{gain:+.1f}", f"{seconds:.1f}"])
                     summary.append({"dataset": dataset, "design": design, "epsilon": epsilon, "gain": gain})
         if rows:
             header = [

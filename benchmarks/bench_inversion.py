@@ -2,7 +2,8 @@
 
 Rows of m test images are attacked without noise and with the noise that a Poisson release of n = T = 60,000 (MNIST) or
 50,000 (CIFAR-10, a JPEG copy) records needs at epsilon 8 and 1, by PLD. Each degree of each dataset is kept in
-benchmarks/cache once it is finished, with its pictures, and not attacked again.
+results/inversion_runs.json once it is finished, its pictures in benchmarks/cache, and not attacked again; 43 minutes in
+all. Figures of pictures are drawn where the cache holds all of a dataset's.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import json
 import sys
 import time
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,6 +26,7 @@ from privmix.features import get_extractor
 from privmix.releases import ReleaseConfig
 from privmix.reports.inversion import draw_inversion
 
+RUNS = common.RESULTS / "inversion_runs.json"
 CACHE = common.RESULTS.parent / "cache"
 DEGREES, EPSILONS, DELTA = (1, 4, 8, 16, 64), (None, 8.0, 1.0), 1e-5
 CLASSES = tuple("0123456789")
@@ -41,8 +44,8 @@ PUBLISHED = {
 }
 
 
-def one_run(dataset: str, degree: int) -> dict[str, Any]:
-    """All budgets at one degree."""
+def one_run(dataset: str, degree: int) -> tuple[dict[str, Any], dict[str, Any]]:
+    """All budgets at one degree: figures, and images."""
     records, steps = DATASETS[dataset]
     data = open_dataset(common.data_root() / dataset, split="test", classes=CLASSES, input_shape=(32, 32, 3)).read()
     extractor = get_extractor("scattering")
@@ -64,15 +67,22 @@ def one_run(dataset: str, degree: int) -> dict[str, Any]:
     effort = InversionConfig(steps=steps)
     study = study_inversion(cases, data.x, data.y, extractor, generator, originals=IMAGES, config=effort)
     seconds = round(time.perf_counter() - start, 1)
-    return {"dataset": dataset, "degree": degree, "steps": steps, "seconds": seconds, "content": study.to_dict()}
+    content = study.to_dict()
+    run = {"dataset": dataset, "degree": degree, "steps": steps, "seconds": seconds, "cases": content["cases"]}
+    return run, content["images"]
+
+
+def images_of(run: dict[str, Any]) -> Path:
+    """Where the images of a degree are."""
+    return CACHE / f"inversion-{run['dataset']}-{run['degree']}.json"
 
 
 def together(runs: list[dict[str, Any]]) -> dict[str, Any]:
-    """One record of all degrees of a dataset."""
-    parts = [run["content"]["images"] for run in runs]
+    """One record of all degrees of a dataset, with images."""
+    parts = [json.loads(images_of(run).read_text()) for run in runs]
     pixels = b"".join(base64.b64decode(part["uint8"]) for part in parts)
     return {
-        "cases": [case for run in runs for case in run["content"]["cases"]],
+        "cases": [case for run in runs for case in run["cases"]],
         "images": {
             "shape": [sum(part["shape"][0] for part in parts), *parts[0]["shape"][1:]],
             "uint8": base64.b64encode(pixels).decode(),
@@ -88,11 +98,11 @@ def write_results(runs: list[dict[str, Any]], suffix: str) -> None:
         mine = sorted((run for run in runs if run["dataset"] == dataset), key=lambda run: run["degree"])
         if not mine:
             continue
-        record = together(mine)
-        draw_inversion(record, common.RESULTS / f"inversion_{dataset}{suffix}")
-        rows = [table_row(dataset, case) for case in record["cases"]]
-        tables.append(common.table(HEADER, rows))
-        kept += [{"dataset": dataset, **case} for case in record["cases"]]
+        if all(images_of(run).exists() for run in mine):
+            draw_inversion(together(mine), common.RESULTS / f"inversion_{dataset}{suffix}")
+        cases = [case for run in mine for case in run["cases"]]
+        tables.append(common.table(HEADER, [table_row(dataset, case) for case in cases]))
+        kept += [{"dataset": dataset, **case} for case in cases]
     facts = {
         "rows": f"{IMAGES} test images a setting, in rows of exactly m members; for m > {IMAGES} that many of a row",
         "likeness": "each original with the recovered image of its row that is most like it, by each measure for "
@@ -146,13 +156,15 @@ def main() -> None:
     """
     named = [dataset for dataset in DATASETS if dataset in sys.argv] or list(DATASETS)
     CACHE.mkdir(exist_ok=True)
-    files = {key: CACHE / f"inversion-{key[0]}-{key[1]}.json" for key in product(DATASETS, DEGREES)}
-    for (dataset, degree), file in files.items():
-        if "tables" not in sys.argv and dataset in named and not file.exists():
-            run = one_run(dataset, degree)
+    runs: list[dict[str, Any]] = json.loads(RUNS.read_text()) if RUNS.exists() else []
+    done = {(run["dataset"], run["degree"]) for run in runs}
+    for dataset, degree in product(DATASETS, DEGREES):
+        if "tables" not in sys.argv and dataset in named and (dataset, degree) not in done:
+            run, images = one_run(dataset, degree)
             print(dataset, degree, run["seconds"], flush=True)
-            file.write_text(json.dumps(run) + "\n")
-    runs = [json.loads(file.read_text()) for file in files.values() if file.exists()]
+            images_of(run).write_text(json.dumps(images) + "\n")
+            runs.append(run)
+            RUNS.write_text(json.dumps(runs, indent=0) + "\n")
     write_results(runs, ".png" if "png" in sys.argv else ".svg")
 
 

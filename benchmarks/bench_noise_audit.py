@@ -44,7 +44,9 @@ RUNS = 10_000
 
 
 def plan_of(name: str) -> Plan:
-    return ReleaseConfig(**{**BASE, **DESIGNS[name]}).with_noise(3.0)
+    return ReleaseConfig(
+        **BASE, **common.degree_64(DESIGNS[name].get("design", "poisson")), **DESIGNS[name]
+    ).with_noise(3.0)
 
 
 def kinds() -> list[tuple[str, PureNoise]]:

@@ -58,15 +58,52 @@ def draw(runs: dict[str, Any], tables: Sequence[Any]) -> list[str]:
             plain = runs.get("A2 2,000 CIFAR-10 gradient matching", {"results": []})["results"]
             shares = {one["defence"]: one for one in [*plain, *runs[key]["results"]]}
             _lines(shares, WAYS if change is mixed else NOISED, change, label, title, picture)
-            trials = runs[key]["results"][0]["trials"]
-            found.append(f"## {title}\n\nGradient matching, {trials} trials.\n\n![{title}]({picture})")
+            made = WAYS if change is mixed else NOISED
+            found.append(_told(shares, made, change, label, title, picture, runs[key]["results"][0]["trials"]))
     against = [study for study in tables if study.table == "A2" and study.key in runs]
     if against:
         _scatter([(study.label, runs[study.key]["results"]) for study in against])
-        found.append(
-            "## Figure A.2\n\nSuccess against validation error, of Table A2.\n\n![Figure A.2](poisoning_a2.svg)"
-        )
+        words = "Success against validation error, of Table A2; the numbers stand there."
+        found.append(f"## Figure A.2\n\n{words}\n\n![Figure A.2](poisoning_a2.svg)")
     return found
+
+
+def _told(
+    results: dict[str, Any],
+    series: Any,
+    change: Callable[[Any, int], str],
+    label: str,
+    title: str,
+    picture: str,
+    trials: int,
+) -> str:
+    """A figure of success over noise, and its numbers."""
+    rows = []
+    for one in series:
+        cells = []
+        for scale in SCALES:
+            result = results.get(change(one, scale))
+            cells.append("" if result is None else _cell(result))
+        rows.append([label.format(one), *cells])
+    header = [title, *(f"s = {scale}" for scale in SCALES)]
+    knows = (
+        "an attacker who trains through the defence" if change is mixed else "an attacker who does not know the defence"
+    )
+    words = (
+        f"Gradient matching, {knows}, {trials} trials a point but where more are said. Cells: successes (95% "
+        "interval), accuracy."
+    )
+    if change is mixed:
+        words += (
+            " Where nothing is mixed and no noise is added there is nothing to train through: that point is Table A2's."
+        )
+    return f"## {title}\n\n{words}\n\n{common.table(header, rows)}\n\n![{title}]({picture})"
+
+
+def _cell(result: dict[str, Any]) -> str:
+    low, high = (100 * limit for limit in result["interval"])
+    accuracy = 100 * result["accuracy"]
+    return f"{result['successes']} of {result['trials']} ({low:.0f} to {high:.0f}%), {accuracy:.1f}%"
 
 
 def _lines(

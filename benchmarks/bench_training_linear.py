@@ -1,15 +1,20 @@
 """DP-SGD on a linear head over scattering features: accuracy at an honest epsilon beside Tramer and Boneh (2021).
 
-Finished runs are kept in results/training_linear_runs.json and not repeated. Features are extracted once into
-benchmarks/cache.
+Finished runs are kept in results/training_linear_runs.json and not repeated. With --again seeds are run anew, to see
+whether a later version still gives what is kept: in results/training_linear_again_runs.json. Features are extracted
+once into benchmarks/cache, or the folder that PRIVMIX_BENCH_CACHE names.
+
+    python benchmarks/bench_training_linear.py [--again 2] [--report]
 """
 
 from __future__ import annotations
 
+import argparse
 import json
-import sys
+import os
 import time
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,13 +26,14 @@ from privmix.mechanisms.streams import SecretStreams
 from privmix.training import ModelFacts, Trainer, TrainingConfig, TrainingRecords
 
 RUNS = common.RESULTS / "training_linear_runs.json"
-CACHE = common.RESULTS.parent / "cache"
+AGAIN = common.RESULTS / "training_linear_again_runs.json"
+CACHE = Path(os.environ.get("PRIVMIX_BENCH_CACHE", common.RESULTS.parent / "cache"))
 DELTA = 1e-5
 CLASSES = tuple("0123456789")
 PHOTOGRAPHS = "scattering:ycbcr,mirror"
 # dataset, features, epsilon, runs, what Tramer and Boneh report (their Tables 2 and 3), target
 CELLS = [
-    ("mnist", "scattering", 1.2, 5, 98.1, 98.3),
+    ("mnist", "scattering", 1.2, 10, 98.1, 98.3),
     ("mnist", "scattering", 3.0, 5, 98.7, 98.5),
     ("cifar10", "scattering", 3.0, 1, 67.0, None),
     ("cifar10", PHOTOGRAPHS, 3.0, 5, 67.0, 64.0),
@@ -49,36 +55,52 @@ def one_run(dataset: str, name: str, epsilon: float, seed: int) -> dict[str, Any
     records, test = features(dataset, name, "train"), features(dataset, name, "test")
     facts = ModelFacts(CLASSES, get_extractor(name).spec(), INPUTS[dataset], records.dim)
     config = TrainingConfig.for_model("linear", records=len(records), epsilon=epsilon, delta=DELTA)
-    start = time.perf_counter()
+    start, spent_before = time.perf_counter(), time.process_time()
     model = Trainer(config, facts, len(records)).run(records, streams=SecretStreams.from_seed(seed))
-    seconds = time.perf_counter() - start
+    seconds, cpu = time.perf_counter() - start, time.process_time() - spent_before
     accuracy = 100 * float((model.predict(test.x) == test.labels).mean())
     spent = model.certificate["guarantee"]["epsilon"]
     cell = {"dataset": dataset, "features": name, "epsilon": epsilon, "seed": seed}
-    return {**cell, "accuracy": round(accuracy, 2), "spent": spent, "seconds": round(seconds, 1)}
+    return {
+        **cell,
+        "accuracy": round(accuracy, 2),
+        "spent": spent,
+        "seconds": round(seconds, 1),
+        "cpu_seconds": round(cpu, 1),
+    }
 
 
 def write_tables(runs: list[dict[str, Any]]) -> None:
     rows = []
     for dataset, name, epsilon, _, published, target in CELLS:
-        mine = [run for run in runs if (run["dataset"], run["features"], run["epsilon"]) == (dataset, name, epsilon)]
+        mine = of(runs, dataset, name, epsilon)
         if not mine:
             continue
         accuracies = [run["accuracy"] for run in mine]
-        seconds = common.median([run["seconds"] for run in mine])
+        seconds = common.median([run.get("cpu_seconds", run["seconds"]) for run in mine])
+        spread = f" ± {np.std(accuracies, ddof=1):.2f} ({len(mine)})" if len(mine) > 1 else " (one run)"
         rows.append(
             [
                 dataset,
                 name,
                 f"{epsilon:g}",
-                f"{np.mean(accuracies):.2f} ± {np.std(accuracies):.2f} ({len(mine)})",
+                f"{np.mean(accuracies):.2f}{spread}",
                 f"{min(accuracies):.2f}",
                 "" if target is None else target,
-                published,
+                "" if published is None else published,
                 f"{seconds:.0f} s",
             ]
         )
-    header = ["data", "features", "ε", "accuracy (runs)", "least", "target", "published", "training, median"]
+    header = [
+        "data",
+        "features",
+        "ε",
+        "accuracy ± standard deviation (runs)",
+        "least",
+        "target",
+        "published",
+        "training, median",
+    ]
     config = TrainingConfig.for_model("linear", records=60_000, epsilon=1.2, delta=DELTA)
     facts = {
         "privacy": f"PLD, delta {DELTA:g}, add/remove; Poisson batches of expected size n x 8192 / 60,000",
@@ -87,26 +109,53 @@ def write_tables(runs: list[dict[str, Any]]) -> None:
         f"{config.optimiser.momentum}, average {config.optimiser.ema_decay}; chosen on MNIST's public test set",
         "published": "Tramer and Boneh 2021: by RDP, best hyper-parameters; CIFAR-10 in its original files, here in a "
         "JPEG copy",
-        "time": "two cores, shared with other work during some of the runs",
+        "time": "two cores, shared with other work during some of the runs; CPU time of one where it was kept",
         "scattering": "depth 2, J = 2, 8 angles; 3,969 and 15,552 features; unit norm a record",
     }
-    common.save("training_linear", "DP-SGD on linear heads", facts, runs, [common.table(header, rows)])
+    tables = [common.table(header, rows), *again(runs)]
+    common.save("training_linear", "DP-SGD on linear heads", facts, runs, tables)
+
+
+def of(runs: list[dict[str, Any]], dataset: str, name: str, epsilon: float) -> list[dict[str, Any]]:
+    """Runs of a cell."""
+    return [run for run in runs if (run["dataset"], run["features"], run["epsilon"]) == (dataset, name, epsilon)]
+
+
+def again(runs: list[dict[str, Any]]) -> list[str]:
+    """Runs whose seed was run anew, beside what was kept."""
+    later = json.loads(AGAIN.read_text()) if AGAIN.exists() else []
+    known = {which(run): run["accuracy"] for run in runs}
+    rows = [[*which(run), f"{known[which(run)]:.2f}", f"{run['accuracy']:.2f}"] for run in later if which(run) in known]
+    words = "### Seeds that a later version ran again\n\n"
+    return [words + common.table(["data", "features", "ε", "seed", "kept", "again"], rows)] if rows else []
+
+
+def which(run: dict[str, Any]) -> tuple[str, str, float, int]:
+    return run["dataset"], run["features"], run["epsilon"], run["seed"]
 
 
 def main() -> None:
-    """Run what is missing; with the argument ``tables``, only write what is there."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--again", type=int, default=0, help="first seeds of MNIST's cells that are run anew")
+    parser.add_argument("--report", action="store_true", help="run nothing more")
+    asked = parser.parse_args()
     runs: list[dict[str, Any]] = json.loads(RUNS.read_text()) if RUNS.exists() else []
-    if "tables" in sys.argv:
-        write_tables(runs)
-        return
-    done = {(run["dataset"], run["features"], run["epsilon"], run["seed"]) for run in runs}
-    for dataset, name, epsilon, count, _, _ in CELLS:
-        for seed in range(count):
+    if not asked.report:
+        missing(RUNS, runs, {cell[:3]: range(cell[3]) for cell in CELLS})
+        later = json.loads(AGAIN.read_text()) if AGAIN.exists() else []
+        missing(AGAIN, later, {cell[:3]: range(asked.again) for cell in CELLS if cell[0] == "mnist"})
+    write_tables(runs)
+
+
+def missing(place: Path, runs: list[dict[str, Any]], wanted: dict[tuple[str, str, float], range]) -> None:
+    """Run what is not kept there."""
+    done = {which(run) for run in runs}
+    for dataset, name, epsilon, *_ in CELLS:
+        for seed in wanted.get((dataset, name, epsilon), range(0)):
             if (dataset, name, epsilon, seed) not in done:
                 runs.append(one_run(dataset, name, epsilon, seed))
                 print(runs[-1], flush=True)
-                RUNS.write_text(json.dumps(runs, indent=0) + "\n")
-    write_tables(runs)
+                place.write_text(json.dumps(runs, indent=0) + "\n")
 
 
 if __name__ == "__main__":

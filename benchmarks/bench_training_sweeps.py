@@ -3,7 +3,8 @@
 The task is that of bench_training_ablation.py: a tanh CNN (26,010 parameters) on MNIST pixels, with private records
 drawn by the seed; all settings of one seed share records, initial weights, batches and noise. Sweeps, by paper:
 
-* ``microbatch``: microbatches of 1 and 2, with mixup and Self-Aug (Bao et al. 2023, Table 1);
+* ``microbatch``: microbatches of 1 and 2, with mixup and Self-Aug (Bao et al. 2023, Table 1), at one learning rate;
+  bench_microbatches.py has one for each size;
 * ``augmentation``: single-sample augmentations beside DP-MIX_SELF (Table 4);
 * ``views``: K_BASE of Self-Aug against as many views with mixes (Table 5), and the time of a record by K (Table 13);
 * ``grid``: K_BASE x K_SELF x K_DIFF (Table 9), with a pool of real public images;
@@ -11,9 +12,10 @@ drawn by the seed; all settings of one seed share records, initial weights, batc
 * ``rho``: of weight multiplicity after a warm-up (Park et al. 2024, Table 15);
 * ``public``: how many public images the warm-up has (their Table 8 sweeps synthetic ones).
 
-Finished runs are kept in results/training_sweeps_runs.json; a broken-off benchmark goes on where it stopped.
+Differences have Student's interval over the seeds, each by itself: of 50 that are nothing some two or three would leave
+0 out. Finished runs are kept in results/training_sweeps_runs.json; a broken-off benchmark goes on where it stopped.
 
-    python benchmarks/bench_training_sweeps.py [--only views,grid] [--seeds 3]
+    python benchmarks/bench_training_sweeps.py [--only views,grid] [--seeds 5] [--report]
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 import torch
+from scipy import stats
 
 import common
 from bench_training_ablation import CLASSES, CROP, DELTA, PRIVATE, features, raw, settings
@@ -143,7 +146,9 @@ ABOUT = {
     "microbatch": (
         "Microbatches",
         "DP-SGD, microbatch 1",
-        "Bao et al. 2023, Table 1 (CIFAR-10, epsilon 8): DP-SGD 72.5 and 49.7, mixup 50.1, Self-Aug 78.7 and 52.8.",
+        "Bao et al. 2023, Table 1 (CIFAR-10, epsilon 8): DP-SGD 72.5 and 49.7, mixup 50.1, Self-Aug 78.7 and 52.8. "
+        "Both sizes have one learning rate here, which is no comparison of sizes; bench_microbatches.py has one for "
+        "each.",
     ),
     "augmentation": (
         "Single-sample augmentations",
@@ -163,7 +168,10 @@ ABOUT = {
     "pool": (
         "What public images are used for",
         "no public images",
-        "Table 6 (Caltech256, epsilon 2): mixes 91.8, pretraining 81.5. Table 12: public images alone lose 1.1.",
+        "Table 6 (Caltech256, epsilon 2): mixes 91.8, pretraining 81.5. Table 12: public images alone lose 1.1. Both "
+        "orders are reversed here, where public images are of the private records' own distribution, labels and all; "
+        "the paper's are drawn by a model from class names. With such images the order says nothing of the method. "
+        "What a pool of another distribution does: [the ladder's second table](ladder.md).",
     ),
     "rho": ("rho of weight multiplicity", "0.1", "Park et al. 2024, Table 15: flat around 0.1."),
     "public": ("Public images in the warm-up", "600", "Their Table 8 finds more synthetic images better."),
@@ -173,56 +181,111 @@ ABOUT = {
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default=",".join(ABOUT), help="sweeps, separated by commas")
-    parser.add_argument("--seeds", type=int, default=3, help="trainings of each setting")
+    parser.add_argument("--seeds", type=int, default=5, help="trainings of each setting")
+    parser.add_argument("--report", action="store_true", help="run nothing more")
     asked = parser.parse_args()
     runs: dict[str, Any] = json.loads(RUNS.read_text()) if RUNS.exists() else {}
-    for seed in range(asked.seeds):
+    for seed in range(0 if asked.report else asked.seeds):
         for setting in schedule():
             if setting.sweep in asked.only.split(",") and setting.key(seed) not in runs:
                 runs[setting.key(seed)] = found = one_run(setting, seed)
                 print(setting.key(seed), found["accuracy"], found["cpu_seconds"], flush=True)
                 RUNS.write_text(json.dumps(runs, indent=0) + "\n")
-    report(runs)
+    report(runs, again=asked.report)
 
 
 def of(runs: Mapping[str, Any], sweep: str, label: str) -> dict[int, dict[str, Any]]:
     return {run["seed"]: run for run in runs.values() if (run["sweep"], run["label"]) == (sweep, label)}
 
 
-def report(runs: Mapping[str, Any]) -> None:
+def report(runs: Mapping[str, Any], *, again: bool = False) -> None:
     tables = []
     for sweep, (title, reference, says) in ABOUT.items():
         labels = list(dict.fromkeys(run["label"] for run in runs.values() if run["sweep"] == sweep))
         rows = [row(runs, sweep, label, reference) for label in labels]
         if rows:
             epsilon = next(run["epsilon"] for run in runs.values() if run["sweep"] == sweep)
-            head = [f"epsilon {epsilon:g}", "test accuracy, %", "difference", "K", "CPU ms a record and epoch"]
-            tables.append(f"### {title}\n\n{says}\n\n" + common.table(head, rows))
+            head = [f"epsilon {epsilon:g}", "test accuracy, % (least to most; seeds)", "difference, 95% interval"]
+            body = common.table([*head, "K", "CPU ms a record and epoch"], rows)
+            tables.append(f"### {title}\n\n{says}\n\n{body}\n\n{verdict(runs, sweep, labels, reference)}")
     draw(runs)
     facts = {
         "task": f"tanh CNN on MNIST pixels, {PRIVATE['cnn']} private records, 5 epochs, batches of 250, PLD",
         "public images": f"600 unless said, of {PUBLIC} that no private record comes from; real ones",
-        "difference": "mean of paired differences from the row with 0, and their standard error",
+        "difference": "mean of paired differences from the row without one; Student's interval over the seeds, of each "
+        "difference by itself",
         "hyper-parameters": "one setting for all: after 40 steps the network is not done, so what makes a step longer "
         "gains, too; a microbatch's mean is clipped like a record's gradient",
         "delta": DELTA,
         "cpu_seconds": round(sum(run["cpu_seconds"] for run in runs.values())),
     }
     tables.append("![Sweeps](training_sweeps.svg)")
-    common.save("training_sweeps", "What the papers sweep of private training", facts, list(runs.values()), tables)
+    title = "What the papers sweep of private training"
+    common.save("training_sweeps", title, facts, list(runs.values()), tables, again=again)
+
+
+def interval(runs: Mapping[str, Any], sweep: str, label: str, reference: str) -> tuple[float, float, float] | None:
+    """Mean of the paired differences from the reference and its 95% interval by Student's t; None of one seed."""
+    mine, base = of(runs, sweep, label), of(runs, sweep, reference)
+    return student(np.array([mine[seed]["accuracy"] - base[seed]["accuracy"] for seed in mine if seed in base]))
+
+
+def effects(runs: Mapping[str, Any]) -> str:
+    """What each number of the grid adds, the others being equal: means of a seed's cells, Student's interval."""
+    cells: dict[int, dict[tuple[int, ...], float]] = {}
+    for run in runs.values():
+        if run["sweep"] == "grid":
+            place = tuple(int(part.split()[1]) for part in run["label"].split(", "))
+            cells.setdefault(run["seed"], {})[place] = run["accuracy"]
+    whole = [found for found in cells.values() if len(found) == max(map(len, cells.values()))]
+    parts = []
+    steps = (0, "K_BASE", 2, 4), (1, "K_SELF", 0, 2), (1, "K_SELF", 0, 4), (2, "K_DIFF", 0, 1), (2, "K_DIFF", 0, 2)
+    for axis, name, low, high in steps:
+        pairs = [((*at[:axis], low, *at[axis + 1 :]), at) for at in whole[0] if at[axis] == high]
+        gaps = np.array([np.mean([found[to] - found[since] for since, to in pairs]) for found in whole])
+        parts.append(f"{name} {high} in place of {low} {in_words(student(gaps))}")
+    return f"The others being equal, means over the grid of {len(whole)} seeds: {'; '.join(parts)}."
+
+
+def student(gaps: Any) -> tuple[float, float, float] | None:
+    """Mean of differences and its 95% interval by Student's t; None of one seed."""
+    if len(gaps) < 2:
+        return None
+    half = float(stats.t.ppf(0.975, len(gaps) - 1) * gaps.std(ddof=1) / len(gaps) ** 0.5)
+    return float(gaps.mean()), float(gaps.mean()) - half, float(gaps.mean()) + half
+
+
+def in_words(found: tuple[float, float, float] | None) -> str:
+    return "one seed" if found is None else f"{found[0]:+.2f} ({found[1]:+.2f} to {found[2]:+.2f})"
+
+
+def verdict(runs: Mapping[str, Any], sweep: str, labels: Sequence[str], reference: str) -> str:
+    """Which settings differ from the reference by more than chance."""
+    if sweep == "grid":
+        return effects(runs)
+    known = {label: interval(runs, sweep, label, reference) for label in labels if label != reference}
+    better = [label for label, one in known.items() if one is not None and one[1] > 0]
+    worse = [label for label, one in known.items() if one is not None and one[2] < 0]
+    silent = [label for label in known if label not in (*better, *worse)]
+    parts = [f"{words}: {'; '.join(found)}." for words, found in (("Better", better), ("Worse", worse)) if found]
+    if silent:
+        parts.append(f"May be nothing, by these seeds: {'; '.join(silent)}.")
+    if sweep == "views":
+        steps = ((k, interval(runs, sweep, f"DP-MIX_SELF {k} + {k}", f"Self-Aug {2 * k}")) for k in (2, 4, 8))
+        told = [f"{2 * k}: {in_words(step)}" for k, step in steps if step is not None]
+        parts.append(f"DP-MIX_SELF beside Self-Aug of as many views: {'; '.join(told)}." if told else "")
+    return f"Beside '{reference}'. " + " ".join(parts)
 
 
 def row(runs: Mapping[str, Any], sweep: str, label: str, reference: str) -> list[str]:
-    mine, base = of(runs, sweep, label), of(runs, sweep, reference)
+    mine = of(runs, sweep, label)
     values = [run["accuracy"] for run in mine.values()]
-    gaps = np.array([mine[seed]["accuracy"] - base[seed]["accuracy"] for seed in mine if seed in base])
-    error = f" ± {gaps.std(ddof=1) / len(gaps) ** 0.5:.2f}" if len(gaps) > 1 and label != reference else ""
+    step = interval(runs, sweep, label, reference)
     seconds = float(np.median([run["cpu_seconds"] for run in mine.values()]))
-    spread = f"{np.std(values):.1f}, {len(values)} seeds" if len(values) > 1 else "1 seed"
     return [
         label,
-        f"{np.mean(values):.1f} ({spread})",
-        f"{gaps.mean():+.2f}{error}" if len(gaps) else "-",
+        f"{np.mean(values):.1f} ({min(values):.1f} to {max(values):.1f}; {len(values)})",
+        "-" if label == reference else in_words(step),
         str(next(iter(mine.values()))["views"]),
         f"{1000 * seconds / (5 * PRIVATE['cnn']):.2f}",
     ]

@@ -153,7 +153,7 @@ def jobs(only: set[str], seeds: int) -> Iterator[tuple[Any, ...]]:
         for option, values in VARIED.items():
             for value in values:
                 for decay in DECAYS:
-                    for seed in range(1):
+                    for seed in range(3):
                         yield "simulated", f"{option} {value:g}", 1.0, seed, decay, option, value
     for seed in range(seeds):
         for dataset in (name for name in DESIGNS if name in only):
@@ -231,14 +231,13 @@ def report(runs: list[dict[str, Any]]) -> None:
         "accounting": "PLD, add or remove one record",
         "centring": "private; every query is paid for",
         "learners": "discriminant for one stage, two-stage for two, three-stage for three",
-        "simulated": f"{SIMULATED}, other options at their defaults, directions 400",
+        "simulated": f"{SIMULATED}, other options at their defaults, directions 400; releases of one mixture",
     }
     common.save("two_stage", "Moments in two stages", settings, runs, tables)
 
 
 def _cell(values: list[float]) -> str:
-    found = 100 * np.array(values)
-    return f"{found.mean():.2f} ({found.std():.2f}, {len(found)})"
+    return common.told([100 * value for value in values], 2)
 
 
 if __name__ == "__main__":

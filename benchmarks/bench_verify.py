@@ -38,7 +38,8 @@ def made(folder: Path, design: str, rows: int | None) -> float:
     """Make a release; returns the seconds that took."""
     rng = np.random.default_rng(0)
     x, y = rng.standard_normal((RECORDS, DIM), dtype=np.float32), rng.integers(0, 10, RECORDS)
-    config = ReleaseConfig(records=RECORDS, dim=DIM, classes=CLASSES, design=design, rows=rows)
+    own = common.degree_64(design)
+    config = ReleaseConfig(records=RECORDS, dim=DIM, classes=CLASSES, design=design, rows=rows, **own)
     plan = config.calibrate(*TARGET)
     facts: dict[str, Any] = {"target": TARGET, "extractor": {"name": "identity"}, "input_shape": (DIM,)}
     start = time.perf_counter()

@@ -13,7 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from privmix.designs import design_named
+
 RESULTS = Path(__file__).parent / "results"
+_WRITTEN = "The machine that wrote this page; runs that were kept before may come of another."
 
 
 def data_root() -> Path:
@@ -39,15 +42,36 @@ def machine() -> dict[str, Any]:
     }
 
 
-def save(name: str, title: str, settings: Mapping[str, Any], results: Any, tables: Sequence[str]) -> None:
-    """Write results/NAME.json and results/NAME.md."""
+def save(
+    name: str, title: str, settings: Mapping[str, Any], results: Any, tables: Sequence[str], *, again: bool = False
+) -> None:
+    """Write results/NAME.json and results/NAME.md.
+
+    With ``again`` nothing was run, kept runs are only told anew: the machine is the one that the record names already.
+    """
     RESULTS.mkdir(exist_ok=True)
-    record = {"title": title, "machine": machine(), "settings": dict(settings), "results": results}
-    (RESULTS / f"{name}.json").write_text(json.dumps(record, indent=1) + "\n")
+    place = RESULTS / f"{name}.json"
+    ran_on = json.loads(place.read_text())["machine"] if again and place.exists() else machine()
+    record = {"title": title, "machine": ran_on, "settings": dict(settings), "results": results}
+    place.write_text(json.dumps(record, indent=1) + "\n")
     facts = "\n".join(f"- {key}: {value}" for key, value in {**record["machine"], **settings}.items())
     body = "\n\n".join(tables)
-    (RESULTS / f"{name}.md").write_text(f"# {title}\n\n{body}\n\n## Machine and settings\n\n{facts}\n")
+    closing = f"## Machine and settings\n\n{_WRITTEN}\n\n{facts}\n"
+    (RESULTS / f"{name}.md").write_text(f"# {title}\n\n{body}\n\n{closing}")
     print(body)
+
+
+def degree_64(design: str) -> dict[str, int]:
+    """The papers' mixup degree, for a design that has one: theory would take another."""
+    names = {option.name for option in design_named(design).options()}
+    return {"mixup_degree": 64} if "mixup_degree" in names else {}
+
+
+def told(values: Sequence[float], digits: int = 1) -> str:
+    """Mean, standard deviation and number of runs; one run has no spread."""
+    if len(values) == 1:
+        return f"{values[0]:.{digits}f} (1 run)"
+    return f"{np.mean(values):.{digits}f} ({np.std(values):.{digits}f}, {len(values)})"
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:

@@ -20,7 +20,7 @@ ALLOWED: dict[str, set[str]] = {
     "synthesis": {"data"},
     "designs": {"accounting", "mechanisms"},
     "certificate": {"accounting", "mechanisms.plan"},
-    "releases": {"accounting", "mechanisms", "data", "features", "designs", "certificate"},
+    "releases": {"accounting", "mechanisms", "data", "procedural", "features", "designs", "certificate"},
     "learning": {
         "designs",
         "releases.data_model",
@@ -78,6 +78,7 @@ BESIDE = (
     "_registry",
     "errors",
     "folders",
+    "held_folders",
     "packages",
     "private_files",
     "rounding",

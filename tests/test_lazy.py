@@ -78,7 +78,7 @@ def test_a_verb_that_explains_itself_does_nothing_else() -> None:
 
 
 def test_a_price_needs_no_learning() -> None:
-    line = ["account", "--records", "5000", "--noise-multiplier", "2", "--json"]
+    line = ["account", "--records", "5000", "--mixup-degree", "64", "--noise-multiplier", "2", "--json"]
     said, imported = run_fresh({"arguments": line})
     assert json.loads(said)["is_upper_bound"]
     assert not imported & (HEAVY - {"scipy"})

@@ -16,6 +16,7 @@ import pytest
 from privmix.errors import InvalidInput, StorageError
 from privmix.mechanisms import run as run_module
 from privmix.mechanisms.run import Run
+from privmix.mechanisms.run_folder import run_folder_of
 from privmix.mechanisms.streams import SecretStreams
 from privmix.releases import ReleaseRun
 from privmix.releases.ray_engine import ClusterLost
@@ -232,7 +233,7 @@ def test_notes_are_those_that_the_key_sealed(begin: Begin, tmp_path: Path) -> No
     """Any field: with another fingerprint the same noise would be added to other records."""
     file = left_by_a_kill(begin, tmp_path / "out", extra={"reservation": "r1"}) / "run.json"
     notes = json.loads(file.read_text())
-    assert set(notes) == {"version", "id", "settings", "extra", "made_with", "fingerprint", "files", "seal"}
+    assert set(notes) == {"version", "id", "settings", "extra", "made_with", "fingerprint", "refused", "files", "seal"}
     edited = [{**notes, name: {"other": 1}} for name in notes]
     edited += [{name: value for name, value in notes.items() if name != gone} for gone in notes]
     edited += [{**notes, "more": 1}, {**notes, "extra": {"reservation": "r2"}}]
@@ -251,7 +252,7 @@ def test_notes_are_those_that_the_key_sealed(begin: Begin, tmp_path: Path) -> No
 def test_what_is_kept_is_what_the_key_sealed(begin: Begin, tmp_path: Path) -> None:
     with begin(tmp_path / "out") as run:
         run.keep("run.state", b"content")
-    file = run_module.run_folder_of(tmp_path / "out") / "run.state"
+    file = run_folder_of(tmp_path / "out") / "run.state"
     before = file.read_bytes()
     with begin(tmp_path / "out", resume=True) as run:
         assert run.kept("run.state") == b"content"

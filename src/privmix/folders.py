@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from privmix.errors import InvalidInput, PrivmixError, StorageError
+from privmix.held_folders import FolderLost
 from privmix.private_files import PrivateFolder
 
 
@@ -42,15 +43,15 @@ class FolderKind:
             raise InvalidInput(self.field, str(path), f"a folder that holds {self.holds}, to overwrite it")
 
     @contextmanager
-    def new(self, path: Path, *, overwrite: bool = False) -> Iterator[Path]:
+    def new(self, path: Path, *, overwrite: bool = False) -> Iterator[PrivateFolder]:
         """Yield a hidden folder beside ``path`` that takes its place when the block succeeds and is removed when not.
 
-        A killed run leaves only the hidden folder, never a half-written ``path``, and the next run removes it; a failed
-        swap puts the old folder back.
+        Whoever writes there does so by the folder itself, and not by its path. A killed run leaves only the hidden
+        folder, never a half-written ``path``, and the next run removes it; a failed swap puts the old folder back.
 
         Raises:
             InvalidInput: ``path`` exists and may not be replaced.
-            StorageError: it can't be written (no space, no permission).
+            StorageError: it can't be written (no space, no permission), or the hidden folder was renamed or replaced.
         """
         self.check_target(path, overwrite=overwrite)
         try:
@@ -61,10 +62,10 @@ class FolderKind:
             # Nobody else's before it is whole.
             with PrivateFolder(draft, self.field, create=True) as held:
                 try:
-                    yield draft
-                    put_in_place(draft, path, self.marks)
+                    yield held
+                    put_in_place(held, path, self.marks)
                 finally:
-                    if held.is_in_place():
+                    if not held.is_at(path):
                         with contextlib.suppress(OSError):
                             held.discard()
         except OSError as error:
@@ -72,28 +73,34 @@ class FolderKind:
             raise StorageError(f"{self.field}: can't write {path}: {reason}") from None
 
 
-def put_in_place(draft: Path, path: Path, marks: Collection[str]) -> None:
+def put_in_place(draft: PrivateFolder, path: Path, marks: Collection[str]) -> None:
     """Rename the folder ``draft`` to ``path``, for all to read; what is at ``path`` gives way once that worked.
 
     Args:
-        draft: one's own folder of mode 0700.
+        draft: held, so that it is known what got the name.
         path: free, or a folder that may be replaced.
         marks: files of the replaced folder, by which what a killed swap left of it is known.
+
+    Raises:
+        FolderLost: the draft was renamed or replaced meanwhile; ``path`` is none of ours then, if there is one.
+        OSError: it can't be renamed.
     """
     old = path.with_name(f".{path.name}.old")
-    with PrivateFolder(draft, draft.name) as made:
-        if not path.exists():
-            os.replace(draft, path)
-        else:
-            _remove_marked(old, marks)
-            os.replace(path, old)
-            try:
-                os.replace(draft, path)
-            except OSError:
-                os.replace(old, path)
-                raise
-        # By its descriptor: whatever has its name by now, no other folder is opened to others.
-        os.fchmod(made.descriptor, 0o755)
+    draft.check_in_place()
+    if not path.exists():
+        os.replace(draft.path, path)
+    else:
+        _remove_marked(old, marks)
+        os.replace(path, old)
+        try:
+            os.replace(draft.path, path)
+        except OSError:
+            os.replace(old, path)
+            raise
+    if not draft.is_at(path):
+        raise FolderLost(f"{path}: somebody put another folder there")
+    # By its descriptor: whatever has its name by now, no other folder is opened to others.
+    os.fchmod(draft.descriptor, 0o755)
     # Also what a swap that was killed half-way left.
     with contextlib.suppress(OSError, InvalidInput):
         _remove_marked(old, marks)
@@ -119,21 +126,6 @@ def _remove_marked(folder: Path, marks: Collection[str]) -> None:
     finally:
         os.close(descriptor)
     folder.rmdir()
-
-
-def write_durably(path: Path, content: bytes) -> None:
-    """Write a file that is whole and on disk once it has its name, or not there at all.
-
-    What a kill left under the draft's name, or somebody put there, goes first: it may be a link, or open to others.
-    """
-    draft = path.with_name(f".{path.name}.draft")
-    draft.unlink(missing_ok=True)
-    with draft.open("xb") as stream:
-        stream.write(content)
-        stream.flush()
-        os.fsync(stream.fileno())
-    os.replace(draft, path)
-    sync_folder(path.parent)
 
 
 def sync_folder(folder: Path) -> None:

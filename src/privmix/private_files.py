@@ -17,24 +17,20 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import shutil
 import stat
 import sys
 import threading
-import weakref
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Final
 
 from privmix.errors import InvalidInput
+from privmix.held_folders import NO_LINK, ONLY_FOLDER, HeldFolder
 
 OWNER_ONLY: Final = 0o077
 # By name: systems that are not POSIX lack some, and can still import this.
-_NO_LINK: Final = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
-_OPEN: Final = _NO_LINK | getattr(os, "O_NONBLOCK", 0)
-_FOLDER: Final = _NO_LINK | getattr(os, "O_DIRECTORY", 0)
+_OPEN: Final = NO_LINK | getattr(os, "O_NONBLOCK", 0)
 _mask_lock = threading.RLock()
 
 
@@ -154,12 +150,11 @@ def shred(path: str | Path, name: str, size: int, *, closed: bool = True, dir_fd
     os.unlink(path, dir_fd=dir_fd)
 
 
-class PrivateFolder:
+class PrivateFolder(HeldFolder):
     """One's own folder of mode 0700, held open; its files are reached through its descriptor.
 
-    Formal guarantees:
+    Formal guarantees (beside those of :class:`privmix.held_folders.HeldFolder`):
         * One's own: a link, a folder of another user, or one that group or others can enter is refused.
-        * Same folder: after it was opened, renaming it or its parents changes nothing about where bytes go.
         * Nothing elsewhere: no file outside it is opened, overwritten or removed through a link inside it.
 
     Args:
@@ -185,7 +180,7 @@ class PrivateFolder:
         if create:
             path.mkdir(mode=0o700)
         try:
-            descriptor = os.open(path, _FOLDER)
+            descriptor = os.open(path, os.O_RDONLY | NO_LINK | ONLY_FOLDER)
         except FileNotFoundError:
             raise
         except OSError:
@@ -195,22 +190,12 @@ class PrivateFolder:
         if not _is_own_folder(os.fstat(descriptor)):
             os.close(descriptor)
             raise self._foreign()
-        self.descriptor = descriptor
-        self._close = weakref.finalize(self, os.close, descriptor)
+        super().__init__(path, descriptor)
 
     def _foreign(self) -> InvalidInput:
         return InvalidInput(
             self.name, str(self.path), "a folder of this user's alone (mode 0700), not a link; remove or rename it"
         )
-
-    def create(self, name: str) -> IO[bytes]:
-        """A new file of mode 0600, for writing.
-
-        Raises:
-            FileExistsError: something has that name.
-        """
-        flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | _OPEN
-        return os.fdopen(os.open(name, flags, 0o600, dir_fd=self.descriptor), "wb")
 
     def open(self, name: str, *, update: bool = False) -> IO[bytes]:
         """A file of one's own; see :func:`open_private`."""
@@ -231,37 +216,6 @@ class PrivateFolder:
                 content += piece
             return bytes(content)
 
-    def write(self, name: str, content: bytes) -> None:
-        """Write a file that is whole and on disk once it has its name, or not there at all."""
-        draft = f".{name}.draft"
-        self.remove(draft)
-        with self.create(draft) as stream:
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(draft, name, src_dir_fd=self.descriptor, dst_dir_fd=self.descriptor)
-        self.sync()
-
-    def has(self, name: str) -> bool:
-        """Whether there is a regular file of that name."""
-        try:
-            return stat.S_ISREG(os.stat(name, dir_fd=self.descriptor, follow_symlinks=False).st_mode)
-        except FileNotFoundError:
-            return False
-
-    def names(self) -> set[str]:
-        """What is in it."""
-        return set(os.listdir(self.descriptor))
-
-    def remove(self, name: str) -> None:
-        """Remove a file, or a folder with all below; a link goes, not what it points to; no such name, no work."""
-        try:
-            os.unlink(name, dir_fd=self.descriptor)
-        except FileNotFoundError:
-            return
-        except (IsADirectoryError, PermissionError):
-            shutil.rmtree(name, dir_fd=self.descriptor)
-
     def check_names(self, known: Collection[str]) -> None:
         """Raise :class:`InvalidInput` unless all that is in it is called one of ``known``, or is a draft of such."""
         if self.names() - {*known, *(f".{name}.draft" for name in known)}:
@@ -275,19 +229,8 @@ class PrivateFolder:
                 if os.path.normpath(f"{place}/{name}") not in files:
                     os.unlink(name, dir_fd=descriptor)
 
-    def is_in_place(self) -> bool:
-        """Whether its path still leads to it."""
-        try:
-            return os.path.samestat(os.fstat(self.descriptor), os.lstat(self.path))
-        except OSError:
-            return False
-
-    def sync(self) -> None:
-        """Wait until the disk has the list of names."""
-        os.fsync(self.descriptor)
-
     def discard(self, *, last: str | None = None) -> None:
-        """Remove what is in it, and the folder; :meth:`close` follows.
+        """Remove what is in it, and the folder where it still has its place; :meth:`close` follows.
 
         Args:
             last: a file that goes at the end, when nothing else is left.
@@ -301,20 +244,9 @@ class PrivateFolder:
             if self.names() - {last}:
                 raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY))
             self.remove(last)
-        # Only an empty folder goes by this, whoever may have been put in its place.
-        self.path.rmdir()
-        self.close()
-
-    def close(self) -> None:
-        """Give the descriptor back; again does nothing."""
-        self._close()
-
-    def __enter__(self) -> PrivateFolder:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+        if self.is_in_place():
+            # Only an empty folder goes by this, whoever may have been put in its place since we looked.
+            self.path.rmdir()
         self.close()
 
 

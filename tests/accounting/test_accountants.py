@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Callable, Iterable
 
 import numpy as np
 import pytest
@@ -32,6 +34,7 @@ from privmix.accounting import (
     tradeoff_curve,
 )
 from privmix.accounting.gdp import gdp_delta
+from privmix.accounting.pure import published_instahide_epsilon
 from privmix.accounting.rdp import _moments_of
 from privmix.errors import InvalidInput
 
@@ -153,6 +156,70 @@ def test_pure_dp_without_sampling_is_the_ratio() -> None:
     whole = Repeated(FixedSizeSampled(10, 10, Laplace(0.5)), 3)
     assert epsilon(whole, 0, accountant="pure", adjacency=REPLACE_ONE).epsilon == pytest.approx(12.0)
     assert epsilon(Laplace(1.0), 1e-9).epsilon == pytest.approx(1.0, abs=2e-4)
+
+
+@pytest.mark.parametrize(("records", "size"), [(2, 1), (3, 1), (3, 2)])
+@pytest.mark.parametrize("noise", [0.3, 1.0, 4.0])
+def test_pure_dp_of_fixed_size_samples_by_brute_force(records: int, size: int, noise: float) -> None:
+    """All datasets of records in -1, 0 and 1, all neighbours: no ratio of densities is above, and one is there."""
+    grid = (-1.0, 0.0, 1.0)
+
+    def densities(data: tuple[float, ...]) -> np.ndarray:
+        # Sums lie in [-2, 2]: beyond 3 the ratio is constant.
+        places = np.linspace(-3, 3, 241)
+        sums = [sum(drawn) for drawn in itertools.combinations(data, size)]
+        return np.mean([np.exp(-np.abs(places - one) / noise) for one in sums], axis=0)
+
+    def largest(smaller: Iterable[tuple[float, ...]], neighbours: Callable[[tuple[float, ...]], list]) -> float:  # type: ignore[type-arg]
+        return max(
+            float(np.abs(np.log(densities(data) / densities(other))).max())
+            for data in smaller
+            for other in neighbours(data)
+        )
+
+    event = FixedSizeSampled(records, size, Laplace(noise))
+    price = epsilon(event, 0, accountant="pure").epsilon
+    added = largest(itertools.product(grid, repeat=records - 1), lambda data: [(*data, one) for one in grid])
+    again = largest(itertools.product(grid, repeat=records), lambda data: [(*data, one) for one in grid])
+    assert again <= added == pytest.approx(price, rel=1e-12)
+    replaced = largest(itertools.product(grid, repeat=records), lambda data: [(*data[:-1], one) for one in grid])
+    assert (
+        replaced
+        <= price * (1 + 1e-12)
+        == epsilon(event, 0, accountant="pure", adjacency=REPLACE_ONE).epsilon * (1 + 1e-12)
+    )
+
+
+@pytest.mark.parametrize("adjacency", list(Adjacency))
+def test_pure_dp_refuses_with_the_true_reason(adjacency: Adjacency) -> None:
+    with pytest.raises(UnsupportedEvent, match="pure DP needs Laplace noise"):
+        epsilon(FixedSizeSampled(9, 2, Gaussian(1.0)), 0, accountant="pure", adjacency=adjacency)
+    cluster = ClusterSampled(0.5, 0.1, Laplace(1.0))
+    if adjacency is REPLACE_ONE:
+        with pytest.raises(UnsupportedEvent, match="cluster sampling is priced under add_remove only"):
+            epsilon(cluster, 0, accountant="pure", adjacency=adjacency)
+    else:
+        assert epsilon(cluster, 0, accountant="pure", adjacency=adjacency).epsilon > 0
+
+
+@given(st.integers(2, 10**6), st.floats(0.001, 1), st.floats(1e-3, 100), st.floats(0.1, 1e4), st.integers(1, 10**6))
+@settings(deadline=None)
+def test_pure_dp_is_never_above_its_linear_bound(
+    n: int, share: float, scale: float, diameter: float, rows: int
+) -> None:
+    """epsilon <= T D / (k sigma): sampling never costs more than a record that is in every row."""
+    width = max(1, int(share * n))
+    event = Repeated(FixedSizeSampled(n, width, Laplace(2 * width * scale / diameter)), rows)
+    found = epsilon(event, 0, accountant="pure", adjacency=REPLACE_ONE).epsilon
+    assert found <= rows * diameter / (width * scale) * (1 + 1e-12)
+    if diameter == 1:
+        assert published_instahide_epsilon(n, width, scale, rows) == pytest.approx(found)
+
+
+def test_how_loose_the_linear_bound_is() -> None:
+    """At n = T = 50,000, k = 4 and noise 16/255 it says nearly a thousand times as much."""
+    linear = 50_000 / (4 * 16 / 255)
+    assert 940 < linear / published_instahide_epsilon(50_000, 4, 16 / 255, 50_000) < 950
 
 
 def test_laplace_pld_never_exceeds_pure() -> None:

@@ -115,12 +115,19 @@ def test_right_noise_passes(name: str) -> None:
     assert "no private record was read" in found.statements[0]
 
 
-def test_the_certified_noise_is_that_of_the_certificate() -> None:
-    """The figures that noise is compared with are those that the plan publishes, per row and per sum."""
-    plan = plan_of("poisson")
-    found = {noise.name: noise.certified for noise in audit(plan).noises}
-    assert found["features"] == pytest.approx(plan.noise_std["x"] * 20)
-    assert found["labels"] == pytest.approx(plan.noise_std["y"] * 20)
+@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("name", PLANS)
+def test_every_figure_is_one_of_the_certificate(name: str, classes: int) -> None:
+    """Whatever features, classes and rows the noise is drawn with: what a label adds depends on their number."""
+    plan = plan_of(name, classes=("ant", "bee", "cat")[:classes])
+    content = {"plan": plan.to_dict(), "noise_std": plan.noise_std}
+    noises = audit(plan).noises
+    assert len({noise.name for noise in noises}) == len(noises)
+    for noise in noises:
+        place, _, divided = noise.source.partition(" / ")
+        group, _, field = place.partition(".")
+        assert divided == ("sqrt 2" if "off diagonal" in noise.name else "")
+        assert noise.certified == content[group][field] / (2**0.5 if divided else 1), noise
 
 
 @pytest.mark.parametrize("name", NOISES)
@@ -152,7 +159,7 @@ def test_the_noise_of_gradients(factor: float, microbatch_size: int, monkeypatch
     plant(monkeypatch, "gradient noise", factor)
     plan = TrainingPlan(1000, 100, 50, 1.3, clip_norm=0.7, delta=1e-5, microbatch_size=microbatch_size)
     found = audit(plan)
-    assert found.noises[0].certified == pytest.approx(1.3 * 0.7 * (1 if microbatch_size == 1 else 2))
+    assert (found.noises[0].certified, found.noises[0].source) == (1.3, "plan.noise_multiplier")
     assert verdicts(found) == ({} if factor == 1 else {"gradients": "too little noise"})
 
 

@@ -151,6 +151,55 @@ def test_the_worst_record_comes_within_a_hundredth(name: str) -> None:
         assert "mean" in found
 
 
+def at_an_edge(dim: int) -> NDArray[np.float64]:
+    """A record, equal in all entries but one, that a last bit of its norm moves by a lattice step in all of them.
+
+    Of the norms that NumPy makes of it, alone in an array and beside another row, one leaves it above the edge, and the
+    other below.
+    """
+    record = np.full(dim, 0.37)
+
+    def steps(rows: int) -> float:
+        stacked = np.stack([record, *[np.zeros(dim)] * (rows - 1)])
+        norm = np.sqrt(np.einsum("ij,ij->i", stacked, stacked))[0]
+        hair = (dim + 8) * float(np.finfo(np.float64).eps)
+        return float(np.trunc(record[0] * ((1 - 2 * hair) / norm) * 2**15))
+
+    # Long enough for the other entries to pass an edge as the last one grows.
+    low, high = 0.1 * math.sqrt(dim), 0.2 * math.sqrt(dim)
+    record[-1] = high
+    wanted = steps(1)
+    for _ in range(60):
+        record[-1] = middle = (low + high) / 2
+        low, high = (low, middle) if steps(1) <= wanted else (middle, high)
+    ulp = np.spacing(high)
+    for offset in range(-2000, 2000):
+        record[-1] = high + offset * ulp
+        if steps(1) != steps(2):
+            return record
+    raise AssertionError("sums of NumPy no longer depend on neighbours")
+
+
+# Second moments take 8,192 features at most, and are of records clipped in the same way.
+WIDE = [name for name in PLANS if "moments" not in name and "stage" not in name]
+
+
+@pytest.mark.parametrize("name", WIDE)
+def test_no_neighbour_decides_how_a_wide_record_is_clipped(name: str) -> None:
+    """Beyond 8,192 features, the last record of 65 lies alone in the block of those that are clipped at once, and with
+    one record more it does not."""
+    dim, count = 16_500, 66
+    record = at_an_edge(dim)
+    features = np.zeros((count, dim))
+    features[64] = record
+    labels = np.zeros(count, np.int64)
+    for sign in (1, -1):
+        features[65] = sign * 2 * record
+        few = {"order": 2, "pair_order": 2} if name == "hermite" else {}
+        plan = plan_of(name, count=count, dim=dim, rows=6, **few)
+        assert exceeded(measured(plan, features, labels, 65)) == set()
+
+
 def test_a_private_count_moves_by_one() -> None:
     features, labels = far_apart(count=200)
     plan = plan_of("poisson", count=200, dim=4, records_noise_multiplier=5.0)

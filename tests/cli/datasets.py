@@ -220,7 +220,7 @@ def refused(outcome: Outcome, *words: str, code: int = 2) -> None:
     """One line on standard error that says what would do, and nothing private."""
     assert outcome.code == code, (outcome.code, outcome.err)
     assert outcome.out == ""
-    assert outcome.err.strip().count("\n") == 0
+    assert outcome.said.strip().count("\n") == 0
     assert "Traceback" not in outcome.err
     assert SECRET not in outcome.err
     for word in words:

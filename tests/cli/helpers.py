@@ -19,6 +19,12 @@ class Outcome:
     out: str
     err: str
 
+    @property
+    def said(self) -> str:
+        """Standard error but for the lines on what was spent, which follow an error that comes after a charge."""
+        lines = self.err.splitlines(keepends=True)
+        return "".join(line for line in lines if not line.startswith(("budget: ", "go on: ")))
+
 
 def privmix(*arguments: str) -> Outcome:
     """Run ``privmix ARGUMENTS`` as a user would, but without a new process."""

@@ -53,7 +53,8 @@ def test_documented_lines(line: str, key: str, expected: str) -> None:
 
 
 def test_published_figures_are_marked() -> None:
-    line = "account --design hierarchical --classes 100 --records 50000 --noise-multiplier 1.26 --as-published --json"
+    line = "account --design hierarchical --classes 100 --records 50000 --mixup-degree 64 --noise-multiplier 1.26"
+    line += " --as-published --json"
     result = account(line)
     assert result["is_upper_bound"] is False
     assert "understates" in result["note"]
@@ -85,7 +86,7 @@ def test_the_published_figure_for_laplace_noise_stands_beside_the_honest_one() -
 
 
 def test_table_over_accountants() -> None:
-    outcome = privmix("account", "--records", "50000", "--noise-multiplier", "1.26", "--all")
+    outcome = privmix("account", "--records", "50000", "--mixup-degree", "64", "--noise-multiplier", "1.26", "--all")
     assert outcome.code == 0
     for name in ("pld", "rdp", "moments", "pure", "gdp_clt", "as_published"):
         assert name in outcome.out
@@ -167,8 +168,8 @@ def test_compare_draws(tmp_path: Path) -> None:
         ("account --noise-multiplier 1", ["--records", "record count"]),
         ("account --records 100", ["exactly one"]),
         ("account --records 100 --noise-multiplier 1 --epsilon 1", ["exactly one"]),
-        ("account --records 100 --noise-multiplier 0", ["noise", "> 0"]),
-        ("account --records 100 --noise-multiplier -1", ["noise", "> 0"]),
+        ("account --records 100 --mixup-degree 10 --noise-multiplier 0", ["noise", "> 0"]),
+        ("account --records 100 --mixup-degree 10 --noise-multiplier -1", ["noise", "> 0"]),
         ("account --records 100 --epsilon 0", ["epsilon", "> 0"]),
         ("account --records 100 --epsilon -3", ["epsilon", "> 0"]),
         ("account --records 100 --epsilon nan", ["epsilon"]),
@@ -176,10 +177,16 @@ def test_compare_draws(tmp_path: Path) -> None:
         ("account --records 100 --epsilon 1 --delta 2", ["delta"]),
         ("account --records 10 --mixup-degree 11 --epsilon 1", ["--mixup-degree", "11", "10"]),
         ("account --records 100 --rows 0 --epsilon 1", ["rows", ">= 1"]),
-        ("account --design hierarchical --records 100 --expected-classes 0.5 --epsilon 1", ["mixup_degree", "rate"]),
+        (
+            "account --design hierarchical --records 100 --mixup-degree 64 --expected-classes 0.5 --epsilon 1",
+            ["--mixup-degree", "rate"],
+        ),
         ("account --design magic --records 100 --epsilon 1", ["design", "poisson"]),
         ("account --accountant magic --records 100 --epsilon 1", ["accountant", "pld"]),
-        ("account --design hierarchical --records 1000 --noise-multiplier 1 --accountant rdp", ["no Renyi bound"]),
+        (
+            "account --design hierarchical --records 1000 --mixup-degree 64 --noise-multiplier 1 --accountant rdp",
+            ["no Renyi bound"],
+        ),
         ("account compare --out curves.txt", ["--out", ".svg"]),
         ("account --records many --epsilon 1", ["records"]),
         ("account --no-such-flag", ["no-such-flag"]),

@@ -149,7 +149,7 @@ def clean(*folders: str) -> None:
 def refused(outcome: Outcome, *words: str) -> None:
     assert outcome.code == 2, (outcome.code, outcome.err)
     assert outcome.out == ""
-    assert outcome.err.strip().count("\n") == 0
+    assert outcome.said.strip().count("\n") == 0
     for word in words:
         assert word in outcome.err
 
@@ -322,7 +322,7 @@ def test_ctrl_c_keeps_the_run_and_its_charge(left: str, monkeypatch: pytest.Monk
     with monkeypatch.context() as patch:
         patch.setattr(release_job, "features_in_memory", stop)
         outcome = run(left, "--resume")
-    assert (outcome.code, outcome.err.strip()) == (130, "stopped")
+    assert (outcome.code, outcome.said.strip()) == (130, "stopped")
     assert run(left, "--resume").code == 0
     assert charges() == ["release"]
     clean("REL")

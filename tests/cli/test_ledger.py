@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import shutil
 from pathlib import Path
@@ -129,6 +130,22 @@ def test_the_same_data_under_another_name_wherever_it_lies(digits: Path, url: st
     assert Ledger.open(url).budget("OTHER").reservations == 0
     # The test split is other people.
     assert privmix(*charged(url, digits, tmp_path / "TWO", name="OTHER", split="test")).code == 0
+
+
+def test_the_same_records_in_other_bytes_are_other_data_and_that_is_said(
+    digits: Path, url: str, tmp_path: Path
+) -> None:
+    """What a ledger can't see is said where a budget is made."""
+    made = privmix("ledger", "init", "--dataset", "NAME", "--epsilon", "4", "--delta", "1e-4", "--ledger", url)
+    assert "known by the bytes of their files" in made.out
+    assert "in memory, in another format or compressed anew" in made.out
+    assert privmix(*charged(url, digits, tmp_path / "ONE")).code == 0
+    again = tmp_path / "again"
+    again.mkdir()
+    for file in digits.iterdir():
+        (again / file.name).write_bytes(gzip.compress(gzip.decompress(file.read_bytes()), 1))
+    init(url, name="OTHER")
+    assert privmix(*charged(url, again, tmp_path / "TWO", name="OTHER")).code == 0
 
 
 def test_an_adaptive_budget_is_said_everywhere(digits: Path, url: str, tmp_path: Path) -> None:

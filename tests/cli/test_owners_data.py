@@ -82,6 +82,6 @@ def test_names_with_brackets_and_blanks(tmp_path: Path, monkeypatch: pytest.Monk
     assert f"'{model}'" in fitted.out
     assert f"saved to {model}" in fitted.out
     monkeypatch.chdir(tmp_path)
-    shown = privmix("evaluate", str(model), "--data", data.test)
-    assert "picture: confusion-test.png" in shown.out
+    shown = privmix("evaluate", str(model), "--data", data.test, "--figure", "[i] confusion.png")
+    assert "picture: [i] confusion.png" in shown.out
     refused(release(data, out), "--overwrite")

@@ -71,8 +71,15 @@ def test_release_fit_evaluate(digits: Path, released: Path, tmp_path: Path) -> N
     before = set(os.listdir(model))
     outcome = privmix("evaluate", str(model), "--data", str(digits), "--split", "test", "--json")
     assert outcome.code == 0, outcome.err
+    # No picture that nobody asked for.
+    assert json.loads(outcome.out)["figure"] is None
+    assert not list(Path().glob("*.png"))
+    line = ["evaluate", str(model), "--data", str(digits), "--figure", "confusion-test.png", "--reference", str(digits)]
+    outcome = privmix(*line, "--json")
     result = json.loads(outcome.out)
     assert result["accuracy"] > 0.75
+    assert result["reference"]["accuracy"] > result["accuracy"]
+    assert result["majority_accuracy"] < 0.15
     assert result["n"] == 360
     assert set(result["per_class"]) == set("0123456789")
     assert Path(result["figure"]).read_bytes().startswith(b"\x89PNG")

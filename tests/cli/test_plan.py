@@ -80,7 +80,9 @@ def test_json_holds_what_a_program_wants(small: dict[str, Any]) -> None:
     assert set(small) == {
         "epsilon", "delta", "chosen", "labels", "predicted", "settings", "epsilons", "curves", "model", "reasons",
         "linear_regression", "neural_collapse", "minimum_euclidean_distance", "ranges", "learners", "attainable",
+        "mixup_degree", "left_out",
     }  # fmt: skip
+    assert small["left_out"] == []
     assert (small["epsilon"], small["delta"]) == (4.0, 1e-3)
     names = set(small["predicted"])
     assert names == set(small["labels"]) == set(small["settings"]) == set(small["curves"]) == set(small["ranges"])

@@ -90,7 +90,7 @@ def test_nothing_private_is_within_reach(watched: Watch) -> None:
         ["fit", "REL", "--out", "MODEL"],
         line(out="TRAINED", store="STORE2"),
         ["evaluate", "MODEL", "--data", "own", "--record", "RUN"],
-        ["evaluate", "MODEL", "--data", "own"],
+        ["evaluate", "MODEL", "--data", "own", "--figure", "confusion-test.png"],
         ["audit", "STORED", "--data", "own", "--canaries", "20", "--record", "AUDIT"],
         [*attack, "--attack", "lira", "--references", "4", "--release", "REL", "--work", "WORK", "--record", "RUN"],
         ["report", "RUN", "REL", "--for", "owner", "--out", "owner.html"],

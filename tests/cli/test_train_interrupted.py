@@ -136,7 +136,7 @@ def refused(outcome: Outcome, *words: str) -> None:
     assert outcome.code == 2, (outcome.code, outcome.err)
     assert outcome.out == ""
     # A seed is warned of first.
-    assert outcome.err.strip().count("\n") == outcome.err.count("warning:")
+    assert outcome.said.strip().count("\n") == outcome.err.count("warning:")
     for word in words:
         assert word in outcome.err, outcome.err
 

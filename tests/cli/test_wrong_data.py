@@ -84,7 +84,9 @@ def test_a_bad_record_is_not_shown(source: Path, tmp_path: Path, cell: str, labe
     (source / "train.csv").write_text("\n".join(lines) + "\n")
     outcome = release(Data(str(source), str(source)), tmp_path / "REL")
     refused(outcome, *words)
-    assert not any(text in outcome.err for text in (cell, "101", "100") if text)
+    # Places have numbers of their own.
+    shown = outcome.err.replace(str(source), "DATA").replace(str(tmp_path), "HERE")
+    assert not any(text in shown for text in (cell, "101", "100") if text)
     assert nothing_made(tmp_path)
 
 

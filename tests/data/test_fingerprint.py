@@ -1,12 +1,16 @@
 from __future__ import annotations
 
+import hashlib
+import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from privmix.data import ArraySource, content_hashes, open_dataset
+from privmix.data import fingerprint as fingerprints
 from privmix.data.fingerprint import fingerprint
 from privmix.errors import StorageError
 
@@ -87,3 +91,30 @@ def test_labels_and_pictures_are_contents_and_empty_files_are_not(tmp_path: Path
     (tmp_path / "tables" / "b.jsonl").touch()
     assert len(content_hashes(open_dataset(tmp_path / "tables", classes=2, columns=["age"]))) == 1
     assert len(content_hashes(ArraySource(np.eye(2), np.array([0, 1]), ("a", "b")))) == 1
+
+
+def test_a_file_is_hashed_once_until_something_touches_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where size and times that can be set are as before, and where a change follows at once."""
+    read: list[int] = []
+    original = hashlib.file_digest
+
+    def counted(*given: Any) -> Any:
+        read.append(1)
+        return original(*given)
+
+    monkeypatch.setattr(hashlib, "file_digest", counted)
+    file = tmp_path / "a.bin"
+    file.write_bytes(b"one")
+    before = file.stat()
+    first = fingerprint(file)
+    # Just written: a second change might have the same times.
+    assert fingerprint(file) == first
+    assert len(read) == 2
+    monkeypatch.setattr(fingerprints, "_SETTLED", -1)
+    assert fingerprint(file) == fingerprint(file) == first
+    assert len(read) == 3
+    file.write_bytes(b"two")
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert (file.stat().st_size, file.stat().st_mtime_ns) == (before.st_size, before.st_mtime_ns)
+    assert fingerprint(file) != first
+    assert len(read) == 4

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import ast
+import contextlib
+import io
 import struct
+import sys
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +16,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
+import privmix
 from privmix.data import open_dataset
+from privmix.data.columns import Selection
+from privmix.data.images import decode_images
+from privmix.data.memory import open_arrays
 from privmix.data.source import Source
 from privmix.errors import InvalidInput
 from tests.data.helpers import png
@@ -110,6 +119,109 @@ def test_damaged_and_odd_images_are_refused_silently(tmp_path: Path, content: by
     with pytest.raises(InvalidInput) as caught:
         opened(tmp_path).read()
     assert "Smith" not in str(caught.value)
+
+
+FORMATS = ("PNG", "JPEG", "BMP", "WEBP", "GIF")
+
+
+def written(format_name: str, image: Image.Image) -> bytes:
+    stream = io.BytesIO()
+    image.save(stream, format_name)
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize("format_name", FORMATS)
+def test_named_formats_are_decoded_whatever_the_suffix(format_name: str) -> None:
+    """Formal guarantee: named."""
+    flat = Image.new("RGB", (6, 5), (200, 40, 40))
+    (x,) = decode_images(iter([written(format_name, flat)]), (5, 6, 3))
+    assert np.abs(x.astype(int) - np.array([200, 40, 40])).max() <= 4
+
+
+def test_every_other_format_of_pillows_is_refused_in_the_same_words() -> None:
+    """Formal guarantee: named. Which formats there are is asked of Pillow itself."""
+    Image.init()
+    said, tried = set(), 0
+    for format_name in sorted(set(Image.SAVE) - {*FORMATS, "MPO"}):
+        for mode in ("RGB", "L", "1", "P"):
+            try:
+                content = written(format_name, Image.new(mode, (32, 32), 1))
+            except Exception:
+                continue
+            tried += 1
+            with pytest.raises(InvalidInput, match="images of the formats PNG, JPEG, BMP, WEBP, GIF") as caught:
+                decode_images(iter([content]), (5, 6, 3))
+            said.add(str(caught.value))
+    assert tried > 30
+    assert len(said) == 1
+
+
+def test_decoding_starts_no_program_writes_no_file_and_says_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+    """Formal guarantee: named. Damaged images of all formats, and programs in PostScript, under Python's audit hook."""
+    events: list[str] = []
+    watching = [True]
+
+    def hook(event: str, arguments: tuple[Any, ...]) -> None:
+        if watching[0] and (event.split(".")[0] in ("os", "subprocess", "tempfile", "ctypes", "socket")):
+            events.append(event)
+
+    image = Image.fromarray(np.random.default_rng(1).integers(0, 256, (16, 16, 3), dtype=np.uint8))
+    whole = [written(name, kind) for name in (*FORMATS, "TIFF", "EPS") for kind in (image, image.convert("L"))]
+    random = np.random.default_rng(2)
+    decode_images(iter(whole[:1]), (5, 6, 3))
+    sys.addaudithook(hook)
+    try:
+        for number in range(1500):
+            content = bytearray(whole[number % len(whole)])
+            for _ in range(random.integers(0, 4)):
+                content[random.integers(len(content))] = random.integers(256)
+            with contextlib.suppress(InvalidInput):
+                decode_images(iter([bytes(content)]), (5, 6, 3))
+    finally:
+        watching[0] = False
+    assert events == []
+    assert capfd.readouterr() == ("", "")
+
+
+def opens_of_pillow(tree: ast.AST) -> Iterator[ast.Call]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("Image.open", "ImageFile.Parser")):
+            yield node
+
+
+def test_every_door_to_pillow_names_its_formats() -> None:
+    """Formal guarantee: named; of the whole library. Pillow is imported as modules: no door has another name."""
+    root = Path(privmix.__file__).parent
+    doors = 0
+    for path in sorted(root.rglob("*.py")):
+        tree = ast.parse(path.read_text())
+        for call in opens_of_pillow(tree):
+            doors += 1
+            assert "formats" in {word.arg for word in call.keywords}, f"{path.name}:{call.lineno}"
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "PIL":
+                names = {name.name for name in node.names}
+                assert node.module == "PIL", f"{path.name}:{node.lineno}"
+                assert names <= {"Image", "ImageDraw", "ImageEnhance", "ImageFont", "ImageOps"}, f"{path.name}: {names}"
+                assert not any(name.asname for name in node.names), f"{path.name}:{node.lineno}"
+            if isinstance(node, ast.Import):
+                bad = {"imageio", "cv2", "skimage", "torchvision", "tifffile", "pydicom", "PIL", "PIL.Image"}
+                assert not bad & {name.name for name in node.names}, f"{path.name}:{node.lineno}"
+    assert doors == 1
+
+
+def test_images_of_pillows_own_are_not_looked_into() -> None:
+    class Trap(Image.Image):
+        def load(self) -> Any:
+            pytest.fail("an image was decoded")
+
+    for made in (Trap(), Image.new("L", (4, 4))):
+        with pytest.raises(InvalidInput, match="no image of Pillow's"):
+            open_dataset_in_memory([made])
+
+
+def open_dataset_in_memory(x: list[Any]) -> None:
+    open_arrays(x, [0], 2, Selection(shape=(4, 4))).read()
 
 
 def test_more_than_8_bits_are_refused(tmp_path: Path) -> None:

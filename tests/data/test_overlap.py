@@ -10,6 +10,7 @@ import pytest
 
 from privmix.data import ArraySource
 from privmix.data.overlap import Contents, Sketch
+from privmix.data.overlap_rule import FLOOR, SKETCH_FLOOR
 from privmix.errors import InvalidInput
 
 
@@ -18,14 +19,15 @@ def records(numbers: range, telling: bool = True) -> Contents:
 
 
 @pytest.mark.parametrize("telling", [True, False])
-@pytest.mark.parametrize("count", [1, 20, 1024])
+@pytest.mark.parametrize("count", [1, 20, 300, 1024])
 def test_all_are_kept_of_few_records(count: int, telling: bool) -> None:
+    """As all would, but for the higher floor of what is a stranger's word."""
     public = records(range(count), telling)
     sketch = Sketch.of(public)
     assert set(sketch.digests) == set(public.counts)
     for shared in range(0, count + 1, max(1, count // 20)):
         private = records(range(count - shared, 3 * count), telling)
-        assert sketch.overlaps(private) == public.overlaps(private), shared
+        assert sketch.overlaps(private) == (shared >= SKETCH_FLOOR and public.overlaps(private)), shared
 
 
 def test_a_sample_of_many_finds_what_all_would() -> None:
@@ -39,29 +41,95 @@ def test_a_sample_of_many_finds_what_all_would() -> None:
     assert sketch.overlaps(records(range(15_000, 60_000)))
     assert not sketch.overlaps(records(range(19_000, 60_000)))
     assert not sketch.overlaps(records(range(20_000, 60_000)))
-    # A small private dataset, whole in the public one.
-    assert sketch.overlaps(records(range(500)))
+    # A seventh of it is the private dataset, whole.
+    assert sketch.overlaps(records(range(2_860)))
 
 
-@pytest.mark.parametrize("shared", [0, 1, 2])
-def test_one_or_two_of_a_sample_tell_nothing(shared: int) -> None:
-    sketch = Sketch.of(records(range(20_000)))
-    private = Contents(dict.fromkeys(sketch.digests[:shared], 1), telling=True)
-    assert not sketch.overlaps(private)
-    assert Sketch.of(Contents(dict.fromkeys(sketch.digests[:2], 1), True)).overlaps(private) == (shared > 0)
+@pytest.mark.parametrize("told", [1, 99, 100])
+@pytest.mark.parametrize("private_records", [99, 100, 5_000])
+def test_a_card_of_few_hashes_says_nothing(told: int, private_records: int) -> None:
+    """Formal guarantee: floor. Whatever a stranger writes down, and however small the private dataset is."""
+    card = Sketch.of(records(range(told)))
+    assert card.overlaps(records(range(private_records))) == (min(told, private_records) >= SKETCH_FLOOR == 100)
+    large = Sketch.of(records(range(20_000)))
+    for asked in (1, 2, 99):
+        private = Contents(dict.fromkeys(large.digests[:asked], 1), telling=True)
+        assert not large.overlaps(private)
+        assert not Sketch(10**9, large.digests, telling=True).overlaps(private)
+
+
+@pytest.mark.parametrize("others", [0, 1, 1_000])
+@pytest.mark.parametrize("telling", [True, False])
+def test_neighbours_are_told_apart_at_the_floor_alone(others: int, telling: bool) -> None:
+    """Formal guarantee: floor. Without and with Alice, for public sets of her record and those of up to 28 others."""
+    for count in range(1, FLOOR):
+        public = records(range(count), telling)
+        everybody = Contents(
+            {**records(range(1, count)).counts, **records(range(5_000, 5_000 + others)).counts}, telling
+        )
+        with_alice = Contents({**everybody.counts, **records(range(1)).counts}, telling)
+        assert not public.overlaps(everybody)
+        assert not public.overlaps(with_alice)
+    assert records(range(FLOOR), telling).overlaps(records(range(FLOOR), telling))
+
+
+@pytest.mark.parametrize("times", [1, 3, 4, 10])
+@pytest.mark.parametrize("telling", [True, False])
+def test_oversampled_private_data_are_recognised(times: int, telling: bool) -> None:
+    public = records(range(100), telling)
+    private = Contents(dict.fromkeys(public.counts, times), telling)
+    assert public.overlaps(private)
+    assert Sketch.of(public).overlaps(private)
+    # However often the public ones stand.
+    assert Contents(dict.fromkeys(public.counts, 7), telling).overlaps(private)
+
+
+def test_rare_classes_that_were_oversampled_are_recognised() -> None:
+    rare, usual = records(range(40)), records(range(40, 300))
+    private = Contents(dict.fromkeys(rare.counts, 10) | usual.counts, telling=True)
+    assert rare.overlaps(private)
+    assert usual.overlaps(private)
+    # Rows of a table that stand often stand in other tables, too.
+    table = Contents(private.counts, telling=False)
+    assert not Contents(rare.counts, telling=False).overlaps(table)
 
 
 def test_what_many_people_share_tells_nothing() -> None:
-    public = records(range(10))
-    private = Contents(dict.fromkeys(public.counts, 4), telling=True)
-    assert not Sketch.of(public).overlaps(private)
+    """A few records that stand often in both are usual, and so are rows of a coarse table."""
+    often = records(range(20)).counts
+    public = Contents({**often, **records(range(1_000, 1_100)).counts}, telling=True)
+    private = Contents(dict.fromkeys(often, 40) | records(range(2_000, 2_300)).counts, telling=True)
+    assert not public.overlaps(private)
+    rows = list(records(range(200)).counts)
+    coarse = Contents({row: 1 + place for place, row in enumerate(rows)}, telling=False)
+    assert not Contents(dict.fromkeys(rows[3:], 1), telling=False).overlaps(coarse)
+
+
+def test_blank_records_tell_nothing() -> None:
+    """Of 256 shades, often in both: a scanner's empty pages, say."""
+    shades = np.broadcast_to(np.arange(256, dtype=np.uint8)[:, None, None], (256, 5, 5))
+    noise = np.random.default_rng(0).integers(0, 256, (300, 5, 5), dtype=np.uint8)
+    labels = np.zeros(400, np.int64)
+
+    def contents(*parts: np.ndarray) -> Contents:
+        x = np.concatenate(parts)
+        return Contents.of(ArraySource(x, np.resize(labels, len(x)), ("0",)))
+
+    public, private = contents(shades, noise[:100]), contents(np.repeat(shades, 5, axis=0), noise[100:])
+    assert not public.overlaps(private)
+    assert len(public.counts) == 100
+    assert contents(shades).counts == {}
+    assert not contents(shades).overlaps(contents(shades))
+    nothing = Sketch.of(contents(shades))
+    assert Sketch.from_dict(nothing.to_dict()) == nothing
+    assert not nothing.overlaps(private)
 
 
 def test_it_knows_records_in_another_format_and_order() -> None:
-    images = np.random.default_rng(0).integers(0, 256, (50, 5, 5), dtype=np.uint8)
-    kept = Sketch.of(Contents.of(ArraySource(images, np.arange(50) % 2, ("0", "1"))))
+    images = np.random.default_rng(0).integers(0, 256, (120, 5, 5), dtype=np.uint8)
+    kept = Sketch.of(Contents.of(ArraySource(images, np.arange(120) % 2, ("0", "1"))))
     again = (images[::-1] / 255).astype(np.float32)
-    assert kept.overlaps(Contents.of(ArraySource(again, np.zeros(50, np.int64), ("0", "1"))))
+    assert kept.overlaps(Contents.of(ArraySource(again, np.zeros(120, np.int64), ("0", "1"))))
     assert Sketch.from_dict(kept.to_dict()) == kept
 
 

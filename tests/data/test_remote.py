@@ -20,6 +20,7 @@ import pytest
 
 from privmix.data import open_dataset
 from privmix.data.fingerprint import fingerprint
+from privmix.data.overlap import same_files
 from privmix.data.remote import RemoteSource, public_name
 from privmix.errors import InvalidInput, MissingExtra, StorageError
 from tests.data.helpers import png, write_mnist
@@ -256,3 +257,24 @@ def test_saved_datasets(memory: Any, copies: Path, tmp_path: Path) -> None:
     assert open_dataset("memory://privmix", classes=2, text_column="text").read().x.tolist() == [["a"], [None]]
     with pytest.raises(StorageError, match=r"memory://privmix/test/state.json: "):
         open_dataset("memory://privmix", classes=2, text_column="text", split="test")
+
+
+def test_the_same_bytes_are_known_at_an_address_and_of_a_split(tmp_path: Path) -> None:
+    """What is called public is read as a training split; the private data may be any split, here or there."""
+    memory = fsspec.filesystem("memory")
+    for name, rows in (("train.csv", "1,0\n" * 3), ("test.csv", "2,1\n" * 3)):
+        memory.pipe(f"/both/{name}", b"x,label\n" + rows.encode())
+    (tmp_path / "copy.csv").write_bytes(memory.cat("/both/test.csv"))
+    (tmp_path / "other.csv").write_bytes(b"x,label\n9,0\n")
+    copy, other = str(tmp_path / "copy.csv"), str(tmp_path / "other.csv")
+    assert same_files(copy, "memory://both", "test")
+    assert same_files("memory://both/test.csv", copy, "test")
+    assert not same_files(other, "memory://both", "test")
+    # The training split of one place may be public where its test split is private, and is no copy of it.
+    assert not same_files("memory://both", "memory://both", "test")
+    assert same_files("memory://both", "memory://both")
+    assert not same_files(copy, "memory://both")
+    # Arrays of several splits in one file: not known before it is fetched.
+    memory.pipe("/one/d.npz", b"arrays")
+    assert not same_files("memory://one/d.npz", "memory://one/d.npz", "test")
+    assert not same_files(other, "memory://one", "test")

@@ -6,9 +6,10 @@ To add a case, write in a module ``cases_*.py`` of this folder (it is found by i
     def shard_listed_twice(world: World, folder: Path) -> None:
         ...
 
-``folder`` is a fresh copy of an honest release, fitted or trained model. All verbs that take such a folder are then run
-on it, in one process under :mod:`tests.hostile.guard`. Whatever the verb, its exit code must be 0, 1 or 2, an error
-must be one line, and there must be no side effect; the verbs named in ``refused`` must not exit with 0.
+``folder`` is a fresh copy of an honest release, fitted or trained model, or of a folder of records, which may come from
+a stranger as well. All verbs that take such a folder are then run on it, in one process under
+:mod:`tests.hostile.guard`. Whatever the verb, its exit code must be 0, 1 or 2, an error must be one line, and there
+must be no side effect; the verbs named in ``refused`` must not exit with 0.
 """
 
 from __future__ import annotations
@@ -23,12 +24,13 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 import numpy as np
+from PIL import Image
 
 from privmix.designs import plan_from_dict
 from privmix.releases.card import data_card
 
-Kind = Literal["release", "fitted", "trained"]
-KINDS: Final = ("release", "fitted", "trained")
+Kind = Literal["release", "fitted", "trained", "records"]
+KINDS: Final = ("release", "fitted", "trained", "records")
 Make = Callable[["World", Path], None]
 
 
@@ -58,6 +60,11 @@ class World:
         """Code of a stranger would make this file."""
         return self.root / "home" / "PROOF"
 
+    @property
+    def programs(self) -> Path:
+        """First in PATH: programs that some decoder of images would start leave a proof when they are."""
+        return self.root / "programs"
+
 
 @dataclass(frozen=True)
 class Case:
@@ -85,6 +92,8 @@ def case(kind: Kind, *, refused: set[str]) -> Callable[[Make], Make]:
     return register
 
 
+_PLAN: Final = "--classes 0,1,2,3,4,5,6,7,8,9 --features pixels --epsilon 8 --delta 1e-4"
+_IMAGES: Final = f"--image-size 8 --colour grey {_PLAN}"
 # Verb -> its command line for a folder of this kind; {folder}, {out}, {data} and the bases are filled in.
 VERBS: Final[dict[str, dict[str, str]]] = {
     "release": {
@@ -118,12 +127,19 @@ VERBS: Final[dict[str, dict[str, str]]] = {
         "membership": "attack membership {folder} --data {data}",
         "report": "report {folder} --out {out}/report.html",
     },
+    "records": {
+        "release": f"release --data {{folder}} {_IMAGES} --design moments --out {{out}}/release",
+        "public": f"release --data {{data}} --public {{folder}} {_PLAN} --design moments --out {{out}}/public",
+        "train": f"train --data {{folder}} {_IMAGES} --batch-size 10 --epochs 0.2 --out {{out}}/trained",
+        "evaluate": "evaluate {fitted} --data {folder} --split train --figure {out}/evaluate.png",
+    },
 }
 # What an honest folder is refused for: it is of another kind than the verb takes.
 NOT_FOR: Final[dict[str, frozenset[str]]] = {
     "release": frozenset(),
     "fitted": frozenset({"fit", "audit"}),
     "trained": frozenset({"fit"}),
+    "records": frozenset(),
 }
 ALL: Final = {kind: set(verbs) for kind, verbs in VERBS.items()}
 
@@ -169,6 +185,17 @@ def write_digits(folder: Path) -> None:
     folder.mkdir(parents=True)
     for split, rows in (("train", slice(0, 200)), ("test", slice(1000, 1100))):
         np.savez(folder / f"{split}.npz", x=(x[rows] * 15).astype(np.uint8).reshape(-1, 8, 8), y=y[rows])
+
+
+def write_images(folder: Path) -> None:
+    """Small images in a folder a class."""
+    from sklearn.datasets import load_digits
+
+    x, y = load_digits(return_X_y=True)
+    for number in range(300, 340):
+        place = folder / str(y[number])
+        place.mkdir(parents=True, exist_ok=True)
+        Image.fromarray((x[number] * 15).astype(np.uint8).reshape(8, 8)).save(place / f"{number}.png")
 
 
 def copy_of(folder: Path, target: Path) -> Path:

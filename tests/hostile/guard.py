@@ -27,6 +27,18 @@ _CHANGES: Final = frozenset(
 )
 # ... and of these the second one as well.
 _MOVES: Final = frozenset({"os.rename", "os.link", "os.symlink"})
+# Which argument of these is the descriptor of an open folder that each of their paths may be beside.
+_DESCRIPTORS: Final = {
+    "os.mkdir": (2,),
+    "os.remove": (1,),
+    "os.rmdir": (1,),
+    "os.chmod": (2,),
+    "os.rename": (2, 3),
+    "os.link": (2, 3),
+    "os.symlink": (),
+}
+# As files are made in an open folder.
+_NEW: Final = os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
 _PROCESSES: Final = frozenset({"os.system", "os.exec", "os.posix_spawn", "os.spawn", "os.fork", "os.forkpty"})
 _PROCESSES_TOO: Final = frozenset({"subprocess.Popen", "pty.spawn", "os.startfile", "os.kill"})
 _NETWORK: Final = frozenset(
@@ -93,7 +105,7 @@ class Guard:
         if event == "pickle.find_class":
             return f"pickle: {'.'.join(map(str, arguments))}"
         if event in _CHANGES or event in _MOVES:
-            places = arguments[: 2 if event in _MOVES else 1]
+            places = _places(event, arguments)
             if bad := [place for place in places if not self._under(place, self.writable)]:
                 return f"change: {event} {bad[0]!r:.200}"
         if event == "exec":
@@ -110,7 +122,9 @@ class Guard:
             return None
         writes = bool(flags & _WRITES) if isinstance(flags, int) else any(sign in str(mode) for sign in "wax+")
         if writes:
-            fine = self._under(path, [*self.writable, "/dev/null"])
+            # A new file of a folder that is held open: its place is told when it gets its name.
+            held = isinstance(flags, int) and flags & _NEW == _NEW and "/" not in os.fsdecode(path)
+            fine = held or self._under(path, [*self.writable, "/dev/null"])
             return None if fine else f"write: {path!r:.200}"
         if isinstance(flags, int) and flags & os.O_NOFOLLOW:
             # A link in this place is not followed: where it leads to does not matter.
@@ -136,6 +150,18 @@ class Guard:
             return True
         name = _real(path) + "/"
         return any(name.startswith(os.path.realpath(folder) + "/") for folder in folders)
+
+
+def _places(event: str, arguments: tuple[Any, ...]) -> list[Any]:
+    """The paths that a change is of, those beside an open folder's descriptor as that folder's."""
+    paths = arguments[: 2 if event in _MOVES else 1]
+    where = _DESCRIPTORS.get(event, ())
+    found = []
+    for number, path in enumerate(paths):
+        descriptor = arguments[where[number]] if number < len(where) else -1
+        held = isinstance(descriptor, int) and descriptor >= 0 and not isinstance(path, int)
+        found.append(os.path.join(os.readlink(f"/proc/self/fd/{descriptor}"), os.fsdecode(path)) if held else path)
+    return found
 
 
 def _real(path: Any) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import io
 import os
 import pickle
 import runpy
@@ -15,7 +16,9 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
+from PIL import Image
 
+from tests.hostile.cases_records import EPS
 from tests.hostile.corpus import World
 from tests.hostile.guard import MOST_MEMORY
 
@@ -77,6 +80,26 @@ def _process(world: World) -> None:
     subprocess.run(["/bin/true"], check=False)
 
 
+def _system(world: World) -> None:
+    os.system("true")
+
+
+def _spawn(world: World) -> None:
+    os.waitpid(os.posix_spawn("/bin/true", ["true"], {}), 0)
+
+
+def _fork(world: World) -> None:
+    if not (child := os.fork()):
+        os._exit(0)
+    os.waitpid(child, 0)
+
+
+def _decode(world: World) -> None:
+    """As an image library does with whatever bytes it is given."""
+    with contextlib.suppress(OSError), Image.open(io.BytesIO(EPS)) as image:
+        image.load()
+
+
 def _run_file(world: World) -> None:
     path = world.root / "data" / "own.py"
     path.write_text("x = 1\n")
@@ -107,6 +130,11 @@ EFFECTS: Final[dict[str, Callable[[World], None]]] = {
     "network": _connect,
     "network: socket.getaddrinfo": _resolve,
     "process": _process,
+    "process: os.system": _system,
+    "process: os.posix_spawn": _spawn,
+    "process: os.fork": _fork,
+    "process: subprocess.Popen": _decode,
+    "code of a stranger ran": _decode,
     "code": _run_file,
     "memory": _fill_memory,
     "waits for ever": _wait,

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, TextIO
 
-from tests.hostile.corpus import CASES, KINDS, VERBS, World, copy_of, write_digits
+from tests.hostile.corpus import CASES, KINDS, VERBS, World, copy_of, write_digits, write_images
 from tests.hostile.guard import Baits, Guard, memory
 
 # A command that waits longer waits for ever, as on a pipe that nobody writes to.
@@ -42,6 +42,7 @@ def main(root: Path, words: str) -> None:
     signal.signal(signal.SIGALRM, _stop)
     baits = Baits()
     world = World(root, baits.add)
+    plant_programs(world)
     guard = Guard()
     with (root / "report.jsonl").open("w") as report:
         runner = Runner(world, guard, baits, report)
@@ -77,6 +78,11 @@ class Runner:
         given |= {kind: str(self.world.base(kind)) for kind in KINDS}
         self.guard.readable = [str(folder), str(self.world.data), str(self.world.root / "base")]
         self.guard.writable = [str(out), str(self.world.root / "tmp")]
+        if kind == "records":
+            # Runs open their files by the folder's descriptor, and the hook hears a name alone: what really lies in the
+            # current folder is looked up afterwards.
+            self.guard.readable.append(os.getcwd())
+            self.guard.writable.append(os.getcwd())
         for verb, line in VERBS[kind].items():
             if verb == "evaluate" and kind == "release" and not (out / "model").is_dir():
                 continue
@@ -86,6 +92,7 @@ class Runner:
     def watched(self, name: str, kind: str, verb: str, act: Callable[[], int], *, quiet: bool = False) -> None:
         """One line of the report: what ``act`` returned and said, and what else happened."""
         self.baits.opened()
+        before = set(Path.cwd().iterdir())
         started = time.process_time()
         out, err, code = io.StringIO(), io.StringIO(), -1
         quietly = contextlib.ExitStack()
@@ -100,6 +107,7 @@ class Runner:
             finally:
                 signal.alarm(0)
         found += [f"bait opened: {path}" for path in self.baits.opened()]
+        found += [f"write: {path}" for path in sorted(set(Path.cwd().iterdir()) - before)]
         if self.world.proof.exists():
             found.append("code of a stranger ran")
             self.world.proof.unlink()
@@ -110,11 +118,31 @@ class Runner:
             self.report.flush()
 
 
+def plant_programs(world: World) -> None:
+    """Stand-ins for what image libraries start: found first, they say that they were called, and make an image."""
+    world.programs.mkdir()
+    place = world.programs / "gs"
+    place.write_text(
+        f"""#!/bin/sh
+echo "$@" >> '{world.proof}'
+for word in "$@"; do
+    case "$word" in -sOutputFile=*) {{ printf 'P6\n8 8\n255\n'; head -c 192 /dev/zero; }} > "${{word#*=}}";; esac
+done
+echo 10.0
+"""
+    )
+    place.chmod(0o755)
+    for name in ("djpeg", "gm", "convert", "magick", "ffmpeg"):
+        (world.programs / name).symlink_to(place)
+    os.environ["PATH"] = f"{world.programs}:{os.environ['PATH']}"
+
+
 def make_bases(world: World) -> None:
-    """An honest release, a model fitted on it, and a model trained with DP-SGD."""
+    """An honest release, a model fitted on it, a model trained with DP-SGD, and honest records."""
     from tests.cli.helpers import privmix
 
     write_digits(world.data)
+    write_images(world.base("records"))
     data, at = str(world.data), {kind: str(world.base(kind)) for kind in KINDS}
     common = ["--data", data, "--classes", "10", "--features", "pixels", "--epsilon", "8", "--delta", "1e-4"]
     lines = [

@@ -43,6 +43,14 @@ SAME: dict[str, tuple[Callable[[], Any], list[str]]] = {
         lambda: pm.evaluate("MODEL", "own", figure="picture.png", public_data=True),
         ["evaluate", "MODEL", "--data=own", "--figure=picture.png", "--public-data"],
     ),
+    "evaluate beside no privacy": (
+        lambda: pm.evaluate("FIT", "own", reference="own", figure="p.png"),
+        ["evaluate", "FIT", "--data=own", "--reference=own", "--figure=p.png"],
+    ),
+    "evaluate a trained model beside no privacy": (
+        lambda: pm.evaluate("MODEL", "own", reference="own", figure="p.png"),
+        ["evaluate", "MODEL", "--data=own", "--reference=own", "--figure=p.png"],
+    ),
     "audit": (
         lambda: pm.audit("REL", runs=200, confidence=0.9, seed=1),
         ["audit", "REL", "--runs=200", "--confidence=0.9", "--seed=1"],
@@ -84,7 +92,7 @@ def test_accuracy_is_of_the_records_given() -> None:
     found = pm.evaluate("MODEL", "own")
     held = np.load("own/test.npz")
     assert found.accuracy == pm.load("MODEL").score(held["x"], held["y"])
-    assert found.accuracy == np.trace(found.confusion) / found.n
+    assert found.accuracy == np.trace(found.quality.confusion) / found.quality.n
     assert found.figure is None
     assert found.measurement.private
 

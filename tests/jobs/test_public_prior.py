@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -10,11 +12,14 @@ import numpy as np
 import pytest
 
 import privmix as pm
+from privmix.certificate.croissant import croissant
+from privmix.data.overlap_rule import FLOOR, PUBLISHED
 from privmix.features.whitening import Whitening
 from privmix.jobs import release as release_job
 from privmix.jobs.release import ReleaseJob
 from privmix.releases.run import ReleaseRun
 from tests.cli.helpers import privmix
+from tests.hostile.corpus import certify
 
 RNG = np.random.default_rng(0)
 Y = np.repeat([0, 1], 150)
@@ -127,6 +132,41 @@ def test_private_data_are_no_public_data(tmp_path: Path) -> None:
     assert not place.exists()
 
 
+def test_whether_there_is_a_release_tells_of_no_single_record(tmp_path: Path) -> None:
+    """Ten public records, one of them Alice's: published without her and with her, byte for byte the same plan."""
+    public = np.concatenate([PUBLIC[0][:9], X[:1]]), np.arange(10) % 2
+    found = [
+        pm.release((X[rows], Y[rows]), **WISHES, public=public, records=299, out=tmp_path / name)
+        for name, rows in (("D", slice(1, None)), ("E", slice(None)))
+    ]
+    assert found[0].certificate["plan"] == found[1].certificate["plan"]
+
+
+def test_certificates_say_that_publication_passed_a_comparison(release: Path, tmp_path: Path) -> None:
+    """Where there were public data to compare; those of before say nothing of it and hold as they are."""
+    pm.release((X, Y), **WISHES, public=PUBLIC, out=tmp_path / "REL")
+    statements = pm.load(tmp_path / "REL").certificate["statements"]
+    assert PUBLISHED in statements
+    assert f"at least {FLOOR} different ones" in PUBLISHED
+    assert "given that it is" in PUBLISHED
+    # A program made these: nothing was compared.
+    assert PUBLISHED not in pm.load(release).certificate["statements"]
+    certify(tmp_path / "REL", lambda content: content["statements"].remove(PUBLISHED))
+    write_beside(tmp_path / "REL")
+    assert pm.verify(tmp_path / "REL").held.epsilon <= 4
+    certify(tmp_path / "REL", lambda content: content["statements"].append("Another."))
+    write_beside(tmp_path / "REL")
+    with pytest.raises(pm.InvalidInput, match="certificate statements"):
+        pm.verify(tmp_path / "REL")
+
+
+def write_beside(folder: Path) -> None:
+    """Card and metadata that follow from the certificate."""
+    content = (folder / "certificate.json").read_bytes()
+    certificate = json.loads(content)
+    (folder / "croissant.json").write_bytes(croissant(certificate, hashlib.sha256(content).hexdigest()))
+
+
 def test_what_does_not_go_together_is_refused_before_anything_is_charged(tmp_path: Path) -> None:
     odd: list[tuple[dict[str, Any], str]] = [
         ({"public": "procedural:faces"}, r"procedural: got 'faces'"),
@@ -157,10 +197,11 @@ def test_an_interrupted_run_goes_on_with_its_own_fit(tmp_path: Path, monkeypatch
             pm.release(own, **WISHES, **DRAWN, out=place)
     (kept,) = tmp_path.glob(".*.run/extractor.safetensors")
     fitted = kept.read_bytes()
-    monkeypatch.setattr(Whitening, "fit", killed)
-    with pytest.raises(pm.InvalidInput, match="public"):
-        pm.release(own, **WISHES, **{**DRAWN, "public_records": 140}, out=place, resume=True)
-    pm.release(own, **WISHES, **DRAWN, out=place, resume=True)
+    with monkeypatch.context() as patch:
+        patch.setattr(Whitening, "fit", killed)
+        with pytest.raises(pm.InvalidInput, match="public"):
+            pm.release(own, **WISHES, **{**DRAWN, "public_records": 140}, out=place, resume=True)
+        pm.release(own, **WISHES, **DRAWN, out=place, resume=True)
     assert (place / "extractor.safetensors").read_bytes() == fitted
     assert pm.verify(place).held.epsilon <= 4
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import privmix as pm
-from privmix.data import open_dataset
+from privmix.data import ArraySource, open_dataset
 from privmix.data.embedded import embedded_digits
+from privmix.data.overlap import Contents, Sketch
 from privmix.errors import InvalidInput, StorageError
 from privmix.folders import PathLock
 from privmix.jobs.synthesis import SynthesisJob
@@ -109,7 +111,7 @@ def test_a_pool_of_private_images_is_refused_where_these_are_trained_on(
         privmix("ledger", "init", "--ledger", ledger, "--dataset", "own", "--epsilon", "9", "--delta", "1e-3").code == 0
     )
     paid = {"ledger": ledger, "dataset": "own"}
-    for wrong in ({"records": 0}, {"digests": "00"}, {"telling": 1}):
+    for wrong in ({"records": -1}, {"digests": "00"}, {"telling": 1}):
         told = card | {"made_of": {"sketch": card["made_of"]["sketch"] | wrong}}
         (tmp_path / "POOL" / "card.json").write_text(json.dumps(told))
         with pytest.raises(InvalidInput, match=rf"synthetic: {next(iter(wrong))}"):
@@ -121,6 +123,24 @@ def test_a_pool_of_private_images_is_refused_where_these_are_trained_on(
     for strange in ("{NaN", "[]", "{}", json.dumps(card | {"made_of": {}})):
         (tmp_path / "POOL" / "card.json").write_text(strange)
         pm.train(records, **asked, **warm | {"synthetic": tmp_path / "POOL"})
+
+
+def test_a_strangers_card_is_no_oracle_of_membership(pool: Any, tmp_path: Path) -> None:
+    """One hash that a stranger wrote on a card, of Bob's record: the model is published without Bob and with him."""
+    out, _ = pool
+    digits = embedded_digits("train").read()
+    asked = {"epsilon": 4, "delta": 1e-5, "epochs": 1, "features": "pixels", "model": "linear", "classes": 10}
+    bob = Sketch.of(Contents.of(ArraySource(digits.x[:1], digits.y[:1], tuple(map(str, range(10))))))
+    (tmp_path / "POOL").mkdir()
+    (tmp_path / "POOL" / "train.npz").write_bytes((out / "train.npz").read_bytes())
+    card = json.loads((out / "card.json").read_text())
+    (tmp_path / "POOL" / "card.json").write_text(json.dumps(card | {"made_of": {"sketch": bob.to_dict()}}))
+    given = {"scenario": "warm-synthetic", "warm_up_epochs": 1, "synthetic": tmp_path / "POOL", "records": 300}
+    plans = [
+        pm.train((digits.x[rows], digits.y[rows]), **asked, **given).certificate["plan"]
+        for rows in (slice(1, 300), slice(300))
+    ]
+    assert plans[0] == plans[1]
 
 
 def test_a_killed_run_goes_on_and_draws_the_same(public: Path, tmp_path: Path) -> None:

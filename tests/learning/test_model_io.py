@@ -18,6 +18,7 @@ from privmix.learning import (
     load_model,
     save_model,
 )
+from privmix.private_files import PrivateFolder
 
 from .mixing import digits, mix
 
@@ -96,7 +97,7 @@ def test_a_failed_write_leaves_things_as_they_were(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Path, "write_text", full)
+        patch.setattr(PrivateFolder, "write", full)
         with pytest.raises(StorageError, match="No space left on device"):
             save_model(fitted(), folder, overwrite=overwrite)
     assert sorted(tmp_path.rglob("*")) == before
@@ -106,10 +107,10 @@ def test_an_interrupted_swap_puts_the_old_model_back(tmp_path: Path, monkeypatch
     folder = save_model(fitted(), tmp_path / "model")
     replace = os.replace
 
-    def fail_second(source: Path, target: Path) -> None:
-        if Path(target) == folder and not source.name.endswith(".old"):
+    def fail_second(source: Path | str, target: Path | str, **given: Any) -> None:
+        if Path(target) == folder and not Path(source).name.endswith(".old"):
             raise OSError(5, "Input/output error")
-        replace(source, target)
+        replace(source, target, **given)
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "replace", fail_second)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sqlite3
 import stat
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -224,6 +225,48 @@ def test_an_edited_history_is_noticed(tmp_path: Path, edit: str) -> None:
     _edit(url, edit)
     with pytest.raises(InvalidInput):
         verify_ledger(ledger)
+
+
+# Of a budget with a filter and of one without; how many charges there were is the history's to say.
+COLUMNS = {
+    "name": "UPDATE datasets SET name = 'others' WHERE name = 'patients'",
+    "epsilon": "UPDATE datasets SET epsilon = 100",
+    "delta": "UPDATE datasets SET delta = 0.1",
+    "adjacency": "UPDATE datasets SET adjacency = 'replace_one'",
+    "no filter": "UPDATE datasets SET filter = NULL",
+    "filter": """UPDATE datasets SET filter = '{"name":"pure","total":4.0}'""",
+    "entries": "UPDATE datasets SET entries = 50",
+    "head": f"UPDATE datasets SET head = '{'0' * 64}'",
+    "a first entry": "UPDATE entries SET content = replace(content, '4.0', '9.0') WHERE number = 1",
+    "no entries": "DELETE FROM entries",
+}
+
+
+@pytest.mark.parametrize("adaptive", [None, "gdp"])
+@pytest.mark.parametrize("column", COLUMNS)
+def test_a_budget_that_was_edited_is_not_charged(tmp_path: Path, column: str, adaptive: str | None) -> None:
+    url = f"sqlite:///{tmp_path / 'ledger.db'}"
+    ledger = Ledger.create(url)
+    ledger.add_dataset("patients", epsilon=4.0, delta=DELTA, adaptive=adaptive)
+    reserve(ledger)
+    before = _count(url)
+    _edit(url, COLUMNS[column])
+    if column == "no filter" and adaptive is None:
+        assert reserve(ledger) > 0
+        return
+    name = "others" if column == "name" else "patients"
+    edited = _count(url)
+    for charge in (ledger.reserve, ledger.check):
+        with pytest.raises(InvalidInput):
+            charge(name, RELEASE, **({"purpose": "test"} if charge == ledger.reserve else {}))
+    with pytest.raises(InvalidInput):
+        ledger.budget(name)
+    assert _count(url) == edited <= before
+
+
+def _count(url: str) -> int:
+    with sqlite3.connect(url.removeprefix("sqlite:///")) as connection:
+        return int(connection.execute("SELECT count(*) FROM entries").fetchone()[0])
 
 
 def test_a_statement_below_the_price_is_noticed(tmp_path: Path) -> None:

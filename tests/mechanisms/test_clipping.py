@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -55,12 +57,68 @@ def test_clipping_twice_changes_nothing(clip: Clip, power: int, x: NDArray[np.fl
     np.testing.assert_array_equal(clip(once, bound), once)
 
 
+# Beside small ones: around the buffers of NumPy's sums, and wider than any of them.
+WIDTHS = (1, 2, 5, 33, 1000, 4097, 8191, 8192, 8193, 16384, 16500, 20_000, 150_528, 1_000_000)
+
+
+def of_any_size(rows: int, dim: int, seed: int = 0) -> NDArray[np.float64]:
+    """Entries of many magnitudes, whose sum depends on the order in which they are added."""
+    rng = np.random.default_rng(seed)
+    return np.asarray(rng.normal(size=(rows, dim)) * np.exp(2 * rng.normal(size=(rows, dim))))
+
+
 @both_norms
-def test_per_record(clip: Clip, power: int) -> None:
-    x = np.random.default_rng(0).normal(size=(7, 33))
+@pytest.mark.parametrize("dim", WIDTHS)
+def test_per_record(clip: Clip, power: int, dim: int) -> None:
+    """To the last bit, alone and in blocks of any size, at any place of them."""
+    x = of_any_size(max(3, min(130, 10**6 // dim)), dim)
     together = clip(x, 1.0)
-    for index in range(len(x)):
-        np.testing.assert_array_equal(clip(x[index : index + 1], 1.0)[0], together[index])
+    for size in (1, 2, 3, 64, 65):
+        for start in range(0, len(x), size):
+            np.testing.assert_array_equal(clip(x[start : start + size], 1.0), together[start : start + size])
+
+
+LAYOUTS: dict[str, Callable[[NDArray[np.float64]], NDArray[np.float64]]] = {
+    "columns first": np.asfortranarray,
+    "every third row": lambda x: np.repeat(x, 3, axis=0)[::3],
+    "every other column": lambda x: np.repeat(x, 2, axis=1)[:, ::2],
+    "backwards": lambda x: np.ascontiguousarray(x[::-1, ::-1])[::-1, ::-1],
+    "one row repeated": lambda x: np.broadcast_to(x[0], x.shape),
+    "foreign bytes": lambda x: x.astype(x.dtype.newbyteorder()),
+    "off alignment": lambda x: np.frombuffer(b"." + x.tobytes(), np.uint8)[1:].view(x.dtype).reshape(x.shape),
+    "within others": lambda x: np.pad(x, ((2, 1), (3, 4)))[2:-1, 3:-4],
+}
+
+
+@both_norms
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dim", [7, 8193, 20_000])
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_per_record_however_it_lies_in_memory(clip: Clip, power: int, layout: str, dim: int, dtype: Any) -> None:
+    x = LAYOUTS[layout](of_any_size(5, dim).astype(dtype))
+    plain = np.array(x, np.float64, order="C")
+    for size in (1, 2, 5):
+        found = np.concatenate([clip(x[start : start + size], 1.0) for start in range(0, 5, size)])
+        np.testing.assert_array_equal(found, np.concatenate([clip(row[None], 1.0) for row in plain]))
+
+
+@both_norms
+def test_per_record_on_any_thread(clip: Clip, power: int) -> None:
+    x = of_any_size(16, 20_000)
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda row: clip(row[None], 1.0)[0], x))
+    np.testing.assert_array_equal(found, clip(x, 1.0))
+
+
+@pytest.mark.parametrize("clip", [clip_l1, clip_l2])
+@pytest.mark.parametrize("width", [5, 4099, 8192, 8193, 16_500, 150_528])
+def test_the_same_bits_whatever_stands_beside(clip: Clip, width: int) -> None:
+    """At every width, alone, among others at any place, and from arrays of other layouts."""
+    x = np.random.default_rng(width).normal(size=(9, width))
+    alone = np.concatenate([clip(x[index : index + 1], 1.0) for index in range(len(x))])
+    for start, stop in ((0, 2), (0, 9), (1, 8), (3, 6), (7, 9)):
+        for block in (x[start:stop], np.asfortranarray(x[start:stop]), x[::-1][::-1][start:stop]):
+            np.testing.assert_array_equal(clip(block, 1.0), alone[start:stop])
 
 
 @both_norms

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from itertools import pairwise
@@ -84,6 +85,70 @@ def test_best_design_first_and_nothing_but_public_facts() -> None:
     again = choose_design(config(), 1.0, 1e-5, curve=False).to_dict()
     assert again["predicted"] == record["predicted"]
     assert again["settings"] == record["settings"]
+
+
+@pytest.fixture
+def refusing(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[ReleaseConfig, float], bool]], None]:
+    """Make configurations refuse to calibrate, by a rule of them and epsilon."""
+    calibrate = ReleaseConfig.calibrate
+
+    def install(rule: Callable[[ReleaseConfig, float], bool]) -> None:
+        def refused(self: ReleaseConfig, epsilon: float, delta: float) -> Plan:
+            if rule(self, epsilon):
+                raise InvalidInput("epsilon", epsilon, "what has a price")
+            return calibrate(self, epsilon, delta)
+
+        monkeypatch.setattr(ReleaseConfig, "calibrate", refused)
+
+    return install
+
+
+SMALL = {"records": 300, "dim": 4, "classes": ("no", "yes")}
+
+
+def test_settings_without_a_price_are_left_out_and_named(refusing) -> None:  # type: ignore[no-untyped-def]
+    refusing(lambda config, epsilon: isinstance(config.design, Poisson) and config.design.mixup_degree == 16)
+    found = choose_design(config(**SMALL), 1.0, 1e-5, curve=False)
+    assert "poisson" in {item.name for item in found.candidates}
+    assert [(item.name, item.settings["mixup_degree"]) for item in found.left_out] == [("poisson", 16)]
+    assert "mixup_degree 16" in str(found.left_out[0])
+    assert "epsilon is to be what has a price" in str(found.left_out[0])
+    # A better setting of the same design is on record, and this one is no matter for a certificate.
+    assert "left_out" not in found.to_dict()
+
+
+def test_a_design_without_a_price_is_outlived(refusing) -> None:  # type: ignore[no-untyped-def]
+    refusing(lambda config, epsilon: isinstance(config.design, Poisson | Moments))
+    found = choose_design(config(**SMALL), 1.0, 1e-5, curve=False)
+    record = found.to_dict()
+    assert record["left_out"] == ["moments", "poisson"]
+    assert not {"moments", "poisson"} & set(record["predicted"])
+    assert "Poisson mixup was left out: no noise was found that meets the budget." in found.reasons
+    check_choice_record(record)
+    for wrong in ([], ["poisson", "moments"], [record["chosen"]], ["moments", "a design"], "moments"):
+        with pytest.raises(InvalidInput, match="certificate choice"):
+            check_choice_record({**record, "left_out": wrong})
+
+
+def test_an_error_only_if_no_design_has_a_price(refusing) -> None:  # type: ignore[no-untyped-def]
+    refusing(lambda config, epsilon: True)
+    with pytest.raises(InvalidInput, match="what has a price"):
+        choose_design(config(**SMALL), 1.0, 1e-5, curve=False)
+
+
+def test_the_picture_outlives_an_epsilon_without_a_price(refusing) -> None:  # type: ignore[no-untyped-def]
+    refusing(lambda config, epsilon: isinstance(config.design, Moments) and epsilon == 8.0)
+    found = choose_design(config(**SMALL), 1.0, 1e-5)
+    assert found.epsilons == (0.25, 0.5, 1.0, 2.0, 4.0)
+    assert all(len(values) == 5 for values in found.curves.values())
+    check_choice_record(found.to_dict())
+
+
+def test_a_price_next_to_its_target_is_no_refusal() -> None:
+    """16 of 6,920 records in a row: the noise that epsilon 1 asks for is next to 1, where the search begins."""
+    found = choose_design(ReleaseConfig(6920, 4, ("no", "yes")), 1.0, 1e-5, curve=False)
+    assert not found.left_out
+    assert {item.name for item in found.candidates} >= {"poisson", "moments"}
 
 
 def test_the_chosen_plan_meets_the_budget() -> None:

@@ -174,7 +174,7 @@ def swap_centre(folder: Path) -> None:
         (lambda root: (root / "croissant.json").write_text("{}"), r"croissant\.json"),
         (edit(lambda c: c.pop("event")), "event"),
         (edit(lambda c: c["files"].pop()), "centre"),
-        (edit(lambda c: c["plan"].update(classes=5)), "plan"),
+        (edit(lambda c: c["plan"].update(classes=5)), "classes"),
         (edit(lambda c: c["plan"].update(rows="many")), "plan|rows"),
         (edit(lambda c: c["files"][0].update(file="../../etc/passwd")), "files"),
         (edit(lambda c: c["guarantee"].pop("delta")), "guarantee"),

@@ -135,7 +135,7 @@ def test_directions_that_rounding_makes_longer_are_on_their_grid(monkeypatch: py
     variance = 1 / (2.6 * (1 - 2.0**-26) ** 2)
     values = np.full(2, variance * moments.records * plan.final_clip_norm**2)
     basis = np.float32([[1.0, 0.0], [3 * 2.0**-23, 1.0]])
-    monkeypatch.setattr(two_stage, "_spectrum", lambda *_: Spectrum(values, basis, 0.0))
+    monkeypatch.setattr(two_stage, "_spectrum", lambda *_: (moments.second, Spectrum(values, basis, 0.0)))
     assert residual_map(plan, moments).directions.max() == 1
 
 

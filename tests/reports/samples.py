@@ -125,6 +125,7 @@ def noise(**changes: Any) -> RunRecord:
         {
             "name": name,
             "law": "gaussian",
+            "source": source,
             "certified": 2.5,
             "measured": 2.501,
             "low": 2.496,
@@ -134,7 +135,11 @@ def noise(**changes: Any) -> RunRecord:
             "dependence": 1.1,
             "verdict": "as certified",
         }
-        for name in ("mean", "features", "labels")
+        for name, source in (
+            ("mean", "plan.centre_noise_multiplier"),
+            ("features", "noise_std.x"),
+            ("labels", "noise_std.y"),
+        )
     ]
     content = {
         "design": "poisson",

@@ -75,7 +75,8 @@ def test_words_fit_the_numbers() -> None:
     job = job_of(config_of(scenario="warm", warm_up=WarmUpConfig(epochs=1)), public=public())
     certificate = job.run(private()).certificate
     assert certificate["public_data"] == {"public": public().fingerprint()}
-    assert "without any protection: public" in certificate["statements"][-1]
+    assert "without any protection: public" in certificate["statements"][-2]
+    assert "given that it is" in certificate["statements"][-1]
 
 
 def test_a_seed_is_warned_of() -> None:

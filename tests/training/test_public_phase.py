@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,6 +17,8 @@ from privmix.training.examples import PublicData
 from privmix.training.gradients.execution import ExecutionConfig
 from privmix.training.layout import ImageLayout
 from privmix.training.public import ExtendedConfig, WarmUpConfig
+from privmix.training.public.base import WithGradients
+from privmix.training.public.registry import Combined
 from privmix.training.public_phase import PublicViews
 from privmix.training.views.augment import Crop, Cutout, Flip
 from privmix.training.views.mixup import Mixing
@@ -130,3 +134,27 @@ def test_a_mixed_warm_up_learns() -> None:
     model = job_of(config, public=data).run(private())
     x, labels = public(1200, 400).x.numpy(), public(1200, 400).targets.argmax(dim=1).numpy()
     assert (model.predict(x) == labels).mean() > 0.7
+
+
+def test_the_public_gradient_that_a_step_goes_along_is_cut_to_the_clipping_bound() -> None:
+    """Uncut, it is many times as long as a mean of clipped gradients, and steps along it undo the warm-up."""
+    for method, wanted in (("dope", True), ("mirror", True), ("multiplicity+dope", True), ("adadps", False)):
+        config = replace(warm(), clip_norm=1e-3, extended=ExtendedConfig(method, batch_size=8, perturbations=2))
+        found = job_of(config, public=public())._public.method(5)
+        assert found is not None
+        one = found.methods[-1] if isinstance(found, Combined) else found
+        assert isinstance(one, WithGradients)
+        assert one.source.max_norm == (1e-3 if wanted else None)
+        assert (float(one.source.at(0).norm()) <= 1e-3 * (1 + 1e-6)) is wanted
+
+
+def test_a_model_that_is_lost_on_public_records_is_told() -> None:
+    job = job_of(warm(), public=public())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        job_of(replace(warm(), scenario="cold", extended=ExtendedConfig()))._public.warn_if_lost()
+    with torch.no_grad():
+        for parameter in job.network.parameters():
+            parameter.zero_()
+    with pytest.warns(UserWarning, match="diverged: the model is right on .*cut public gradients shorter"):
+        job._public.warn_if_lost()

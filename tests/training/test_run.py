@@ -397,7 +397,7 @@ def test_what_is_at_out_is_not_replaced_unasked(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="`overwrite`"):
         begin(out)
     with begin(out, overwrite=True) as run:
-        run.publish(lambda draft: (write_model(draft), (draft / "model.json").write_text("new"))[0])
+        run.publish(lambda draft: (write_model(draft.path), (draft.path / "model.json").write_text("new"))[0])
     assert (out / "model.json").read_text() == "new"
 
 
@@ -497,7 +497,7 @@ def test_the_key_is_gone_before_the_model_is_in_place(tmp_path: Path, monkeypatc
     monkeypatch.setattr(RunFolder, "end_key", lambda folder: (order.append("end"), end(folder)))
     monkeypatch.setattr(base_module, "put_in_place", lambda *given: (order.append("in place"), put(*given)))
     with begin(tmp_path / "out") as run, (tmp_path / ".out.run" / "run.key").open("rb") as same_file:
-        run.publish(write_model)
+        run.publish(lambda draft: write_model(draft.path))
         assert same_file.read() == bytes(33)
     assert order == ["end", "in place"]
     assert not (tmp_path / ".out.run").exists()

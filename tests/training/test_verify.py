@@ -15,6 +15,7 @@ from safetensors.numpy import save as save_tensors
 
 from privmix.accounting import Adjacency
 from privmix.certificate.certificate import content_hash
+from privmix.data.overlap_rule import PUBLISHED
 from privmix.errors import InvalidInput, PrivmixError, StorageError
 from privmix.mechanisms.streams import SecretStreams
 from privmix.training.certificate import public_text
@@ -172,7 +173,7 @@ EDITS: dict[str, tuple[Callable[[Content], object], str]] = {
     "an answer bettered": (lambda content: content["assessment"][1].update(holds="All."), "certificate assessment"),
     "an answer of numbers": (lambda content: content["assessment"][1].update(holds=1), "certificate assessment"),
     "no assessment": (lambda content: content.pop("assessment"), "assessment.*its fields"),
-    "public data hidden": (lambda content: content.update(public_data={"public": "x"}), "certificate statements"),
+    "public data hidden": (lambda content: content.update(public_data={"public": "0" * 64}), "certificate statements"),
     "another version": (lambda content: content.update(schema_version=1), "schema_version"),
     "other weights": (lambda content: content["files"][0].update(sha256="0" * 64), r"weights\.safetensors"),
 }
@@ -184,6 +185,31 @@ def test_a_certificate_that_was_edited_and_hashed_anew_is_refused(name: str, fol
     edit(folder, change)
     with pytest.raises(InvalidInput, match=named):
         verify_trained(folder)
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 8.0])
+def test_certificates_of_before_public_data_were_said_to_be_compared_hold(epsilon: float, tmp_path: Path) -> None:
+    config = config_of(scenario="warm", warm_up=WarmUpConfig(epochs=1), epsilon=epsilon)
+    records, streams = (private() if epsilon else None), SecretStreams.from_seed(0)
+    job_of(config, public=public()).run(records, streams=streams).write(tmp_path)
+
+    def before(content: Content) -> None:
+        plan, facts = (
+            TrainingPlan.from_dict(content["plan"]),
+            (content["public_data"], content["insecure_seed"], "none"),
+        )
+        assert (PUBLISHED in content["statements"]) == (epsilon > 0)
+        assert ("not compared with private records" in content["statements"][0]) == (epsilon == 0)
+        old = public_text(plan, *facts, before=True)
+        assert old["statements"] != content["statements"]
+        content.update(old)
+
+    verify_trained(tmp_path)
+    edit(tmp_path, before)
+    verify_trained(tmp_path)
+    edit(tmp_path, lambda content: content["statements"].pop())
+    with pytest.raises(InvalidInput, match="certificate statements"):
+        verify_trained(tmp_path)
 
 
 def _without_steps(content: Content) -> None:

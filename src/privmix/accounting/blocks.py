@@ -58,7 +58,7 @@ def split(
 
     Args:
         atoms_on: the loss rounded up to given increasing losses.
-        least: loss below which there is nothing; above -5 ``step``.
+        least: loss below which nothing need be told apart.
         most: loss above which nothing need be told apart.
         step: of the coarse grid.
         count: runs.
@@ -77,19 +77,24 @@ def split(
         [(21, 100), (14, 25)]
     """
     fine, tiny = step / 2**stage, _TINY * 2**stage
-    first = min(0, math.floor(least / fine) - 1)
+    first = max(-tiny, min(0, math.floor(least / fine) - 1))
+    small = np.arange(first, tiny + 1) * fine
+    # Multiples of the step that jumps go to, down and up.
+    falls = np.arange(math.floor(least / step) - 2, -_TINY - 1) if first == -tiny else np.arange(0)
     large = np.arange(_TINY + 2, max(math.ceil(most / step) + 2, _TINY + 3) + 1)
+
+    bulk = slice(falls.size, -large.size)
 
     def rounded(lift: float) -> tuple[Array, float, float]:
         """Masses with jumps at multiples of the step less ``lift``, infinite loss, and the lift that B asks for."""
-        atoms = atoms_on(np.concatenate((np.arange(first, tiny + 1) * fine, large * step - lift)))
+        atoms = atoms_on(np.concatenate((falls * step - lift, small, large * step - lift)))
         # All rounded up; what the sum lacks is the peak's. A sum above 1 only adds.
         probs = atoms.probs * (1 + 64 * UNIT)
         lacking = max(0.0, 1 - atoms.missing - math.fsum(atoms.probs.tolist()))
-        probs[int(atoms.probs[: -large.size].argmax())] += lacking + 64 * UNIT
-        bulk, change = probs[: -large.size], np.expm1(-np.arange(first, tiny + 1) * fine)
-        doubt = 2**10 * UNIT * float(bulk @ np.abs(change)) / float(bulk.sum())
-        return probs, atoms.infinity, max(0.0, float(bulk @ change) / float(bulk.sum()) + doubt)
+        probs[falls.size + int(atoms.probs[bulk].argmax())] += lacking + 64 * UNIT
+        masses, change = probs[bulk], np.expm1(-small)
+        doubt = 2**10 * UNIT * float(masses @ np.abs(change)) / float(masses.sum())
+        return probs, atoms.infinity, max(0.0, float(masses @ change) / float(masses.sum()) + doubt)
 
     needed, lift = 0.0, -1.0
     for _ in range(_MOST_LIFTS):
@@ -97,15 +102,16 @@ def split(
             break
         lift = needed * (1 + 1e-3)
         probs, infinity, needed = rounded(lift)
-    bulk = probs[: -large.size]
-    share = math.fsum(bulk.tolist())
+    masses = probs[bulk]
+    share = math.fsum(masses.tolist())
     if needed > lift or lift > step or share < 0.5:
         return []
-    block = LossPmf(first, bulk / share * (1 + 512 * UNIT), 0.0, fine)
-    jumps = np.zeros(int(large[-1]) + 1)
-    jumps[0] = share * (1 + 8 * UNIT)
-    jumps[large] = probs[-large.size :]
-    parts = [(_counted(LossPmf(0, jumps, infinity, step)), count)]
+    block = LossPmf(first, masses / share * (1 + 512 * UNIT), 0.0, fine)
+    lowest = int(falls[0]) if falls.size else 0
+    jumps = np.zeros(int(large[-1]) - lowest + 1)
+    jumps[-lowest] = share * (1 + 8 * UNIT)
+    jumps[large - lowest], jumps[falls - lowest] = probs[-large.size :], probs[: falls.size]
+    parts = [(_counted(LossPmf(lowest, jumps, infinity, step)), count)]
     single = block
     for _ in range(stage):
         single = _coarser(single)

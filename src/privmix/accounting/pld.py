@@ -6,8 +6,9 @@ Sources: Koskela, Jalko, Honkela 2020 (FFT composition); Zhu, Dong, Wang 2022 (d
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 
 from privmix.accounting.base import Leaf, UnsupportedEvent, flatten
@@ -29,7 +30,6 @@ from privmix.accounting.spreads import spread_queries
 
 # Share of epsilon that the grid may add where that costs little; see direction.py for what it may where it costs much.
 _TOLERANCE = 1e-4
-_ROUGH_TOLERANCE = 1e-2
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,10 @@ class ComposedLoss:
             if found == 0 or not direction.surely_within(epsilon, found):
                 found = max(found, direction.delta(epsilon))
         return found
+
+    def guess_epsilon(self, delta: float) -> float:
+        """About ``epsilon`` at ``delta``, in milliseconds; no bound."""
+        return max(direction.guess_epsilon(delta) for direction in self.directions)
 
     def epsilon(self, delta: float) -> float:
         """Smallest epsilon >= 0 found whose divergence is at most ``delta``; infinity if there is none."""
@@ -91,13 +95,36 @@ class PldAccountant:
         """Upper bound on delta at ``epsilon`` >= 0."""
         return _delta(event, adjacency, self.tolerance, self.name, epsilon)
 
-    def rough(self) -> PldAccountant:
-        """The same on a coarse grid."""
-        return replace(self, tolerance=_ROUGH_TOLERANCE)
+    def rough(self) -> SaddlePoints:
+        """Guesses instead of compositions."""
+        return SaddlePoints(self.tolerance, self.name)
 
     def loss(self, event: Event, adjacency: Adjacency) -> ComposedLoss:
         """The composed privacy loss itself; recent ones are kept."""
         return _composed_loss(event, adjacency, self.tolerance, self.name)
+
+
+@dataclass(frozen=True)
+class SaddlePoints:
+    """Guesses by saddle points, which say where the search for a noise may begin, and of nothing what it costs."""
+
+    tolerance: float
+    name: str
+    is_upper_bound: bool = False
+    note: str = "approximate, no bound"
+
+    def epsilon(self, event: Event, delta: float, adjacency: Adjacency) -> float:
+        """About epsilon at ``delta``."""
+        return _composed_loss(event, adjacency, self.tolerance, self.name).guess_epsilon(delta)
+
+    def delta(self, event: Event, epsilon: float, adjacency: Adjacency) -> float:
+        """About delta at ``epsilon``."""
+        loss = _composed_loss(event, adjacency, self.tolerance, self.name)
+        return math.exp(min(0.0, max(direction.guess_log_delta(epsilon) for direction in loss.directions)))
+
+    def rough(self) -> SaddlePoints:
+        """Itself."""
+        return self
 
 
 def _uncached_loss(event: Event, adjacency: Adjacency, tolerance: float, name: str) -> ComposedLoss:

@@ -24,6 +24,16 @@ class PureAccountant:
     the record bound under replace-one. The paper sets D = 1, which pixels don't have; here D follows from the bound
     that the data was declared with or clipped to.
 
+    *Samples of a fixed size under add/remove.* Let M sum k of N records and M' k of the same and one more, r. A
+    k-subset of the N + 1 that holds r is a k-subset of the others of which a uniformly drawn member s has made place
+    for r, so that M' = (1 - g) M + g M_r with g = k/(N + 1), and M_r is M with each sum moved by r - s: by twice the
+    record bound, as under replace-one, and not by the bound itself. Hence e^(-D/scale) <= M_r / M <= e^(D/scale), and
+    M' / M lies between the exponentials of -B and A. Both rise with g, which is at most k/n for n records and a
+    neighbour: the price is that of replace-one. With N records alike and r opposite it is attained.
+
+    Formal guarantees:
+        * no output is likelier by more than e^epsilon for any neighbour, whatever the records.
+
     Example:
         >>> from privmix.accounting.events import FixedSizeSampled, Repeated
         >>> event = Repeated(FixedSizeSampled(50_000, 4, Laplace(2.0)), 50_000)
@@ -39,20 +49,25 @@ class PureAccountant:
         """Pure epsilon; ``delta`` may be anything >= 0 and does not matter."""
         match adjacency:
             case Adjacency.ADD_REMOVE:
-                shift = 1.0
+                added = 1.0
             case Adjacency.REPLACE_ONE:
-                shift = 2.0
+                added = 2.0
         total = 0.0
         for leaf, count in flatten(event).items():
+            shift = added
             match leaf:
                 case Laplace(multiplier):
                     rate = 1.0
                 case PoissonSampled(rate, Laplace(multiplier)):
                     pass
-                case FixedSizeSampled(population, size, Laplace(multiplier)) if adjacency is Adjacency.REPLACE_ONE:
-                    rate = size / population
+                case FixedSizeSampled(population, size, Laplace(multiplier)):
+                    # A record that is added takes another's place.
+                    rate, shift = size / population, 2.0
                 case ClusterSampled(_, rate, Laplace(multiplier)) if adjacency is Adjacency.ADD_REMOVE:
                     pass
+                case ClusterSampled(_, _, Laplace()):
+                    reason = "cluster sampling is priced under add_remove only"
+                    raise UnsupportedEvent(self.name, leaf, adjacency, reason)
                 case _:
                     raise UnsupportedEvent(self.name, leaf, adjacency, "pure DP needs Laplace noise")
             total += count * _sampled(shift / multiplier, rate)

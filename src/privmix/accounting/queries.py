@@ -100,22 +100,27 @@ class PairQuery:
 
     def parts(self, log_tail: float, step: float, add: bool, most: float) -> list[tuple[LossPmf, int]]:
         """One loss, or two where the grid is too coarse for the tiny ones."""
-        stage = 0 if self.two_sided or most == math.inf else stages(step, self.count, most)
+        stage = 0 if most == math.inf else stages(step, self.count, most)
         if stage == 0:
             return [(self.pmf(log_tail, step, add), self.count)]
-        ends = self.pair.loss(np.array(self.pair.span(log_tail, add))).tolist()
-        least, most_loss = (-ends[1], -ends[0]) if add else ends
+        least, most_loss = self._ends(log_tail, add)
 
         def atoms_on(losses: Array) -> Atoms:
-            points = self.pair.points_at(-losses[::-1] if add else losses)
-            return self._build(lambda add: pair_atoms(self.pair, points, add), add)
+            def one_sided(add: bool) -> Atoms:
+                return pair_atoms(self.pair, self.pair.points_at(-losses[::-1] if add else losses), add)
 
-        found = (
-            []
-            if least < -5 * step
-            else split(atoms_on, least, min(most_loss, MAX_LOSS), step, self.count, stage, log_tail)
-        )
+            return self._build(one_sided, add)
+
+        ends = max(least, -MAX_LOSS), min(most_loss, MAX_LOSS)
+        found = split(atoms_on, *ends, step, self.count, stage, log_tail)
         return found or [(self.pmf(log_tail, step, add), self.count)]
+
+    def _ends(self, log_tail: float, add: bool) -> tuple[float, float]:
+        """Losses beyond which at most exp(``log_tail``) lies on either side."""
+        low, high = self.pair.loss(np.array(self.pair.span(log_tail, add and not self.two_sided))).tolist()
+        if self.two_sided:
+            return -float(self.pair.loss(np.array(self.pair.span(log_tail, True)))[1]), high
+        return (-high, -low) if add else (low, high)
 
     def _build(self, one_sided: _OneSided, add: bool) -> Atoms:
         if self.two_sided:

@@ -65,11 +65,12 @@ class PureNoise:
     Attributes:
         name: of what it is added to.
         law: ``gaussian`` or ``laplace``.
-        certified: its standard deviation, as the plan says.
+        certified: its standard deviation, as the certificate says under ``source``.
         expected: that of a right draw: with room for rounding where the product adds some on purpose.
         step: of the grid that draws are rounded to.
         values: (a, b) independent draws; axis 0 are rows, steps or keys.
         beside: draws of another noise of the same rows, (a, c), which must not depend on these; or None.
+        source: where the certificate has the figure, such as ``noise_std.second / sqrt 2``.
     """
 
     name: str
@@ -79,6 +80,23 @@ class PureNoise:
     step: float
     values: Scores
     beside: Scores | None = None
+    source: str = ""
+
+    def stated(self, source: str, figure: float) -> PureNoise:
+        """The same draws in the unit in which the certificate has their standard deviation as ``figure``.
+
+        What is drawn is of a plan that shows more noise in less time: other numbers of features and classes, and sums
+        in place of averages, have other units.
+        """
+        unit = figure / self.certified
+        return replace(
+            self,
+            certified=figure,
+            expected=self.expected * unit,
+            step=self.step * unit,
+            values=self.values * unit,
+            source=source,
+        )
 
 
 Tell = Callable[[str, int, int], None]
@@ -143,7 +161,9 @@ def _count_noise(multiplier: float, samples: int, keys: Keys) -> PureNoise:
     def one(streams: SecretStreams) -> NDArray[Any]:
         return np.array([private_record_count(count, multiplier, streams) - count + margin], np.float64)
 
-    return PureNoise("record count", GAUSSIAN, multiplier, multiplier, 1.0, np.stack(keys.run("count", samples, one)))
+    drawn = np.stack(keys.run("count", samples, one))
+    noise = PureNoise("record count", GAUSSIAN, multiplier, multiplier, 1.0, drawn)
+    return noise.stated("plan.records_noise_multiplier", multiplier)
 
 
 def _mean_noise(plan: Plan, samples: int, keys: Keys) -> PureNoise:
@@ -159,7 +179,15 @@ def _mean_noise(plan: Plan, samples: int, keys: Keys) -> PureNoise:
 
     std = plan.clip_norm * plan.centre_noise_multiplier
     drawn = np.stack(keys.run("mean", -(-samples // wide.dim), one))
-    return PureNoise("mean", GAUSSIAN, std, std, plan.clip_norm * 2.0**-plan.lattice_bits, drawn)
+    noise = PureNoise("mean", GAUSSIAN, std, std, plan.clip_norm * 2.0**-plan.lattice_bits, drawn)
+    return noise.stated("plan.centre_noise_multiplier", plan.centre_noise_multiplier)
+
+
+def _of_part(noise: PureNoise, plan: BasePlan, part: str, *, off_diagonal: bool = False) -> PureNoise:
+    """Draws in the unit of what ``plan`` releases as ``part``."""
+    if off_diagonal:
+        return noise.stated(f"noise_std.{part} / sqrt 2", plan.noise_std[part] / math.sqrt(2))
+    return noise.stated(f"noise_std.{part}", plan.noise_std[part])
 
 
 @singledispatch
@@ -192,13 +220,15 @@ def _(plan: MomentsPlan, samples: int, keys: Keys, make: EngineFactory) -> Itera
     keys.run("moments", -(-samples // _SIDE), one)
     step = 2.0**-wide.lattice_bits
     bound, std = wide.final_clip_norm, wide.noise_std
-    for name, part, deviation, grid in (
-        ("second moments: diagonal", "diagonal", std["second"], step**2 * bound**2),
-        ("second moments: off diagonal", "off", std["second"] / math.sqrt(2), step**2 * bound**2),
-        ("cross moments", "cross", std["cross"], step**2 * bound),
-        ("label sums", "labels", std["counts"], step),
+    for name, drawn, part, deviation, grid in (
+        ("second moments: diagonal", "diagonal", "second", std["second"], step**2 * bound**2),
+        ("second moments: off diagonal", "off", "second", std["second"] / math.sqrt(2), step**2 * bound**2),
+        ("cross moments", "cross", "cross", std["cross"], step**2 * bound),
+        ("label sums", "labels", "counts", std["counts"], step),
     ):
-        yield PureNoise(name, GAUSSIAN, deviation, deviation, grid, np.stack(parts[part]))
+        noise = PureNoise(name, GAUSSIAN, deviation, deviation, grid, np.stack(parts[drawn]))
+        # Of other numbers of classes: a label's norm, and with it the noise in what holds labels, depends on that.
+        yield _of_part(noise, plan, part, off_diagonal=drawn == "off")
 
 
 @main_noises.register
@@ -219,7 +249,7 @@ def _(plan: EmbeddingPlan, samples: int, keys: Keys, make: EngineFactory) -> Ite
     for name, drawn in parts.items():
         grid = 1 / norms[name] if name in norms else wide.lattice.step
         label = "class sizes" if name == SIZES else name
-        yield PureNoise(label, GAUSSIAN, std[name], std[name], grid, np.stack(drawn))
+        yield _of_part(PureNoise(label, GAUSSIAN, std[name], std[name], grid, np.stack(drawn)), plan, name)
 
 
 @main_noises.register
@@ -239,12 +269,13 @@ def _(plan: TwoStagePlan, samples: int, keys: Keys, make: EngineFactory) -> Iter
 
     keys.run("second stage", -(-samples // len(NORM_EDGES)), one)
     std = wide.noise_std
-    for name, part, deviation, grid in (
-        ("scatter within classes: diagonal", "diagonal", std["within"], wide.unit_within),
-        ("scatter within classes: off diagonal", "off", std["within"] / math.sqrt(2), wide.unit_within),
-        ("norms", "norms", std["norms"], 1.0),
+    for name, drawn, part, deviation, grid in (
+        ("scatter within classes: diagonal", "diagonal", "within", std["within"], wide.unit_within),
+        ("scatter within classes: off diagonal", "off", "within", std["within"] / math.sqrt(2), wide.unit_within),
+        ("norms", "norms", "norms", std["norms"], 1.0),
     ):
-        yield PureNoise(name, GAUSSIAN, deviation, deviation, grid, np.stack(parts[part]))
+        noise = PureNoise(name, GAUSSIAN, deviation, deviation, grid, np.stack(parts[drawn]))
+        yield _of_part(noise, plan, part, off_diagonal=drawn == "off")
 
 
 @main_noises.register
@@ -268,7 +299,8 @@ def _(plan: ThreeStagePlan, samples: int, keys: Keys, make: EngineFactory) -> It
         ("scatter of each class: diagonal", "diagonal", std),
         ("scatter of each class: off diagonal", "off", std / math.sqrt(2)),
     ):
-        yield PureNoise(name, GAUSSIAN, deviation, deviation, wide.unit_within, np.stack(parts[part]))
+        noise = PureNoise(name, GAUSSIAN, deviation, deviation, wide.unit_within, np.stack(parts[part]))
+        yield _of_part(noise, plan, "class_within", off_diagonal=part == "off")
 
 
 @main_noises.register
@@ -279,13 +311,13 @@ def _(plan: ReleasePlan, samples: int, keys: Keys, make: EngineFactory) -> Itera
     x, y = _rows(wide, keys, make, "features")
     std = wide.noise_std_x * wide.divisor
     beside = None if plan.public_labels else y
-    yield PureNoise("features", law, std, std, step * wide.final_clip_norm, x, beside)
+    yield _of_part(PureNoise("features", law, std, std, step * wide.final_clip_norm, x, beside), plan, "x")
     if plan.public_labels:
         return
     tall = _with_few_records(replace(plan, dim=1, rows=max(_ROWS, -(-samples // plan.num_classes))))
     _, y = _rows(tall, keys, make, "labels")
     std = tall.noise_std_y * tall.divisor
-    yield PureNoise("labels", law, std, std, step, y)
+    yield _of_part(PureNoise("labels", law, std, std, step, y), plan, "y")
 
 
 def _with_few_records(plan: ReleasePlan) -> ReleasePlan:
@@ -359,4 +391,5 @@ def training_noise(plan: TrainingPlan, samples: int, seed: int | None = None, te
         return np.stack([moved.numpy().ravel() * run.units for moved in linear_steps(run, records, 1.0, streams)])
 
     (drawn,) = keys.run("gradients", 1, one)
-    return PureNoise("gradients", GAUSSIAN, plan.noise_std, noise_scale(plan), 0.0, drawn)
+    noise = PureNoise("gradients", GAUSSIAN, plan.noise_std, noise_scale(plan), 0.0, drawn)
+    return noise.stated("plan.noise_multiplier", plan.noise_multiplier)

@@ -55,7 +55,8 @@ class MeasuredNoise:
     Attributes:
         name: of what it is added to.
         law: ``gaussian`` or ``laplace``.
-        certified: standard deviation by the plan, in the unit of the sum that it is added to.
+        source: where the certificate has its figure, such as ``noise_std.x`` or ``plan.centre_noise_multiplier``.
+        certified: standard deviation: that figure.
         measured: the same, of what was drawn.
         low: lower end of a confidence interval for it.
         high: upper end.
@@ -67,6 +68,7 @@ class MeasuredNoise:
 
     name: str
     law: str
+    source: str
     certified: float
     measured: float
     low: float
@@ -212,6 +214,7 @@ def measure(noise: PureNoise, confidence: float) -> MeasuredNoise:
     return MeasuredNoise(
         noise.name,
         noise.law,
+        noise.source,
         noise.certified,
         ratio * expected,
         low * expected,

@@ -314,11 +314,21 @@ def check_guarantee(certificate: Mapping[str, Any], plan: Plan) -> PrivacyCost:
     return cost
 
 
-def check_said(certificate: Mapping[str, Any], said: Mapping[str, Any]) -> None:
-    """Raise :class:`InvalidInput` where warnings, statements or assessment are not those that follow from the plan."""
+def check_said(certificate: Mapping[str, Any], said: Mapping[str, Any], *before: Mapping[str, Any]) -> None:
+    """Raise :class:`InvalidInput` where warnings, statements or assessment are not those that follow from the plan.
+
+    Args:
+        certificate: to check.
+        said: what follows from its plan.
+        before: what versions of privmix wrote before, of which a certificate may hold one as a whole.
+    """
     for name, text in said.items():
-        if certificate[name] != text:
+        if certificate[name] != text and not any(_says(certificate, one) for one in before):
             raise InvalidInput(f"certificate {name}", "other text", "the text that follows from the plan")
+
+
+def _says(certificate: Mapping[str, Any], said: Mapping[str, Any]) -> bool:
+    return all(certificate[name] == text for name, text in said.items())
 
 
 def delta_warning(plan: Plan) -> list[str]:

@@ -22,7 +22,7 @@ from privmix.certificate.dsse import Envelope
 from privmix.certificate.keys import PrivateKey, PublicKey
 from privmix.certificate.verification import Verification
 from privmix.errors import InvalidInput, StorageError, check_choice
-from privmix.folders import write_durably
+from privmix.held_folders import write_durably
 from privmix.untrusted import open_plain, parse_json, read_plain
 
 ATTESTATION_FILE: Final = "attestation.dsse.json"

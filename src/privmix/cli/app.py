@@ -11,6 +11,9 @@ from rich.markup import escape
 
 from privmix.cli.lazy_verbs import Verb, lazy_app
 
+REFUTED: Final = 4
+"""Exit code of an audit that refutes what it was asked about; what it found is shown and kept all the same."""
+
 # Verb -> where it is, and its line in `privmix --help`.
 VERBS: Final = {
     "audit": Verb(

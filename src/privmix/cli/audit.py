@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from privmix import jobs
-from privmix.cli.app import app, err, print_json
+from privmix.cli.app import REFUTED, app, err, print_json
 from privmix.cli.canary_audit import audit_with_canaries
 from privmix.cli.design_options import DesignOptions, GivenDesign
 from privmix.cli.options import Json
@@ -46,6 +46,8 @@ def audit(
     With --noise, every noise that the plan adds is drawn by the real code on empty records, and its scale, shape and
     independence are compared with the certificate: a hundredth too little shows. Reads no private data.
 
+    Exit code 4 if a claim is refuted, or a noise is not as certified.
+
     Examples:
     privmix audit REL --record RUN
     privmix audit REL --noise
@@ -69,10 +71,12 @@ def audit(
     keep(found, record)
     if json_output:
         print_json(found.to_dict())
-        return
-    # It knows what attacks are, which help need not.
-    from privmix.cli.audit_results import show_audit
+    else:
+        # It knows what attacks are, which help need not.
+        from privmix.cli.audit_results import show_audit
 
-    show_audit(found.audit)
-    for text in found.measurement.statements:
-        err.print(text, soft_wrap=True)
+        show_audit(found.audit)
+        for text in found.measurement.statements:
+            err.print(text, soft_wrap=True)
+    if found.violated:
+        raise typer.Exit(REFUTED)

@@ -45,13 +45,16 @@ def _noises(found: NoiseAudit) -> None:
 
 def _table(found: NoiseAudit) -> Table:
     table = Table(box=None, header_style="bold")
-    for name in ("noise", "certified", "measured", f"{100 * found.confidence:g}% interval", "draws", "verdict"):
-        table.add_column(name, justify="left" if name in ("noise", "verdict") else "right", no_wrap=True)
+    left = ("noise", "in the certificate", "verdict")
+    interval = f"{100 * found.confidence:g}% interval"
+    for name in ("noise", "in the certificate", "certified", "measured", interval, "draws", "verdict"):
+        table.add_column(name, justify="left" if name in left else "right", no_wrap=name != "in the certificate")
     for noise in found.noises:
         # In shares of the certified standard deviation.
         measured, low, high = (value / noise.certified for value in (noise.measured, noise.low, noise.high))
         table.add_row(
             escape(noise.name),
+            escape(noise.source),
             f"{noise.certified:.4g}",
             f"x {measured:.4f}",
             f"{low:.4f}-{high:.4f}",

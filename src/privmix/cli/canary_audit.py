@@ -6,7 +6,9 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from privmix.cli.app import err, out, plain, print_json
+import typer
+
+from privmix.cli.app import REFUTED, err, out, plain, print_json
 from privmix.cli.progress import progress_bars
 from privmix.cli.recording import keep
 from privmix.rounding import exact, rounded_down, rounded_up
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def audit_with_canaries(job: CanaryJob, record: Path | None, json_output: bool) -> None:
-    """Run the job, keep the figures and show them."""
+    """Run the job, keep the figures and show them; a refuted claim is an exit code."""
     opened = job.open()
     with progress_bars(quiet=json_output, percent=opened.count_is_private) as progress:
         found = opened.run(progress)
@@ -44,3 +46,5 @@ def audit_with_canaries(job: CanaryJob, record: Path | None, json_output: bool) 
         )
     for text in found.measurement.statements:
         err.print(text, soft_wrap=True)
+    if found.violated:
+        raise typer.Exit(REFUTED)

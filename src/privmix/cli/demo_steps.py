@@ -13,8 +13,9 @@ from privmix.certificate import Verification
 from privmix.cli.recording import keep_record
 from privmix.data import embedded_digits
 from privmix.features import Extractor, get_extractor
-from privmix.jobs.evaluation import evaluation_content, score
+from privmix.jobs.evaluation import evaluation_content
 from privmix.jobs.features import features_in_memory
+from privmix.jobs.quality import Quality
 from privmix.learning import NoiseAwareRidgeClassifier, save_model
 from privmix.releases import (
     PrivateRecords,
@@ -101,25 +102,25 @@ def run_demo(digits: Digits, folder: Path, progress: Progress) -> DemoResult:
     classifier = NoiseAwareRidgeClassifier().fit(load_release(folder / "release"))
     save_model(classifier, folder / "model")
     reference = _reference(digits)
-    result, matrix = score(classifier.predict(digits.test.features), digits.test.labels, digits.classes)
-    draw_confusion(matrix, digits.classes, result["accuracy"], folder / "confusion.png")
+    quality = Quality.of(classifier.decision_function(digits.test.features), digits.test.labels, digits.classes)
+    draw_confusion(quality.confusion, digits.classes, quality.accuracy, folder / "confusion.png")
     subject = {"kind": "release", "id": verified.id}
     keep_record(
         folder,
         "evaluation",
         subject,
-        evaluation_content(result, matrix, digits.classes, "test", reference),
+        evaluation_content(quality, "test", reference),
         private=False,
         settings=_settings(learner=classifier.name),
         title="Accuracy on held-out digits",
         statements=["Without privacy: logistic regression on the same features.", PUBLIC],
     )
-    utility = _utility(digits, result["accuracy"], progress)
+    utility = _utility(digits, quality.accuracy, progress)
     keep_record(
         folder,
         "utility",
         subject,
-        {"points": utility, "reference_accuracy": reference, "metric": "test accuracy"},
+        {"points": utility, "reference_accuracy": reference.accuracy, "metric": "test accuracy"},
         private=False,
         settings=_settings(learner=classifier.name, epsilons=list(EPSILONS), confidence=_CONFIDENCE),
         title="Accuracy against ε",
@@ -131,7 +132,7 @@ def run_demo(digits: Digits, folder: Path, progress: Progress) -> DemoResult:
         ],
     )
     points = tuple((point["epsilon"], point["accuracy"]) for point in utility)
-    return DemoResult(plan, verified, int(result["n"]), result["accuracy"], reference, points)
+    return DemoResult(plan, verified, quality.n, quality.accuracy, reference.accuracy, points)
 
 
 def _utility(digits: Digits, released: float, progress: Progress) -> list[dict[str, Any]]:
@@ -159,9 +160,9 @@ def _accuracy_at(digits: Digits, epsilon: float) -> float:
     return float((predicted == digits.test.labels).mean())
 
 
-def _reference(digits: Digits) -> float:
+def _reference(digits: Digits) -> Quality:
     model = LogisticRegression(max_iter=2000).fit(digits.train.features, digits.train.labels)
-    return float(model.score(digits.test.features, digits.test.labels))
+    return Quality.of(model.predict_proba(digits.test.features), digits.test.labels, digits.classes)
 
 
 def _settings(**more: Any) -> dict[str, Any]:

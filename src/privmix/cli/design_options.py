@@ -81,8 +81,13 @@ class DesignOptions:
     def value(self, values: dict[str, Any], context: typer.Context) -> GivenDesign:
         """See :class:`privmix.cli.verb.Group`."""
         taken = {name: values.pop(name) for name in self._names}
-        given = {self._names[name]: value for name, value in taken.items() if _given(context, name)}
+        given = {self._names[name]: _read(value) for name, value in taken.items() if _given(context, name)}
         return GivenDesign(values.pop("design"), given)
+
+
+def _read(value: Any) -> Any:
+    """A number, where an option that takes a word or a number was given one."""
+    return int(value) if isinstance(value, str) and value.isascii() and value.isdigit() else value
 
 
 def _given(context: typer.Context, parameter: str) -> bool:

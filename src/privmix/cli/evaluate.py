@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
+from rich.table import Table
 
 from privmix import jobs
-from privmix.cli.app import app, out, plain, print_json
+from privmix.cli.app import app, err, out, plain, print_json
 from privmix.cli.options import Json
 from privmix.cli.progress import progress_bars
 from privmix.cli.recording import Record, keep
 from privmix.cli.verb import verb
 from privmix.jobs.inputs import Inputs
+
+if TYPE_CHECKING:
+    from privmix.jobs.evaluation import Evaluation
+    from privmix.jobs.quality import Quality
+
+_MOST_CLASSES: Final = 20
 
 
 @verb(app)
@@ -23,9 +31,20 @@ def evaluate(
     data: Annotated[str, typer.Option(help="Dataset with labels: file, folder, pattern or address.")],
     split: Annotated[str, typer.Option(help="Which part of it.")] = "test",
     inputs: Inputs,
+    reference: Annotated[
+        str | None,
+        typer.Option(
+            help="Data to fit the same learner to WITHOUT privacy, to compare with: the private training data, say. "
+            "For their owner alone."
+        ),
+    ] = None,
+    reference_split: Annotated[str, typer.Option(help="Which part of --reference.")] = "train",
+    group_by: Annotated[
+        str | None, typer.Option(help="A column of --data: the same figures for each of its values.")
+    ] = None,
     figure: Annotated[
         Path | None,
-        typer.Option(help="Confusion matrix picture. Default: confusion-SPLIT.png in --record, or here."),
+        typer.Option(help="Draw the confusion matrix here. With --record it is drawn there: confusion-SPLIT.png."),
     ] = None,
     public_data: Annotated[
         bool, typer.Option("--public-data", help="The data are public: record and picture may be shown.")
@@ -35,19 +54,29 @@ def evaluate(
 ) -> None:
     """Measure a model on your own labelled data: raw inputs in, accuracy out.
 
+    Beside the accuracy stands what takes no model: always saying the most frequent class. Balanced accuracy is the mean
+    of the classes' recall (the share of a class's records that are found). AUC, of two classes, is the chance that a
+    record of the second class gets a higher score than one of the first: 0.5 is guessing.
+
     The figures are about the data you pass and are not covered by any guarantee. A record of them (--record) and the
     picture are private, and left out of public reports, unless you say that the data are public.
 
     Example: privmix evaluate MODEL --data mnist --split test --json
+
+    Beside what the same learner finds without privacy: privmix evaluate MODEL --data mnist --reference mnist
     """
+    # Of private records, so never in the model's folder, which may be handed on.
+    picture = figure if record is None else figure or record / f"confusion-{split}.png"
     with progress_bars() as progress:
         found = jobs.evaluation.evaluate(
             model,
             data,
             split=split,
             **vars(inputs),
-            # Of private records, so never in the model's folder, which may be handed on.
-            figure=figure or (record or Path()) / f"confusion-{split}.png",
+            reference=reference,
+            reference_split=reference_split,
+            group_by=group_by,
+            figure=picture,
             public_data=public_data,
             progress=progress,
         )
@@ -55,6 +84,51 @@ def evaluate(
     if json_output:
         print_json(found.to_dict())
         return
+    _show(found)
+
+
+def _show(found: Evaluation) -> None:
+    quality, reference = found.quality, found.reference
+    without = "" if reference is None else f"; {100 * reference.accuracy:.2f}% without privacy"
+    out.print(f"accuracy {100 * quality.accuracy:.2f}% on {quality.n:,} records{without}", soft_wrap=True)
     out.print(
-        f"accuracy {100 * found.accuracy:.2f}% on {found.n} records; picture: {plain(found.figure)}", soft_wrap=True
+        f"  always {plain(quality.majority)}: {100 * quality.majority_accuracy:.2f}%; "
+        f"balanced accuracy {100 * quality.balanced_accuracy:.2f}%"
+        + ("" if reference is None else f" ({100 * reference.balanced_accuracy:.2f}% without privacy)"),
+        soft_wrap=True,
     )
+    if quality.auc is not None:
+        aside = "" if reference is None or reference.auc is None else f" ({reference.auc:.3f} without privacy)"
+        out.print(f"  AUC for {plain(quality.classes[1])}: {quality.auc:.3f}{aside}", soft_wrap=True)
+    for text in quality.warnings:
+        err.print(f"[yellow]warning:[/] {plain(text)}", soft_wrap=True)
+    out.print(_recalls(quality))
+    if found.groups:
+        out.print(_groups(found.groups))
+    if found.figure is not None:
+        out.print(f"picture: {plain(found.figure)}", soft_wrap=True)
+
+
+def _recalls(quality: Quality) -> Table:
+    """Recall by class, the worst first; of many classes the worst alone."""
+    known = [(name, value) for name, value in quality.recall.items() if value is not None]
+    known.sort(key=lambda item: item[1])
+    counts = dict(zip(quality.classes, quality.confusion.sum(axis=1), strict=True))
+    title = "recall by class" if len(known) <= _MOST_CLASSES else f"the {_MOST_CLASSES} classes recognised least"
+    table = Table(title=title, title_justify="left")
+    for head in ("class", "records", "recall"):
+        table.add_column(head, justify="left" if head == "class" else "right")
+    for name, value in known[:_MOST_CLASSES]:
+        table.add_row(plain(name), f"{counts[name]:,}", f"{100 * value:.1f}%")
+    return table
+
+
+def _groups(groups: Mapping[str, Quality]) -> Table:
+    table = Table(title="by group", title_justify="left")
+    for head in ("group", "records", "accuracy", "balanced", "always one class", "AUC"):
+        table.add_column(head, justify="left" if head == "group" else "right")
+    for name, one in groups.items():
+        shares = (one.accuracy, one.balanced_accuracy, one.majority_accuracy)
+        auc = "" if one.auc is None else f"{one.auc:.3f}"
+        table.add_row(plain(name), f"{one.n:,}", *(f"{100 * share:.1f}%" for share in shares), auc)
+    return table

@@ -13,6 +13,7 @@ from typer.main import get_command
 from privmix import __version__
 from privmix.cli.app import app, err, out
 from privmix.cli.flags import message
+from privmix.cli.spending import tell_spent
 from privmix.errors import PrivmixError
 from privmix.private_files import no_core_dumps
 from privmix.scratch import clear_scratch
@@ -28,8 +29,8 @@ def version() -> None:
 
 
 def main() -> None:
-    """Run the command line; exit code 0 on success, 2 for bad input, 3 for an overspent budget, 1 for input/output
-    trouble, 70 for a defect.
+    """Run the command line; exit code 0 on success, 2 for bad input, 3 for an overspent budget, 4 for an audit that
+    refutes a claim, 1 for input/output trouble, 70 for a defect.
     """
     sys.exit(run(sys.argv[1:]))
 
@@ -43,6 +44,7 @@ def run(arguments: list[str]) -> int:
         result = app(arguments, standalone_mode=False)
     except PrivmixError as error:
         err.print(f"[bold red]error:[/] {escape(message(error, get_command(app), arguments))}", soft_wrap=True)
+        tell_spent(error, arguments)
         return error.exit_code
     except typer.Exit as stop:
         return stop.exit_code
@@ -53,12 +55,14 @@ def run(arguments: list[str]) -> int:
     except (KeyboardInterrupt, typer.Abort):
         err.print("stopped")
         return _STOPPED
-    except MemoryError:
+    except MemoryError as error:
         err.print("[bold red]error:[/] memory: not enough for this job; give fewer rows or a smaller feature size")
+        tell_spent(error, arguments)
         return 1
     except OSError as error:
         # The file name may be private; the system's reason is not.
         err.print(f"[bold red]error:[/] input/output: {escape(error.strerror or type(error).__name__)}")
+        tell_spent(error, arguments)
         return 1
     except Exception as error:
         # A defect of ours. Its message and traceback may hold private values, so they are shown on request only.
@@ -69,6 +73,7 @@ def run(arguments: list[str]) -> int:
             "which may show private values",
             soft_wrap=True,
         )
+        tell_spent(error, arguments)
         return 70
     if result == _STOPPED:
         err.print("stopped")

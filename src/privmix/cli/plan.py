@@ -40,6 +40,7 @@ def plan(asked: PredictionOptions, json_output: Json = False) -> None:
             f"{found.linear['mixup_degree']}; the paper's rate gives {found.linear['published_mixup_degree']:.0f}",
             soft_wrap=True,
         )
+    out.print(f"a Poisson release takes mixup degree {found.mixup_degree} where none is given (--mixup-degree auto)")
     if found.collapse is not None:
         distance = found.distance
         out.print(
@@ -69,5 +70,5 @@ def _show(choice: Choice) -> None:
             f"--{key.replace('_', '-')} {value}" for key, value in item.config.design.settings().items()
         )
         out.print(f"  {labels[item.name]}: {settings.replace('--full-batch True', '--full-batch')}", soft_wrap=True)
-    for text in choice.reasons:
+    for text in (*choice.reasons, *map(str, choice.left_out)):
         out.print(f"- {plain(text)}", soft_wrap=True)

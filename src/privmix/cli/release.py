@@ -20,9 +20,7 @@ from privmix.rounding import exact, rounded_up
 
 if TYPE_CHECKING:
     from privmix.certificate import Certificate
-    from privmix.designs import Plan
     from privmix.jobs.planned import Planned
-    from privmix.releases import Choice
 
 
 @verb(app)
@@ -59,17 +57,17 @@ def release(
             soft_wrap=True,
         )
     assert job.out is not None
-    _show_result(planned.plan, done.certificate, job.out, planned.choice, json_output)
+    _show_result(planned, done.certificate, job.out, json_output)
 
 
-def _show_result(plan: Plan, certificate: Certificate, folder: Path, choice: Choice | None, json_output: bool) -> None:
+def _show_result(planned: Planned, certificate: Certificate, folder: Path, json_output: bool) -> None:
     if json_output:
         print_json(certificate.to_dict())
         return
-    guarantee = certificate["guarantee"]
+    plan, guarantee = planned.plan, certificate["guarantee"]
     beside = plan.kind.released
-    if choice is not None:
-        out.print(f"design: {plain(choice.reasons[0])}", soft_wrap=True)
+    if planned.reasons:
+        out.print(f"design: {plain(planned.reasons[0])}", soft_wrap=True)
     out.print(
         f"released: {f'{beside} and ' if beside else ''}{plan.rows} rows of {plan.dim} features to "
         f"{plain(folder)}\n"
@@ -88,5 +86,5 @@ def _show_plan(planned: Planned, json_output: bool) -> None:
     for name, value in planned.facts().items():
         table.add_row(name, value)
     out.print(table)
-    for text in () if planned.choice is None else planned.choice.reasons:
+    for text in planned.reasons:
         out.print(f"- {plain(text)}", soft_wrap=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 from rich.table import Table
@@ -68,6 +68,12 @@ def train(
         _show_result(done.model, job.out, json_output)
 
 
+_NOT_COMPARED: Final = (
+    "no private record was read, and what is taken as public was not compared with private records: that it is public "
+    "is your word\n"
+)
+
+
 def _show_result(model: TrainedModel, folder: Path, json_output: bool) -> None:
     if json_output:
         print_json(model.certificate.to_dict())
@@ -77,6 +83,7 @@ def _show_result(model: TrainedModel, folder: Path, json_output: bool) -> None:
         f"trained: {plain(model.network.name)} to {plain(folder)}\n"
         f"guarantee: epsilon {rounded_up(guarantee['epsilon'], 4)}, delta {exact(guarantee['delta'])}, "
         f"adjacency {guarantee['adjacency']} (accountant {guarantee['accountant']})\n"
+        f"{'' if model.certificate['plan']['steps'] else _NOT_COMPARED}"
         f"next: privmix evaluate {plain(shlex.quote(str(folder)))} --data DIR --split test",
         soft_wrap=True,
     )

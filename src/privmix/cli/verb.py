@@ -26,6 +26,7 @@ from typing import Annotated, Any, Final, Protocol, TypeVar, Union, get_args, ge
 import typer
 
 from privmix.cli.flags import with_flags
+from privmix.cli.spending import tell_spent
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 _CONTEXT: Final = "_context"
@@ -189,7 +190,12 @@ def expanded(function: Callable[..., Any]) -> Callable[..., Any]:
     def run(**values: Any) -> Any:
         context = values.pop(_CONTEXT) if asked is None else values[asked]
         made = {name: group.value(values, context) for name, group in groups.items()}
-        return function(**values, **made)
+        try:
+            return function(**values, **made)
+        except KeyboardInterrupt as stop:
+            # Typer makes an exit code of it, which carries nothing.
+            tell_spent(stop)
+            raise
 
     run.__doc__ = flowing(inspect.getdoc(function) or "")
     run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]

@@ -6,9 +6,10 @@ import glob
 import hashlib
 import os
 import struct
+import time
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,12 @@ from privmix.errors import StorageError
 
 _RECORDS: Final = b"privmix records 1\n"
 _BATCH: Final = 4096
+_EMPTY: Final = hashlib.sha256().hexdigest()
+# File systems note times in steps of some milliseconds; clocks of servers may differ.
+_SETTLED: Final = 5 * 10**9
+_MOST_HASHES: Final = 2**17
+# (device, inode, size, both times) -> SHA-256, of files that this process hashed.
+_hashes: Final[dict[tuple[int, ...], str]] = {}
 
 
 def fingerprint(path: str | Path) -> str:
@@ -68,13 +75,45 @@ def content_hashes(source: Source) -> tuple[str, ...]:
     if not source.files:
         whole = getattr(source, "whole", None)
         return tuple(sorted({records_hash(one) for one in (source, whole) if one is not None}))
-    digests = set()
+    return tuple(sorted({digest for _, digest in hashed_files(source) if digest != _EMPTY}))
+
+
+def hashed_files(source: Source) -> list[tuple[Path, str]]:
+    """The files that hold records of ``source``, in its order, each with the SHA-256 of its bytes; private, as others.
+
+    Raises:
+        StorageError: a file can't be read.
+    """
+    found = []
     for file in source.files:
         # The file's own name may be private.
-        with reading(file.parent, "data"), file.open("rb") as stream:
-            if os.fstat(stream.fileno()).st_size:
-                digests.add(hashlib.file_digest(stream, "sha256").hexdigest())
-    return tuple(sorted(digests))
+        with reading(file.parent, "data"):
+            found.append((file, _file_hash(file)))
+    return found
+
+
+def _file_hash(path: Path) -> str:
+    """SHA-256 of a file, computed once while nothing touches it.
+
+    A job asks for it several times: for the ledger, the run's notes, a feature store. Size and times that can be set
+    (rsync -t, a restored backup) do not show a change; the time of the inode's last change can't be set, and counts
+    once it is old enough that a second change would have another.
+    """
+    with path.open("rb") as stream:
+        state = _state(stream)
+        if state in _hashes:
+            return _hashes[state]
+        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+        if time.time_ns() - state[-1] > _SETTLED and _state(stream) == state:
+            if len(_hashes) >= _MOST_HASHES:
+                _hashes.clear()
+            _hashes[state] = digest
+        return digest
+
+
+def _state(stream: BinaryIO) -> tuple[int, ...]:
+    found = os.fstat(stream.fileno())
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
 def records_hash(source: Source) -> str:
@@ -140,9 +179,7 @@ def listing_hash(digests: Iterable[str]) -> str:
 def _local_digests(root: Path) -> list[str]:
     digests = []
     with reading(root, "a file or folder"):
-        for file in files_of(root):
-            with file.open("rb") as stream:
-                digests.append(hashlib.file_digest(stream, "sha256").hexdigest())
+        digests += [_file_hash(file) for file in files_of(root)]
     return digests
 
 

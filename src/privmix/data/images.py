@@ -18,7 +18,18 @@ from privmix.data.files import reading
 from privmix.data.source import Schema, Source
 from privmix.errors import WITHHELD, InvalidInput, StorageError, check_choice, check_integer
 
-IMAGE_SUFFIXES: Final = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".webp"})
+# Format of Pillow's -> suffixes of its files in a folder. Any other decoder stays shut, whatever a record is called:
+# EPS starts Ghostscript on the record's bytes, TIFF's library writes of records to the standard error and takes a
+# gigabyte where twelve bytes ask for it.
+_FORMATS: Final = {
+    "PNG": (".png",),
+    "JPEG": (".jpg", ".jpeg"),
+    "BMP": (".bmp",),
+    "WEBP": (".webp",),
+    "GIF": (".gif",),
+}
+IMAGE_SUFFIXES: Final = frozenset(suffix for suffixes in _FORMATS.values() for suffix in suffixes)
+_ALLOWED: Final = f"images of the formats {', '.join(_FORMATS)}, complete and undamaged"
 COLOURS: Final = ("grey", "rgb")
 _MAX_SIDE: Final = 2**12
 # A few kilobytes of PNG can announce gigabytes; this is 8,192 x 8,192.
@@ -29,7 +40,7 @@ _COLOUR_MODES: Final = frozenset({"P", "RGB", "RGBA", "CMYK", "YCbCr", "LA", "PA
 
 
 class ImageFolderSource(Source):
-    """A folder with one sub-folder a class, each with PNG, JPEG, BMP or WebP images.
+    """A folder with one sub-folder a class, each with PNG, JPEG, BMP, WebP or GIF images.
 
     The sub-folders' names are the labels; names beginning with a dot are left out, and so are files with another
     suffix. Records go by class, then by file name. Opening lists the folder and reads no file.
@@ -134,20 +145,22 @@ def decode_images(encoded: Iterator[bytes], shape: tuple[int, ...]) -> NDArray[n
 
     An image of another size is scaled (bicubic) so that it just covers H x W, and what sticks out is cut off evenly on
     both sides: for a square, the shorter side becomes H, then a crop of the centre. Colour becomes grey by ITU-R 601,
-    grey becomes colour with three equal channels, and transparency is dropped.
+    grey becomes colour with three equal channels, and transparency is dropped. Of several frames the first is taken.
 
     Formal guarantees:
         - Per record: what becomes of an image depends on that image and the public ``shape`` only.
+        - Named: PNG, JPEG, BMP, WebP and GIF are decoded, by their content; nothing else is, and no program is started.
         - Bounded: an image of more than 2^26 pixels is refused by its header, before it is decoded.
 
     Raises:
-        InvalidInput: an image is damaged, too large, or of more than 8 bits a channel; which one is not said.
+        InvalidInput: an image is of another format, damaged, too large, or of more than 8 bits a channel; which one is
+            not said.
     """
     mode = "L" if len(shape) == 2 else "RGB"
     images = []
     with _decoding():
         for content in encoded:
-            with Image.open(io.BytesIO(content)) as image:
+            with Image.open(io.BytesIO(content), formats=tuple(_FORMATS)) as image:
                 if image.height * image.width > _MAX_PIXELS:
                     raise InvalidInput("image size", WITHHELD, f"at most {_MAX_PIXELS:,} pixels")
                 if image.mode not in _GREY_MODES | _COLOUR_MODES:
@@ -187,4 +200,4 @@ def _decoding() -> Iterator[None]:
         except (InvalidInput, StorageError):
             raise
         except Exception:
-            raise InvalidInput("images", WITHHELD, "images, complete and undamaged") from None
+            raise InvalidInput("images", WITHHELD, _ALLOWED) from None

@@ -172,6 +172,9 @@ def _numbers(x: Any, selection: Selection) -> tuple[tuple[int, ...], Part]:
 
 
 def _record(record: Any, shape: tuple[int, ...]) -> NDArray[np.float64]:
+    if any(kind.__module__.partition(".")[0] == "PIL" for kind in type(record).__mro__):
+        # Looking into one decodes it, whatever its file is, and some decoders start programs.
+        raise InvalidInput("x", WITHHELD, "arrays or lists of numbers, and no image of Pillow's")
     try:
         made = np.asarray(record)
     except ValueError:

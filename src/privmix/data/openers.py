@@ -7,7 +7,7 @@ from pathlib import Path
 from privmix.data.arrow_source import ArrowSource
 from privmix.data.images import ImageFolderSource
 from privmix.data.ipc import ARROW, arrow_classes, saved_classes, saved_files
-from privmix.data.reader import Request, formats, reader_of, refuse_columns
+from privmix.data.reader import Reader, Request, formats, reader_of, refuse_columns
 from privmix.data.source import Source, resolve_classes
 from privmix.errors import InvalidInput
 
@@ -46,6 +46,17 @@ def holds_split(file: Path, split: str) -> bool:
     """Whether a file without a split's name holds that split's arrays."""
     reader = reader_of(file)
     return reader is not None and reader.holds_split(file, split)
+
+
+def may_hold_splits(name: str) -> bool:
+    """Whether files of that name may hold several splits, each as arrays of its own.
+
+    Example:
+        >>> may_hold_splits("d.npz"), may_hold_splits("d.parquet")
+        (True, False)
+    """
+    reader = reader_of(Path(name))
+    return reader is not None and reader.holds_split.__func__ is not Reader.holds_split.__func__  # type: ignore[attr-defined]
 
 
 def companions(file: Path) -> list[Path]:

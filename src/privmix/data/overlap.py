@@ -17,22 +17,15 @@ from numpy.typing import NDArray
 
 from privmix.data.files import reading
 from privmix.data.fingerprint import files_of
-from privmix.data.openers import holds_split
+from privmix.data.openers import holds_split, may_hold_splits
+from privmix.data.overlap_rule import SKETCH_FLOOR, TELLING, single, too_many
 from privmix.data.remote import is_remote, local_path, remote_digests
 from privmix.data.source import Source
 from privmix.data.splits import may_belong
 from privmix.errors import InvalidInput
 
-# Records of so many numbers are not alike by chance; rows of a small table and short texts often are.
-_TELLING: Final = 16
-# A record that stands more often than this says little about anybody.
-_FEW: Final = 3
-_SHARE_OF_ARRAYS: Final = 0.1
-_SHARE_OF_OTHERS: Final = 0.5
 _SHARE_OF_FILES: Final = 0.5
 _SKETCHED: Final = 1024
-# Of a sample, one record may be there by chance.
-_FEWEST: Final = 3
 # The largest hash of a sample tells how many records it is of, to 3%: 8 standard deviations.
 _PLAUSIBLE: Final = 1.25
 _DIGEST_BYTES: Final = 16
@@ -75,17 +68,10 @@ def same_files(public: str, private: str, split: str = "train") -> bool:
         True
     """
     if is_remote(public) or is_remote(private):
-        if split != "train":
-            # What is there of which split is not known before it is fetched.
-            return False
-        both = [
-            remote_digests(place) if is_remote(place) else _digests(_local(place, "train"))
-            for place in (public, private)
-        ]
-        shared = set(both[0]) & set(both[1])
-        return any(len(shared) >= _SHARE_OF_FILES * len(set(one)) for one in both)
-    ours = _local(public, "train")
-    theirs = [path for path in _local(private, split) if split == "train" or not holds_split(path, split)]
+        both = [set(_digests_at(public, "train")), set(_digests_at(private, split))]
+        shared = both[0] & both[1]
+        return bool(shared) and any(len(shared) >= _SHARE_OF_FILES * len(one) for one in both)
+    ours, theirs = _local(public, "train"), _local_alone(private, split)
     sizes = {path.stat().st_size for path in ours} & {path.stat().st_size for path in theirs}
     found = [dict(_hashed(files, sizes)) for files in (ours, theirs)]
     shared_bytes = sum(size for digest, size in found[0].items() if digest in found[1])
@@ -98,7 +84,8 @@ class Contents:
     """Hashes of a dataset's records: equal for equal inputs, in whatever format and order they lie.
 
     Attributes:
-        counts: how often each record stands there, by a hash of its inputs; labels do not count.
+        counts: how often each record stands there, by a hash of its inputs; labels do not count, and blank records
+            (16 numbers or more, all the same) are left out.
         telling: records hold enough numbers that equal ones are no chance.
     """
 
@@ -113,24 +100,29 @@ class Contents:
             InvalidInput, StorageError: as :meth:`Source.batches`.
         """
         counts: Counter[bytes] = Counter()
-        for batch in source.batches(_BATCH):
-            counts.update(_record_hashes(batch.x))
         schema = source.schema
-        return cls(dict(counts), schema.columns is None and int(np.prod(schema.input_shape)) >= _TELLING)
+        telling = schema.columns is None and int(np.prod(schema.input_shape)) >= TELLING
+        for batch in source.batches(_BATCH):
+            x = batch.x
+            if telling:
+                flat = x.reshape(len(x), -1)
+                x = x[(flat != flat[:, :1]).any(axis=1)]
+            if len(x):
+                counts.update(_record_hashes(x))
+        return cls(dict(counts), telling)
 
     def overlaps(self, private: Contents) -> bool:
         """Whether these are in large part private records.
 
-        Only records that stand at most three times in the private dataset count: what many people share tells
-        nothing. A tenth of them, or of these, is too much where records are arrays of 16 numbers or more, and half
-        where they are texts, rows of a table or shorter arrays, which are alike by chance.
-        """
-        single = private.telling_few()
-        return _too_many(len(single & self.counts.keys()), len(self.counts), len(single), self.telling, private.telling)
+        It takes 30 different ones at least, and a tenth of either or half, as :func:`too_many` says; of the private
+        ones those count that :func:`single` gives.
 
-    def telling_few(self) -> set[bytes]:
-        """Hashes of those records that stand at most three times."""
-        return {digest for digest, count in self.counts.items() if count <= _FEW}
+        Formal guarantees:
+            - Floor: where fewer than 30 different records are in both, the answer is no, whatever all others are.
+            - Multiplicity: how often records stand in the public dataset decides nothing.
+        """
+        known = single(private.counts, private.telling)
+        return too_many(len(known & self.counts.keys()), len(self.counts), len(known), self.telling, private.telling)
 
 
 @dataclass(frozen=True)
@@ -171,8 +163,8 @@ class Sketch:
         if not isinstance(found, dict) or found.keys() != {"records", "digests", "telling"}:
             raise InvalidInput("sketch", "another value", "records, digests, telling")
         records, told, telling = found["records"], found["digests"], found["telling"]
-        if type(records) is not int or records < 1:
-            raise InvalidInput("records of a sketch", "another value", "a whole number from 1")
+        if type(records) is not int or records < 0:
+            raise InvalidInput("records of a sketch", "another value", "a whole number from 0")
         if not isinstance(telling, bool):
             raise InvalidInput("telling", "another value", "true or false")
         try:
@@ -197,22 +189,19 @@ class Sketch:
     def overlaps(self, private: Contents) -> bool:
         """Whether the records were in large part private ones: the rule of :meth:`Contents.overlaps`, estimated.
 
-        Exact up to 1,024 records. Of more, the sample's share stands for that of all, and fewer than three of the
-        sample tell nothing: a private dataset of less than a two-hundredth of the public one is often missed, and
-        shares near the limit may fall on either side of it. Where no record is shared, the answer is no.
+        Of more than 1,024 records the sample's share stands for that of all, so that a private dataset of less than a
+        seventh of the public one is often missed, and shares near the limit may fall on either side of it.
+
+        Formal guarantees:
+            - Floor: a card is a stranger's word, who may have chosen the hashes: where fewer than 100 of them are of
+              private records, the answer is no, whatever the card says beside them.
         """
-        single = private.telling_few()
-        found = sum(digest in single for digest in self.digests)
-        if self.records > _SKETCHED and found < _FEWEST:
+        known = single(private.counts, private.telling)
+        found = sum(digest in known for digest in self.digests)
+        if found < SKETCH_FLOOR:
             return False
         shared = found * self.records / len(self.digests)
-        return _too_many(shared, self.records, len(single), self.telling, private.telling)
-
-
-def _too_many(shared: float, public: int, private: int, *telling: bool) -> bool:
-    """Whether so many records of ``public`` and of ``private`` ones are the same that it is no chance."""
-    share = _SHARE_OF_ARRAYS if all(telling) else _SHARE_OF_OTHERS
-    return shared > 0 and shared >= share * min(private, public)
+        return too_many(shared, self.records, len(known), self.telling, private.telling)
 
 
 def _record_hashes(x: NDArray[Any]) -> Iterator[bytes]:
@@ -252,6 +241,18 @@ def _local(place: str, split: str) -> list[Path]:
     with reading(root, "a file or folder"):
         files = files_of(root)
         return [path for path in files if may_belong(path.relative_to(root), split)] if root.is_dir() else files
+
+
+def _local_alone(place: str, split: str) -> list[Path]:
+    """Files of a split, but for those that hold several splits as arrays of their own."""
+    return [path for path in _local(place, split) if split == "train" or not holds_split(path, split)]
+
+
+def _digests_at(place: str, split: str) -> list[str]:
+    """Hashes of the same files at a path or an address, where what a file holds is not known before it is fetched."""
+    if not is_remote(place):
+        return _digests(_local_alone(place, split))
+    return remote_digests(place, split, None if split == "train" else may_hold_splits)
 
 
 def _hashed(files: Iterable[Path], sizes: set[int]) -> Iterator[tuple[str, int]]:

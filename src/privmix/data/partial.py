@@ -14,6 +14,7 @@ from typing import IO, Any, Final
 from privmix.data.files import reading
 from privmix.errors import InvalidInput, StorageError
 from privmix.folders import PathLock, sync_folder
+from privmix.held_folders import FolderLost
 from privmix.private_files import PrivateFolder
 
 # What a crash may cost, in seconds of work; each checkpoint waits for the disk.
@@ -90,7 +91,12 @@ class PartialFolder:
             self.checkpoint()
 
     def checkpoint(self) -> None:
-        """Return when all rows so far are on the disk and on record."""
+        """Return when all rows so far are on the disk and on record.
+
+        Raises:
+            FolderLost: the folder was renamed or replaced meanwhile.
+        """
+        self._own.check_in_place()
         for file in self._files.values():
             file.flush()
             os.fsync(file.fileno())
@@ -103,6 +109,7 @@ class PartialFolder:
 
         Raises:
             FileExistsError: something is there already.
+            FolderLost: the folder was renamed or replaced meanwhile.
         """
         self.checkpoint()
         self._close()
@@ -111,6 +118,8 @@ class PartialFolder:
         if self._path.exists() or self._path.is_symlink():
             raise FileExistsError(17, "File exists")
         self.folder.rename(self._path)
+        if not self._own.is_at(self._path):
+            raise FolderLost(f"{self._path}: somebody put another folder there")
         for left in (_BEGIN, _PROGRESS):
             self._own.remove(left)
         sync_folder(self._path.parent)
@@ -119,7 +128,7 @@ class PartialFolder:
 
     def leave(self) -> None:
         """Stop writing, keep what is durable for another process, give the lock back."""
-        if not self.durable_rows:
+        if not self.durable_rows or not self._own.is_in_place():
             self.remove()
             return
         self._close()

@@ -7,7 +7,6 @@ Methods that learn from public records of the private data's own kind need some;
 from __future__ import annotations
 
 import json
-import os
 import zipfile
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -21,7 +20,7 @@ from numpy.typing import NDArray
 
 from privmix.data.source import LabelledArray, Schema, Source
 from privmix.errors import WITHHELD, InvalidInput, StorageError, check_integer, check_number
-from privmix.private_files import file_mode
+from privmix.held_folders import hold
 
 _BATCH: Final = 1024
 
@@ -228,25 +227,14 @@ def _check_places(public: Path, private: Path, suffix: str) -> None:
 @contextmanager
 def _writing(path: Path, private: bool, schema: Schema, records: int, label_column: str) -> Iterator[_Writer]:
     """A writer of a file that takes its name once the block succeeds."""
-    draft = path.with_name(f".{path.name}.draft")
     try:
-        # What a killed run left, or somebody put there: it may be a link, or open to others.
-        draft.unlink(missing_ok=True)
-        with file_mode(private=private):
-            file = draft.open("xb")
-        try:
-            with file:
-                writer = (
-                    _ArrayWriter(file, schema, records)
-                    if schema.columns is None
-                    else _LineWriter(file, schema, label_column)
-                )
-                yield writer
-                writer.close()
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(draft, path)
-        finally:
-            draft.unlink(missing_ok=True)
+        with hold(path.parent) as folder, folder.new(path.name, shared=not private) as file:
+            writer = (
+                _ArrayWriter(file, schema, records)
+                if schema.columns is None
+                else _LineWriter(file, schema, label_column)
+            )
+            yield writer
+            writer.close()
     except OSError as error:
         raise StorageError(f"can't write {path}: {error.strerror or type(error).__name__}") from None

@@ -18,6 +18,7 @@ from privmix.data.openers import companions
 from privmix.data.source import Schema, Source
 from privmix.data.splits import may_belong
 from privmix.errors import InvalidInput, MissingExtra, PrivmixError, StorageError
+from privmix.held_folders import hold
 from privmix.scratch import ScratchFolder
 
 _SCHEME: Final = re.compile(r"^[a-zA-Z][a-zA-Z0-9+.:-]*://")
@@ -110,13 +111,22 @@ def public_name(url: str) -> str:
     return re.split(r"[?#]", re.sub(r"://(?:.*:.*@|[^/]*@)", "://", url), maxsplit=1)[0]
 
 
-def remote_digests(url: str) -> list[str]:
+def remote_digests(url: str, split: str | None = None, skip: Callable[[str], bool] | None = None) -> list[str]:
     """SHA-256 of every file at an address, hidden ones left out; nothing is kept on this machine.
+
+    Args:
+        url: the address.
+        split: of a folder, those files alone that may belong to it.
+        skip: by their names, files to leave out.
 
     Raises:
         StorageError, InvalidInput, MissingExtra: as :class:`RemoteSource`.
     """
-    system, files, _ = _find(url)
+    system, files, target = _find(url)
+    if split is not None and files != [target] and not glob.has_magic(target):
+        files = [file for file in files if may_belong(PurePosixPath(file).relative_to(PurePosixPath(target)), split)]
+    if skip is not None:
+        files = [file for file in files if not skip(_file_name(file))]
     digests = []
     with _talking(url):
         for file in files:
@@ -187,7 +197,7 @@ def _find(url: str) -> tuple[Any, list[str], str]:
 
 def _fetch(system: Any, file: str, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    with system.open(file, "rb") as stream, path.open("wb") as copy:
+    with system.open(file, "rb") as stream, hold(path.parent) as folder, folder.create(path.name) as copy:
         shutil.copyfileobj(stream, copy, 2**20)
 
 

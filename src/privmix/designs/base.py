@@ -97,6 +97,15 @@ class Design(ABC, Generic[P]):
         return "private"
 
     @property
+    def left_to_theory(self) -> bool:
+        """Whether its mixup degree is to be chosen by theory, once there is a target."""
+        return False
+
+    def largest_degree(self, setting: Setting) -> int:
+        """The largest mixup degree for theory to choose."""
+        return setting.records
+
+    @property
     def pure(self) -> bool:
         """Whether its noise gives a guarantee with delta 0."""
         return False

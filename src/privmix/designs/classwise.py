@@ -26,7 +26,7 @@ class Classwise(RowDesign):
     """Row t draws records of class t mod K alone, each with one probability, or all of them.
 
     Attributes:
-        mixup_degree: expected number m of records in a row; not used with ``full_batch``.
+        mixup_degree: expected number m of records in a row, or ``"auto"``; not used with ``full_batch``.
         full_batch: one row a class that holds every record of it.
 
     Example:
@@ -52,6 +52,10 @@ class Classwise(RowDesign):
         super().__post_init__()
         if not isinstance(self.full_batch, bool):
             raise InvalidInput("full_batch", self.full_batch, "True or False")
+
+    @property
+    def left_to_theory(self) -> bool:
+        return super().left_to_theory and not self.full_batch
 
     def check(self, setting: Setting) -> None:
         if not self.full_batch:

@@ -35,7 +35,7 @@ class Fixed(FixedSize):
     """Each row takes m records without replacement (DP-InstaHide; Lee et al. 2019).
 
     Attributes:
-        mixup_degree: number m of records in a row.
+        mixup_degree: number m of records in a row, or ``"auto"``.
         label_noise_ratio: lambda = s_y / s_x.
         noise: ``"gaussian"``, or ``"laplace"`` with L1 clipping and without centring.
 

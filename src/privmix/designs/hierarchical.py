@@ -25,7 +25,7 @@ class Hierarchical(NoisyLabels):
     """Each row draws each class with one probability, then each of its records with another (NeuroMixGDP-HS).
 
     Attributes:
-        mixup_degree: expected number m of records in a row.
+        mixup_degree: expected number m of records in a row, or ``"auto"``.
         label_noise_ratio: lambda = s_y / s_x.
         expected_classes: expected number of classes in a row.
     """

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Self
@@ -14,14 +13,11 @@ from privmix.designs.registry import design_named
 from privmix.designs.setting import check_declared
 from privmix.errors import InvalidInput, check_integer, check_number
 from privmix.mechanisms.noise import Lattice
-from privmix.mechanisms.plan import check_target
+from privmix.mechanisms.plan import check_classes, check_target
 from privmix.mechanisms.sampling import Sampler
 
 if TYPE_CHECKING:
     from privmix.designs.base import Design
-
-# Control characters and line separators: names stand in lines of text.
-_UNSAFE = frozenset({"Cc", "Zl", "Zp"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,10 +55,7 @@ class BasePlan:
         for name in ("records", "dim", "rows", "lattice_bits"):
             check_plan_integer(name, getattr(self, name))
         check_integer("lattice_bits", self.lattice_bits, low=8, high=24)
-        if len(self.classes) < 2 or len(set(self.classes)) != len(self.classes):
-            raise InvalidInput("classes", len(self.classes), "at least two class names, all different")
-        if any("`" in name or any(unicodedata.category(mark) in _UNSAFE for mark in name) for name in self.classes):
-            raise InvalidInput("classes", "names with control characters", "printable names without `")
+        check_classes(self.classes)
         check_number("clip_norm", self.clip_norm, low=1e-9, high=1e9)
         check_number("noise_multiplier", self.noise_multiplier, low=1e-6, high=1e12)
         self._check_part("residual_clip_norm", self.centre_noise_multiplier is not None, 0.0, 2 * self.clip_norm)
@@ -240,8 +233,10 @@ class BasePlan:
         names = {item.name for item in fields(cls)}
         if not isinstance(description, Mapping) or set(description) != names:
             raise InvalidInput("plan", sorted(description), "exactly the fields of a release plan")
+        if not isinstance(description["classes"], list | tuple):
+            raise InvalidInput("classes", type(description["classes"]).__name__, "a list of names")
         try:
-            plan = cls(**{**description, "classes": tuple(str(name) for name in description["classes"])})
+            plan = cls(**{**description, "classes": tuple(description["classes"])})
             plan.check_properties()
         except InvalidInput:
             raise

@@ -24,7 +24,7 @@ class Poisson(NoisyLabels):
     """Each record joins each row independently with probability m/n (DPMix, DPFMix, NeuroMixGDP).
 
     Attributes:
-        mixup_degree: expected number m of records in a row.
+        mixup_degree: expected number m of records in a row, or ``"auto"``.
         label_noise_ratio: lambda = s_y / s_x.
 
     Example:

@@ -21,7 +21,7 @@ class RandomWeight(FixedSize):
     """Dirichlet weights on m records drawn without replacement: a record's sensitivity is its largest weight.
 
     Attributes:
-        mixup_degree: number m of records in a row.
+        mixup_degree: number m of records in a row, or ``"auto"``.
         label_noise_ratio: lambda = s_y / s_x.
         dirichlet_alpha: concentration of the weights.
         max_weight: weights are cut to this, which bounds the sensitivity.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -16,6 +16,9 @@ from privmix.designs.plan import BasePlan, check_plan_integer
 from privmix.designs.setting import Assumed, Forecast, Setting
 from privmix.errors import InvalidInput, check_choice, check_integer, check_number
 from privmix.mechanisms.sampling import DirichletWeights, Sampler
+
+AUTO: Final = "auto"
+"""In place of a mixup degree: theory chooses it, once there is a target."""
 
 GAUSSIAN, LAPLACE = "gaussian", "laplace"
 NOISES: Final = (GAUSSIAN, LAPLACE)
@@ -203,31 +206,56 @@ class RowDesign(Design[ReleasePlan]):
     lost = "A row mixes many records: rare combinations vanish in it."
     plan_type = ReleasePlan
 
-    mixup_degree: int = field(default=64, metadata={"help": "Records mixed into a row, m."})
+    mixup_degree: int | str = field(
+        default=AUTO,
+        metadata={"help": "Records mixed into a row, m: a number; or auto: by theory, from records, rows and target."},
+    )
 
     def __post_init__(self) -> None:
-        check_integer("mixup_degree", self.mixup_degree, low=1)
+        if self.mixup_degree != AUTO:
+            _check_degree(self.mixup_degree)
+
+    @property
+    def left_to_theory(self) -> bool:
+        return self.mixup_degree == AUTO
+
+    @property
+    def degree(self) -> int:
+        """The mixup degree.
+
+        Raises:
+            InvalidInput: it was left to theory, which needs a target.
+        """
+        if isinstance(self.mixup_degree, str):
+            raise InvalidInput("mixup_degree", self.mixup_degree, "a number, where there is no target to choose it by")
+        return self.mixup_degree
+
+    def largest_degree(self, setting: Setting) -> int:
+        """The largest mixup degree for theory to choose: beyond half of those who may join it, rows hardly vary."""
+        return max(1, math.floor(1 / (2 * replace(self, mixup_degree=1).rate(setting))))
 
     def check(self, setting: Setting) -> None:
-        check_integer("mixup_degree", self.mixup_degree, low=1, high=setting.records)
+        if self.mixup_degree != AUTO:
+            _check_degree(self.mixup_degree, setting.records)
         if setting.records_noise_multiplier is not None and self.fixed_size:
             raise InvalidInput("design", self.name, "one whose sampling needs no exact record count")
-        rate = self.rate(setting)
+        rate = 0.0 if self.mixup_degree == AUTO else self.rate(setting)
         if rate > 1:
             allowed = f"a degree that keeps a record's rate within its class at most 1 (here {rate:.3g})"
             raise InvalidInput("mixup_degree", self.mixup_degree, allowed)
 
     def rate(self, setting: Setting) -> float:
         """Probability that a record joins a row that may hold it; made of public numbers only."""
-        return self.mixup_degree / setting.records
+        return self.degree / setting.records
 
     def fields(self, setting: Setting) -> dict[str, Any]:
         """Fields of the plan that are the design's own."""
         return {}
 
     def plan(self, setting: Setting, noise_multiplier: float, centre_noise_multiplier: float | None) -> ReleasePlan:
+        own = self.fields(setting)
         given: dict[str, Any] = {
-            "mixup_degree": self.mixup_degree,
+            "mixup_degree": own.get("mixup_degree") or self.degree,
             "rows": setting.rows or setting.records,
             "record_rate": self.rate(setting),
             "class_rate": None,
@@ -235,7 +263,7 @@ class RowDesign(Design[ReleasePlan]):
             "label_noise_ratio": 1.0,
             "dirichlet_alpha": None,
             "max_weight": None,
-            **self.fields(setting),
+            **own,
         }
         return self._plan_type()(
             design=self.name,
@@ -251,7 +279,7 @@ class RowDesign(Design[ReleasePlan]):
         return cls.plan_type
 
     def settings(self) -> dict[str, Any]:
-        return {"design": self.name, "mixup_degree": self.mixup_degree}
+        return {"design": self.name, "mixup_degree": self.degree}
 
     @classmethod
     def rate_of(cls, plan: ReleasePlan) -> float:
@@ -363,6 +391,13 @@ average of many.
         scale = plan.records * degree / math.sqrt(plan.rows) * assumed.unseen
         counts = None if plan.noise_std_y == 0 else plan.records * math.sqrt(labels / plan.rows)
         return Forecast(scale * features, scale * np.sqrt(features * labels), amplified, counts)
+
+
+def _check_degree(value: Any, high: int | None = None) -> None:
+    try:
+        check_integer("mixup_degree", value, low=1, high=high)
+    except InvalidInput as error:
+        raise InvalidInput("mixup_degree", value, f"{AUTO}, or {error.allowed}") from None
 
 
 @dataclass(frozen=True)

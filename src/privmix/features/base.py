@@ -7,6 +7,7 @@ import importlib
 import inspect
 import json
 import pkgutil
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -19,6 +20,13 @@ from torch import Tensor
 from privmix.data.source import Schema
 from privmix.errors import InvalidInput, check_choice, check_integer
 from privmix.features.origin import OwnModel
+
+# What options of a spec may be, where an extractor does not say it.
+_WORD: Final = re.compile(r"[0-9A-Za-z_.:+/ -]{0,200}")
+_LARGEST: Final = 2**63
+
+MOST_OF_TWO: Final = 4096
+"""Bytes that the options of an extractor may take which goes on from another one."""
 
 _REGISTRY: Final[dict[str, type[Extractor]]] = {}
 
@@ -37,6 +45,8 @@ class Extractor(ABC):
         argument: what follows ``name:`` in :func:`parse_features`, in capitals; empty where nothing does.
         step: records a call of ``transform`` that gives both speed and frequent progress.
         carries: names of arrays that it needs beside its spec, and that travel with what it made features for.
+        digest_names: fields of its spec, beside name, version and options, each a SHA-256 in hexadecimal.
+        most_text: bytes that its options may take in a spec, as JSON.
         spectrum_decay: what a planner assumes: see :meth:`privmix.releases.DataModel.declared`.
     """
 
@@ -45,6 +55,8 @@ class Extractor(ABC):
     argument: ClassVar[str] = ""
     step: ClassVar[int] = 2048
     carries: ClassVar[tuple[str, ...]] = ()
+    digest_names: ClassVar[tuple[str, ...]] = ()
+    most_text: ClassVar[int] = 2048
     spectrum_decay: ClassVar[float] = 1.6
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -149,6 +161,18 @@ class Extractor(ABC):
             raise InvalidInput("features options", sorted(options), f"options of {cls.name}: {known}") from None
 
     @classmethod
+    def check_stated(cls, options: Mapping[str, Any]) -> None:
+        """Raise :class:`InvalidInput` where these can't be the options in a certificate's spec. Opens nothing.
+
+        Nothing may be free in a certificate. The default takes scalars alone: switches, numbers, and texts of at most
+        200 letters, digits, blanks and ``_.:+-/``. An extractor whose options are something else, or more narrow, says
+        here what they are; ``most_text`` bounds their size whatever it says.
+        """
+        cls.check_options(options)
+        for name, value in options.items():
+            check_scalar(f"features option {name}", value)
+
+    @classmethod
     def title(cls, options: Mapping[str, Any]) -> str:
         """What people call features of such a spec."""
         return cls.name
@@ -189,6 +213,25 @@ class Extractor(ABC):
             if progress is not None:
                 progress(stop)
         return features
+
+
+def check_scalar(field: str, value: Any) -> None:
+    """Raise :class:`InvalidInput` unless ``value`` is a switch, a number, a short plain text, or nothing.
+
+    Example:
+        >>> check_scalar("model", "facebook/dinov2-small")
+        >>> check_scalar("model", [0.1, 0.2])
+        Traceback (most recent call last):
+        ...
+        privmix.errors.InvalidInput: model: got [0.1, 0.2]; allowed: a switch, a number, or a short plain text
+    """
+    if value is None or isinstance(value, bool):
+        return
+    fits = isinstance(value, str) and _WORD.fullmatch(value) is not None
+    if isinstance(value, int | float):
+        fits = bool(abs(value) <= _LARGEST)
+    if not fits:
+        raise InvalidInput(field, value, "a switch, a number, or a short plain text")
 
 
 def extractor_names() -> list[str]:

@@ -83,6 +83,7 @@ class Patches(Extractor):
 
     name: ClassVar[str] = "patches"
     step: ClassVar[int] = 256
+    digest_names: ClassVar[tuple[str, ...]] = ("weights_sha256",)
 
     def __init__(self, *, generator: str = "leaves", filters: int = 512) -> None:
         self.generator = check_choice("generator of patches", generator, generator_names())
@@ -98,6 +99,12 @@ class Patches(Extractor):
                 raise InvalidInput("features", f"{cls.name}:{argument}", f"{cls.name}:GENERATOR,FILTERS, each once")
             options[name] = value
         return cls(**options)
+
+    @classmethod
+    def check_stated(cls, options: Mapping[str, Any]) -> None:
+        """A generator that is known, and a number of filters."""
+        super().check_stated(options)
+        cls(**options)
 
     @classmethod
     def statements(cls, options: Mapping[str, Any]) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from privmix.data.source import Schema
 from privmix.errors import InvalidInput, check_integer
-from privmix.features.base import Extractor, parse_features
+from privmix.features.base import MOST_OF_TWO, Extractor, parse_features
 from privmix.features.origin import OwnModel
 from privmix.features.spec import check_inner, from_spec, statements_of, title_of, wanted_model
 
@@ -58,6 +58,7 @@ class Projected(Extractor):
 
     name: ClassVar[str] = "projected"
     argument: ClassVar[str] = "DIM:EXTRACTOR"
+    most_text: ClassVar[int] = MOST_OF_TWO
 
     def __init__(self, inner: Extractor | Mapping[str, Any], dim: int, seed: int = 0) -> None:
         self._inner = inner if isinstance(inner, Extractor) else from_spec(inner)
@@ -93,6 +94,11 @@ class Projected(Extractor):
         if not isinstance(inner, Mapping) or inner.get("name") == cls.name or "arrays" in inner:
             raise InvalidInput("extractor's inner", type(inner).__name__, "the spec of an extractor of raw inputs")
         check_inner(inner)
+
+    @classmethod
+    def check_stated(cls, options: Mapping[str, Any]) -> None:
+        """Numbers and specs, each checked as what it is."""
+        cls.check_options(options)
 
     @classmethod
     def wants(cls, options: Mapping[str, Any]) -> str | None:

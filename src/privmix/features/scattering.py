@@ -7,7 +7,7 @@ appendix E.2). Group statistics are those of one record, so the features stay pe
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, ClassVar, Final, Self
 
@@ -72,6 +72,13 @@ class Scattering(Extractor):
         if not set(named) <= set(_OPTIONS) or len(set(named)) != len(named):
             raise InvalidInput("features", f"{cls.name}:{argument}", f"{cls.name}:OPTIONS with {', '.join(_OPTIONS)}")
         return cls(**dict.fromkeys(named, True))
+
+    @classmethod
+    def check_stated(cls, options: Mapping[str, Any]) -> None:
+        """Steps that are taken."""
+        super().check_stated(options)
+        if odd := {name: value for name, value in options.items() if not isinstance(value, bool)}:
+            raise InvalidInput("features options", odd, f"switches: {', '.join(_OPTIONS)}")
 
     def options(self) -> dict[str, Any]:
         """The steps that are taken; without any the features are those of the papers, under their old fingerprint."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -101,9 +102,16 @@ def wanted_model(spec: Mapping[str, Any]) -> str | None:
 
 
 def check_spec(spec: Mapping[str, Any]) -> None:
-    """Raise :class:`InvalidInput` where a spec has options that the extractor it names has not. Opens nothing.
+    """Raise :class:`InvalidInput` unless a spec is one that the extractor it names could have written. Opens nothing.
 
-    An extractor that this version does not know may be of a later one; it is taken without options only.
+    Formal guarantees:
+        - Typed: a plain name, a version, digests of the kind's names (64 hexadecimal digits each), options that the
+          kind takes (:meth:`Extractor.check_stated`), and nothing else.
+        - Small: options take at most the kind's ``most_text`` bytes: 2 KiB, 4 KiB where one extractor goes on from
+          another, 64 KiB for the columns and categories of a table.
+
+    An extractor that this version does not know may be of a later one, or of a package that is not installed; it is
+    taken without options and arrays only.
 
     Example:
         >>> check_spec({"name": "pixels", "version": 1, "options": {}})
@@ -112,9 +120,26 @@ def check_spec(spec: Mapping[str, Any]) -> None:
         ...
         privmix.errors.InvalidInput: features options: got ['records']; allowed: options of pixels: none
     """
-    name = spec.get("name")
-    if not isinstance(name, str) or name in extractor_kinds() or spec.get("options"):
-        _read(spec)
+    name, options = spec.get("name"), spec.get("options", {})
+    if not isinstance(name, str) or not _PLAIN.fullmatch(name):
+        raise InvalidInput("extractor's name", name, "a plain name")
+    known = extractor_kinds().get(name)
+    if known is not None or options or spec.get("arrays"):
+        kind, options = _read(spec)
+        kind.check_stated(options)
+    digests = _DIGESTS if known is None else (*known.digest_names, *(["arrays_sha256"] if known.carries else []))
+    fields = {"name", "version", "options", *digests, *(["arrays"] if known is not None and known.carries else [])}
+    if odd := sorted(set(spec) - fields):
+        raise InvalidInput("extractor spec", odd, f"fields of {name}: {', '.join(sorted(fields))}")
+    if "version" in spec and type(spec["version"]) is not int:
+        raise InvalidInput("extractor's version", spec["version"], "an integer")
+    check_integer("extractor's version", spec.get("version", 1), low=1, high=2**31)
+    for key in digests:
+        if key in spec and not (isinstance(spec[key], str) and _HASH.fullmatch(spec[key])):
+            raise InvalidInput(f"{key} of the extractor", spec[key], "64 hexadecimal digits")
+    most = Extractor.most_text if known is None else known.most_text
+    if (size := len(json.dumps(options))) > most:
+        raise InvalidInput("features options", f"{size} bytes", f"at most {most}")
 
 
 def check_inner(spec: Any) -> None:
@@ -131,15 +156,10 @@ def check_inner(spec: Any) -> None:
         privmix.errors.InvalidInput: extractor's inner: got 'another spec'; allowed: name, version, options, digests
     """
     fields = spec if isinstance(spec, Mapping) else {}
-    digests = [fields[key] for key in _DIGESTS if key in fields]
-    if (
-        not {"name"} <= set(fields) <= _FIELDS
-        or not (isinstance(fields["name"], str) and _PLAIN.fullmatch(fields["name"]))
-        or not all(isinstance(found, str) and _HASH.fullmatch(found) for found in digests)
+    if not {"name"} <= set(fields) <= _FIELDS or not (
+        isinstance(fields["name"], str) and _PLAIN.fullmatch(fields["name"])
     ):
         raise InvalidInput("extractor's inner", "another spec", "name, version, options, digests")
-    if "version" in fields:
-        check_integer("version of the extractor's inner", fields["version"], low=1, high=2**31)
     check_spec(fields)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,9 @@ from numpy.typing import NDArray
 from privmix.data.source import Schema
 from privmix.errors import WITHHELD, InvalidInput, StorageError, check_number
 from privmix.features.base import Extractor
+
+# Characters of a column's name or a category.
+_LONGEST: Final = 200
 
 
 @dataclass(frozen=True)
@@ -128,6 +131,17 @@ class Tabular(Extractor):
 
     name: ClassVar[str] = "tabular"
     argument: ClassVar[str] = "SPEC.json"
+    most_text: ClassVar[int] = 2**16
+
+    @classmethod
+    def check_stated(cls, options: Mapping[str, Any]) -> None:
+        """A specification whose texts are short: names and categories are its author's."""
+        if set(options) != {"columns"}:
+            raise InvalidInput("features options", sorted(options), "options of tabular: columns")
+        found = cls(options["columns"]).options()["columns"]
+        texts = [text for entry in found for text in _texts(entry)]
+        if found != options["columns"] or any(len(text) > _LONGEST for text in texts):
+            raise InvalidInput("columns of tabular", "other columns", f"a list, texts of at most {_LONGEST} characters")
 
     def __init__(self, columns: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> None:
         self._entries = _entries(columns)
@@ -194,6 +208,11 @@ class Tabular(Extractor):
             if encoder is not None
         ]
         return (np.concatenate(parts, axis=1) * self._scale).astype(np.float32)
+
+
+def _texts(entry: Mapping[str, Any]) -> list[str]:
+    """Name and categories of a column."""
+    return [entry["name"], str(entry.get("missing_token", "")), *map(_token, entry.get("categories", ()))]
 
 
 def _entries(columns: Any) -> list[dict[str, Any]]:

@@ -22,6 +22,8 @@ from privmix.features.torch_encoder import PretrainedEncoder, freeze, unit_rows
 # which most are, stay as they are: padding all of them costs more than spare places in a few calls more.
 _RUNG: Final = 8
 _UNPADDED: Final = 20
+# Characters of a prompt.
+_LONGEST_PROMPT: Final = 1000
 # Tokens and texts that a call on the CPU has at most: enough to be quick, and few spare places.
 _TOKENS: Final = 512
 _TEXTS: Final = 32
@@ -87,6 +89,14 @@ class TextEncoder(PretrainedEncoder):
         self._normalize, self._prompt = bool(normalize), str(prompt)
         self._max_length = None if max_length is None else check_integer("max_length", max_length, low=3)
         self._alike: dict[tuple[int, int, bool, int], bool] = {}
+
+    @classmethod
+    def check_stated(cls, options: Mapping[str, Any]) -> None:
+        """As every encoder's, and a prompt of bounded length."""
+        super().check_stated({name: value for name, value in options.items() if name != "prompt"})
+        prompt = options.get("prompt", "")
+        if not isinstance(prompt, str) or len(prompt) > _LONGEST_PROMPT:
+            raise InvalidInput("prompt", prompt, f"a text of at most {_LONGEST_PROMPT} characters")
 
     def options(self) -> dict[str, Any]:
         """Everything that changes embeddings."""

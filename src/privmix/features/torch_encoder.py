@@ -45,6 +45,7 @@ class TorchEncoder(Extractor):
     """
 
     step: ClassVar[int] = 256
+    digest_names: ClassVar[tuple[str, ...]] = ("weights_sha256",)
 
     def __init__(self, *, precision: str = "float32", device: str = "auto", batch_size: int | None = None) -> None:
         self._precision = check_choice("precision", precision, PRECISIONS)
@@ -62,6 +63,16 @@ class TorchEncoder(Extractor):
         except (RuntimeError, AssertionError, TypeError):
             raise InvalidInput("device", self._device_name, "auto, cpu, or a GPU of this machine") from None
         return device
+
+    @classmethod
+    def check_stated(cls, options: Mapping[str, Any]) -> None:
+        """Scalars, a plain name or one of the hub, a commit, and a precision that there is."""
+        super().check_stated(options)
+        check_choice("precision", options.get("precision", "float32"), PRECISIONS)
+        if "model" in options and not is_hub_name(options["model"]):
+            bare_name(options["model"])
+        if options.get("revision") is not None and not is_commit(options["revision"]):
+            raise InvalidInput("revision", options["revision"], "a commit")
 
     @property
     def batch_size(self) -> int:
@@ -117,6 +128,7 @@ class PretrainedEncoder(TorchEncoder):
     """
 
     argument: ClassVar[str] = "MODEL"
+    digest_names: ClassVar[tuple[str, ...]] = ("weights_sha256", "files_sha256")
     extra: ClassVar[str]
 
     def __init__(

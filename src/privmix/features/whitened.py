@@ -13,7 +13,7 @@ from torch import Tensor
 
 from privmix.data.source import Schema
 from privmix.errors import InvalidInput, check_integer, check_number
-from privmix.features.base import Extractor
+from privmix.features.base import MOST_OF_TWO, Extractor
 from privmix.features.origin import OwnModel
 from privmix.features.spec import check_inner, digest, from_spec, statements_of, wanted_model
 from privmix.features.whitening import NAMES, Whitening, WhiteningConfig
@@ -56,6 +56,7 @@ class Whitened(Extractor):
     name: ClassVar[str] = "whitened"
     argument: ClassVar[str] = "EXTRACTOR"
     carries: ClassVar[tuple[str, ...]] = NAMES
+    most_text: ClassVar[int] = MOST_OF_TWO
 
     def __init__(
         self,
@@ -115,11 +116,16 @@ class Whitened(Extractor):
             raise InvalidInput("source of public data", source, "data, or procedural:NAME")
         made = ("version", "seed") if source != DATA else ()
         for name, low in (("records", 2), ("classes", 0), *((name, 0) for name in made)):
-            check_integer(f"{name} of public data", public.get(name), low=low)
+            check_integer(f"{name} of public data", public.get(name), low=low, high=2**53)
         if source == DATA and ("version" in public or "seed" in public):
             raise InvalidInput("extractor's public data", sorted(public), "no version and seed of given data")
         if not isinstance(public.get("sha256"), str) or not _HASH.fullmatch(public["sha256"]):
             raise InvalidInput("sha256 of public data", public.get("sha256"), "a SHA-256 in hexadecimal")
+
+    @classmethod
+    def check_stated(cls, options: Mapping[str, Any]) -> None:
+        """Numbers and specs, each checked as what it is."""
+        cls.check_options(options)
 
     @classmethod
     def wants(cls, options: Mapping[str, Any]) -> str | None:

@@ -108,7 +108,7 @@ class Whitening:
         check_number("norm", norm, low=0, low_open=True)
         if len(features) < 2:
             raise InvalidInput("public records", len(features), "at least two")
-        mean, covariance = _within(features, labels)
+        mean, covariance = covariance_within(features, labels)
         variance = float(np.trace(covariance)) / len(covariance)
         if not variance > 0:
             raise InvalidInput("public records", "all alike within a class", "records that differ")
@@ -205,7 +205,7 @@ def _weight_bits(dim: int) -> int:
     return min(_WEIGHT_BITS, _EXACT_BITS - _FEATURE_BITS - math.ceil(math.log2(dim + 1)))
 
 
-def _within(
+def covariance_within(
     features: NDArray[np.float32], labels: NDArray[np.int64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Mean (d,) of all records, and their covariance within classes (d, d)."""

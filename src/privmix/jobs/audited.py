@@ -139,7 +139,8 @@ def published_plan(config: ReleaseConfig, epsilon: float, delta: float) -> Plan:
     Raises:
         InvalidInput: the papers have no formula for this design.
     """
-    adjacency = config.with_noise(1.0).adjacency
+    config = config.resolved(epsilon, delta)
+    adjacency = config.draft().adjacency
     try:
         found = calibrate(
             lambda noise: config.with_noise(noise).event, epsilon, delta, accountant="as_published", adjacency=adjacency

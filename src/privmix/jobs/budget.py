@@ -10,7 +10,7 @@ from privmix.accounting import Adjacency, Event
 from privmix.certificate.reservation import ReservationNote
 from privmix.errors import InvalidInput
 from privmix.jobs.dataset import Dataset
-from privmix.ledger import Contents, Ledger, Reservation
+from privmix.ledger import Budget, Contents, Ledger, Reservation
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,16 @@ class Charge:
         """Record what came of it."""
         if self.ledger is not None and self.reservation is not None:
             _book(self.ledger).commit(self.reservation, result=result)
+
+    def budget(self) -> Budget | None:
+        """The dataset's budget as it is now; None without a ledger.
+
+        Raises:
+            StorageError: the ledger can't be read.
+        """
+        if self.ledger is None or self.reservation is None:
+            return None
+        return _book(self.ledger).stated_budget(self.reservation.dataset)
 
     def note(self) -> dict[str, Any] | None:
         """What an interrupted run must remember to find its reservation again."""

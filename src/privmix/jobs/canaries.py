@@ -27,6 +27,7 @@ from privmix.jobs.kinds import kind_of
 from privmix.jobs.places import check_writable
 from privmix.jobs.progress import Progress, silent
 from privmix.jobs.recording import Measurement
+from privmix.jobs.spending import Spending, telling
 from privmix.mechanisms.streams import SecretStreams
 from privmix.private_files import no_core_dumps
 from privmix.releases import PrivateRecords, ReleasePlan, plan_from_dict, verify_release
@@ -129,10 +130,14 @@ class OpenedCanaries:
         no_core_dumps()
         job, target = self.job, self._target
         # Before the first private row is read: a crash from here on leaves the budget spent.
-        charged = charge(job.ledger, job.dataset, target.event, target.plan.adjacency, "canary audit", self._data)
-        streams = SecretStreams.from_entropy() if job.seed is None else SecretStreams.from_seed(job.seed)
-        generator = np.random.default_rng(job.seed)
-        audit = target.audit(self._features(progress or silent), self._config, streams, generator, progress)
+        with telling(Spending(target.epsilon, target.delta)) as told:
+            charged = charge(job.ledger, job.dataset, target.event, target.plan.adjacency, "canary audit", self._data)
+            told.charged = charged
+            streams = SecretStreams.from_entropy() if job.seed is None else SecretStreams.from_seed(job.seed)
+            generator = np.random.default_rng(job.seed)
+            features = self._features(progress or silent)
+            told.drawn = True
+            audit = target.audit(features, self._config, streams, generator, progress)
         # The certificate's figure, which may be higher than the price, is what the audit stands beside.
         audit = replace(audit, proof=replace(audit.proof, claimed_epsilon=target.epsilon))
         not_noted = None
@@ -232,6 +237,7 @@ class _TargetModel:
 
     plan: TrainingPlan
     epsilon: float
+    delta: float
     subject: dict[str, Any]
     config: TrainingConfig
     facts: ModelFacts
@@ -242,7 +248,8 @@ class _TargetModel:
         plan, training = plan_of(model.certificate), trained_on_records(model.certificate)
         check_auditable_training(training, config)
         check_room(config, weights=FlatParameters(model.network).size, records=plan.records)
-        return cls(plan, checked.epsilon, {"kind": "model", "id": checked.id}, training, model.facts_)
+        subject = {"kind": "model", "id": checked.id}
+        return cls(plan, checked.epsilon, checked.delta, subject, training, model.facts_)
 
     @property
     def described(self) -> dict[str, Any]:

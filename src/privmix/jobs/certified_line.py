@@ -164,7 +164,9 @@ def _of_design(asked: CertifiedLineOptions, design: str, options: Mapping[str, A
     config = ReleaseConfig(
         records=asked.records, dim=1, classes=classes, design=design, rows=asked.rows, centre="none", **options
     )
-    adjacency = config.with_noise(1.0).adjacency
+    if asked.epsilon is not None:
+        config = config.resolved(asked.epsilon, asked.delta)
+    adjacency = config.draft().adjacency
     by: dict[str, Any] = {"accountant": "pld" if asked.delta > 0 else "pure", "adjacency": adjacency}
     multiplier = asked.noise_multiplier
     if asked.epsilon is not None:

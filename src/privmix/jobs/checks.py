@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from privmix.errors import InvalidInput, check_integer
+from privmix.mechanisms.run_state import RunState
 
 _HIGHEST_SEED: Final = 2**64 - 1
 
@@ -33,3 +34,26 @@ re-create has no price
         check_integer("seed", seed, low=0, high=_HIGHEST_SEED)
     if ledger is not None and seed is not None:
         raise InvalidInput("seed", seed, f"no seed with `ledger`: {what} that anyone can re-create has no price")
+
+
+def check_same_seed(state: RunState, seed: int | None) -> None:
+    """Raise :class:`InvalidInput` unless the seed is the one that an interrupted run began with.
+
+    A run goes on with its own key, so that another seed would be said and not used.
+
+    Args:
+        state: of the run, whose maker noted its seed in ``extra``; a complete run has no notes any more, and draws
+            nothing.
+        seed: given now, or None.
+
+    Example:
+        >>> check_same_seed(RunState("a", {}, {"seed": None}, False), 3)
+        Traceback (most recent call last):
+        ...
+        privmix.errors.InvalidInput: seed: got 3; allowed: no seed, as in the interrupted run
+    """
+    if state.complete and not state.extra:
+        return
+    before = state.extra.get("seed")
+    if before != seed:
+        raise InvalidInput("seed", seed, f"{'no seed' if before is None else before}, as in the interrupted run")

@@ -11,9 +11,9 @@ import numpy as np
 
 from privmix import data as readers
 from privmix.data import Schema, Source, content_hashes
-from privmix.data.fingerprint import files_of, fingerprint, listing_hash, records_hash
+from privmix.data.fingerprint import fingerprint, hashed_files, listing_hash, records_hash
 from privmix.data.frames import CLASS_LABEL
-from privmix.data.remote import is_remote, local_path, public_name
+from privmix.data.remote import is_remote, public_name
 from privmix.errors import InvalidInput
 from privmix.features import Extractor, Tabular, TextEncoder
 from privmix.jobs.columns import Columns, class_list
@@ -109,7 +109,10 @@ class Dataset:
         return listings_of(self.place, self.contents())
 
     def origin(self) -> Mapping[str, Any]:
-        """What features of the records belong to in a store: the split, and every file's path, size and time."""
+        """What features of the records belong to in a store: the split, and every file's path and SHA-256.
+
+        Not its size and time: a record that was changed or taken out may leave both as they were.
+        """
         if self.place is None:
             inputs, _ = next(iter(self.source._silent_chunks(1)))
             # Of equal numbers, those of type uint8 are pixels.
@@ -118,8 +121,8 @@ class Dataset:
         if is_remote(self.place):
             # Nothing cheap tells changed remote content: hash it.
             return {"split": self.split, "files": [[public_name(self.place), fingerprint(self.place)]]}
-        found = [(str(path.resolve()), path.stat()) for path in files_of(local_path(self.place))]
-        return {"split": self.split, "files": [[path, stat.st_size, stat.st_mtime_ns] for path, stat in found]}
+        found = hashed_files(self.source)
+        return {"split": self.split, "files": [[str(path.resolve()), digest] for path, digest in found]}
 
 
 def listings_of(place: str, files: Sequence[str]) -> tuple[str, ...]:

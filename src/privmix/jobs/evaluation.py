@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from privmix.data import open_dataset as open_table
 from privmix.errors import InvalidInput
 from privmix.features import Extractor
 from privmix.jobs.columns import Columns
@@ -18,11 +19,17 @@ from privmix.jobs.features import features_in_memory
 from privmix.jobs.models import Model, model_in
 from privmix.jobs.places import check_figure
 from privmix.jobs.progress import Progress, silent
+from privmix.jobs.quality import Quality
 from privmix.jobs.recording import Measured, Measurement, place
-from privmix.learning.base import ReleaseFacts
+from privmix.learning.base import ReleaseFacts, ReleaseLearner
+from privmix.learning.reference import Reference, without_privacy
 from privmix.private_files import file_mode
+from privmix.releases import PrivateRecords
 from privmix.reports.confusion import draw_confusion
 from privmix.training import ModelFacts, TrainedModel
+
+_GROUP_STEP: Final = 65_536
+_MOST_GROUPS: Final = 1000
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,23 +37,26 @@ class Evaluation(Measured):
     """How well a model does on the records that it was evaluated on. It is about these; no guarantee covers them.
 
     Attributes:
-        accuracy: share of the records whose class was found.
-        per_class: by the name of the class; None where it has no record.
-        n: number of records.
-        confusion: (K, K) counts, true class by predicted class.
-        figure: the picture of it, where one was asked for.
+        quality: accuracy, and what it is worth: see :class:`privmix.jobs.quality.Quality`.
+        figure: the picture of the confusion matrix, where one was asked for.
+        reference: the same of a classifier fitted without privacy, where one was asked for.
+        groups: by the value of the column that the records were grouped by: the same of each group.
     """
 
-    accuracy: float
-    per_class: Mapping[str, float | None]
-    n: int
-    confusion: NDArray[np.int64] = field(repr=False)
+    quality: Quality
     figure: Path | None = None
+    reference: Quality | None = None
+    groups: Mapping[str, Quality] = field(default_factory=dict)
+
+    @property
+    def accuracy(self) -> float:
+        """Share of the records whose class was found."""
+        return self.quality.accuracy
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values."""
         figure = None if self.figure is None else str(self.figure)
-        return {"accuracy": self.accuracy, "per_class": dict(self.per_class), "n": self.n, "figure": figure}
+        return {**_content(self.quality, self.reference, self.groups), "figure": figure}
 
 
 def evaluate(
@@ -59,11 +69,14 @@ def evaluate(
     label: str | None = None,
     features_model: str | Path | None = None,
     trust_features_model: bool = False,
+    reference: Any = None,
+    reference_split: str | None = None,
+    group_by: str | Sequence[Any] | NDArray[Any] | None = None,
     figure: str | Path | None = None,
     public_data: bool = False,
     progress: Progress | None = None,
 ) -> Evaluation:
-    """Measure a model on labelled data: raw inputs in, accuracy out.
+    """Measure a model on labelled data: raw inputs in, accuracy out, beside what takes no model and no privacy.
 
     The figures are about the data you pass and are not covered by any guarantee: a record of them
     (:meth:`Evaluation.keep`) and the picture are private, unless you say that the data are public.
@@ -77,6 +90,10 @@ def evaluate(
         label: the labels' column.
         features_model: your own copy of the extractor's model, where it is a file or folder.
         trust_features_model: that file may be a program, and may run.
+        reference: data, as ``data``, to fit the same learner to WITHOUT privacy, and compare; see
+            :func:`privmix.learning.reference.without_privacy`. Its classifier is thrown away.
+        reference_split: which part of them; None: ``train``.
+        group_by: a column of the data, or (n,) values, by which the records are told apart.
         figure: where to draw the confusion matrix (.png, .svg, .pdf); not in a release or model.
         public_data: the data are public: record and picture may be shown.
         progress: called with (stage, done, total).
@@ -88,32 +105,93 @@ def evaluate(
     picture = None if figure is None else Path(figure)
     check_figure(picture)
     chosen = model_in(model, features_model, trust_features_model)
-    extractor = chosen.extractor
-    opened = open_for_model(
-        chosen.facts, extractor, data, split_of(data, split), classes, Columns.declared(columns, label)
-    )
+    declared, report = Columns.declared(columns, label), progress or silent
+
+    def opened_as(what: Any, part: str) -> Dataset:
+        return open_for_model(chosen.facts, chosen.extractor, what, part, classes, declared)
+
+    opened = opened_as(data, split_of(data, split))
     split = split or ("test" if has_splits(data) else "in memory")
-    records = features_in_memory(opened.source, extractor, progress or silent)
-    result, matrix = score(chosen.classifier.predict(records.features), records.labels, chosen.classes)
+    known = None if reference is None else opened_as(reference, reference_split or "train")
+    told_apart = None if group_by is None else _group_values(opened, group_by, classes or list(chosen.facts.classes))
+    records = features_in_memory(opened.source, chosen.extractor, report)
+    scores = chosen.scores(records.features)
+    quality = Quality.of(scores, records.labels, chosen.classes)
+    without, statements = None, ["Measured on labelled data of whoever evaluated; no guarantee covers those data."]
+    if known is not None:
+        fitted = _fitted_without_privacy(chosen, features_in_memory(known.source, chosen.extractor, report))
+        without = Quality.of(fitted.classifier.decision_function(records.features), records.labels, chosen.classes)
+        statements.append(f"Without privacy: {fitted.words}, of {known.schema.records:,} records. It is not private.")
+    groups = {} if told_apart is None else _by_group(scores, records.labels, chosen.classes, told_apart)
     if picture is not None:
         with file_mode(private=not public_data):
             picture.parent.mkdir(parents=True, exist_ok=True)
-            draw_confusion(matrix, list(chosen.classes), result["accuracy"], picture)
+            draw_confusion(quality.confusion, list(chosen.classes), quality.accuracy, picture)
     measurement = Measurement(
         "evaluation",
         subject_of(chosen.classifier),
-        evaluation_content(result, matrix, chosen.classes, split),
+        evaluation_content(quality, split, without, groups),
         private=not public_data,
         settings={
             "data": "in memory" if opened.place is None else place(opened.place, private=not public_data),
             "split": split,
+            "reference_split": None if known is None else known.split,
+            "group_by": group_by if isinstance(group_by, str) else None,
             "public_data": public_data,
             "extractor": dict(chosen.facts.extractor),
         },
         title=f"Accuracy on split {split}",
-        statements=["Measured on labelled data of whoever evaluated; no guarantee covers those data."],
+        statements=statements,
     )
-    return Evaluation(measurement, **result, confusion=matrix, figure=picture)
+    return Evaluation(measurement, quality, picture, without, groups)
+
+
+def _fitted_without_privacy(model: Model, records: PrivateRecords) -> Reference:
+    """The reference for a model; a trained network is compared with a linear discriminant of its features."""
+    learner = model.classifier
+    if isinstance(learner, ReleaseLearner):
+        transform = learner.facts_.transform
+        return without_privacy(records.features, records.labels, model.classes, transform, learner)
+    return without_privacy(records.features, records.labels, model.classes)
+
+
+def _group_values(opened: Dataset, group_by: Any, classes: Any) -> NDArray[np.object_]:
+    """(n,) what each record is told apart by.
+
+    Raises:
+        InvalidInput: there is no such column, or there are more or fewer values than records.
+    """
+    if isinstance(group_by, str):
+        if opened.place is None:
+            raise InvalidInput("group_by", group_by, "values, one a record, for data in memory")
+        found = open_table(
+            opened.place,
+            split=opened.split,
+            classes=classes,
+            label_column=opened.columns.label_column,
+            columns=[group_by],
+        )
+        values = np.concatenate([batch.x[:, 0] for batch in found.batches(_GROUP_STEP)])
+    else:
+        values = np.asarray(group_by, dtype=object).reshape(-1)
+    if len(values) != opened.schema.records:
+        raise InvalidInput("group_by", len(values), f"{opened.schema.records} values, one a record")
+    return np.asarray(["" if value is None else str(value) for value in values], dtype=object)
+
+
+def _by_group(
+    scores: NDArray[Any], labels: NDArray[np.int64], classes: tuple[str, ...], values: NDArray[np.object_]
+) -> dict[str, Quality]:
+    """Quality of each group, the largest first.
+
+    Raises:
+        InvalidInput: there are so many groups that the column is no grouping.
+    """
+    names, which, counts = np.unique(values, return_inverse=True, return_counts=True)
+    if len(names) > _MOST_GROUPS:
+        raise InvalidInput("group_by", f"{len(names)} different values", f"a column of at most {_MOST_GROUPS}")
+    order = np.argsort(-counts, kind="stable")
+    return {str(names[one]): Quality.of(scores[which == one], labels[which == one], classes) for one in order}
 
 
 def open_for_model(
@@ -150,20 +228,6 @@ def split_of(data: Any, split: str | None) -> str:
     return split or ("test" if has_splits(data) else "train")
 
 
-def score(
-    predicted: NDArray[np.int64], labels: NDArray[np.int64], classes: tuple[str, ...]
-) -> tuple[dict[str, Any], NDArray[np.int64]]:
-    """Accuracy, accuracy of each class (None where it has no record), count, and the confusion matrix (K, K)."""
-    size = len(classes)
-    matrix = np.bincount(labels * size + predicted, minlength=size * size).reshape(size, size)
-    totals = matrix.sum(axis=1)
-    per_class = {
-        name: float(matrix[index, index] / totals[index]) if totals[index] else None
-        for index, name in enumerate(classes)
-    }
-    return {"accuracy": float((predicted == labels).mean()), "per_class": per_class, "n": len(labels)}, matrix
-
-
 def subject_of(classifier: Any) -> dict[str, Any]:
     """What a classifier's figures are about: the trained model itself, or the release that it was fitted on."""
     if isinstance(classifier, TrainedModel):
@@ -172,17 +236,21 @@ def subject_of(classifier: Any) -> dict[str, Any]:
 
 
 def evaluation_content(
-    result: Mapping[str, Any],
-    matrix: NDArray[np.int64],
-    classes: tuple[str, ...],
-    split: str,
-    reference_accuracy: float | None = None,
+    quality: Quality, split: str, reference: Quality | None = None, groups: Mapping[str, Quality] | None = None
 ) -> dict[str, Any]:
-    """The content of an evaluation's record, from what :func:`score` returned."""
+    """The content of an evaluation's record."""
     return {
-        **result,
-        "classes": list(classes),
-        "confusion": matrix.tolist(),
+        **_content(quality, reference, groups or {}),
+        "classes": list(quality.classes),
+        "confusion": quality.confusion.tolist(),
         "split": split,
-        "reference_accuracy": reference_accuracy,
     }
+
+
+def _content(quality: Quality, reference: Quality | None, groups: Mapping[str, Quality]) -> dict[str, Any]:
+    found = {**quality.to_dict(), "reference_accuracy": None if reference is None else reference.accuracy}
+    if reference is not None:
+        found["reference"] = reference.to_dict()
+    if groups:
+        found["groups"] = [{"group": name, **one.to_dict()} for name, one in groups.items()]
+    return found

@@ -50,7 +50,8 @@ def _model(folder: Path) -> RunRecord:
     verified = verify_trained(folder)
     model = load_trained(folder)
     certificate, plan = model.certificate, plan_of(model.certificate)
-    summary = f"A classifier ({model.network.name}) trained on public data alone: no private record was read"
+    summary = f"A classifier ({model.network.name}) trained on public data alone: no private record was read, and "
+    summary += "what is taken as public was not compared with private records"
     if plan.steps > 0:
         summary = (
             f"A classifier ({model.network.name}) trained on {plan.records:,} records in {plan.steps:,} noisy "

@@ -94,6 +94,12 @@ class Model:
         step = extractor.step
         return np.concatenate([extractor.transform(raw[start : start + step]) for start in range(0, len(raw), step)])
 
+    def scores(self, features: NDArray[np.float32]) -> NDArray[np.float32]:
+        """(n, K) scores of (n, d) extractor outputs; the largest of a row names its class."""
+        if isinstance(self.classifier, TrainedModel):
+            return self.classifier.predict_proba(features)
+        return self.classifier.decision_function(features)
+
     def predict(self, x: Any) -> NDArray[np.int64]:
         """(n,) class indices of n raw inputs; errors as :meth:`features`."""
         return self.classifier.predict(self.features(x))

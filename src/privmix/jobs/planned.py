@@ -10,7 +10,8 @@ from privmix.designs import Plan
 from privmix.jobs.budget import Charge
 from privmix.jobs.planning import Chosen
 from privmix.mechanisms.run_state import RunState
-from privmix.releases import Choice, SecretStreams
+from privmix.releases import Choice, ReleasePlan, SecretStreams
+from privmix.releases.degree import WHY
 from privmix.rounding import exact
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ class Planned:
         plan: public.
         chosen: how the planner came to it; None where the user chose.
         engine: where it runs.
+        by_theory: whether the mixup degree was left to theory.
     """
 
     job: ReleaseJob = field(repr=False)
@@ -36,11 +38,20 @@ class Planned:
     _streams: SecretStreams | None = field(default=None, repr=False)
     _counted: Charge = field(default_factory=Charge, repr=False)
     _identity: dict[str, Any] | None = field(default=None, repr=False)
+    by_theory: bool = field(default=False, kw_only=True)
 
     @property
     def choice(self) -> Choice | None:
         """Every design's prediction, and the best, where the planner was asked."""
         return None if self.chosen is None else self.chosen.choice
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Why the plan is what it is, where the user left that open, a sentence each."""
+        found = () if self.choice is None else tuple(self.choice.reasons)
+        if self.by_theory and isinstance(self.plan, ReleasePlan):
+            found += (f"mixup degree {self.plan.mixup_degree}, by theory: {WHY}",)
+        return found
 
     @property
     def cost(self) -> PrivacyCost:
@@ -78,9 +89,8 @@ class Planned:
         }
 
     def __str__(self) -> str:
-        reasons = () if self.choice is None else self.choice.reasons
         told = [f"warning: {text}" for text in self.warnings]
-        return "\n".join([*(f"{name}: {value}" for name, value in self.facts().items()), *reasons, *told])
+        return "\n".join([*(f"{name}: {value}" for name, value in self.facts().items()), *self.reasons, *told])
 
 
 def design_facts(plan: Plan) -> dict[str, str]:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privmix.data.source import resolve_classes
+from privmix.designs import Poisson
 from privmix.errors import InvalidInput
 from privmix.features import parse_features
 from privmix.jobs.columns import Columns, class_list
@@ -22,6 +23,7 @@ from privmix.jobs.progress import Progress, silent
 from privmix.jobs.release_options import Assumptions
 from privmix.planning import choose_design
 from privmix.releases import Choice, ReleaseConfig
+from privmix.releases.degree import degree_by_theory
 from privmix.releases.diagnostics import minimum_euclidean_distance, neural_collapse
 from privmix.releases.theory import best_mixup_degree
 from privmix.reports.predictions import draw_predictions
@@ -36,13 +38,15 @@ class Prediction:
     Attributes:
         choice: accuracy by design, and the best one.
         linear: for linear regression, the best mixup degree and the one that the paper's rate gives (Li et al. 2022,
-            Theorem 3.1); None where rows are too few for least squares.
+            Theorem 3.1); None where rows are too few for least squares, or a degree has no price.
+        mixup_degree: what a Poisson release takes whose degree is left to theory, which does not look at features.
         collapse: neural collapse of the public data, where there are any.
         distance: least distance of a mixed pair to another class; None where every pair holds all classes, too.
     """
 
     choice: Choice
     linear: dict[str, Any] | None
+    mixup_degree: int
     collapse: float | None
     distance: float | None
 
@@ -50,7 +54,9 @@ class Prediction:
         """JSON-ready form."""
         return {
             **self.choice.to_dict(),
+            "left_out": [str(item) for item in self.choice.left_out],
             "linear_regression": self.linear,
+            "mixup_degree": self.mixup_degree,
             "neural_collapse": self.collapse,
             "minimum_euclidean_distance": self.distance,
         }
@@ -120,7 +126,8 @@ def predict(
     choice = choose_design(config, epsilon, delta, model, model_words=words, progress=progress)
     if figure is not None:
         draw_predictions(choice.to_dict(), figure)
-    return Prediction(choice, _linear(config, epsilon, delta), collapse, distance)
+    degree = degree_by_theory(config, Poisson(), epsilon, delta)
+    return Prediction(choice, _linear(config, epsilon, delta), degree, collapse, distance)
 
 
 def _linear(config: ReleaseConfig, epsilon: float, delta: float) -> dict[str, Any] | None:
@@ -128,7 +135,11 @@ def _linear(config: ReleaseConfig, epsilon: float, delta: float) -> dict[str, An
     # Least squares needs more rows than features; where there are fewer, the designs are compared all the same.
     if sampled <= config.dim + 1:
         return None
-    found = best_mixup_degree(config.records, sampled, config.dim, epsilon, delta)
+    try:
+        found = best_mixup_degree(config.records, sampled, config.dim, epsilon, delta)
+    except InvalidInput:
+        # No noise was found for some degree: the designs are compared all the same.
+        return None
     return {"mixup_degree": found.mixup_degree, "published_mixup_degree": found.published_degree}
 
 

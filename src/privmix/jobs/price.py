@@ -61,7 +61,9 @@ def price(asked: PriceOptions, design: str | None = None, options: Mapping[str, 
     )
     named = "as_published" if asked.as_published else asked.accountant
     names = list(accounting.ACCOUNTANTS) if asked.every else [accounting.get_accountant(named).name]
-    adjacency = config.with_noise(1.0).adjacency
+    if asked.epsilon is not None:
+        config = config.resolved(asked.epsilon, asked.delta)
+    adjacency = config.draft().adjacency
     return Prices(config.design.name, adjacency, [_one(config, asked, name, adjacency) for name in names])
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
 
-from privmix.accounting import Adjacency, Event, Gaussian
+from privmix.accounting import Adjacency, Event, Gaussian, epsilon
 from privmix.certificate.certificate import Certificate
 from privmix.data import FeatureStore
 from privmix.data.overlap import Sketch
@@ -16,18 +16,19 @@ from privmix.features import Extractor, parse_features
 from privmix.features.projected import Projected
 from privmix.features.whitening import WhiteningConfig
 from privmix.jobs.budget import Charge, charge
-from privmix.jobs.checks import check_budget
+from privmix.jobs.checks import check_budget, check_same_seed
 from privmix.jobs.dataset import Dataset, open_dataset
 from privmix.jobs.engines import check_engine
 from privmix.jobs.features import features_in_memory, features_on_disk
 from privmix.jobs.overlap import refuse_overlap
 from privmix.jobs.places import check_writable
 from privmix.jobs.planned import Planned
-from privmix.jobs.planning import choose, design_of
+from privmix.jobs.planning import Chosen, choose, design_of
 from privmix.jobs.progress import Progress, silent
 from privmix.jobs.public_data import origins_of, refuse_private
 from privmix.jobs.public_prior import Opened, open_public
 from privmix.jobs.release_options import AUTO, ReleaseOptions
+from privmix.jobs.spending import Spending, telling
 from privmix.mechanisms.plan import check_price
 from privmix.mechanisms.run_state import RunState
 from privmix.private_files import no_core_dumps
@@ -61,7 +62,10 @@ class ReleaseJob(ReleaseOptions):
         * reserve before reading: the ledger is charged, durably, before the first private record is used; a private
           count is a charge of its own, before it is drawn;
         * one charge: a run that goes on after a kill is not charged again, and only with the data, split and columns
-          that it began with;
+          that it began with; one whose records were refused before anything was drawn goes on with others of the same
+          dataset, under a fresh key: what was charged then pays for the one release that there is;
+        * one seed: a run goes on with the seed that it began with, or without one;
+        * told: an error after a charge says what was charged, what is left and how to go on (:class:`Spent`);
         * one plan: what is charged, released and certified is the same plan, which this job made, and made once;
         * checked first: options that do not go together, places that can't be written and budgets that no noise meets
           are refused before anything is charged.
@@ -182,33 +186,41 @@ class ReleaseJob(ReleaseOptions):
         identity = None
         if state is not None and state.extra:
             # What was paid for is a release of the data that the run began with: before the ledger notes any other.
+            check_same_seed(state, self.seed)
             identity = self.opened.identity()
-            if state.extra.get("data") != identity:
+            if state.extra.get("data") != identity and not state.refused:
                 raise InvalidInput("resume", WITHHELD, "the records of the interrupted run: its data, split, columns")
         streams = None if self.resume or self.dry_run else _streams(self.seed)
         # A card that can't be read is found before anything is paid for.
         _ = self._origins
         if made is not None:
             engine = self.engine if self.engine in made.plan.kind.engines else "local"
-            return Planned(self, self._fitting(made, config), made.chosen, engine, state, streams, Charge(), identity)
-        counted, chosen, engine = Charge(), None, self.engine
-        if self.private_count:
-            # A plan with some noise shows what no plan would be made of, before the count is paid for.
-            config.with_noise(1.0)
-            count, counted = self._count(streams, state)
-            config = replace(config, records=count)
-        if self.design == AUTO:
-            shape = tuple(self.opened.schema.input_shape)
-            budget = self.epsilon, self.delta
-            # What whitens features need not be read where the planner has no records to look at.
-            extractor = self.reader if self.assumptions.proxy is None else self.extractor
-            chosen = choose(config, *budget, self.assumptions, extractor, self.columns, shape, progress)
-            best = chosen.choice.best.config
-            config = best if self.rows is None else replace(best, rows=self.rows)
-            # Moments need no cluster, and whoever lets the planner choose does not choose against it.
-            engine = engine if engine in config.design.engines else "local"
-        plan = config.calibrate(self.epsilon, self.delta)
-        return Planned(self, plan, chosen, engine, state, streams, counted, identity)
+            plan = self._fitting(made, config)
+            given = (engine, state, streams, Charge(), identity)
+            return Planned(self, plan, made.chosen, *given, by_theory=made.by_theory)
+        with telling(self._told()) as told:
+            counted, chosen, engine = Charge(), None, self.engine
+            if self.private_count:
+                # A plan with some noise shows what no plan would be made of, before the count is paid for.
+                config.draft()
+                count, counted = self._count(streams, state, told)
+                config = replace(config, records=count)
+            if self.design == AUTO:
+                chosen, config = self._chosen(config, progress)
+                # Moments need no cluster, and whoever lets the planner choose does not choose against it.
+                engine = engine if engine in config.design.engines else "local"
+            plan = config.calibrate(self.epsilon, self.delta)
+            by_theory = config.design.left_to_theory
+            return Planned(self, plan, chosen, engine, state, streams, counted, identity, by_theory=by_theory)
+
+    def _chosen(self, config: ReleaseConfig, progress: Progress) -> tuple[Chosen, ReleaseConfig]:
+        """What the planner chose, and what is to be released then."""
+        shape = tuple(self.opened.schema.input_shape)
+        # What whitens features need not be read where the planner has no records to look at.
+        extractor = self.reader if self.assumptions.proxy is None else self.extractor
+        chosen = choose(config, self.epsilon, self.delta, self.assumptions, extractor, self.columns, shape, progress)
+        best = chosen.choice.best.config
+        return chosen, best if self.rows is None else replace(best, rows=self.rows)
 
     @staticmethod
     def _fitting(made: Planned, config: ReleaseConfig) -> Plan:
@@ -241,37 +253,54 @@ class ReleaseJob(ReleaseOptions):
         extractor, public = self._fitted(state), {} if chosen is None else dict(chosen.public)
         public |= {} if self.public is None else self.public.contents()
         made_of = [*self._origins, *([] if chosen is None else chosen.made_of)]
-        # Before the first private row is read: a crash from here on leaves the budget spent.
-        if self.resume:
-            charged = self._charged_before(state, "reservation")
-        else:
-            charged = self._charge(plan.charge, plan.adjacency, "release")
-        refuse_overlap(public, self.opened.source, made_of)
-        identity = planned._identity or self.opened.identity()
-        with ReleaseRun(
-            self.out,
-            plan,
-            extractor=extractor.spec(),
-            extractor_arrays=extractor.arrays(),
-            input_shape=self.opened.schema.input_shape,
-            reservation=charged.reserved,
-            choice=None if chosen is None else chosen.choice.to_dict(),
-            picture=None if chosen is None else chosen.picture,
-            streams=planned._streams,
-            extra={"reservation": charged.note(), "count": planned._counted.note(), "data": identity},
-            overwrite=self.overwrite,
-            resume=self.resume,
-        ) as run:
-            found = None if run.complete else self._records(run, extractor, progress)
-            certificate = run.release(
-                found,
-                engine=planned.engine,
-                memory_gb=self.memory_gb,
-                workers=self.workers,
-                address=self.ray_address,
-                progress=progress,
-            )
+        with telling(self._told(planned)) as told:
+            # Before the first private row is read: a crash from here on leaves the budget spent.
+            if self.resume:
+                charged = self._charged_before(state, "reservation")
+            else:
+                charged = told.charged = self._charge(plan.charge, plan.adjacency, "release")
+                told.epsilon = self.epsilon
+            refuse_overlap(public, self.opened.source, made_of)
+            identity = planned._identity or self.opened.identity()
+            with ReleaseRun(
+                self.out,
+                plan,
+                extractor=extractor.spec(),
+                extractor_arrays=extractor.arrays(),
+                input_shape=self.opened.schema.input_shape,
+                reservation=charged.reserved,
+                choice=None if chosen is None else chosen.choice.to_dict(),
+                picture=None if chosen is None else chosen.picture,
+                streams=planned._streams,
+                extra={
+                    "reservation": charged.note(),
+                    "count": planned._counted.note(),
+                    "data": identity,
+                    "seed": self.seed,
+                },
+                overwrite=self.overwrite,
+                resume=self.resume,
+                paid=charged.reservation is not None,
+            ) as run:
+                told.charged, told.run, told.epsilon = charged, run, self.epsilon
+                found = None if run.complete else self._records(run, extractor, progress)
+                certificate = run.release(
+                    found,
+                    engine=planned.engine,
+                    memory_gb=self.memory_gb,
+                    workers=self.workers,
+                    address=self.ray_address,
+                    progress=progress,
+                )
         return Released(certificate, _note_done((planned._counted, charged), f"release {certificate.id}"))
+
+    def _told(self, planned: Planned | None = None) -> Spending:
+        """What is to be told of the cost before the release itself is charged: that of a private count."""
+        if not self.private_count or self.resume:
+            return Spending(self.epsilon, self.delta)
+        assert self.config.records_noise_multiplier is not None
+        cost = epsilon(Gaussian(self.config.records_noise_multiplier), self.delta).epsilon
+        return Spending(cost, self.delta, None if planned is None else planned._counted, drawn=planned is not None)
 
     def _check_own(self, planned: Planned) -> None:
         """Raise unless :meth:`plan` of this very job made it, and it was not carried out yet."""
@@ -284,7 +313,7 @@ class ReleaseJob(ReleaseOptions):
     def _charge(self, event: Event, adjacency: Adjacency, purpose: str) -> Charge:
         return charge(self.ledger, self.dataset, event, adjacency, purpose, self.opened)
 
-    def _count(self, streams: SecretStreams | None, state: RunState | None) -> tuple[int, Charge]:
+    def _count(self, streams: SecretStreams | None, state: RunState | None, told: Spending) -> tuple[int, Charge]:
         """An estimate of the private record count to plan with, and what that was charged."""
         if state is not None:
             # A second estimate would be a second query.
@@ -293,6 +322,7 @@ class ReleaseJob(ReleaseOptions):
         assert self.config.records_noise_multiplier is not None
         noise = self.config.records_noise_multiplier
         charged = self._charge(Gaussian(noise), Adjacency.ADD_REMOVE, "private record count")
+        told.charged, told.drawn = charged, True
         return private_record_count(self.opened.schema.records, noise, streams), charged
 
     def _charged_before(self, state: RunState | None, what: str) -> Charge:

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privmix.designs import Plan, plan_from_dict
-from privmix.folders import write_durably
 from privmix.releases import ReleasedDataset, load_release, verify_release
 from privmix.releases.certificate import read_certificate
 from privmix.releases.folder import DATA_FOLDER, RELEASE_FOLDER, check_files, members
@@ -80,11 +79,13 @@ class Release:
         path = Path(folder)
         with replace(RELEASE_FOLDER, field="folder").new(path, overwrite=overwrite) as draft:
             check_files(self._folder, self.certificate, self.plan)
-            (draft / DATA_FOLDER).mkdir()
-            for name in self._files():
-                with open_plain(self._folder / name, name) as stream:
-                    write_durably(draft / name, stream.read())
-            verify_release(draft)
+            with draft.folder(DATA_FOLDER) as data:
+                for name in self._files():
+                    inner, _, file = name.rpartition("/")
+                    with open_plain(self._folder / name, name) as stream:
+                        (data if inner else draft).write(file, stream.read(), shared=True)
+            draft.check_in_place()
+            verify_release(draft.path)
         return path
 
     def _files(self) -> list[str]:

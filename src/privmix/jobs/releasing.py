@@ -17,6 +17,7 @@ from privmix.jobs.progress import Progress, silent
 from privmix.jobs.release import ReleaseJob
 from privmix.jobs.release_options import Assumptions, Prior
 from privmix.jobs.released import Release
+from privmix.jobs.spending import not_kept
 from privmix.ledger import Ledger
 from privmix.scratch import ScratchFolder
 
@@ -170,9 +171,10 @@ def release(
     scratch = ScratchFolder()
     try:
         return _carried_out(replace(job, out=scratch.path / "release"), plan, progress or silent, scratch)
-    except BaseException:
+    except BaseException as error:
         # Nobody could go on with it.
         scratch.remove()
+        not_kept(error)
         raise
 
 

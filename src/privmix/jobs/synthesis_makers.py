@@ -6,7 +6,6 @@ import hashlib
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -19,6 +18,7 @@ from privmix.data.fingerprint import records_hash
 from privmix.data.overlap import Contents, Sketch
 from privmix.errors import InvalidInput, in_terms_of
 from privmix.features.models import locate, public_name
+from privmix.held_folders import HeldFolder
 from privmix.jobs.columns import class_list
 from privmix.jobs.progress import Progress
 from privmix.jobs.public_data import origins_of
@@ -62,7 +62,7 @@ class Maker:
     given: LabelledImages | None
     labels: Callable[[Pixels, Labels, Measure], Labels] = field(repr=False)
     said: dict[str, Any] = field(repr=False)
-    drawer: Callable[[Path, Progress, World], Drawer] = field(repr=False)
+    drawer: Callable[[HeldFolder, Progress, World], Drawer] = field(repr=False)
 
 
 def from_text(asked: SynthesisOptions) -> Maker:
@@ -81,7 +81,7 @@ def from_text(asked: SynthesisOptions) -> Maker:
     prompts_of(text, classes)
     folder = locate(model, None, None, "synthesis").folder
 
-    def drawer(checkpoint: Path, tell: Progress, world: World) -> Drawer:
+    def drawer(checkpoint: HeldFolder, tell: Progress, world: World) -> Drawer:
         found = TextToImage.load(
             folder,
             text,
@@ -136,7 +136,7 @@ def from_public(asked: SynthesisOptions, source: Source) -> Maker:
         "sampler": {**asdict(sampler), "guidance": asked.guidance, "seed": asked.seed},
     }
 
-    def drawer(checkpoint: Path, tell: Progress, world: World) -> Drawer:
+    def drawer(checkpoint: HeldFolder, tell: Progress, world: World) -> Drawer:
         model = train_diffusion(
             given.scaled,
             given.labels,

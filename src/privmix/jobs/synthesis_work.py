@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privmix.errors import InvalidInput, StorageError
+from privmix.held_folders import HeldFolder
 from privmix.jobs.progress import Progress
 from privmix.private_files import PrivateFolder
 from privmix.world import World
@@ -25,7 +26,7 @@ _MOST_BYTES: Final = 2**20
 class SynthesisWork:
     """What a killed run goes on from: a model's checkpoint, and the blocks drawn from it, by one way or another."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: PrivateFolder) -> None:
         self._folder = folder
 
     @classmethod
@@ -38,23 +39,23 @@ class SynthesisWork:
         """
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with PrivateFolder(folder, "work") as held:
-                # A kill may have come while the mark was written.
-                names = held.names() - {f".{_MARK}.draft"}
-                if _MARK in names and held.read(_MARK, _MOST_BYTES) != told.encode():
-                    raise InvalidInput(
-                        "work", str(folder), "a folder for this model; it holds one of other images or settings"
-                    )
-                if _MARK not in names and names:
-                    raise InvalidInput("work", str(folder), "an empty folder, or that of an interrupted run")
-                if _MARK not in names:
-                    held.write(_MARK, told.encode())
+            held = PrivateFolder(folder, "work")
+            # A kill may have come while the mark was written.
+            names = held.names() - {f".{_MARK}.draft"}
+            if _MARK in names and held.read(_MARK, _MOST_BYTES) != told.encode():
+                raise InvalidInput(
+                    "work", str(folder), "a folder for this model; it holds one of other images or settings"
+                )
+            if _MARK not in names and names:
+                raise InvalidInput("work", str(folder), "an empty folder, or that of an interrupted run")
+            if _MARK not in names:
+                held.write(_MARK, told.encode())
         except OSError as error:
             raise StorageError(f"work: can't write {folder}: {error.strerror}") from None
-        return cls(folder)
+        return cls(held)
 
     @property
-    def checkpoint(self) -> Path:
+    def checkpoint(self) -> HeldFolder:
         """Where the model's state is kept."""
         return self._folder
 
@@ -71,7 +72,7 @@ class SynthesisWork:
             world: the processes of the run, all of which see the folder.
         """
         chosen = {first: labels[first : first + _BLOCK] for first in range(0, len(labels), _BLOCK)}
-        places = {first: self._folder / f"drawn-{how[:16]}-{first:08d}.npy" for first in chosen}
+        places = {first: self._folder.path / f"drawn-{how[:16]}-{first:08d}.npy" for first in chosen}
         for number, (first, place) in enumerate(places.items()):
             if number % world.size == world.rank and _read(place, len(chosen[first])) is None:
                 self._write(place, np.concatenate(list(draw(chosen[first], first))))
@@ -80,24 +81,22 @@ class SynthesisWork:
         blocks = [_read(place, len(chosen[first])) for first, place in places.items()]
         found = [block for block in blocks if block is not None]
         if len(found) < len(blocks):
-            raise StorageError(f"work: {self._folder} has lost images, or is not the same for every process")
+            raise StorageError(f"work: {self._folder.path} has lost images, or is not the same for every process")
         # Nobody clears the folder before all have read it.
         world.wait()
         return np.concatenate(found)
 
     def _write(self, place: Path, block: NDArray[np.uint8]) -> None:
-        draft = place.with_suffix(".partial")
+        self._folder.check_in_place()
         try:
-            with draft.open("wb") as file:
+            with self._folder.new(place.name) as file:
                 np.save(file, block)
-            draft.replace(place)
         except OSError as error:
-            raise StorageError(f"work: can't write {self._folder}: {error.strerror}") from None
+            raise StorageError(f"work: can't write {self._folder.path}: {error.strerror}") from None
 
     def discard(self) -> None:
         """The pool is written: nothing goes on from here."""
-        with PrivateFolder(self._folder, "work") as left:
-            left.discard()
+        self._folder.discard()
 
 
 def _read(place: Path, count: int) -> NDArray[np.uint8] | None:

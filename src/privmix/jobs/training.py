@@ -15,7 +15,7 @@ from privmix.data.overlap import Sketch
 from privmix.errors import InvalidInput, PrivmixError, StorageError, in_terms_of
 from privmix.features import Extractor, parse_features
 from privmix.jobs.budget import Charge, charge
-from privmix.jobs.checks import check_budget
+from privmix.jobs.checks import check_budget, check_same_seed
 from privmix.jobs.columns import Columns
 from privmix.jobs.dataset import Dataset, open_dataset
 from privmix.jobs.features import features_in_memory, features_on_disk
@@ -25,6 +25,7 @@ from privmix.jobs.places import check_writable
 from privmix.jobs.planned_training import PlannedTraining
 from privmix.jobs.progress import Progress, silent
 from privmix.jobs.public_data import contents_of, named, origins_of, pool_options, refuse_private, sources_of
+from privmix.jobs.spending import Spending, telling
 from privmix.jobs.training_options import TrainingOptions
 from privmix.jobs.training_settings import ARGUMENTS, check_device, settings_for
 from privmix.mechanisms.plan import check_price
@@ -69,7 +70,9 @@ class TrainingJob(TrainingOptions):
 
     Formal guarantees:
         * Paid first: no process reads a private row before the head has charged the cost, durably.
-        * Charged once: an interrupted run that goes on is not charged again, nor is a run of several processes.
+        * Charged once: an interrupted run that goes on is not charged again, nor is a run of several processes; one
+          whose records were refused before anything was drawn goes on with mended ones, under a fresh key.
+        * Told: an error after the charge says what was charged, what is left and how to go on (:class:`Spent`).
         * Checked first: options that don't go together, places that can't be written, models that mix records and
           budgets that no noise meets are refused before anything is charged.
         * Apart: public records that are private ones end the run, after the charge and before it computes.
@@ -189,11 +192,19 @@ class TrainingJob(TrainingOptions):
             # Nothing private is read before the head has paid.
             _wait(world)
             return Trained(trainer.run(self._records(planned, None, silent), world=world))
+        with telling(Spending(self.epsilon, self.delta)) as told:
+            return self._head(planned, told, progress)
+
+    def _head(self, planned: PlannedTraining, told: Spending, progress: Progress) -> Trained:
+        """What the first process does, or the only one."""
+        trainer, world = planned.trainer, planned.world
         with _others_wait(world):
             shared, made_of = contents_of(self._opened_public), self._origins
             charged, streams = self._charged(trainer)
+            told.charged = None if self.resume else charged
             refuse_overlap(shared, self.opened.source, made_of)
-            run = self._run(trainer, charged, streams)
+            run = told.run = self._run(trainer, charged, streams)
+            told.charged = charged
             if run is not None and run.complete:
                 with run:
                     self._check_alone(world)
@@ -201,6 +212,7 @@ class TrainingJob(TrainingOptions):
         with _ended(streams) if run is None else run:
             streams = streams if run is None else run.streams
             found = self._records(planned, streams, progress)
+            told.drawn = run is None
             made = trainer.run(
                 found,
                 run=run,
@@ -252,11 +264,7 @@ class TrainingJob(TrainingOptions):
         if state.complete and not state.extra:
             # The kill came after the key was gone: all that is left is to rename a folder.
             return Charge(), None
-        before = state.extra.get("seed")
-        if before != self.seed:
-            # The run goes on with its own key, so another seed would be said and not used.
-            given = "no seed" if before is None else str(before)
-            raise InvalidInput("seed", self.seed, f"{given}, as in the interrupted run")
+        check_same_seed(state, self.seed)
         return Charge.again(self.ledger, self.dataset, state.extra.get("reservation"), self.opened), None
 
     def _run(self, trainer: Trainer, charged: Charge, streams: SecretStreams | None) -> TrainingRun | None:
@@ -269,6 +277,7 @@ class TrainingJob(TrainingOptions):
             extra={"reservation": charged.note(), "seed": self.seed},
             overwrite=self.overwrite,
             resume=self.resume,
+            paid=charged.reservation is not None,
         )
 
     def _public(self, name: str) -> PublicData | None:

@@ -77,6 +77,8 @@ class TrainingOptions(Asked):
             ``extended``: it helps in every step.
         public_method: with extended: one of :mod:`privmix.training.public`, or two as in ``multiplicity+dope``.
         public_batch: with extended: public records a step; 64.
+        public_max_norm: with extended: public gradients are cut to this length. None: to the clipping bound for methods
+            that step along them, dope and mirror; never for others.
         rho: radius of weight multiplicity; 0.1.
         perturbations: of weight multiplicity; one a view.
         warm_up_epochs: passes over public records; 100.
@@ -161,6 +163,12 @@ class TrainingOptions(Asked):
     )
     public_method: str = told("none", f"With extended: {_names('public')}; multiplicity+dope and so on.", _PUBLIC)
     public_batch: int | None = told(None, "With extended: public records a step. Default: 64.", _PUBLIC)
+    public_max_norm: float | None = told(
+        None,
+        "Public gradients are cut to this length. Default: the clipping bound for dope and mirror, which step along "
+        "them; never for others.",
+        _PUBLIC,
+    )
     rho: float | None = told(None, "Radius of weight multiplicity. Default: 0.1.", _PUBLIC)
     perturbations: int | None = told(None, "Of weight multiplicity. Default: one a view.", _PUBLIC)
     warm_up_epochs: int | None = told(None, "Passes over public records. Default: 100.", _PUBLIC)

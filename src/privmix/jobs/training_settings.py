@@ -39,6 +39,7 @@ ARGUMENTS: Final = {
     "augmentations": "augment",
     "public method": "public_method",
     "public batch size": "public_batch",
+    "max_norm": "public_max_norm",
     "weight perturbations": "perturbations",
     "warm-up epochs": "warm_up_epochs",
     "warm-up batch size": "warm_up_batch",
@@ -203,10 +204,11 @@ def _extended(options: TrainingOptions, views: int) -> ExtendedConfig:
     """How public records help in each step, where the scenario lets them."""
     own = {"rho": options.rho, "perturbations": options.perturbations}
     if options.scenario != "extended":
-        _refuse({"public_batch": options.public_batch, **own}, "none without `scenario` extended")
+        public = {"public_batch": options.public_batch, "public_max_norm": options.public_max_norm}
+        _refuse({**public, **own}, "none without `scenario` extended")
     if "perturbations" not in settings_of(options.public_method):
         _refuse(own, "none without `public_method` multiplicity")
-    given = {"batch_size": options.public_batch, "rho": options.rho}
+    given = {"batch_size": options.public_batch, "max_norm": options.public_max_norm, "rho": options.rho}
     changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     perturbations = views if options.perturbations is None else options.perturbations
     return ExtendedConfig(method=options.public_method, perturbations=perturbations, **changes)

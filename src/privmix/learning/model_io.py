@@ -82,8 +82,8 @@ def save_model(model: ReleaseLearner, folder: str | os.PathLike[str], *, overwri
     arrays |= {f"{_CARRIED}{name}": np.ascontiguousarray(array, np.float32) for name, array in carried.items()}
     content = json.dumps(describe_model(model), indent=2, allow_nan=False)
     with MODEL_FOLDER.new(target, overwrite=overwrite) as draft:
-        (draft / _WEIGHTS).write_bytes(dump_tensors(arrays))
-        (draft / _JSON).write_text(content + "\n", encoding="utf-8")
+        draft.write(_WEIGHTS, dump_tensors(arrays), shared=True)
+        draft.write(_JSON, (content + "\n").encode(), shared=True)
     return target
 
 

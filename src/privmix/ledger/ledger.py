@@ -23,6 +23,7 @@ from privmix.ledger.pricing import (
     PLANNED,
     Spending,
     check_dataset,
+    check_first,
     check_row,
     filter_of,
     spent_of,
@@ -98,6 +99,8 @@ class Ledger:
           without seeing earlier results;
         * adaptive budgets hold whatever plans were chosen by: costs add up in a privacy filter
           (:mod:`privmix.accounting.filters`), which was fixed when the budget was made;
+        * as it was set: a budget that is no longer what its first entry set, or a history without its end, is refused
+          by whatever reads or charges it;
         * one adjacency: a plan priced for other pairs of datasets is refused, not converted;
         * nothing comes back: no entry is ever changed or removed, and a reservation that was not used stays spent;
         * one budget for one content: a file that is known under a name, byte by byte, is refused under another, in
@@ -178,7 +181,7 @@ class Ledger:
                 connection.execute(insert(datasets).values(**row, entries=0, head=FIRST_HASH))
             except sqlalchemy.exc.IntegrityError:
                 raise InvalidInput("dataset", name, "a dataset without a budget; budgets are set once") from None
-            _append(connection, self._dataset(connection, name), {"kind": "init", **row})
+            _append(connection, self._row(connection, name), {"kind": "init", **row})
         return made
 
     def reserve(
@@ -352,12 +355,25 @@ class Ledger:
         lock: bool = False,
         check: Callable[[Row[Any]], None] = check_dataset,
     ) -> Row[Any]:
+        """The dataset's row, once it says what its history's first and last entries do."""
+        found = self._row(connection, name, lock=lock)
+        check(found)
+        own = select(entries).where(entries.c.dataset_id == found.id)
+        first = connection.execute(own.order_by(entries.c.number)).first()
+        last = connection.execute(own.order_by(entries.c.number.desc())).first()
+        if first is None or last is None or first.hash != chained(FIRST_HASH, first.content):
+            raise InvalidInput(f"budget of {name}", "no first entry, or another one", "what the first entry set")
+        check_first(found, parse(first.content))
+        if (last.number, last.hash) != (found.entries, found.head):
+            raise InvalidInput(f"ledger history of {name}", last.number, f"{found.entries} entries, as its row says")
+        return found
+
+    def _row(self, connection: Connection, name: str, *, lock: bool = False) -> Row[Any]:
         query = select(datasets).where(datasets.c.name == name)
         # SQLite has no row locks: its writers hold the whole file from the start.
         found = connection.execute(query.with_for_update() if lock else query).first()
         if found is None:
             raise InvalidInput("dataset", name, "a dataset with a budget (privmix ledger init)")
-        check(found)
         return found
 
 

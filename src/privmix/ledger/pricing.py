@@ -90,6 +90,13 @@ def check_dataset(row: Row[Any]) -> None:
         raise InvalidInput("ledger filter", row.filter, f"one of epsilon {exact(row.epsilon)} at the budget's delta")
 
 
+def check_first(row: Row[Any], first: Mapping[str, Any]) -> None:
+    """Raise :class:`InvalidInput` unless the row has the budget that ``first``, its history's first entry, set."""
+    kept = {"kind": "init"} | {key: getattr(row, key) for key in ("name", "epsilon", "delta", "adjacency", "filter")}
+    if any(first.get(key) != value for key, value in kept.items()):
+        raise InvalidInput(f"budget of {row.name}", str(kept), "what the first entry set")
+
+
 def check_row(row: Row[Any]) -> None:
     """Raise :class:`InvalidInput` unless the row can be read; what its filter promises is left open."""
     check_choice("ledger adjacency", row.adjacency, [relation.value for relation in Adjacency])

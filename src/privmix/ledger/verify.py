@@ -9,7 +9,7 @@ from sqlalchemy import Row
 from privmix.errors import InvalidInput
 from privmix.ledger.contents import bound_by
 from privmix.ledger.ledger import Ledger, parse
-from privmix.ledger.pricing import check_dataset, check_spending
+from privmix.ledger.pricing import check_dataset, check_first, check_spending
 from privmix.ledger.schema import FIRST_HASH, chained
 
 
@@ -68,11 +68,7 @@ def _check(dataset: Row[Any], history: list[Row[Any]]) -> set[tuple[str, str]]:
             where, f"{len(history)}, {previous}", f"{dataset.entries} entries that end at {dataset.head}"
         )
     contents = [parse(row.content) for row in history]
-    kept = {"kind": "init"} | {
-        key: getattr(dataset, key) for key in ("name", "epsilon", "delta", "adjacency", "filter")
-    }
-    if not contents or any(contents[0].get(key) != value for key, value in kept.items()):
-        raise InvalidInput(f"budget of {dataset.name}", str(kept), "what the first entry set")
+    check_first(dataset, contents[0] if contents else {})
     reserved: set[str] = set()
     committed: set[str] = set()
     reserves, bound = [], set()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +12,8 @@ from privmix.errors import WITHHELD, InvalidInput, check_number
 
 _SMALLEST_BOUND, _LARGEST_BOUND = 1e-100, 1e100
 _ULP = float(np.finfo(np.float64).eps)
+# Numbers that the buffer of NumPy's einsum holds.
+_WIDTH: Final = 8192
 
 
 def clip_l2(x: NDArray[Any], bound: float) -> NDArray[np.float64]:
@@ -18,7 +21,8 @@ def clip_l2(x: NDArray[Any], bound: float) -> NDArray[np.float64]:
 
     Formal guarantees:
         * Bounded: the L2 norm of every returned row, computed without rounding, is at most ``bound``.
-        * Per record: a row of the result depends on that row of ``x`` only.
+        * Per record: a row of the result depends on that row of ``x`` only, to the last bit: not on how many rows
+          stand beside it, and not on how they lie in memory.
 
     Args:
         x: (n, d) numbers; arithmetic is in float64 whatever their type.
@@ -35,9 +39,7 @@ def clip_l2(x: NDArray[Any], bound: float) -> NDArray[np.float64]:
         [[0.6, 0.8], [0.1, 0.2]]
     """
     rows, checked_bound = _checked(x, bound)
-    with np.errstate(over="ignore"):
-        norms = np.sqrt(np.einsum("ij,ij->i", rows, rows))
-    return _scale_down(rows, norms, checked_bound)
+    return _scale_down(rows, l2_norms(rows), checked_bound)
 
 
 def clip_l1(x: NDArray[Any], bound: float) -> NDArray[np.float64]:
@@ -45,7 +47,8 @@ def clip_l1(x: NDArray[Any], bound: float) -> NDArray[np.float64]:
 
     Formal guarantees:
         * Bounded: the L1 norm of every returned row, computed without rounding, is at most ``bound``.
-        * Per record: a row of the result depends on that row of ``x`` only.
+        * Per record: a row of the result depends on that row of ``x`` only, to the last bit: not on how many rows
+          stand beside it, and not on how they lie in memory.
 
     Args:
         x: (n, d) numbers; arithmetic is in float64 whatever their type.
@@ -62,9 +65,37 @@ def clip_l1(x: NDArray[Any], bound: float) -> NDArray[np.float64]:
         [[0.75, -0.25], [0.1, 0.2]]
     """
     rows, checked_bound = _checked(x, bound)
+    norms = np.zeros(len(rows))
     with np.errstate(over="ignore"):
-        norms = np.abs(rows).sum(axis=1)
+        for piece in _pieces(rows):
+            norms += np.abs(piece).sum(axis=1)
     return _scale_down(rows, norms, checked_bound)
+
+
+def l2_norms(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    """L2 norms (n,) of (n, d) rows in C order; infinite where squares overflow.
+
+    Formal guarantees:
+        * Per record: a row's norm depends on that row only, to the last bit.
+
+    Example:
+        >>> l2_norms(np.array([[3.0, 4.0], [0.0, 2.0]])).tolist()
+        [5.0, 2.0]
+    """
+    squares = np.zeros(len(rows))
+    with np.errstate(over="ignore"):
+        for piece in _pieces(rows):
+            squares += np.einsum("ij,ij->i", piece, piece)
+    return np.sqrt(squares)
+
+
+def _pieces(rows: NDArray[np.float64]) -> Iterator[NDArray[np.float64]]:
+    """Columns that are summed at once: the same for every row, and pieces are added in order.
+
+    NumPy sums what is wider than its buffer in other pieces where a row stands alone, whose axes it merges, than where
+    it has neighbours. A piece fits the buffer, so every row of it is one call of the innermost loop.
+    """
+    return (rows[:, start : start + _WIDTH] for start in range(0, rows.shape[1], _WIDTH))
 
 
 def _checked(x: NDArray[Any], bound: float) -> tuple[NDArray[np.float64], float]:

@@ -6,10 +6,11 @@ could be written, so that what a certificate says was asked is what the noise wa
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import unicodedata
+from collections.abc import Collection, Sequence
 from dataclasses import fields, is_dataclass
 from enum import Enum
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import numpy as np
 
@@ -74,6 +75,31 @@ class Plan(Protocol):
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values that make the plan again."""
+
+
+LONGEST_NAME: Final = 200
+"""Characters of a class's name."""
+
+# Control characters and line separators: names stand in lines of text.
+_UNSAFE: Final = frozenset({"Cc", "Zl", "Zp"})
+
+
+def check_classes(names: Sequence[Any]) -> None:
+    """Raise :class:`InvalidInput` unless these are two or more names of classes, texts that a line of text can hold.
+
+    Example:
+        >>> check_classes(["no", "yes"])
+        >>> check_classes(["no", 1])
+        Traceback (most recent call last):
+        ...
+        privmix.errors.InvalidInput: classes: got 'other names'; allowed: texts of at most 200 characters
+    """
+    if not all(isinstance(name, str) and len(name) <= LONGEST_NAME for name in names):
+        raise InvalidInput("classes", "other names", f"texts of at most {LONGEST_NAME} characters")
+    if len(names) < 2 or len(set(names)) != len(names):
+        raise InvalidInput("classes", len(names), "at least two class names, all different")
+    if any("`" in name or any(unicodedata.category(mark) in _UNSAFE for mark in name) for name in names):
+        raise InvalidInput("classes", "names with control characters", "printable names without `")
 
 
 def check_target(epsilon: float | None, delta: float | None, *, pure: bool = False) -> None:

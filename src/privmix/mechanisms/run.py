@@ -16,39 +16,37 @@ rename.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import hmac
 import json
 import uuid
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar, Final, Self
 
-from privmix.errors import WITHHELD, InvalidInput, PrivmixError, StorageError
-from privmix.folders import FolderKind, PathLock, put_in_place, sync_folder, write_durably
+from privmix.errors import WITHHELD, InvalidInput, PrivmixError
+from privmix.folders import put_in_place, sync_folder
+from privmix.held_folders import FolderLost
 from privmix.mechanisms.run_folder import (
-    DISCARD,
-    KEY_FILE,
-    NOTES_FILE,
     RunFolder,
     check_same,
     damaged,
     is_whole,
-    run_folder_of,
+    storage_errors,
 )
-from privmix.mechanisms.run_state import RunState, Stated
+from privmix.mechanisms.run_place import MARK, VERSION, RunPlace
+from privmix.mechanisms.run_state import RunState
 from privmix.mechanisms.streams import SecretStreams
 from privmix.packages import package_version
 
-_VERSION: Final = 3
-_MARK: Final = "certificate.json"
 _SEAL_BYTES: Final = 64
 
 
-class Run(ABC):
+class Run(RunPlace):
     """The run that makes ``out``; use it in ``with``. A subclass says what kind of result that is.
 
     Errors. What somebody can go on with is kept, what can never succeed is not: leaving the block by an error keeps
@@ -57,9 +55,13 @@ class Run(ABC):
     full disks, lost networks and machines, missing memory and defects of ours are no reason to pay for a run twice.
     Inputs that were refused would leave a key and private bytes to nobody's use: that run is discarded. A run that was
     resumed, or is complete, is kept whatever happens: whoever resumes it may have given it other inputs than its own.
+    So is one that was paid for and whose records were refused before they were bound, which is before the first draw:
+    nothing is known of them but to their owner, and what was paid for never was. It is marked as refused, and goes on
+    with mended records under a fresh key.
 
     Formal guarantees:
-        * One key, one dataset: a run goes on only with the records that it began with.
+        * One key, one dataset: a run goes on only with the records that it began with; where it was refused for them,
+          the next attempt's key is another, and the first one is overwritten.
         * One key, one setting: it goes on only with the settings and in the versions that it began with.
         * Same bits: killed anywhere, it ends with the result, certificate included, that it would have had.
         * For the owner: folder and key can be read by nobody else; a folder that others can enter, or a link in its
@@ -68,6 +70,8 @@ class Run(ABC):
         * The key is in the run folder only, and is overwritten and removed before the result appears; see
           :func:`privmix.private_files.shred` for what overwriting can't do.
         * One at a time: two processes never work on one run.
+        * Where it was opened: what is written goes into the folder that was opened. Where somebody renames that one or
+          puts another in its place, the run ends with :class:`FolderLost`, its key first; nothing is written elsewhere.
 
     Args:
         out: the result's folder; nothing is there before the run is done.
@@ -78,6 +82,7 @@ class Run(ABC):
         files: of the result, that are there from the beginning, by name.
         overwrite: a result at ``out`` is replaced; an interrupted run is discarded unless ``resume``.
         resume: go on with the interrupted run.
+        paid: a ledger was charged for it, and would be again for another run.
 
     Attributes:
         out: as given.
@@ -90,7 +95,6 @@ class Run(ABC):
         StorageError: the folder can't be written.
     """
 
-    kind: ClassVar[FolderKind]
     # Under another version of these, the same key may give other draws.
     packages: ClassVar[tuple[str, ...]] = ("privmix", "numpy", "randomgen")
 
@@ -98,15 +102,6 @@ class Run(ABC):
     @abstractmethod
     def leaves(self) -> frozenset[str]:
         """What such a run may leave in its folder beside key, notes and certificate, the result's files included."""
-
-    @classmethod
-    @abstractmethod
-    def stated(cls, folder: Path) -> Stated:
-        """What the certificate in ``folder`` states.
-
-        Raises:
-            InvalidInput, StorageError: it is damaged, or can't be read.
-        """
 
     def __init__(
         self,
@@ -118,8 +113,9 @@ class Run(ABC):
         files: Mapping[str, bytes] | None = None,
         overwrite: bool = False,
         resume: bool = False,
+        paid: bool = False,
     ) -> None:
-        self.out, self._overwrite = Path(out), overwrite
+        self.out, self._overwrite, self._paid = Path(out), overwrite, paid
         self._given = json.loads(json.dumps(dict(settings)))
         self._held: RunFolder | None = None
         self._streams: SecretStreams | None = None
@@ -151,23 +147,26 @@ class Run(ABC):
             streams.destroy()
         self._notes, self._streams = left
         self._go_on()
+        if self._notes.get("refused") and not self.complete:
+            self._renew(extra)
 
     def _begin(self, extra: Mapping[str, Any], files: Mapping[str, bytes]) -> None:
         self.complete = False
         self._held = RunFolder(self.out, self.kind.field, create=True)
         self._notes = {
-            "version": _VERSION,
+            "version": VERSION,
             "id": uuid.uuid4().hex,
             "settings": self._given,
             "made_with": {name: package_version(name) for name in self.packages},
             "fingerprint": None,
+            "refused": False,
             "files": {name: hashlib.sha256(content).hexdigest() for name, content in files.items()},
             "extra": dict(extra),
         }
         sync_folder(self.out.parent)
         try:
             for name, content in files.items():
-                write_durably(self.folder / name, content)
+                self._held.write(name, content, shared=True)
             self._held.save_key(self.streams)
             self._held.write_notes(self.streams, self._notes)
         except BaseException:
@@ -175,7 +174,7 @@ class Run(ABC):
             raise
 
     def _go_on(self) -> None:
-        self.complete = self._folder.has(_MARK)
+        self.complete = self._folder.has(MARK)
         self.check_settings(RunState("", self._notes["settings"], {}, self._streams is None), self._given)
         if self.complete:
             # All rows are there: nothing is drawn any more.
@@ -190,95 +189,32 @@ class Run(ABC):
             if not is_whole(self.folder / name, digest):
                 raise damaged(self._folder, name)
 
-    @classmethod
-    def check(cls, out: str | Path, *, overwrite: bool = False, resume: bool = False) -> RunState | None:
-        """What opening asks of its place, beforehand: the state of the run to resume, or None where one is to begin.
-
-        Raises:
-            InvalidInput: as opening a run does, but for its settings; see :meth:`check_settings`.
-            StorageError: the run folder can't be read.
-        """
-        path = Path(out)
-        cls.kind.check_target(path, overwrite=overwrite)
-        if run_folder_of(path).is_dir():
-            with _storage_errors(cls.kind.field, "write", path):
-                cls._locked(path).release()
-        found = None if overwrite and not resume else cls.interrupted(path)
-        cls._check_wanted(path, found, resume=resume)
-        return found
-
-    @classmethod
-    def interrupted(cls, out: str | Path) -> RunState | None:
-        """The interrupted run that would make ``out``, or None. Changes nothing.
-
-        Raises:
-            InvalidInput: the run folder is damaged, or is not this user's alone.
-            StorageError: it can't be read.
-        """
-        path = Path(out)
-        with _storage_errors("run", "read", run_folder_of(path)):
-            folder = RunFolder.find(path, cls.kind.field)
-            if folder is None:
-                return None
-            with folder:
-                left = cls._left(folder)
-                if left is None:
-                    return None
-                notes, streams = left
-                if streams is not None:
-                    streams.destroy()
-                return RunState(notes["id"], notes["settings"], notes["extra"], folder.has(_MARK))
-
-    @staticmethod
-    def check_settings(state: RunState, settings: Mapping[str, Any]) -> None:
-        """Raise :class:`InvalidInput` unless an interrupted run has these settings."""
-        given = json.loads(json.dumps(dict(settings)))
-        # A certificate need not state all of them.
-        check_same(state.settings, {name: given.get(name) for name in state.settings} if state.complete else given)
-
-    @classmethod
-    def _check_wanted(cls, out: Path, left: object | None, *, resume: bool) -> None:
-        """Raise unless what an earlier run left is what the flags ask for."""
-        if resume and left is None:
-            raise InvalidInput("resume", str(out), "the `out` of an interrupted run; there is none")
-        if left is not None and not resume:
-            allowed = "`resume` to go on with the interrupted run that was making it, or `overwrite` to discard it"
-            raise InvalidInput(cls.kind.field, str(out), allowed)
-
-    @classmethod
-    def _left(cls, folder: RunFolder) -> tuple[dict[str, Any], SecretStreams | None] | None:
-        """A run's notes, once its key has shown that they are unchanged, and the key; None where nothing can go on.
-
-        Where the key is gone and the result whole, they are what its certificate states.
-        """
-        complete = folder.has(_MARK)
-        try:
-            # Notes without a key: killed while it was being discarded, or the key was lost or changed.
-            streams = folder.load_key() if folder.has(NOTES_FILE) else None
-        except (FileNotFoundError, InvalidInput):
-            if not complete:
-                raise InvalidInput(
-                    f"{folder.path.name}/{KEY_FILE}", "no such key", f"the interrupted run's own key ({DISCARD})"
-                ) from None
-            streams = None
-        if streams is None:
-            if not complete:
-                return None
-            stated = cls.stated(folder.path)
-            return {"id": stated.id, "settings": stated.settings, "extra": {}}, None
-        try:
-            notes = folder.read_notes(streams)
-        except InvalidInput:
-            notes = {}
-        if notes.get("version") != _VERSION:
-            streams.destroy()
-            raise damaged(folder, NOTES_FILE)
-        return notes, streams
+    def _renew(self, extra: Mapping[str, Any]) -> None:
+        """Begin anew, for other records and so with another key; a kill meanwhile leaves a run that has none."""
+        assert self._notes["fingerprint"] is None, "what was drawn for is bound"
+        self._folder.end_key()
+        self.streams.destroy()
+        self._streams = SecretStreams.from_entropy()
+        for name in self.leaves - set(self._notes["files"]):
+            self._folder.remove(name)
+        self._folder.save_key(self.streams)
+        self._notes |= {"refused": False, "extra": dict(extra)}
+        self._folder.write_notes(self.streams, self._notes)
 
     @property
     def folder(self) -> Path:
-        """The run folder."""
+        """The run folder's place; whoever writes takes :attr:`held`."""
         return self._folder.path
+
+    @property
+    def held(self) -> RunFolder:
+        """The run folder, open, where its place still leads to it.
+
+        Raises:
+            FolderLost: somebody renamed it, or put another in its place.
+        """
+        self._folder.check_in_place()
+        return self._folder
 
     @property
     def id(self) -> str:
@@ -303,6 +239,11 @@ class Run(ABC):
         return self._streams
 
     @property
+    def bound(self) -> bool:
+        """Whether its records are noted, without which nothing is drawn for them."""
+        return self.complete or self._notes["fingerprint"] is not None
+
+    @property
     def fingerprint_key(self) -> bytes:
         """For a fingerprint of the records that tells nobody else anything."""
         return self.streams.derive("fingerprint").share()
@@ -324,7 +265,7 @@ class Run(ABC):
     def keep(self, name: str, content: bytes) -> None:
         """Keep something for a resume, with the key's seal: whole, or not at all."""
         with self.writing():
-            self._folder.write(name, self.streams.seal(name, content).encode() + content)
+            self.held.write(name, self.streams.seal(name, content).encode() + content)
 
     def kept(self, name: str) -> bytes | None:
         """What :meth:`keep` was given under this name, or None.
@@ -334,14 +275,14 @@ class Run(ABC):
         """
         if not self._folder.has(name):
             return None
-        with _storage_errors("run", "read", self.folder / name), self._folder.open(name) as stream:
+        with storage_errors("run", "read", self.folder / name), self._folder.open(name) as stream:
             content = stream.read()
         # From other content, the noise of the steps to come would be added to other sums.
         if not hmac.compare_digest(content[:_SEAL_BYTES], self.streams.seal(name, content[_SEAL_BYTES:]).encode()):
             raise damaged(self._folder, name)
         return content[_SEAL_BYTES:]
 
-    def publish(self, write: Callable[[Path], None] | None = None) -> None:
+    def publish(self, write: Callable[[RunFolder], None] | None = None) -> None:
         """Destroy the key and put the result in its place, whole; each step may already have been done.
 
         Args:
@@ -352,32 +293,32 @@ class Run(ABC):
         """
         with self.writing():
             if write is not None and not self.complete:
-                write(self.folder)
-            self.complete = self._folder.has(_MARK)
+                write(self.held)
+            self.complete = self._folder.has(MARK)
             if not self.complete:
                 raise RuntimeError("only a whole result is published")
             self.kind.check_target(self.out, overwrite=self._overwrite)
-            held, files = self._folder, self.stated(self.folder).files
+            held, files = self.held, self.stated(self.folder).files
             held.end_key()
             held.sync()
             for name in self.leaves - {name.split("/")[0] for name in files}:
                 held.remove(name)
             held.keep_only(set(files))
             held.sync()
-            put_in_place(held.path, self.out, self.kind.marks)
+            put_in_place(held, self.out, self.kind.marks)
             sync_folder(self.out.parent)
             self._release()
 
     def discard(self) -> None:
         """Overwrite the key, and remove what is kept of the run."""
         if self._held is not None:
-            self._held.end(self.leaves | {_MARK})
+            self._held.end(self.leaves | {MARK})
             self._release()
 
     @contextmanager
     def writing(self) -> Iterator[None]:
         """Trouble with files inside is a :class:`StorageError` that names ``out``."""
-        with _storage_errors(self.kind.field, "write", self.out):
+        with storage_errors(self.kind.field, "write", self.out):
             yield
 
     @property
@@ -404,20 +345,30 @@ class Run(ABC):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            if isinstance(error, PrivmixError) and not (error.resumable or self.resumed or self.complete):
-                self.discard()
+            if self._is_lost():
+                self._end_lost(error)
+            elif isinstance(error, PrivmixError) and not (error.resumable or self.complete):
+                if self._paid and not self.bound:
+                    # Without the mark it goes on with the same records alone.
+                    with contextlib.suppress(OSError):
+                        self._notes["refused"] = True
+                        self._folder.write_notes(self.streams, self._notes)
+                elif not self.resumed:
+                    self.discard()
         finally:
             self._close()
 
-    @classmethod
-    def _locked(cls, out: Path) -> PathLock:
-        busy = InvalidInput(cls.kind.field, str(out), "a folder that no other process is making just now")
-        return PathLock(out, busy)
+    def _is_lost(self) -> bool:
+        """Whether nobody finds the run any more, under its own name or its result's."""
+        return self._held is not None and not self._held.is_in_place() and not self._held.is_at(self.out)
 
-
-@contextmanager
-def _storage_errors(field: str, what: str, place: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise StorageError(f"{field}: can't {what} {place}: {error.strerror or type(error).__name__}") from None
+    def _end_lost(self, error: BaseException | None) -> None:
+        """End a run that nobody could go on with: its key first, where that is by now."""
+        place = self._folder.path
+        with storage_errors(self.kind.field, "end the run of", self.out):
+            self.discard()
+        if error is None or isinstance(error, Exception):
+            raise FolderLost(
+                f"{self.kind.field}: the run's folder {place} was renamed, or another put in its place, while it was "
+                "written: its key is overwritten and what it held is removed; nothing is published"
+            ) from None

@@ -6,10 +6,11 @@ import hashlib
 import hmac
 import json
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from privmix.errors import InvalidInput
+from privmix.errors import InvalidInput, StorageError
 from privmix.mechanisms.streams import SecretStreams, shred
 from privmix.private_files import PrivateFolder
 from privmix.untrusted import MEBIBYTE, parse_json
@@ -100,6 +101,15 @@ class RunFolder(PrivateFolder):
         # First of the rest: without them nothing takes the folder for a run that could go on.
         self.remove(NOTES_FILE)
         self.discard()
+
+
+@contextmanager
+def storage_errors(field: str, what: str, place: Path) -> Iterator[None]:
+    """Trouble with files inside is a :class:`StorageError` that says what could not be done, and where."""
+    try:
+        yield
+    except OSError as error:
+        raise StorageError(f"{field}: can't {what} {place}: {error.strerror or type(error).__name__}") from None
 
 
 def run_folder_of(out: Path) -> Path:

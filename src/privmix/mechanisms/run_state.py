@@ -17,12 +17,15 @@ class RunState:
         extra: what the caller gave; empty if the kill came after the key was gone, for nothing shows any more that the
             run's notes are its own.
         complete: everything is written; resuming reads no record and uses no key, it only puts the folder in place.
+        refused: its records were refused before anything was drawn for them: others may take their place, under a fresh
+            key.
     """
 
     id: str
     settings: Mapping[str, Any]
     extra: Mapping[str, Any]
     complete: bool
+    refused: bool = False
 
 
 @dataclass(frozen=True)

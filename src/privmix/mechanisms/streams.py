@@ -31,6 +31,7 @@ from randomgen import AESCounter
 
 from privmix import private_files
 from privmix.errors import WITHHELD, InvalidInput, check_integer
+from privmix.held_folders import NO_LINK
 from privmix.mechanisms.aes import Lent
 from privmix.private_files import open_private
 
@@ -132,7 +133,7 @@ class SecretStreams:
         """
         if self._key is None or self._derived:
             raise RuntimeError("only a live master key is kept in a file")
-        descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600, dir_fd=dir_fd)
+        descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | NO_LINK, 0o600, dir_fd=dir_fd)
         try:
             os.write(descriptor, bytes([self._insecure_seed]) + self._key)
             os.fsync(descriptor)

@@ -12,7 +12,7 @@ import numpy as np
 from privmix.designs import Plan, all_designs
 from privmix.errors import InvalidInput, check_integer, check_number
 from privmix.planning.prediction import Prediction, predict_accuracy
-from privmix.releases.choice import DECLARED, PUBLIC, Candidate, Choice, counted_error, is_model_words
+from privmix.releases.choice import DECLARED, PUBLIC, Candidate, Choice, LeftOut, counted_error, is_model_words
 from privmix.releases.config import ReleaseConfig
 from privmix.releases.data_model import DataModel
 
@@ -49,7 +49,7 @@ def choose_design(
     Every design is tried with the learner that ``fit`` takes for it. Options that change the price are tried each with
     a noise of its own; options that only divide the budget (for moments, what X'X, X'Y and the counts get) are searched
     one after the other, from the design's preferred values on. Where a simulation can't tell values apart, the
-    preferred ones stay.
+    preferred ones stay. Settings for which no noise is found that meets the budget are left out, and said to be.
 
     Args:
         config: what is given: records, dim, classes, clipping, centring, rows. Its design and the settings that
@@ -60,6 +60,9 @@ def choose_design(
         curve: predict at other epsilons too, for the picture.
         seed: of the declared model; it is public and protects nothing.
         progress: called with a stage's name, steps done, steps in all.
+
+    Raises:
+        InvalidInput: an argument is out of range, or no settings of any design have a plan at the budget.
 
     Example:
         >>> from privmix.releases.choice import labels
@@ -85,12 +88,22 @@ def choose_design(
     trials = _trials(config)
     steps = len(trials) + (len(_CURVE) if curve else 0)
     best: dict[str, tuple[ReleaseConfig, Plan, Prediction]] = {}
+    refusals: list[tuple[LeftOut, InvalidInput]] = []
     for done, (name, trial) in enumerate(trials, start=1):
-        found = _searched(trial, trial.calibrate(epsilon, delta), model)
-        if name not in best or found[2].accuracy > best[name][2].accuracy:
-            best[name] = found
+        try:
+            plan = trial.calibrate(epsilon, delta)
+        except InvalidInput as refusal:
+            why = f"{refusal.field} is to be {refusal.allowed}"
+            refusals.append((LeftOut(name, trial.design.settings(), why), refusal))
+        else:
+            found = _searched(trial, plan, model)
+            if name not in best or found[2].accuracy > best[name][2].accuracy:
+                best[name] = found
         if progress:
             progress("planning", done, steps)
+    if not best:
+        # Each was refused; the reason is mostly the same.
+        raise refusals[0][1]
     ordered = tuple(
         Candidate(
             name,
@@ -106,14 +119,19 @@ def choose_design(
     )
     epsilons = tuple(float(f"{point:.3g}") for point in (epsilon * factor for factor in _CURVE)) if curve else ()
     curves: dict[str, list[float]] = {item.name: [] for item in ordered} if curve else {}
+    shown = []
     for done, at in enumerate(epsilons, start=len(trials) + 1):
-        for item in ordered:
-            # One draw will do for a picture.
-            curves[item.name].append(item.accuracy if at == epsilon else _at(item.config, at, delta, model))
+        values = [item.accuracy if at == epsilon else _at(item.config, at, delta, model) for item in ordered]
+        # Curves share their epsilons: one at which a design has no plan is not drawn.
+        if (known := [value for value in values if value is not None]) == values:
+            shown.append(at)
+            for item, value in zip(ordered, known, strict=True):
+                curves[item.name].append(value)
         if progress:
             progress("planning", done, steps)
     attainable = harder.attainable, model.attainable, easier.attainable
-    return Choice(epsilon, delta, ordered, epsilons, curves, model_words, attainable)
+    left_out = tuple(one for one, _ in refusals)
+    return Choice(epsilon, delta, ordered, tuple(shown), curves, model_words, attainable, left_out)
 
 
 def _range(plan: Plan, edges: list[DataModel], expected: float) -> tuple[float, float]:
@@ -122,8 +140,13 @@ def _range(plan: Plan, edges: list[DataModel], expected: float) -> tuple[float, 
     return min(found), max(found)
 
 
-def _at(config: ReleaseConfig, epsilon: float, delta: float, model: DataModel) -> float:
-    return predict_accuracy(config.calibrate(epsilon, delta), model, draws=1).accuracy
+def _at(config: ReleaseConfig, epsilon: float, delta: float, model: DataModel) -> float | None:
+    """Accuracy by one draw, which will do for a picture; None where there is no plan."""
+    try:
+        plan = config.calibrate(epsilon, delta)
+    except InvalidInput:
+        return None
+    return predict_accuracy(plan, model, draws=1).accuracy
 
 
 def _trials(config: ReleaseConfig) -> list[tuple[str, ReleaseConfig]]:

@@ -14,9 +14,12 @@ from privmix.certificate import certificate as common
 from privmix.certificate.assessment import assess
 from privmix.certificate.certificate import Certificate, Kind, delta_warning, issue
 from privmix.certificate.reservation import ReservationNote, use
+from privmix.data.overlap_rule import PUBLISHED
 from privmix.designs import Plan, check_plan
 from privmix.errors import InvalidInput, check_integer, check_number
 from privmix.features.spec import arrays_beside, statements_of
+from privmix.features.whitened import DATA
+from privmix.releases.choice import chosen_by_data
 from privmix.releases.facts import release_facts
 
 PICTURE_FILE: Final = "predictions.svg"
@@ -73,7 +76,7 @@ def make_certificate(
             "input_shape": [int(size) for size in input_shape],
             "choice": None if choice is None else dict(choice),
         },
-        said=public_text(plan, insecure_seed, in_ledger, extractor, chosen=choice is not None),
+        said=public_text(plan, insecure_seed, in_ledger, extractor, choice),
         files=files,
         insecure_seed=insecure_seed,
         in_ledger=in_ledger,
@@ -102,8 +105,9 @@ def _check_own(content: Mapping[str, Any]) -> None:
     if not isinstance(content["choice"], dict | None):
         raise InvalidInput("certificate choice", type(content["choice"]).__name__, "what the planner wrote, or null")
     # These reach the data card: nothing in them may look like a part of it.
-    if not _NAME.match(str(content["extractor"].get("name"))):
-        raise InvalidInput("certificate extractor", content["extractor"].get("name"), "a plain name")
+    name = content["extractor"].get("name")
+    if not isinstance(name, str) or not _NAME.match(name):
+        raise InvalidInput("certificate extractor", name, "a plain name")
     if not set(content["extractor"]) <= _EXTRACTOR:
         raise InvalidInput("certificate extractor", "other fields", ", ".join(sorted(_EXTRACTOR)))
     arrays_beside(content["extractor"])
@@ -143,20 +147,37 @@ def curve_of(plan: Plan, at: float, delta: float) -> list[list[float]]:
 
 
 def public_text(
-    plan: Plan, insecure_seed: bool, in_ledger: str, extractor: Mapping[str, Any], *, chosen: bool
+    plan: Plan,
+    insecure_seed: bool,
+    in_ledger: str,
+    extractor: Mapping[str, Any],
+    choice: Mapping[str, Any] | None,
+    *,
+    before: bool = False,
 ) -> dict[str, Any]:
     """The certificate's warnings, statements and assessment: what people read.
 
     Args:
         plan: what ran.
         insecure_seed, in_ledger, extractor: as the certificate states them.
-        chosen: the planner chose the design.
+        choice: as the certificate states it; None where the planner did not choose the design.
+        before: as it was written before statements said how public data were compared.
     """
+    statements = _statements(plan, in_ledger, extractor)
+    if not before and (_fitted_to_data(extractor) or chosen_by_data(choice)):
+        statements.append(PUBLISHED)
     return {
         "warnings": _warnings(plan, insecure_seed),
-        "statements": _statements(plan, in_ledger, extractor),
-        "assessment": assess(release_facts(plan, insecure_seed, in_ledger, chosen=chosen)),
+        "statements": statements,
+        "assessment": assess(release_facts(plan, insecure_seed, in_ledger, chosen=choice is not None)),
     }
+
+
+def _fitted_to_data(extractor: Mapping[str, Any]) -> bool:
+    """Whether the extractor's own words are of public data, which somebody has to vouch for."""
+    options = extractor.get("options")
+    public = options.get("public") if isinstance(options, Mapping) else None
+    return isinstance(public, Mapping) and public.get("source") == DATA
 
 
 def _warnings(plan: Plan, insecure_seed: bool) -> list[str]:

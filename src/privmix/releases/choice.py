@@ -17,6 +17,9 @@ DECLARED: Final = "a declared spectrum"
 PUBLIC: Final = "records that the owner declared public"
 _MODEL_WORDS: Final = re.compile(rf"{DECLARED}|\d+ {PUBLIC}")
 _ROUNDING: Final = 2e-4
+# Far more than the planner's own curves have, and larger than any setting.
+_MOST_EPSILONS: Final = 32
+_LARGEST: Final = 2**63
 _RECORD_FIELDS: Final = {
     "epsilon",
     "delta",
@@ -57,6 +60,25 @@ class Candidate:
 
 
 @dataclass(frozen=True)
+class LeftOut:
+    """Settings of a design that have no plan at the budget.
+
+    Attributes:
+        name: of the candidate that they belong to; see :func:`labels`.
+        settings: of the design.
+        reason: what the search for a noise said.
+    """
+
+    name: str
+    settings: Mapping[str, Any]
+    reason: str
+
+    def __str__(self) -> str:
+        chosen = ", ".join(f"{key} {value}" for key, value in self.settings.items() if key != "design")
+        return f"{_start(labels()[self.name])}" + (f" ({chosen})" if chosen else "") + f" was left out: {self.reason}."
+
+
+@dataclass(frozen=True)
 class Choice:
     """What the planner found. All of it is public.
 
@@ -67,6 +89,7 @@ class Choice:
         curves: predicted accuracy by design at each of ``epsilons``.
         model: how the records were modelled, in words.
         attainable: accuracy that a learner reaches there without privacy: low, predicted, high.
+        left_out: settings that have no plan at the budget.
     """
 
     epsilon: float
@@ -76,6 +99,7 @@ class Choice:
     curves: dict[str, list[float]]
     model: str
     attainable: tuple[float, float, float]
+    left_out: tuple[LeftOut, ...] = ()
 
     @property
     def best(self) -> Candidate:
@@ -103,6 +127,10 @@ class Choice:
             "curves": {name: [round(value, 4) for value in values] for name, values in self.curves.items()},
             "model": self.model,
         }
+        # Names alone: a certificate holds no words but its own.
+        missing = {item.name for item in self.left_out} - {item.name for item in self.candidates}
+        if missing:
+            record["left_out"] = sorted(missing)
         return {**record, "reasons": reasons_of(record)}
 
 
@@ -127,6 +155,11 @@ def is_model_words(words: str) -> bool:
     return _MODEL_WORDS.fullmatch(words) is not None
 
 
+def chosen_by_data(record: Mapping[str, Any] | None) -> bool:
+    """Whether a choice on record was made by records that somebody vouches for as public; None is no choice."""
+    return record is not None and str(record.get("model")).endswith(PUBLIC)
+
+
 def reasons_of(record: Mapping[str, Any]) -> list[str]:
     """The sentences that follow from the numbers of :meth:`Choice.to_dict`."""
     chosen, predicted, ranges = record["chosen"], record["predicted"], record["ranges"]
@@ -142,6 +175,10 @@ def reasons_of(record: Mapping[str, Any]) -> list[str]:
         f"{_start(labels()[name])}: {_accuracy(accuracy, ranges[name])} predicted."
         for name, accuracy in predicted.items()
         if name != chosen
+    ]
+    sentences += [
+        f"{_start(labels()[name])} was left out: no noise was found that meets the budget."
+        for name in record.get("left_out", ())
     ]
     low, expected, high = record["attainable"]
     sentences.append(
@@ -165,7 +202,8 @@ def check_choice_record(record: Mapping[str, Any]) -> None:
     try:
         names = list(record["predicted"])
         sound = (
-            set(record) == _RECORD_FIELDS
+            set(record) - {"left_out"} == _RECORD_FIELDS
+            and _are_left_out(record.get("left_out"), names)
             and record["chosen"] in names
             and list(record["settings"]) == list(record["ranges"]) == list(record["learners"]) == names
             and record["labels"] == {name: labels()[name] for name in names}
@@ -177,17 +215,22 @@ def check_choice_record(record: Mapping[str, Any]) -> None:
             and all(_are_settings(record["settings"][name]) for name in names)
             and is_model_words(record["model"])
             and record["reasons"] == reasons_of(record)
+            and len(record["epsilons"]) <= _MOST_EPSILONS
             and all(_is_number(value) for value in record["epsilons"])
             and set(record["curves"]) <= set(names)
-            and all(
-                len(values) == len(record["epsilons"]) and all(_is_number(value) for value in values)
-                for values in record["curves"].values()
-            )
+            and all(_are_shares(values, len(record["epsilons"])) for values in record["curves"].values())
         )
     except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError):
         sound = False
     if not sound:
         raise InvalidInput("certificate choice", "another record", "numbers and words as the planner writes them")
+
+
+def _are_left_out(left_out: Any, tried: list[str]) -> bool:
+    """Whether it is None, or candidates that were not tried, in order."""
+    return left_out is None or (
+        isinstance(left_out, list) and bool(left_out) and left_out == sorted({*left_out} & (labels().keys() - {*tried}))
+    )
 
 
 def _is_best(chosen: str, predicted: Mapping[str, float]) -> bool:
@@ -207,7 +250,12 @@ def check_choice_settings(record: Mapping[str, Any], plan: Plan) -> None:
 def _are_settings(settings: Mapping[str, Any]) -> bool:
     options = {one.name for one in design_named(settings["design"]).options()}
     given = {name: value for name, value in settings.items() if name != "design"}
-    return set(given) <= options and all(isinstance(value, int | float) for value in given.values())
+    return set(given) <= options and all(_is_setting(value) for value in given.values())
+
+
+def _is_setting(value: Any) -> bool:
+    """A switch, or a number that a plan may have."""
+    return isinstance(value, bool) or (_is_number(value) and abs(value) <= _LARGEST)
 
 
 def _is_learner(name: object) -> bool:
@@ -219,7 +267,7 @@ def _are_shares(values: Any, count: int) -> bool:
     return isinstance(values, list) and len(values) == count and all(_is_number(v) and 0 <= v <= 1 for v in values)
 
 
-def _is_number(value: object) -> bool:
+def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 

@@ -10,6 +10,7 @@ from privmix.designs import Design, Plan, Setting, check_options, design_named
 from privmix.designs.pricing import budget_after_count
 from privmix.mechanisms.plan import check_target
 from privmix.releases.count import small_query_noise
+from privmix.releases.degree import degree_by_theory
 
 
 @dataclass(frozen=True, init=False)
@@ -99,6 +100,8 @@ class ReleaseConfig(Setting):
         """
         pure = self.design.pure and delta == 0
         check_target(epsilon, delta, pure=pure)
+        if self.design.left_to_theory:
+            return self.resolved(epsilon, delta).calibrate(epsilon, delta)
         draft = self.with_noise(1.0, small_query_noise(epsilon))
         rest = (epsilon, delta)
         if self.records_noise_multiplier is not None:
@@ -112,11 +115,35 @@ class ReleaseConfig(Setting):
         plan = self.with_noise(found.noise_multiplier, draft.centre_noise_multiplier)
         return replace(plan, epsilon=float(epsilon), delta=float(delta))
 
+    def resolved(self, epsilon: float, delta: float) -> ReleaseConfig:
+        """The same with a number in place of a mixup degree that is left to theory (``"auto"``).
+
+        Reads no data; see :func:`privmix.releases.degree.degree_by_theory`.
+
+        Raises:
+            InvalidInput: a target out of range, or one that no noise meets.
+        """
+        if not self.design.left_to_theory:
+            return self
+        check_target(epsilon, delta, pure=self.design.pure and delta == 0)
+        return self._of_degree(degree_by_theory(self, self.design, epsilon, delta))
+
+    def draft(self) -> Plan:
+        """A plan with some noise, and degree 1 where theory is to choose: it shows what does not depend on these."""
+        return (self._of_degree(1) if self.design.left_to_theory else self).with_noise(1.0)
+
+    def _of_degree(self, degree: int) -> ReleaseConfig:
+        design: Any = self.design
+        return replace(self, design=replace(design, mixup_degree=degree))
+
     def with_noise(self, noise_multiplier: float, centre_noise_multiplier: float | None = None) -> Plan:
         """The plan at a given joint noise multiplier s (and, with private centring, the mean query's).
 
         Nothing was asked of it: its ``epsilon`` and ``delta`` are None, and nothing is priced here. Such a plan can be
         drawn from, attacked and compared; it can be released once it says what it may cost: ``plan.priced(delta)``.
+
+        Raises:
+            InvalidInput: the mixup degree is left to theory, which needs a target.
         """
         if (self.centre or self.design.centre) == "none":
             centre_noise_multiplier = None

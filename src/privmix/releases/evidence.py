@@ -25,9 +25,11 @@ from privmix.designs.embedding import SIZES
 from privmix.errors import InvalidInput
 from privmix.releases.embedding import ClassEmbeddings
 from privmix.releases.feature_maps import feature_map
+from privmix.releases.map_evidence import class_direction_tests, direction_tests
 from privmix.releases.moments import SecondMoments, lower_triangle, sampled_std
 from privmix.releases.noise_parts import CANCELLED, ULP, Part, WeakDirections, check_grid
 from privmix.releases.noise_tests import (
+    ON_THE_GRID,
     NoiseTest,
     energy_test,
     equal_chance,
@@ -155,7 +157,7 @@ class RowEvidence:
         rows, parts = self._plan.rows, self._parts
         law = "laplace" if parts["x"].laplace else "gaussian"
         found = [
-            NoiseTest("values on the public grid", sum(p.width * rows for p in parts.values() if p.unit), 0.0),
+            NoiseTest(ON_THE_GRID, sum(p.width * rows for p in parts.values() if p.unit), 0.0),
             equal_rows_test("equal rows", bytes(self._digests), self._equal_chance(law)),
             energy_test(
                 "noise of each row",
@@ -255,7 +257,7 @@ def _(plan: TwoStagePlan, moments: TwoStageMoments) -> list[NoiseTest]:
     """Those of the first stage, and the same of what the second one released.
 
     Raises:
-        InvalidInput: a number is off the grid, or noise is missing.
+        InvalidInput: a number is off the grid, noise is missing, or the map does not follow from the first stage.
     """
     std = plan.noise_std
     check_grid("moments: norms", moments.norms, 1.0, std["norms"])
@@ -265,6 +267,7 @@ def _(plan: TwoStagePlan, moments: TwoStageMoments) -> list[NoiseTest]:
         *beside_tests(plan.first, moments),
         energy_test("noise of the norms", np.square(counts).sum(), counts.size, half * math.sqrt(counts.size)),
         *_symmetric_tests("the scatter within classes", moments.within, std["within"], plan.unit_within),
+        *direction_tests(plan, moments),
     ]
 
 
@@ -273,12 +276,12 @@ def _(plan: ThreeStagePlan, moments: ThreeStageMoments) -> list[NoiseTest]:
     """Those of the first two stages, and the same of each class's scatter.
 
     Raises:
-        InvalidInput: a number is off the grid, or noise is missing.
+        InvalidInput: a number is off the grid, noise is missing, or the map does not follow from the second stage.
     """
     std, unit = plan.noise_std["class_within"], plan.unit_within
     check_grid("moments: class_within", moments.class_within, unit, std)
     own = _symmetric_tests("the scatter of each class", moments.class_within, std, unit)
-    return [*beside_tests.dispatch(TwoStagePlan)(plan, moments), *own]
+    return [*beside_tests.dispatch(TwoStagePlan)(plan, moments), *own, *class_direction_tests(plan, moments)]
 
 
 def _symmetric_tests(what: str, released: NDArray[np.float32], std: float, unit: float) -> list[NoiseTest]:

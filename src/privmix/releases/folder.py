@@ -23,7 +23,9 @@ from privmix.certificate.signing import ATTESTATION_FILE
 from privmix.designs import Plan, plan_from_dict
 from privmix.errors import InvalidInput, StorageError
 from privmix.features.spec import arrays_beside
-from privmix.folders import FolderKind, sync_folder, write_durably
+from privmix.folders import FolderKind
+from privmix.held_folders import HeldFolder
+from privmix.private_files import PrivateFolder
 from privmix.releases import three_stage, two_stage  # noqa: F401  (they know how their numbers are stored)
 from privmix.releases.arrays import Shapes, arrays_bytes, read_arrays
 from privmix.releases.beside import from_arrays, to_arrays
@@ -39,6 +41,8 @@ CENTRE_FILE: Final = "centre.safetensors"
 EXTRACTOR_FILE: Final = "extractor.safetensors"
 # Rows a shard; public, and a multiple of the row tile.
 SHARD_ROWS = 8192
+# Of a journal: some 200 a shard.
+_MOST_NOTES: Final = 2**28
 # Pages that the reader may be ahead of the hash.
 _PAGES_AHEAD: Final = 4
 
@@ -121,17 +125,16 @@ class ShardWriter:
     a run that was killed goes on after the last shard noted.
 
     Args:
-        folder: the release being made.
+        folder: the release being made, held: shards go there, whatever has its name by then.
         rows: T.
         journal: where finished shards are noted; None notes nothing.
         files: shards that an earlier run finished, in order from the first.
     """
 
     def __init__(
-        self, folder: Path, rows: int, journal: Journal | None = None, files: Sequence[Mapping[str, Any]] = ()
+        self, folder: HeldFolder, rows: int, journal: Journal | None = None, files: Sequence[Mapping[str, Any]] = ()
     ) -> None:
-        self._folder = folder / DATA_FOLDER
-        self._folder.mkdir(exist_ok=True)
+        self._above, self._folder = folder, folder.folder(DATA_FOLDER)
         self._rows, self._journal = rows, journal
         self._pending: list[RowBlock] = []
         self.files: list[dict[str, Any]] = [dict(item) for item in files]
@@ -159,15 +162,12 @@ class ShardWriter:
 
     def _shard(self, x: NDArray[np.float32], y: NDArray[np.float32]) -> None:
         name = shard_name(len(self.files), -(-self._rows // SHARD_ROWS))
-        path, draft = self._folder / name, self._folder / f".{name}"
-        with draft.open("wb") as stream:
+        # What is written to a folder that nobody finds any more is work for nothing.
+        self._above.check_in_place()
+        with self._folder.new(name, shared=True) as stream:
             digest = write_shard(stream, x, y)
-            stream.flush()
-            os.fsync(stream.fileno())
         self.files.append({"file": f"{DATA_FOLDER}/{name}", "rows": len(x), "sha256": digest})
-        os.replace(draft, path)
         if self._journal is not None:
-            sync_folder(self._folder)
             self._journal.note(self.files[-1])
 
 
@@ -176,30 +176,33 @@ class Journal:
     """A run's notes of its finished shards, a line each, with a seal that only the run's key makes.
 
     Attributes:
-        file: where they are.
+        folder: the run's.
+        name: of the file there.
         seal: makes the seal of a line.
     """
 
-    file: Path
+    folder: PrivateFolder
+    name: str
     seal: Callable[[bytes], str]
 
     def note(self, item: Mapping[str, Any]) -> None:
         """Add a shard, and wait until the disk has it."""
-        with self.file.open("a", encoding="utf-8") as stream:
-            stream.write(self._line(item))
+        with self.folder.append(self.name) as stream:
+            stream.write(self._line(item).encode())
             stream.flush()
             os.fsync(stream.fileno())
 
-    def kept(self, folder: Path) -> list[dict[str, Any]]:
+    def kept(self) -> list[dict[str, Any]]:
         """The shards, from the first on without a gap, that are noted and whose bytes are those noted."""
         kept: list[dict[str, Any]] = []
-        for line in self.file.read_text(encoding="utf-8", errors="replace").splitlines() if self.file.exists() else []:
+        found = self.folder.read(self.name, _MOST_NOTES) if self.folder.has(self.name) else b""
+        for line in found.decode(errors="replace").splitlines():
             try:
                 item = json.loads(line)
                 del item["seal"]
                 number = int(item["file"].rsplit("-", 3)[-3])
                 whole = number == len(kept) and hmac.compare_digest(self._line(item), line + "\n")
-                whole = whole and file_hash(folder / item["file"]) == item["sha256"]
+                whole = whole and file_hash(self.folder.path / item["file"]) == item["sha256"]
             except (ValueError, KeyError, IndexError, TypeError, OSError, RecursionError, AttributeError):
                 # A line cut short by the kill, or a shard that is not there.
                 break
@@ -210,7 +213,7 @@ class Journal:
 
     def rewrite(self, kept: Sequence[Mapping[str, Any]]) -> None:
         """Begin anew with these shards."""
-        write_durably(self.file, "".join(self._line(item) for item in kept).encode())
+        self.folder.write(self.name, "".join(self._line(item) for item in kept).encode())
 
     def _line(self, item: Mapping[str, Any]) -> str:
         return json.dumps({**item, "seal": self.seal(json.dumps(item).encode())}) + "\n"
@@ -222,26 +225,29 @@ def file_hash(path: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def write_centre(folder: Path, centre: NDArray[np.float32]) -> dict[str, Any]:
+def write_centre(folder: HeldFolder, centre: NDArray[np.float32]) -> dict[str, Any]:
     """Store the released mean; returns its entry for the certificate."""
-    write_durably(folder / CENTRE_FILE, arrays_bytes({"centre": centre}))
-    return {"file": CENTRE_FILE, "rows": 1, "sha256": file_hash(folder / CENTRE_FILE)}
+    return _write(folder, CENTRE_FILE, arrays_bytes({"centre": centre}), 1)
 
 
-def write_beside(folder: Path, plan: Plan, beside: Any) -> list[dict[str, Any]]:
+def _write(folder: HeldFolder, name: str, content: bytes, rows: int) -> dict[str, Any]:
+    folder.write(name, content, shared=True)
+    return {"file": name, "rows": rows, "sha256": hashlib.sha256(content).hexdigest()}
+
+
+def write_beside(folder: HeldFolder, plan: Plan, beside: Any) -> list[dict[str, Any]]:
     """Store what is released beside the rows, if anything is; returns its entry for the certificate."""
     declared = plan.kind.beside(plan)
     if declared is None:
         return []
     arrays = to_arrays(beside)
     assert {name: array.shape for name, array in arrays.items()} == dict(declared.shapes), "other arrays than declared"
-    write_durably(folder / declared.file, arrays_bytes(arrays))
-    return [{"file": declared.file, "rows": declared.rows, "sha256": file_hash(folder / declared.file)}]
+    return [_write(folder, declared.file, arrays_bytes(arrays), declared.rows)]
 
 
-def write_certificate(folder: Path, certificate: Certificate) -> None:
+def write_certificate(folder: HeldFolder, certificate: Certificate) -> None:
     """Store the certificate as readable JSON."""
-    write_durably(folder / CERTIFICATE_FILE, certificate.to_bytes())
+    folder.write(CERTIFICATE_FILE, certificate.to_bytes(), shared=True)
 
 
 def load_release(folder: str | Path) -> ReleasedDataset:

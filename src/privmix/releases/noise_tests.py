@@ -35,6 +35,9 @@ from privmix.errors import InvalidInput
 FALSE_ALARM: Final = 5e-11
 """Of each family of tests; verification has fewer than twenty."""
 
+ON_THE_GRID: Final = "values on the public grid"
+"""The test of rows that counts them; none of them where rows are samples."""
+
 _POWER: Final = 0.99
 # float32 rounds to 2^-24 of a number, which a little more than covers.
 _FLOAT32: Final = 2.0**-23

@@ -24,7 +24,6 @@ from privmix.certificate.reservation import ReservationNote, mode_of
 from privmix.designs import Plan, check_plan
 from privmix.errors import InvalidInput
 from privmix.features.spec import arrays_beside, check_carried
-from privmix.folders import write_durably
 from privmix.mechanisms.run import Run
 from privmix.mechanisms.run_folder import run_folder_of
 from privmix.mechanisms.run_state import RunState, Stated
@@ -98,6 +97,7 @@ class ReleaseRun(Run):
         extra: Mapping[str, Any] | None = None,
         overwrite: bool = False,
         resume: bool = False,
+        paid: bool = False,
     ) -> None:
         check_plan(plan)
         if not input_shape or any(int(size) < 1 for size in input_shape):
@@ -119,7 +119,8 @@ class ReleaseRun(Run):
         if self._carried:
             # Kept from the beginning: another attempt's fit may differ in last bits, and would be another extractor.
             files[EXTRACTOR_FILE] = arrays_bytes(self._carried)
-        super().__init__(out, settings, streams=streams, extra=extra, files=files, overwrite=overwrite, resume=resume)
+        given = {"overwrite": overwrite, "resume": resume, "paid": paid}
+        super().__init__(out, settings, streams=streams, extra=extra, files=files, **given)
 
     @property
     def leaves(self) -> frozenset[str]:
@@ -148,7 +149,7 @@ class ReleaseRun(Run):
     @property
     def features_folder(self) -> Path:
         """Where a feature store may be while the run needs it; removed before the release appears."""
-        return self.folder / _FEATURES
+        return self.held.path / _FEATURES
 
     def release(
         self,
@@ -195,18 +196,19 @@ class ReleaseRun(Run):
         return read_certificate(self.out)
 
     def _write(self, engine: Engine, progress: Progress | None) -> None:
-        journal = Journal(self.folder / _SHARDS, partial(self.streams.seal, _SHARDS))
-        kept = journal.kept(self.folder)
+        held = self.held
+        journal = Journal(held, _SHARDS, partial(self.streams.seal, _SHARDS))
+        kept = journal.kept()
         journal.rewrite(kept)
-        writer = ShardWriter(self.folder, self._plan.rows, journal, kept)
+        writer = ShardWriter(held, self._plan.rows, journal, kept)
         for block in engine.rows(progress, first=writer.first):
             writer.write(block)
         files = list(writer.files)
-        files += write_beside(self.folder, self._plan, engine.beside)
+        files += write_beside(held, self._plan, engine.beside)
         if (self.folder / PICTURE_FILE).is_file():
             files.append({"file": PICTURE_FILE, "rows": 0, "sha256": file_hash(self.folder / PICTURE_FILE)})
         if engine.transform.centre is not None:
-            files.append(write_centre(self.folder, engine.transform.centre))
+            files.append(write_centre(held, engine.transform.centre))
         if self._carried:
             files.append({"file": EXTRACTOR_FILE, "rows": 0, "sha256": file_hash(self.folder / EXTRACTOR_FILE)})
         settings = self.settings
@@ -220,8 +222,8 @@ class ReleaseRun(Run):
             choice=settings["choice"],
             release_id=self.id,
         )
-        write_durably(self.folder / CARD_FILE, data_card(self._plan, certificate).encode())
+        held.write(CARD_FILE, data_card(self._plan, certificate).encode(), shared=True)
         digest = hashlib.sha256(certificate.to_bytes()).hexdigest()
-        write_durably(self.folder / CROISSANT_FILE, croissant(certificate, digest))
+        held.write(CROISSANT_FILE, croissant(certificate, digest), shared=True)
         # Last: a folder with a certificate is a whole release.
-        write_certificate(self.folder, certificate)
+        write_certificate(held, certificate)

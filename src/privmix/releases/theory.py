@@ -14,13 +14,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from scipy.optimize import minimize_scalar
 
-from privmix.accounting import published_noise_multiplier
+from privmix.accounting import calibrate, published_noise_multiplier
+from privmix.designs import Poisson, Setting
 from privmix.errors import InvalidInput, check_integer, check_number
-from privmix.releases.config import ReleaseConfig
 
 # Neighbouring degrees of the last search step differ by less than this factor: the curve is flat at its minimum.
 _CLOSE = 1.1
@@ -226,6 +227,7 @@ def published_optimal_degree(records: int, rows: int, epsilon: float, delta: flo
     return math.exp(float(found.x))
 
 
+@cache
 def honest_noise_multiplier(records: int, rows: int, mixup_degree: int, epsilon: float, delta: float) -> float:
     """The joint noise multiplier that an uncentred Poisson release of these sizes gets: its plan's calibration.
 
@@ -233,10 +235,13 @@ def honest_noise_multiplier(records: int, rows: int, mixup_degree: int, epsilon:
         >>> round(honest_noise_multiplier(60_000, 60_000, 64, 1.0, 1e-5), 3)
         1.187
     """
-    config = ReleaseConfig(
-        records=records, dim=1, classes=("0", "1"), mixup_degree=mixup_degree, rows=rows, centre="none"
-    )
-    return config.calibrate(epsilon, delta).noise_multiplier
+    setting = Setting(records=records, dim=1, classes=("0", "1"), rows=rows, centre="none")
+    design = Poisson(mixup_degree)
+    design.check(setting)
+    adjacency = design.plan(setting, 1.0, None).adjacency
+    return calibrate(
+        lambda noise: design.plan(setting, noise, None).event, epsilon, delta, adjacency=adjacency
+    ).noise_multiplier
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,10 @@ from numpy.typing import NDArray
 from privmix.designs.three_stage import ThreeStagePlan
 from privmix.releases.beside import Arrays, from_arrays, to_arrays
 from privmix.releases.moments import SecondMoments, eigh_lower, lower_triangle, symmetric
-from privmix.releases.two_stage import ResidualMap, TwoStageMoments, grid_bits
+from privmix.releases.two_stage import Reals, ResidualMap, TwoStageMoments, grid_bits
+
+# The least share of the largest variance that a variance is taken for: float32 tells no less.
+LEAST = float(np.finfo(np.float32).eps)
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +44,18 @@ def class_map(plan: ThreeStagePlan, moments: TwoStageMoments) -> ResidualMap:
     one entry), the block T of the first q directions is divided out: residuals are multiplied by T^-1/2, scaled so that
     clipped ones have a mean squared norm of 1.
     """
+    axes = plan.class_directions
+    values, basis = eigh_lower(np.asarray(class_scatter(plan, moments), np.float32, order="F"))
+    least = float(values[-1]) * LEAST
+    root = (basis / np.sqrt(axes * np.maximum(values, least))).T.astype(np.float64)
+    directions = root @ moments.directions[:axes]
+    grid = 2.0 ** grid_bits(directions * (1 + 2.0**-12), plan.lattice_bits)
+    on_grid = (np.rint(directions * grid) / grid).astype(np.float32)
+    return ResidualMap(on_grid, (moments.means[:, :axes] @ root.T).astype(np.float32), plan.lattice_bits)
+
+
+def class_scatter(plan: ThreeStagePlan, moments: TwoStageMoments) -> Reals:
+    """(q, q) T: the scatter within classes along the first q directions, per record, the noise taken out."""
     axes, std = plan.class_directions, plan.noise_std_within
     nothing = np.zeros((plan.directions, plan.num_classes), np.float32)
     spectrum = SecondMoments(
@@ -54,13 +69,7 @@ def class_map(plan: ThreeStagePlan, moments: TwoStageMoments) -> ResidualMap:
     ).spectrum()
     # (q, r): of T = A A' the block is that of its first rows.
     half = spectrum.basis[:axes].astype(np.float64) * np.sqrt(np.maximum(spectrum.values, std))
-    values, basis = eigh_lower(np.asarray(half @ half.T * (moments.bound**2 / plan.records), np.float32, order="F"))
-    least = float(values[-1]) * np.finfo(np.float32).eps
-    root = (basis / np.sqrt(axes * np.maximum(values, least))).T.astype(np.float64)
-    directions = root @ moments.directions[:axes]
-    grid = 2.0 ** grid_bits(directions * (1 + 2.0**-12), plan.lattice_bits)
-    on_grid = (np.rint(directions * grid) / grid).astype(np.float32)
-    return ResidualMap(on_grid, (moments.means[:, :axes] @ root.T).astype(np.float32), plan.lattice_bits)
+    return np.asarray(half @ half.T * (moments.bound**2 / plan.records))
 
 
 def class_deviation(moments: ThreeStageMoments, counts: NDArray[np.float64]) -> NDArray[np.float64]:

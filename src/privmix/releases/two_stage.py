@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from privmix.designs.two_stage import NORM_EDGES, TwoStagePlan
 from privmix.errors import InvalidInput
+from privmix.mechanisms.clipping import l2_norms
 from privmix.releases.beside import Arrays, from_arrays, to_arrays
 from privmix.releases.kronecker import kronecker_cleaned
 from privmix.releases.moments import SecondMoments, Spectrum, eigh_lower, lower_triangle, symmetric
@@ -94,7 +95,36 @@ class ResidualMap:
         return found
 
 
-def residual_map(plan: TwoStagePlan, moments: SecondMoments) -> ResidualMap:
+@dataclass(frozen=True, eq=False)
+class Axes:
+    """What the first stage's numbers say of directions: the eigenvectors of X'X and the variance along each.
+
+    Attributes:
+        matrix: (d, d) float32: X'X, or what channels share of it.
+        basis: (d, d) float32, orthonormal columns, ascending in the noisy eigenvalues.
+        variance: (d,) along each, per record and in clipping bounds, the noise taken out.
+        floor: what a variance is raised by before it divides.
+    """
+
+    matrix: NDArray[np.float32]
+    basis: NDArray[np.float32]
+    variance: Reals
+    floor: float
+
+    @classmethod
+    def of(cls, plan: TwoStagePlan, moments: SecondMoments) -> Axes:
+        """Those that released moments lead to."""
+        matrix, spectrum = _spectrum(plan, moments)
+        variance = spectrum.values / moments.records / plan.final_clip_norm**2
+        least = _LEAST * spectrum.ridge / moments.records / plan.final_clip_norm**2
+        return cls(matrix, spectrum.basis, variance, max(_FLOOR * float(variance.mean()), least))
+
+    def kept(self, directions: int) -> NDArray[np.intp]:
+        """Numbers of those with the largest variances."""
+        return np.argsort(-self.variance, kind="stable")[:directions]
+
+
+def residual_map(plan: TwoStagePlan, moments: SecondMoments, axes: Axes | None = None) -> ResidualMap:
     """The map that the first stage's released numbers lead to: post-processing.
 
     Directions are the eigenvectors of X'X with the largest variances e, the noise shrunk out (of features with channels
@@ -102,35 +132,45 @@ def residual_map(plan: TwoStagePlan, moments: SecondMoments) -> ResidualMap:
     (e + 0.3 mean e)^(-p/2), times a number that makes the mean squared norm of records about 1. Of the noisy class
     means z_k along a direction, with a noise of variance v_k, b e / (b e + v_k) is kept: classes' means are taken for
     draws from N(0, b e), b for its posterior mean (see :class:`privmix.learning.DiscriminantClassifier`).
+
+    Args:
+        plan: of the release.
+        moments: of its first stage.
+        axes: :meth:`Axes.of` these, where the caller has them.
     """
-    spectrum, count = _spectrum(plan, moments), moments.records
-    variance = spectrum.values / count / plan.final_clip_norm**2
-    floor = max(_FLOOR * float(variance.mean()), _LEAST * spectrum.ridge / count / plan.final_clip_norm**2)
-    kept = np.argsort(-variance, kind="stable")[: plan.directions]
-    variance, basis = variance[kept], spectrum.basis[:, kept].astype(np.float64)
+    axes = axes or Axes.of(plan, moments)
+    kept = axes.kept(plan.directions)
+    directions, means = weighted(plan, moments, axes.variance[kept], axes.floor, axes.basis[:, kept].astype(np.float64))
+    # Of slightly larger ones, which rounding does not make any longer: what is on this grid is on its own, too.
+    grid = 2.0 ** grid_bits(directions * (1 + 2.0**-12), plan.lattice_bits)
+    on_grid = (np.rint(directions * grid) / grid).astype(np.float32)
+    return ResidualMap(on_grid, means.astype(np.float32), plan.lattice_bits)
+
+
+def weighted(
+    plan: TwoStagePlan, moments: SecondMoments, variance: Reals, floor: float, basis: Reals
+) -> tuple[Reals, Reals]:
+    """(r, d) weighted directions and (K, r) means, of (d, r) directions and the (r,) variances along them."""
     weights = (variance + floor) ** (-plan.whitening / 2)
     weights /= math.sqrt(float((np.square(weights) * (variance + floor)).sum()))
-    counts = moments.class_shares(plan.label_offset) * count
+    counts = moments.class_shares(plan.label_offset) * moments.records
     means = (moments.cross / counts).T.astype(np.float64) @ basis / plan.final_clip_norm
     noise = np.square(moments.noise_std_cross / counts / plan.final_clip_norm)[:, None] + variance / counts[:, None]
     share = between_share(means, variance, noise)
     # b e / (b e + v)
     means *= share * variance / np.maximum(share * variance + noise, np.finfo(float).tiny)
-    directions = (basis * weights).T
-    # Of slightly larger ones, which rounding does not make any longer: what is on this grid is on its own, too.
-    grid = 2.0 ** grid_bits(directions * (1 + 2.0**-12), plan.lattice_bits)
-    on_grid = (np.rint(directions * grid) / grid).astype(np.float32)
-    return ResidualMap(on_grid, (means * weights).astype(np.float32), plan.lattice_bits)
+    return (basis * weights).T, means * weights
 
 
-def _spectrum(plan: TwoStagePlan, moments: SecondMoments) -> Spectrum:
+def _spectrum(plan: TwoStagePlan, moments: SecondMoments) -> tuple[NDArray[np.float32], Spectrum]:
     """Of X'X, noise taken out: by what channels share where features have some, then direction by direction."""
     if plan.channels == 1:
-        return moments.spectrum()
+        return moments.second, moments.spectrum()
     deviation = moments.noise_std_second / math.sqrt(2)
     cleaned = kronecker_cleaned(moments.second, plan.channels, deviation)
-    values, basis = eigh_lower(np.asfortranarray(cleaned))
-    return Spectrum(np.maximum(values.astype(np.float64), 0.0), basis, 2 * deviation * math.sqrt(moments.dim))
+    values, basis = eigh_lower(np.array(cleaned, order="F"))
+    spectrum = Spectrum(np.maximum(values.astype(np.float64), 0.0), basis, 2 * deviation * math.sqrt(moments.dim))
+    return cleaned, spectrum
 
 
 def grid_bits(directions: NDArray[np.float32] | Reals, lattice_bits: int) -> int:
@@ -154,7 +194,7 @@ def between_share(means: Reals, variance: Reals, noise: Reals) -> float:
 
 def norm_bins(residuals: Reals) -> NDArray[np.int64]:
     """(b,) which count of :attr:`TwoStageMoments.norms` each of (b, r) residuals belongs to."""
-    norms = np.sqrt(np.einsum("ij,ij->i", residuals, residuals))
+    norms = l2_norms(np.ascontiguousarray(residuals))
     return np.asarray(np.minimum(np.searchsorted(NORM_EDGES, norms), len(NORM_EDGES) - 1))
 
 

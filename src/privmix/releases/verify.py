@@ -6,7 +6,7 @@ import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from privmix.accounting import PrivacyCost
 from privmix.certificate.certificate import CERTIFICATE_FILE, MOST_BYTES, Certificate, check_guarantee, check_said
@@ -32,19 +32,9 @@ from privmix.releases.folder import (
 from privmix.releases.noise_tests import NoiseTest
 from privmix.releases.picture import MOST_BYTES as MOST_PICTURE_BYTES
 from privmix.releases.picture import check_picture
+from privmix.releases.prior_evidence import whitening_tests
+from privmix.releases.unchecked import unchecked
 from privmix.untrusted import read_plain
-
-UNCHECKED: Final = (
-    "that the rows came from running this plan on the records: noise is tested as far as data cannot hide its absence",
-    "noise that is too small by less than the data add to it, noise of another shape, and noise that somebody knows",
-    "that insecure_seed is honest, and that the key was kept secret and destroyed",
-    "that the record count is what it says, and that each person has one record",
-    "that a ledger was charged, and other releases of the same records",
-    "that directions and class means of a release in two stages follow from the moments that it released first",
-    "the planner's predictions and picture, if there are any, and what the feature extractor is and carries",
-    "who made the release, unless privmix verify --key finds it signed: hashes show edits and are no signature",
-)
-"""What verification can't see, in words."""
 
 
 def verify_release(folder: str | Path) -> Verification:
@@ -53,7 +43,11 @@ def verify_release(folder: str | Path) -> Verification:
     Formal guarantees:
         * Whole: the folder holds exactly the files that follow from the plan, plain ones; every byte of them follows
           from the certificate, has the hash that it states, or, of the certificate itself, from its content.
-        * Nothing else: shards and arrays have one form, in which there is room for the released numbers alone.
+        * Nothing else: shards and arrays have one form, in which there is room for the released numbers alone; arrays
+          that follow from others (maps of later stages and of class embeddings, whitenings by a procedural prior) are
+          made again. On a machine that rounds otherwise they are compared by what they are, up to rounding.
+        * Typed: each value of the certificate has its type, range and greatest length. What texts and numbers may still
+          say is listed, with its size, in the result's ``unchecked``.
         * One plan: the event follows from the plan, so sampler and price belong together; noise levels, warnings,
           statements, assessment, data card and Croissant metadata follow from it too.
         * Price: epsilon of the event, recomputed here, is at most the stated one; so is delta all along the curve.
@@ -62,7 +56,8 @@ def verify_release(folder: str | Path) -> Verification:
         * Bounded: nothing is allocated that the files' sizes do not justify; no code of theirs runs, no link is
           followed, and each file is opened once: what is tested is what was hashed.
 
-    What it can't see is in :data:`UNCHECKED`.
+    What it can't see is in the result's ``unchecked``: :data:`privmix.releases.unchecked.UNCHECKED`, and of this
+    release how much noise may be missing unnoticed, and arrays that could not be made again.
 
     Raises:
         InvalidInput: a check failed; the message names it.
@@ -100,7 +95,8 @@ def verify_release(folder: str | Path) -> Verification:
     if read_plain(root / CROISSANT_FILE, CROISSANT_FILE, len(metadata)) != metadata:
         raise InvalidInput(CROISSANT_FILE, "other content", "the metadata that follows from the certificate")
     tests = tuple(_check_numbers(root, certificate, plan, shards))
-    return Verification.of(certificate, cost, extractor=certificate["extractor"], unchecked=UNCHECKED, tests=tests)
+    left = unchecked(certificate, tests, laplace=certificate["plan"].get("noise") == "laplace")
+    return Verification.of(certificate, cost, extractor=certificate["extractor"], unchecked=left, tests=tests)
 
 
 def _check_numbers(
@@ -115,7 +111,9 @@ def _check_numbers(
             check_picture(picture, PICTURE_FILE)
     if (centre := read_centre(root, plan, certificate)) is not None:
         found += centre_tests(centre, plan)
-    check_carried(certificate["extractor"], read_extractor(root, certificate))
+    carried = read_extractor(root, certificate)
+    check_carried(certificate["extractor"], carried)
+    found += whitening_tests(certificate["extractor"], carried, tuple(certificate["input_shape"]))
     beside = read_beside(root, plan, certificate)
     found += beside_tests(plan, beside)
     rows, odd = RowEvidence(plan, row_law(plan, beside)), None
@@ -153,8 +151,7 @@ def check_certificate(certificate: Certificate) -> tuple[Plan, PrivacyCost]:
     _check_noise(certificate["noise_std"], plan)
     _check_curve(certificate, plan)
     facts = certificate.insecure_seed, certificate.in_ledger, certificate["extractor"]
-    said = public_text(plan, *facts, chosen=choice is not None)
-    check_said(certificate, said)
+    check_said(certificate, public_text(plan, *facts, choice), public_text(plan, *facts, choice, before=True))
     return plan, cost
 
 

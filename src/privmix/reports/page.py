@@ -12,7 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from privmix.errors import InvalidInput, StorageError, check_choice
-from privmix.folders import write_durably
+from privmix.held_folders import write_durably
 from privmix.private_files import file_mode
 from privmix.reports.closing import closing_sections, glance, refutations
 from privmix.reports.context import AUDIENCES, OWNER, Context
@@ -79,15 +79,12 @@ def write_page(page: str, path: Path, *, private: bool, overwrite: bool = False)
         StorageError: it can't be written.
     """
     check_target(path, overwrite=overwrite)
-    draft = path.with_name(f".{path.name}.draft")
     try:
         with file_mode(private=private):
             path.parent.mkdir(parents=True, exist_ok=True)
             write_durably(path, page.encode())
     except OSError as error:
         raise StorageError(f"out: can't write {path}: {error.strerror or type(error).__name__}") from None
-    finally:
-        draft.unlink(missing_ok=True)
 
 
 def check_target(path: Path, *, overwrite: bool) -> None:

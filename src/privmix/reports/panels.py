@@ -210,7 +210,16 @@ def _evaluation_card(one: Shown) -> Card:
     if reference is not None:
         lost = "" if accuracy is None else f"{100 * (reference - accuracy):.1f} points more"
         numbers.append(Number("without privacy", percent(reference), lost))
+    majority, balanced, auc = (content.number(name) for name in ("majority_accuracy", "balanced_accuracy", "auc"))
+    if majority is not None:
+        numbers.append(Number("always one class", percent(majority), content.text("majority") or ""))
+    if balanced is not None:
+        numbers.append(Number("balanced accuracy", percent(balanced), "mean of the classes' recall"))
+    if auc is not None:
+        numbers.append(Number("AUC", f"{auc:.3f}", "guessing: 0.500"))
     blocks: list[Block] = [Numbers(numbers)]
+    if warnings := content.texts("warnings"):
+        blocks.append(Paragraphs([capitalised(f"{text}.") for text in warnings]))
     matrix, classes = content.matrix("confusion"), content.texts("classes")
     if matrix and len(classes) != len(matrix):
         classes = [str(number) for number in range(len(matrix))]
@@ -230,7 +239,20 @@ def _evaluation_card(one: Shown) -> Card:
         worst = sorted(per_class.items(), key=lambda item: (item[1], item[0]))[:10]
         rows_of_worst = [(name, percent(value)) for name, value in worst]
         blocks.append(Table("Classes that are recognised least", ("class", "accuracy"), rows_of_worst))
+    if groups := _group_rows(content.several("groups")):
+        heads = ("group", "records", "accuracy", "balanced", "always one class", "AUC")
+        blocks.append(Table("By group", heads, groups))
     return card_of(one, blocks, _EVALUATION_FIELDS, "Evaluation")
+
+
+def _group_rows(groups: list[Fields]) -> list[tuple[str, ...]]:
+    rows = []
+    for one in groups:
+        shares = [one.number(part) for part in ("accuracy", "balanced_accuracy", "majority_accuracy")]
+        auc = one.number("auc")
+        shown_auc = "–" if auc is None else f"{auc:.3f}"
+        rows.append((one.text("group"), figure(one.number("n")), *map(percent, shares), shown_auc))
+    return rows
 
 
 _GUARANTEE_FIELDS = (
@@ -247,4 +269,19 @@ _GUARANTEE_FIELDS = (
     "in_ledger",
     "certificate_sha256",
 )
-_EVALUATION_FIELDS = ("accuracy", "reference_accuracy", "n", "split", "confusion", "classes", "per_class")
+_EVALUATION_FIELDS = (
+    "accuracy",
+    "balanced_accuracy",
+    "majority",
+    "majority_accuracy",
+    "auc",
+    "warnings",
+    "reference_accuracy",
+    "reference",
+    "groups",
+    "n",
+    "split",
+    "confusion",
+    "classes",
+    "per_class",
+)

@@ -83,14 +83,15 @@ def noise_card(one: Shown, context: Context) -> Card:
     rows = [
         (
             noise.text("name"),
+            noise.text("source"),
             *(_share(noise, name) for name in ("certified", "measured")),
             f"{_share(noise, 'low')} to {_share(noise, 'high')}",
             noise.text("verdict"),
         )
         for noise in content.several("noises")
     ]
-    header = ("noise", "certified std", "measured / certified", interval, "verdict")
-    blocks.append(Table("Noise of empty records", header, rows, text=(4,)))
+    header = ("noise", "in the certificate", "certified std", "measured / certified", interval, "verdict")
+    blocks.append(Table("Noise of empty records", header, rows, text=(1, 5)))
     known = ("design", "method", "confidence", "false_alarm", "violated", "noises")
     return card_of(one, blocks, known, "Audit of the noise")
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from privmix.errors import InvalidInput, StorageError, check_choice
-from privmix.folders import write_durably
+from privmix.held_folders import write_durably
 from privmix.private_files import file_mode
 from privmix.untrusted import MEBIBYTE, read_json
 

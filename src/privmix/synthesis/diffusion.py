@@ -18,10 +18,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
+from safetensors.torch import save as dump_tensors
 from torch import Tensor, nn
 
 from privmix.errors import InvalidInput, StorageError, check_choice, check_integer, check_number
+from privmix.held_folders import HeldFolder, held
 from privmix.synthesis.augment import NonLeaking
 from privmix.synthesis.denoising import Denoiser, NoiseProcess, denoising_loss
 from privmix.synthesis.edm import EdmConfig
@@ -100,7 +102,7 @@ def train_diffusion(
     config: DiffusionConfig,
     *,
     minutes: float | None = None,
-    checkpoint: Path | None = None,
+    checkpoint: Path | HeldFolder | None = None,
     progress: Progress | None = None,
     device: str = "cpu",
     save_every: float = 60.0,
@@ -132,7 +134,7 @@ def train_diffusion(
     done, ended = (0, False) if checkpoint is None else run.restore(checkpoint)
     state = f"{done} {ended}".encode()
     if world.share(state) != state:
-        raise StorageError(f"{checkpoint} is not the same folder for every process")
+        raise StorageError("the checkpoint's folder is not the same folder for every process")
     began = saved = time.monotonic()
     while done < config.steps and not ended:
         run.step(done)
@@ -234,7 +236,7 @@ class _Training:
         denoiser = Denoiser(self._average.eval(), self._config.process)
         return DiffusionModel(denoiser, shape, self._classes, steps, float(self.loss), self._config.precision)
 
-    def save(self, folder: Path, done: int, *, ended: bool = False) -> None:
+    def save(self, place: Path | HeldFolder, done: int, *, ended: bool = False) -> None:
         """Write the state beside its place and rename it there."""
         state = self._adam.state_dict()["state"]
         zero = [torch.zeros_like(weight) for weight in self._weights]
@@ -249,18 +251,17 @@ class _Training:
             "ended": str(ended),
         }
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-            draft = folder / f".{_FILE}.partial"
-            save_file(tensors, draft, metadata=told)
-            draft.replace(folder / _FILE)
-        except (OSError, SafetensorError) as error:
-            # A full disk is an error of its own to safetensors.
-            reason = getattr(error, "strerror", None) or "no space, or no right to write"
-            raise StorageError(f"can't write the checkpoint {folder}: {reason}") from None
+            if isinstance(place, Path):
+                place.mkdir(parents=True, exist_ok=True)
+            with held(place) as folder:
+                folder.write(_FILE, dump_tensors(tensors, metadata=told), shared=True)
+        except OSError as error:
+            where = place if isinstance(place, Path) else place.path
+            raise StorageError(f"can't write the checkpoint {where}: {error.strerror}") from None
 
-    def restore(self, folder: Path) -> tuple[int, bool]:
+    def restore(self, folder: Path | HeldFolder) -> tuple[int, bool]:
         """Load what :meth:`save` wrote; returns the steps done, 0 where there is nothing, and whether time was up."""
-        path = folder / _FILE
+        path = (folder if isinstance(folder, Path) else folder.path) / _FILE
         if not path.exists():
             return 0, False
         try:

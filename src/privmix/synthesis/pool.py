@@ -59,15 +59,19 @@ def write_pool(
         StorageError: it can't be written.
     """
     with POOL.new(path, overwrite=overwrite) as draft:
-        with zipfile.ZipFile(draft / IMAGES, "w", zipfile.ZIP_DEFLATED) as archive:
+        with (
+            draft.new(IMAGES, shared=True) as stream,
+            zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive,
+        ):
             for name, array in (("x", images), ("y", labels.astype(np.int64)), ("classes", np.array(classes))):
                 held = io.BytesIO()
                 np.lib.format.write_array(held, array, allow_pickle=False)
                 # Without the time of day: the same images give the same bytes.
                 archive.writestr(zipfile.ZipInfo(f"{name}.npy"), held.getvalue(), zipfile.ZIP_DEFLATED)
         for name, picture in pictures.items():
-            Image.fromarray(picture).save(draft / name)
-        (draft / CARD).write_text(json.dumps(card, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+            with draft.new(name, shared=True) as stream:
+                Image.fromarray(picture).save(stream, format=Path(name).suffix.removeprefix("."))
+        draft.write(CARD, (json.dumps(card, indent=2, sort_keys=True) + "\n").encode(), shared=True)
 
 
 def made_of(path: Path) -> Sketch | None:

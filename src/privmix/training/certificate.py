@@ -13,12 +13,17 @@ from privmix.certificate import certificate as common
 from privmix.certificate.assessment import Facts, assess
 from privmix.certificate.certificate import Certificate, Kind, delta_warning, issue
 from privmix.certificate.reservation import ReservationNote, use
+from privmix.data.overlap_rule import PUBLISHED
 from privmix.errors import InvalidInput
 from privmix.mechanisms.plan import check_price
 from privmix.rounding import exact, rounded_down
 from privmix.training.plan import TrainingPlan
 
 WEIGHTS_FILE: Final = "weights.safetensors"
+PUBLIC_DATA: Final = ("public", "synthetic", "pool")
+"""What the kinds of public data are called."""
+
+_DIGEST = re.compile(r"[0-9a-f]{64}\Z")
 
 
 def training_certificate(
@@ -60,12 +65,18 @@ def training_certificate(
 
 
 def public_text(
-    plan: TrainingPlan, public_data: Mapping[str, Any], insecure_seed: bool, in_ledger: str
+    plan: TrainingPlan, public_data: Mapping[str, Any], insecure_seed: bool, in_ledger: str, *, before: bool = False
 ) -> dict[str, Any]:
-    """The certificate's warnings, statements and assessment: what people read, from the plan and stated facts."""
+    """The certificate's warnings, statements and assessment: what people read, from the plan and stated facts.
+
+    Args:
+        plan: what ran.
+        public_data, insecure_seed, in_ledger: as the certificate states them.
+        before: as it was written before statements said how public data were compared.
+    """
     return {
         "warnings": _warnings(plan, insecure_seed),
-        "statements": _statements(plan, public_data, insecure_seed, in_ledger),
+        "statements": _statements(plan, public_data, insecure_seed, in_ledger, before),
         "assessment": assess(_facts(plan, public_data, insecure_seed, in_ledger)),
     }
 
@@ -84,9 +95,10 @@ def _check_own(content: Mapping[str, Any]) -> None:
     """Shape of a model's own fields."""
     if [item["file"] for item in content["files"]] != [WEIGHTS_FILE]:
         raise InvalidInput("certificate files", len(content["files"]), f"one, {WEIGHTS_FILE}")
-    for name, digest in content["public_data"].items():
-        if not isinstance(digest, str) or len(name) > 40 or len(digest) > 128:
-            raise InvalidInput("certificate public_data", name, "names and digests")
+    known = content["public_data"]
+    fits = all(isinstance(digest, str) and _DIGEST.match(digest) for digest in known.values())
+    if not fits or not set(known) <= set(PUBLIC_DATA):
+        raise InvalidInput("certificate public_data", "others", f"digests of {', '.join(PUBLIC_DATA)}")
 
 
 KIND: Final = Kind(
@@ -105,7 +117,9 @@ def _warnings(plan: TrainingPlan, insecure_seed: bool) -> list[str]:
     return [*found, *(delta_warning(plan) if plan.steps else [])]
 
 
-def _statements(plan: TrainingPlan, public_data: Mapping[str, Any], insecure_seed: bool, in_ledger: str) -> list[str]:
+def _statements(
+    plan: TrainingPlan, public_data: Mapping[str, Any], insecure_seed: bool, in_ledger: str, before: bool
+) -> list[str]:
     match plan.adjacency:
         case Adjacency.ADD_REMOVE:
             relation = "one record present or absent"
@@ -123,7 +137,7 @@ def _statements(plan: TrainingPlan, public_data: Mapping[str, Any], insecure_see
         else f"gradients of groups of about {plan.microbatch_size} records are clipped: one record moves one by twice C"
     )
     if plan.steps == 0:
-        return _statements_without_steps(count, public_data)
+        return _statements_without_steps(count, public_data, before)
     verb = "Not guaranteed, as the noise came from a seed, but meant" if insecure_seed else "Guaranteed"
     found = [
         f"{verb}: all weights of all steps together tell little about {relation}. A person with several records in the "
@@ -144,16 +158,28 @@ def _statements(plan: TrainingPlan, public_data: Mapping[str, Any], insecure_see
     ]
     if public_data:
         found.append(f"Taken as public, without any protection: {', '.join(sorted(public_data))}.")
+        found += [] if before else [PUBLISHED]
     return found
 
 
-def _statements_without_steps(count: str, public_data: Mapping[str, Any]) -> list[str]:
-    return [
+def _statements_without_steps(count: str, public_data: Mapping[str, Any], before: bool) -> list[str]:
+    guaranteed = (
         "Guaranteed: no private record was read. All weights are made of what is taken as public, of settings and of a "
-        "public seed, so that epsilon is 0, at any delta.",
+        "public seed, so that epsilon is 0, at any delta."
+    )
+    among = "the guarantee is about records that are not among these."
+    if before:
+        compared, public = "", f"This was not compared with the private records, since none was read: {among}"
+    else:
+        compared = (
+            " What is taken as public was not compared with private records: that none of these is among it is the "
+            "owner's word."
+        )
+        public = among[0].upper() + among[1:]
+    return [
+        guaranteed + compared,
         count,
-        f"Taken as public, without any protection: {', '.join(sorted(public_data))}. This was not compared with the "
-        "private records, since none was read: the guarantee is about records that are not among these.",
+        f"Taken as public, without any protection: {', '.join(sorted(public_data))}. {public}",
         "The class list, the feature extractor and the initial weights, pretrained ones too, are taken as made without "
         "the private records.",
         "Not covered: settings and public data that were chosen by results on the private records.",

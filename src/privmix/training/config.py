@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Final
+from dataclasses import asdict, dataclass, field, fields, replace
+from enum import Enum
+from typing import Any, Final, get_args, get_type_hints
 
 from privmix.accounting import Adjacency
 from privmix.errors import InvalidInput, check_integer, check_number
@@ -23,6 +26,9 @@ LINEAR: Final = "linear"
 # records for a linear head, whose steps are cheap, and a twelfth for networks.
 _LINEAR_SHARE: Final = 8192 / 60_000
 _NETWORK_SHARE: Final = 4096 / 50_000
+# What a setting's text and numbers may be at most, in certificates: names of models are the longest.
+_WORD: Final = re.compile(r"[0-9A-Za-z_.:,+~/ -]{0,200}")
+_LARGEST: Final = 2**63
 # Fields that describe themselves in settings.
 _DESCRIBED: Final = ("views", "bank_augmentations", "execution")
 # Settings that are stated only where they are not the default.
@@ -174,7 +180,11 @@ class TrainingConfig:
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> TrainingConfig:
-        """The config that a certificate's ``settings`` describe; augmentations have their usual settings.
+        """The config that a certificate's ``settings`` describe, of whoever they come from.
+
+        Formal guarantees:
+            * Typed: each value has its field's type and is in the range that the class which owns it gives.
+            * Nothing else: :meth:`settings` of the config are these, value by value.
 
         Raises:
             InvalidInput: these are not the settings of a model that this version trained.
@@ -186,7 +196,7 @@ class TrainingConfig:
         """
         values = {name: value for name, value in settings.items() if name not in OF_THE_JOB}
         try:
-            return cls(
+            found = cls(
                 **{
                     **values,
                     "adjacency": Adjacency(values["adjacency"]),
@@ -198,10 +208,15 @@ class TrainingConfig:
                     "execution": ExecutionConfig(**values["execution"]),
                 }
             )
+            again = json.loads(json.dumps(found.settings()))
         except InvalidInput:
             raise
-        except (TypeError, KeyError, ValueError):
-            raise InvalidInput("model settings", sorted(values), "those of this version") from None
+        except (TypeError, KeyError, ValueError, AttributeError):
+            raise InvalidInput("model settings", "other settings", "those of this version") from None
+        check_types("model settings", found)
+        if odd := sorted(name for name in {*again, *values} if again.get(name) != values.get(name)):
+            raise InvalidInput("model settings", odd, "those that training writes")
+        return found
 
     def settings(self) -> dict[str, Any]:
         """JSON values of all that decides the result; chunks don't."""
@@ -212,6 +227,37 @@ class TrainingConfig:
         execution.pop("chunk")
         bank = [augmentation.spec() for augmentation in self.bank_augmentations]
         return {**found, "views": self.views.fingerprint(), "bank_augmentations": bank, "execution": execution}
+
+
+def check_types(what: str, config: Any) -> None:
+    """Raise :class:`InvalidInput` unless fields of a dataclass, and of those in it, are plain values of their types.
+
+    Example:
+        >>> check_types("settings", ExecutionConfig(amp=[1.0]))
+        Traceback (most recent call last):
+        ...
+        privmix.errors.InvalidInput: settings amp: got [1.0]; allowed: a bool
+    """
+    hints = get_type_hints(type(config))
+    for item in fields(config):
+        value, hint = getattr(config, item.name), hints[item.name]
+        for part in value if isinstance(value, tuple) else (value,):
+            if hasattr(part, "__dataclass_fields__"):
+                check_types(what, part)
+            elif not isinstance(part, Enum):
+                _check_plain(f"{what} {item.name}", part, hint)
+
+
+def _check_plain(what: str, value: Any, hint: Any) -> None:
+    kinds = [kind for kind in (get_args(hint) or (hint,)) if isinstance(kind, type)]
+    # An int is a float where one is meant; a bool is a number nowhere.
+    fits = type(value) in kinds or (type(value) is int and float in kinds)
+    if isinstance(value, str):
+        fits = fits and _WORD.fullmatch(value) is not None
+    elif isinstance(value, int | float):
+        fits = fits and abs(value) <= _LARGEST
+    if not fits:
+        raise InvalidInput(what, value, " or ".join(f"a {kind.__name__}" for kind in kinds))
 
 
 def _warm_up_of(settings: Mapping[str, Any]) -> WarmUpConfig:

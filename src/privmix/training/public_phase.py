@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import torch
 from torch import Tensor
@@ -22,6 +23,9 @@ from privmix.training.views.augmentation import Augmentation, augment, check_cha
 from privmix.training.views.mixup import Mixing
 from privmix.training.views.pipeline import ViewPipeline
 from privmix.training.views.record_random import RecordRandom
+
+# Public records on which the end of a training is judged.
+_JUDGED: Final = 1000
 
 
 @dataclass(frozen=True)
@@ -140,9 +144,25 @@ class PublicPhase:
             extended.batch_size,
             self._config.model_seed,
             self._in_steps,
-            extended.max_norm,
+            extended.longest(self._config.clip_norm),
         )
         return build_method(extended, source, steps)
+
+    def warn_if_lost(self) -> None:
+        """Warn where public data helped in the steps and the network can't tell them apart afterwards; public."""
+        if self._during is None:
+            return
+        classes = self._during.targets[:_JUDGED].argmax(dim=1)
+        with torch.no_grad():
+            found = self._network(self._during.x[:_JUDGED]).argmax(dim=1)
+        right, guessing = float((found == classes).float().mean()), float(classes.bincount().max()) / len(classes)
+        if right <= guessing:
+            warnings.warn(
+                f"training with {self._config.extended.method} diverged: the model is right on {100 * right:.1f}% of "
+                f"the public records, and always saying one class on {100 * guessing:.1f}%. Try a smaller learning "
+                "rate, or cut public gradients shorter",
+                stacklevel=2,
+            )
 
     def _as_inputs(self, data: PublicData) -> PublicData:
         """Public features as the network takes them, on its device."""

@@ -26,6 +26,9 @@ from torch import Tensor
 _GRID_SHARE: Final = 2.0**-17
 # Records that a group is expected to have at the least: fewer would mean rounding more often than is worth its time.
 _FEWEST: Final = 256
+# Records that are computed at once, and that a group is made of, at the most. A strategy may add them in float32, and
+# what it rounds, for which the noise has room, grows with their number.
+MOST_AT_ONCE: Final = 4096
 # Groups are a little smaller than what is computed at once, so that hardly any needs a second call.
 _FILLED: Final = 0.9
 
@@ -83,7 +86,8 @@ def deal(seeds: NDArray[np.int64], expected: float, at_once: int) -> list[NDArra
     Args:
         seeds: (b,) independent uniform int64 from 0 to 2^63 - 1, one a record.
         expected: how many records a batch is expected to have, public.
-        at_once: how many are computed at once; a group has fewer on average, or 256 if that is more.
+        at_once: how many are computed at once; a group has fewer on average, or 256 if that is more, and expects no
+            more than 4,096.
 
     Returns:
         positions in ``seeds``, group by group, ascending in each.
@@ -92,7 +96,7 @@ def deal(seeds: NDArray[np.int64], expected: float, at_once: int) -> list[NDArra
         >>> [group.tolist() for group in deal(np.array([5, 8, 7]), 600, 256)]
         [[], [2], [0, 1]]
     """
-    groups = max(1, math.ceil(expected / max(_FEWEST, _FILLED * at_once)))
+    groups = max(1, math.ceil(expected / max(_FEWEST, _FILLED * min(at_once, MOST_AT_ONCE))))
     own = seeds % groups
     order = np.argsort(own, kind="stable")
     return np.split(order, np.searchsorted(own[order], np.arange(1, groups)))

@@ -18,7 +18,8 @@ from safetensors.torch import save as dump_tensors
 
 from privmix.certificate.certificate import CERTIFICATE_FILE, Certificate
 from privmix.errors import InvalidInput, StorageError, check_integer
-from privmix.folders import write_durably
+from privmix.held_folders import HeldFolder, held
+from privmix.mechanisms.plan import check_classes
 from privmix.training.certificate import WEIGHTS_FILE, read_certificate
 from privmix.training.layout import ImageLayout
 from privmix.training.models import Classifier, model_from_spec
@@ -29,6 +30,7 @@ FORMAT: Final = "privmix-trained-model"
 SCHEMA_VERSION: Final = 1
 MODEL_FILE = "model.json"
 _BATCH: Final = 512
+_MOST_AXES: Final = 8
 # Of one batch, as the first layer sees it.
 _MOST_VALUES: Final = 2**25
 
@@ -50,11 +52,12 @@ class ModelFacts:
     dim: int
 
     def __post_init__(self) -> None:
-        if len(self.classes) < 2 or not all(isinstance(name, str) for name in self.classes):
-            raise InvalidInput("classes", self.classes, "at least two names")
+        check_classes(self.classes)
         check_integer("dim", self.dim, low=1)
+        if len(self.input_shape) > _MOST_AXES:
+            raise InvalidInput("input_shape", len(self.input_shape), f"at most {_MOST_AXES} sizes")
         for size in self.input_shape:
-            check_integer("input_shape", size, low=1)
+            check_integer("input_shape", size, low=1, high=2**31)
 
     @property
     def extractor_arrays(self) -> Mapping[str, NDArray[np.float32]]:
@@ -122,8 +125,8 @@ class TrainedModel(NetworkClassifier):
     facts_: ModelFacts
     certificate: Certificate = field(repr=False)
 
-    def write(self, folder: Path) -> None:
-        """Write the model's files into an existing folder."""
+    def write(self, folder: Path | HeldFolder) -> None:
+        """Write the model's files into an existing folder; into one that is held, by its descriptor."""
         facts = self.facts_
         content = {
             "format": FORMAT,
@@ -135,9 +138,10 @@ class TrainedModel(NetworkClassifier):
             "input_shape": list(facts.input_shape),
         }
         # On disk before anyone ends the key of the run that made them.
-        write_durably(folder / WEIGHTS_FILE, weights_bytes(self.network))
-        write_durably(folder / MODEL_FILE, (json.dumps(content, indent=2, allow_nan=False) + "\n").encode())
-        write_durably(folder / CERTIFICATE_FILE, self.certificate.to_bytes())
+        with held(folder) as place:
+            place.write(WEIGHTS_FILE, weights_bytes(self.network), shared=True)
+            place.write(MODEL_FILE, (json.dumps(content, indent=2, allow_nan=False) + "\n").encode(), shared=True)
+            place.write(CERTIFICATE_FILE, self.certificate.to_bytes(), shared=True)
 
 
 def shaped(x: torch.Tensor, network: Classifier, facts: ModelFacts) -> torch.Tensor:

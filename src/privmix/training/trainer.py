@@ -215,6 +215,7 @@ class Trainer:
             told = json.loads(world.share(json.dumps(known).encode()))
             tell = progress or (lambda stage, done, total: None)
             self._flat.set(self._train(records, run, own, world, tell, ()))
+            self._public.warn_if_lost()
             model = self._finished(told["insecure"], reservation, told["id"])
             if run is not None:
                 run.publish(model.write)

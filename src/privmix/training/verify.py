@@ -13,11 +13,12 @@ from typing import Any, Final
 from privmix.certificate.certificate import CERTIFICATE_FILE, MOST_BYTES, check_guarantee, check_said
 from privmix.certificate.signing import ATTESTATION_FILE
 from privmix.certificate.verification import Verification
-from privmix.errors import InvalidInput
+from privmix.errors import InvalidInput, check_choice
+from privmix.features.spec import check_spec
 from privmix.training.certificate import WEIGHTS_FILE, public_text
 from privmix.training.config import OF_THE_JOB, WHERE_USED, TrainingConfig
 from privmix.training.plan import TrainingPlan
-from privmix.training.public.scenario import WARM_SCENARIOS
+from privmix.training.public.scenario import WARM_SCENARIOS, Scenario
 from privmix.training.trained import FORMAT, MODEL_FILE, TrainedModel, load_trained
 from privmix.training.trained import SCHEMA_VERSION as MODEL_VERSION
 from privmix.untrusted import all_finite, array_shapes, check_listing, open_plain, parse_json, read_plain
@@ -37,6 +38,9 @@ UNCHECKED: Final = (
 
 # What model.json says beside its format, and the settings that must say the same.
 _EXTRACTOR: Final = {"name", "version", "options", "weights_sha256", "files_sha256"}
+# Kinds of devices that training runs on, and bytes of a network's description: that of a pretrained one is the longest.
+_DEVICES: Final = ("cpu", "cuda", "mps", "xpu")
+_MOST_OF_NETWORK: Final = 2**14
 _OF_THE_MODEL: Final = ("network", "classes", "dim", "extractor", "input_shape")
 # Settings that the plan holds too: model cards are made from either.
 _PLANNED: Final = (
@@ -94,8 +98,8 @@ def verify_trained(folder: str | Path) -> Verification:
     if plan.steps == 0 and not warmed_up:
         raise InvalidInput("certificate plan steps", 0, "more than 0 for a model that public data did not make")
     cost = check_guarantee(certificate, plan)
-    said = public_text(plan, certificate["public_data"], certificate.insecure_seed, certificate.in_ledger)
-    check_said(certificate, said)
+    facts = certificate["public_data"], certificate.insecure_seed, certificate.in_ledger
+    check_said(certificate, public_text(plan, *facts), public_text(plan, *facts, before=True))
     _check_settings(certificate["settings"])
     _check_files(root, model)
     return Verification.of(certificate, cost, extractor=model.facts_.extractor, unchecked=UNCHECKED)
@@ -120,8 +124,14 @@ def _check_settings(settings: Mapping[str, Any]) -> None:
     unused = {name for name in WHERE_USED if settings.get(name) is not False}
     if odd := sorted(set(settings) ^ (own - unused)):
         raise InvalidInput("certificate settings", odd, "the settings of a training job and no others")
-    if odd := sorted(set(settings["extractor"]) - _EXTRACTOR):
-        raise InvalidInput("certificate extractor", odd, "the fields of an extractor and no others")
+    if not isinstance(settings["extractor"], Mapping) or not set(settings["extractor"]) <= _EXTRACTOR:
+        raise InvalidInput("certificate extractor", "other fields", "the fields of an extractor and no others")
+    check_spec(settings["extractor"])
+    TrainingConfig.from_settings(settings)
+    check_choice("certificate scenario", settings["scenario"], [one.value for one in Scenario])
+    check_choice("certificate device", settings["device"], _DEVICES)
+    if len(json.dumps(settings["network"])) > _MOST_OF_NETWORK:
+        raise InvalidInput("certificate network", "a longer one", f"a description of {_MOST_OF_NETWORK} bytes at most")
 
 
 def _check_files(root: Path, model: TrainedModel) -> None:

@@ -59,6 +59,17 @@ def test_total_on_norms_that_are_no_numbers(kind: str) -> None:
 
 
 @both_kinds
+@pytest.mark.parametrize("bound", [1e-30, 1e-3, 1.0, 1e25])
+def test_no_rounding_of_a_norm_makes_or_breaks_a_share(kind: str, bound: float) -> None:
+    """Up to the largest float32 and past it, what a record adds is continuous in its norm, as a share of the bound."""
+    norms = torch.logspace(-45, 39, 200_001, dtype=torch.float64)
+    share = Clipping(bound, kind).factors(norms) * norms / bound
+    # A step of the norm is a thousandth of it: shares move by no more than that.
+    assert float(share.diff().abs().max()) < 1.1e-3
+    assert float(share[norms > 1e36].max()) == 0.0
+
+
+@both_kinds
 def test_own_record_only(kind: str) -> None:
     norms = torch.tensor([0.1, 5.0, math.nan, 2.0], dtype=torch.float64)
     clipping = Clipping(1.0, kind)

@@ -432,3 +432,32 @@ def test_the_reference_itself() -> None:
     assert gradient.tolist() == [-0.5, -1.0, 0.5, 1.0, -0.5, 0.5]
     assert float(naive_clipped(gradient, Clipping(0.1)).norm()) == pytest.approx(0.1)
     assert float(naive_clipped(gradient, Clipping(9.0)).norm()) == pytest.approx(3**0.5)
+
+
+def tied(head: LinearHead, length: float, seed: int) -> Tensor:
+    """(d,) features of such a length whose two largest logits are equal, but for what float32 makes of them."""
+    drawn = torch.randn(head.dim, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+    weight = head.head.weight.detach().double()
+    first, second = torch.topk(weight @ drawn, 2).indices
+    apart = weight[first] - weight[second]
+    drawn -= apart * (apart @ drawn) / (apart @ apart)
+    return (drawn * (length / drawn.norm())).float()
+
+
+@pytest.mark.parametrize("strategy", [LoopGradients, ClosedFormGradients])
+@pytest.mark.parametrize("length", [16.0, 1e4, 1e8])
+def test_what_a_record_adds_depends_on_no_other(strategy: type[GradientStrategy], length: float) -> None:
+    """Where the classes of a record tie, the last bits of its logits decide how its gradient points. In float32 these
+    differ with the number of records that are multiplied at once: 65 such records moved together by more than C."""
+    head = LinearHead(dim=64, classes=3)
+    torch.nn.init.normal_(head.head.weight, std=0.5, generator=torch.Generator().manual_seed(0))
+    gradients = strategy(head, FlatParameters(head), Clipping(1.0))
+    targets = torch.eye(3)[None, None, 2]
+    for seed in range(10):
+        views = tied(head, length, seed)[None, None]
+        alone = gradients.clipped_sum(views, targets, SideInformation()).double()
+        for count in (2, 5, 65):
+            together = gradients.clipped_sum(
+                views.expand(count, -1, -1).contiguous(), targets.expand(count, -1, -1), SideInformation()
+            )
+            assert float((together.double() - count * alone).norm()) < 1e-4

@@ -115,7 +115,7 @@ class ReleaseDefence(PrivateDefence):
 
     @property
     def adjacency(self) -> Adjacency:
-        return self._config(1000, 8, 2).with_noise(1.0).adjacency
+        return self._config(1000, 8, 2).draft().adjacency
 
     def plan(self, records: int, shape: tuple[int, int, int], classes: int) -> Plan:
         return _released(self._config(records, self.dim(shape), classes), self.epsilon, self.delta)

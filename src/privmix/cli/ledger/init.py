@@ -11,7 +11,7 @@ from privmix.accounting import filters
 from privmix.accounting.events import Adjacency
 from privmix.cli.app import out, plain
 from privmix.cli.ledger import ledger
-from privmix.cli.ledger.words import ADAPTIVE, PLANNED, Dataset, Url
+from privmix.cli.ledger.words import ADAPTIVE, KNOWN_BY, PLANNED, Dataset, Url
 from privmix.cli.verb import verb
 from privmix.errors import InvalidInput, check_choice
 from privmix.rounding import exact
@@ -73,3 +73,4 @@ def init(
         soft_wrap=True,
     )
     out.print(PLANNED if made is None else f"{ADAPTIVE} {_FILTERS[made.name]}", soft_wrap=True)
+    out.print(KNOWN_BY, soft_wrap=True)

@@ -14,3 +14,7 @@ PLANNED: Final = (
     "that)"
 )
 ADAPTIVE: Final = "adaptive: the total holds also for plans chosen after seeing earlier results."
+KNOWN_BY: Final = (
+    "data are known by the bytes of their files: the same records in memory, in another format or compressed anew are "
+    "other data here, and nothing stops them from being charged to a second budget"
+)

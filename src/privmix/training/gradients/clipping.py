@@ -19,8 +19,11 @@ _SAFE: Final = 1 - 2.0**-18
 # that one more record was in it.
 _LEAST_NORM: Final = 1e-30
 _LARGEST_NORM: Final = 1e25
-# Below this, factors near float32's smallest numbers, where rounding may double them.
-_LEAST_FACTOR: Final = 1e-36
+# Near the ends of float32's range a gradient may be finite or not, by how its sums were ordered, which neighbours in a
+# chunk decide; and factors below 1e-36 are rounded by as much as their size. Over the last so many powers of ten before
+# these ends, what a record adds falls evenly to nothing: no rounding makes or breaks a whole share.
+_LAST_POWER: Final = 36.0
+_FADING: Final = 6.0
 # Numbers whose norms are taken at once. In float64 a copy of them is made: a CPU's is to stay in its cache.
 _BLOCK: Final = 2**24
 _CPU_BLOCK: Final = 2**16
@@ -38,6 +41,8 @@ class Clipping:
         * Total: a norm that is infinite, not a number, or so long that its factor would leave float32's range has
           factor 0: such a record counts as absent.
         * Own record only: a factor depends on that record's norm.
+        * Steady: factor times norm is continuous in the norm, up to infinity. A norm whose last bits depend on how sums
+          were ordered adds the same, but for as much: no neighbour turns a share on or off.
 
     Example:
         >>> Clipping(1.0).factors(torch.tensor([0.5, 2.0, torch.nan])).round(decimals=4).tolist()
@@ -57,7 +62,10 @@ class Clipping:
         """(b,) norms -> (b,) factors."""
         bound = self.clip_norm * _SAFE
         factors = bound / (norms + self.gamma) if self.kind == AUTOMATIC else (bound / norms).clamp(max=1.0)
-        return torch.where(torch.isfinite(norms) & (factors >= _LEAST_FACTOR), factors, torch.zeros_like(norms))
+        # Powers of ten that are left before the norm, or the factor, leaves the range.
+        room = torch.minimum(_LAST_POWER - norms.log10(), _LAST_POWER + factors.log10())
+        kept = (room / _FADING).clamp(0.0, 1.0)
+        return torch.where(torch.isfinite(norms) & (room > 0), factors * kept, torch.zeros_like(norms))
 
 
 def lengths(vectors: Tensor) -> Tensor:

@@ -5,9 +5,10 @@ for the weight and sum_k e_k for the bias. Hence
 
     |g|^2 = sum over pairs of views (e_k . e_l) (f_k . f_l + 1),
 
-and the clipped sum over records is one matrix product, in float64: in float32, long sums would be rounded by more than
-the noise leaves room for. Where a public scale or centre is asked for, or many views make pairs dearer than gradients,
-a record's classes x d gradient is formed instead, some records at a time.
+and the clipped sum over records is one matrix product, all in float64: in float32, long sums would be rounded by more
+than the noise leaves room for, and logits of long features by more than a softmax forgives, in a way that depends on
+how many records are multiplied at once. Where a public scale or centre is asked for, or many views make pairs dearer
+than gradients, a record's classes x d gradient is formed instead, some records at a time.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from privmix.training.models import LinearHead
 
 # Numbers that the gradients of one slice of records may take where they are formed.
 _SLICE: Final = 2**24
-# Numbers of the features of one slice on a CPU: 2 MiB of float32.
+# Numbers of the features of one slice on a CPU: 4 MiB of float64.
 _CACHED: Final = 2**19
 
 
@@ -70,34 +71,32 @@ class ClosedFormGradients(GradientStrategy):
     def _sum_of_slice(
         self, views: Tensor, targets: Tensor, heads: list[dict[str, Tensor]], side: SideInformation
     ) -> Tensor:
-        features = self._head.scaled(views)
+        features = self._head.scaled(views).double()
         errors = self._errors(features, targets, heads)
         if not (side.scale is None and side.centre is None) or 1 < errors.shape[-1] < views.shape[1]:
             return self._sum_by_forming(features, errors, side)
         return self._sum_by_pairs(features, errors)
 
     def _sum_by_pairs(self, features: Tensor, errors: Tensor) -> Tensor:
-        # Once, for norms and for the sum.
-        wide, wide_errors = features.double(), errors.double()
-        norms, reach = _norms(wide, wide_errors)
+        norms, reach = _norms(features, errors)
         factors = self.clipping.factors(norms)
         # Views' shares hold the rounding of their logits. Where long shares cancel, what that leaves of them could be
         # longer than the bound: such records are clipped after the cancellation.
         cancels = factors * reach > CANCELLING * self.clipping.clip_norm
         factors = torch.where(cancels, 0.0, factors)
-        weighted = wide_errors * factors[:, None, None]
+        weighted, own = errors * factors[:, None, None], features
         if not bool(torch.isfinite(norms).all()):
             # Zero times infinity is no number: what has no share is taken out before it is multiplied.
             kept = (factors > 0)[:, None, None]
-            weighted, wide = torch.where(kept, weighted, 0.0), torch.where(kept, wide, 0.0)
-        matrix = weighted.flatten(0, 1).T @ wide.flatten(0, 1)
+            weighted, own = torch.where(kept, weighted, 0.0), torch.where(kept, own, 0.0)
+        matrix = weighted.flatten(0, 1).T @ own.flatten(0, 1)
         total = torch.cat([matrix.reshape(-1), weighted.sum(dim=(0, 1))])
         if not bool(cancels.any()):
             return total
         return total + self._sum_by_forming(features[cancels], errors[cancels], SideInformation())
 
     def _sum_by_forming(self, features: Tensor, errors: Tensor, side: SideInformation) -> Tensor:
-        size = max(1, _SLICE // self.flat.size)
+        size = max(1, _SLICE // (2 * self.flat.size))
         total = torch.zeros(self.flat.size, dtype=torch.float64, device=features.device)
         for part, wrong in zip(torch.split(features, size), torch.split(errors, size), strict=True):
             formed = torch.cat([torch.bmm(wrong.mT, part).flatten(1), wrong.sum(dim=1)], dim=1)
@@ -107,9 +106,11 @@ class ClosedFormGradients(GradientStrategy):
     def _errors(self, features: Tensor, targets: Tensor, heads: list[dict[str, Tensor]]) -> Tensor:
         """(b, K, d), (b, K, c) -> (b, K, c): softmax minus target, over K."""
         views = features.shape[1]
-        logits = torch.empty(*features.shape[:2], targets.shape[-1], device=features.device)
+        # In float64: what float32 rounds of a logit depends on how many records are multiplied at once, and a softmax
+        # of long features makes much of it.
+        logits = torch.empty(*features.shape[:2], targets.shape[-1], dtype=torch.float64, device=features.device)
         for head, part in zip(heads, shares(views, len(heads)), strict=True):
-            weight, bias = head[self.flat.names[0]], head[self.flat.names[1]]
+            weight, bias = head[self.flat.names[0]].double(), head[self.flat.names[1]].double()
             rows = features[:, part].flatten(0, 1)
             # The short matrix first: that is up to twice as fast on a CPU.
             logits[:, part] = (weight @ rows.T).T.reshape(len(features), -1, len(weight)) + bias

@@ -16,11 +16,11 @@ from privmix.training.gradients.clipping import Clipping
 from privmix.training.gradients.parameters import FlatParameters
 from privmix.training.gradients.side_information import SideInformation
 from privmix.training.gradients.strategies import STRATEGIES, GradientStrategy
+from privmix.training.summation import MOST_AT_ONCE
 
 AUTO: Final = "auto"
-# Share of free memory that one chunk may take, and the most records of it.
+# Share of free memory that one chunk may take.
 _SHARE: Final = 0.25
-_MOST: Final = 4096
 _TRIAL_RECORDS: Final = 16
 
 
@@ -35,7 +35,8 @@ class ExecutionConfig:
     Attributes:
         strategy: ``loop``, ``vmap``, ``ghost``, ``closed-form``, or ``auto``: closed form where it fits, else the
             fastest on random numbers in the shape of the data.
-        chunk: records computed at once, or None for what fits in memory.
+        chunk: records computed at once, or None for what fits in memory; never more than 4,096, as noise has room for
+            the rounding of so many.
         amp: forward passes in bfloat16 where PyTorch deems it safe; ``ghost`` and ``closed-form`` stay in float32.
         compile: compile the model with ``torch.compile``.
     """
@@ -135,7 +136,7 @@ def fitting_chunk(strategy: GradientStrategy, input_shape: tuple[int, ...], view
     budget = _SHARE * _free_memory(strategy.flat.device)
     if strategy.reused is not None and strategy.flat.device.type == "cpu":
         budget = min(budget, strategy.reused)
-    return int(max(1, min(_MOST, budget // max(1, per_record))))
+    return int(max(1, min(MOST_AT_ONCE, budget // max(1, per_record))))
 
 
 def _activations(strategy: GradientStrategy, input_shape: tuple[int, ...]) -> int:
@@ -176,6 +177,7 @@ class Chunks:
     Formal guarantees:
         * Each once: a part that did not fit is asked for again, in smaller parts, and adds nothing before it is done.
         * Silent: no error tells how many records a batch has.
+        * Small enough: no part has more than 4,096 records, whatever size is asked for.
 
     Attributes:
         size: records a chunk.
@@ -184,6 +186,9 @@ class Chunks:
 
     size: int
     fixed: bool = False
+
+    def __post_init__(self) -> None:
+        self.size = min(self.size, MOST_AT_ONCE)
 
     def sum_over(self, count: int, work: Callable[[slice], Tensor], size: int, device: torch.device) -> Tensor:
         """Sum of ``work(part)`` over parts of ``range(count)``: (size,) float64.

@@ -45,6 +45,9 @@ class GradientStrategy(ABC):
         * Added in float64, but for up to 64 gradients at once, and for ``ghost``, whose sum is one backward pass.
         * No record, no gradient: an empty call adds exactly zero.
         * Total: a record whose gradient is not finite adds zero; it raises nothing and changes no other record's share.
+        * Own share: what a record adds depends on no other but for rounding in the strategy's precision, and on none at
+          all in ``loop``. ``vmap`` and ``ghost`` multiply in float32: for inputs so long that float32 can't tell its
+          logits apart, that rounding is not small.
 
     Args:
         model: without layers that mix records.
@@ -249,13 +252,14 @@ class GhostGradients(GradientStrategy):
 
         def factors(norms: Tensor, reach: Tensor) -> Tensor:
             nonlocal finite, cancels
-            found, finite = self.clipping.factors(norms), torch.isfinite(norms)
+            found = self.clipping.factors(norms)
+            finite = (found > 0) & torch.isfinite(norms)
             cancels = finite & (found * reach > CANCELLING * self.clipping.clip_norm)
             return torch.where(cancels, 0.0, found)
 
         total = ghost_clipped_sum(self.model, self.flat, views, targets, factors, with_reach=True)
         if not bool(finite.all()):
-            # Zero times infinity is no number: records without a finite gradient are left out.
+            # Zero times infinity is no number: records whose gradient is not finite, or nearly so, are left out.
             return self.clipped_sum(views[finite], targets[finite], side)
         if not bool(cancels.any()):
             return total

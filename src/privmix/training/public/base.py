@@ -29,11 +29,13 @@ class ExtendedMethod(PublicMethod):
     Attributes:
         name: as :func:`privmix.training.public.registry.parse_method` knows it; ``METHODS.register`` makes it known.
         directs: whether it sets a centre or a scale, or changes the direction; at most one method may.
+        follows: whether a step goes along the public gradient itself, whose length then counts.
         settings: what it is made with: fields of :class:`~privmix.training.public.registry.ExtendedConfig`, or steps.
     """
 
     name: ClassVar[str]
     directs: ClassVar[bool] = True
+    follows: ClassVar[bool] = False
     settings: ClassVar[tuple[str, ...]] = ()
 
     def state_dict(self) -> dict[str, Tensor]:

@@ -28,8 +28,9 @@ class DopeSgd(WithGradients):
     * The sum over a Poisson batch of n_t records is divided by the public expected size B, so what is subtracted is
       (n_t / B) g_pub and what is added back is g_pub: they cancel exactly only in expectation. Dividing by n_t would
       show how many records took part.
-    * It may diverge when public gradients grow (Park et al. 2024, section 5.1 and D.3): see
-      ``PublicGradients.max_norm``. The same cut vector is subtracted and added back.
+    * It may diverge when public gradients grow (Park et al. 2024, section 5.1 and D.3): they are cut, by default to C
+      (:meth:`privmix.training.public.registry.ExtendedConfig.longest`). The same cut vector is subtracted and added
+      back.
 
     Args:
         source: of public gradients.
@@ -46,6 +47,7 @@ class DopeSgd(WithGradients):
     """
 
     name: ClassVar[str] = "dope"
+    follows: ClassVar[bool] = True
 
     def _side_information(self, gradient: Tensor, step: int) -> SideInformation:
         return SideInformation(centre=gradient)
@@ -72,6 +74,7 @@ class MirrorDescent(WithGradients):
     """
 
     name: ClassVar[str] = "mirror"
+    follows: ClassVar[bool] = True
     settings: ClassVar[tuple[str, ...]] = ("steps", "decay_steps", "floor")
 
     def __init__(self, source: PublicGradients, steps: int, decay_steps: int | None = None, floor: float = 0.0) -> None:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from privmix.errors import InvalidInput, check_choice
+from privmix.errors import InvalidInput, check_choice, check_number
 from privmix.training.gradients.side_information import SideInformation
 from privmix.training.public.base import METHODS, ExtendedMethod
 from privmix.training.public.gradients import PublicGradients
@@ -64,7 +64,7 @@ class ExtendedConfig:
     Attributes:
         method: see :func:`parse_method`.
         batch_size: of public batches.
-        max_norm: public gradients are cut to this length, or None.
+        max_norm: public gradients are cut to this length; None: see :meth:`longest`.
         rho: of weight multiplicity.
         perturbations: V of weight multiplicity.
         adaptive: weight multiplicity with ASAM's directions.
@@ -90,13 +90,34 @@ class ExtendedConfig:
 
     def __post_init__(self) -> None:
         parse_method(self.method)
+        if self.max_norm is not None:
+            check_number("max_norm", self.max_norm, low=0, low_open=True)
+
+    def longest(self, clip_norm: float) -> float | None:
+        """Length to which public gradients are cut, or None: not at all.
+
+        A method whose steps go along the public gradient takes the clipping bound where nothing is said: no mean of
+        clipped gradients is longer, and a learning rate that suits these suits it. Uncut, a public gradient is several
+        times as long, and steps along it leave the minimum that they should find.
+
+        Args:
+            clip_norm: of the private gradients.
+
+        Example:
+            >>> ExtendedConfig("dope").longest(0.1), ExtendedConfig("dope", max_norm=3.0).longest(0.1)
+            (0.1, 3.0)
+            >>> ExtendedConfig("adadps").longest(0.1) is None
+            True
+        """
+        follows = any(METHODS[part].follows for part in parse_method(self.method))
+        return clip_norm if self.max_norm is None and follows else self.max_norm
 
 
 def build_method(config: ExtendedConfig, source: PublicGradients, steps: int) -> ExtendedMethod | None:
     """The method that ``config`` names, or None for ``none``.
 
     Args:
-        config: its ``batch_size`` and ``max_norm`` are for whoever makes ``source``.
+        config: its ``batch_size`` and what is :meth:`~ExtendedConfig.longest` are for whoever makes ``source``.
         source: of public gradients.
         steps: of the private phase.
 
@@ -104,7 +125,8 @@ def build_method(config: ExtendedConfig, source: PublicGradients, steps: int) ->
         InvalidInput: a setting is out of range, or ``source`` was made with others than ``config``'s.
     """
     names = parse_method(config.method)
-    if names and (source.batch_size, source.max_norm) != (config.batch_size, config.max_norm):
+    named = config.max_norm is not None and source.max_norm != config.max_norm
+    if names and (source.batch_size != config.batch_size or named):
         given = source.batch_size, source.max_norm
         raise InvalidInput("public gradients", given, f"batch size and norm {config.batch_size, config.max_norm}")
     methods = [_build(name, config, source, steps) for name in names]

@@ -247,6 +247,9 @@ _KINDS: Final[dict[str, type[Augmentation]]] = {
 }
 
 
+_MOST_CHOICES: Final = 16
+
+
 def parse_augmentations(text: str) -> tuple[Augmentation, ...]:
     """Augmentations from their names with commas between, in this order; "none" or nothing gives none.
 
@@ -266,11 +269,36 @@ def parse_augmentations(text: str) -> tuple[Augmentation, ...]:
 
 
 def augmentations_of(specs: Sequence[Mapping[str, Any]]) -> tuple[Augmentation, ...]:
-    """Augmentations of these names (see :meth:`Augmentation.spec`), with their usual settings.
+    """The augmentations that :meth:`Augmentation.spec` described.
 
-    Others describe themselves otherwise than the ``specs``, which whoever compares them finds.
+    Raises:
+        InvalidInput: these are none, or a setting is out of range.
+
+    Example:
+        >>> augmentations_of([augmentation.spec() for augmentation in SELF_AUGMENTATIONS]) == SELF_AUGMENTATIONS
+        True
     """
-    return parse_augmentations(",".join(str(spec["name"]) for spec in specs))
+    if not isinstance(specs, list | tuple) or len(specs) > len(_KINDS):
+        raise InvalidInput("augmentations", type(specs).__name__, "a list of descriptions, one a kind at most")
+    found = tuple(_augmentation_of(spec, inner=False) for spec in specs)
+    check_augmentations(found)
+    return found
+
+
+def _augmentation_of(spec: Any, *, inner: bool) -> Augmentation:
+    if not isinstance(spec, Mapping):
+        raise InvalidInput("augmentation", type(spec).__name__, "a name and its settings")
+    settings = {name: value for name, value in spec.items() if name != "name"}
+    kind = _KINDS[check_choice("augmentation", spec.get("name"), _KINDS)]
+    if "choices" in settings and not inner:
+        choices = settings["choices"]
+        if not isinstance(choices, list | tuple) or len(choices) > _MOST_CHOICES:
+            raise InvalidInput("augmentations to choose from", type(choices).__name__, f"{_MOST_CHOICES} at most")
+        settings["choices"] = tuple(_augmentation_of(choice, inner=True) for choice in choices)
+    try:
+        return kind(**settings)
+    except (TypeError, AttributeError):
+        raise InvalidInput(f"settings of {kind.name}", sorted(settings), "those that it has") from None
 
 
 def _between(unit: Tensor, low: float, high: float) -> Tensor:

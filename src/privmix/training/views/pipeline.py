@@ -80,7 +80,7 @@ class ViewConfig:
 
     @classmethod
     def from_fingerprint(cls, settings: Mapping[str, Any]) -> ViewConfig:
-        """The views that :meth:`fingerprint` described; augmentations have their usual settings.
+        """The views that :meth:`fingerprint` described.
 
         Raises:
             InvalidInput: these are not the settings of views.
@@ -88,7 +88,7 @@ class ViewConfig:
         try:
             return cls(**{**settings, "augmentations": augmentations_of(settings["augmentations"])})
         except (TypeError, KeyError):
-            raise InvalidInput("views", sorted(settings), "settings of views of this version") from None
+            raise InvalidInput("views", type(settings).__name__, "settings of views of this version") from None
 
     @classmethod
     def plain(cls) -> ViewConfig:

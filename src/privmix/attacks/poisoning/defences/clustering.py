@@ -74,7 +74,8 @@ def reduce(features: Features, reduction: str, components: int, seed: int) -> Fe
     if reduction == "pca":
         reduced: Features = PCA(dimensions, random_state=seed).fit_transform(features)
         return reduced
-    with warnings.catch_warnings():
+    # It divides by all singular values, also by those of 0 that are beyond the rank, and drops what comes of these.
+    with warnings.catch_warnings(), np.errstate(divide="ignore", invalid="ignore"):
         # Components that are not quite independent part a class as well.
         warnings.simplefilter("ignore", ConvergenceWarning)
         reduced = FastICA(dimensions, max_iter=1000, tol=0.005, random_state=seed).fit_transform(features)

@@ -15,7 +15,7 @@ from privmix.attacks.poisoning.scene import Images
 from privmix.attacks.poisoning.victims.networks import Network, build
 from privmix.attacks.poisoning.victims.ordinary import TrainedNetwork, Victim, VictimConfig
 from privmix.errors import InvalidInput, StorageError, check_integer
-from privmix.folders import write_durably
+from privmix.held_folders import write_durably
 from privmix.untrusted import array_shapes, read_plain
 
 _FILE = "extractor.safetensors"

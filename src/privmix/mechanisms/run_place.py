@@ -1,0 +1,133 @@
+"""The place of a run: what an interrupted one left there, and whether another may begin."""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar, Final
+
+from privmix.errors import InvalidInput
+from privmix.folders import FolderKind, PathLock
+from privmix.mechanisms.run_folder import (
+    DISCARD,
+    KEY_FILE,
+    NOTES_FILE,
+    RunFolder,
+    check_same,
+    damaged,
+    run_folder_of,
+    storage_errors,
+)
+from privmix.mechanisms.run_state import RunState, Stated
+from privmix.mechanisms.streams import SecretStreams
+
+VERSION: Final = 4
+MARK: Final = "certificate.json"
+
+
+class RunPlace(ABC):
+    """Where a kind of run lies and what is found there; see :class:`privmix.mechanisms.run.Run`."""
+
+    kind: ClassVar[FolderKind]
+
+    @classmethod
+    @abstractmethod
+    def stated(cls, folder: Path) -> Stated:
+        """What the certificate in ``folder`` states.
+
+        Raises:
+            InvalidInput, StorageError: it is damaged, or can't be read.
+        """
+
+    @classmethod
+    def check(cls, out: str | Path, *, overwrite: bool = False, resume: bool = False) -> RunState | None:
+        """What opening asks of its place, beforehand: the state of the run to resume, or None where one is to begin.
+
+        Raises:
+            InvalidInput: as opening a run does, but for its settings; see :meth:`check_settings`.
+            StorageError: the run folder can't be read.
+        """
+        path = Path(out)
+        cls.kind.check_target(path, overwrite=overwrite)
+        if run_folder_of(path).is_dir():
+            with storage_errors(cls.kind.field, "write", path):
+                cls._locked(path).release()
+        found = None if overwrite and not resume else cls.interrupted(path)
+        cls._check_wanted(path, found, resume=resume)
+        return found
+
+    @classmethod
+    def interrupted(cls, out: str | Path) -> RunState | None:
+        """The interrupted run that would make ``out``, or None. Changes nothing.
+
+        Raises:
+            InvalidInput: the run folder is damaged, or is not this user's alone.
+            StorageError: it can't be read.
+        """
+        path = Path(out)
+        with storage_errors("run", "read", run_folder_of(path)):
+            folder = RunFolder.find(path, cls.kind.field)
+            if folder is None:
+                return None
+            with folder:
+                left = cls._left(folder)
+                if left is None:
+                    return None
+                notes, streams = left
+                if streams is not None:
+                    streams.destroy()
+                refused = bool(notes.get("refused"))
+                return RunState(notes["id"], notes["settings"], notes["extra"], folder.has(MARK), refused)
+
+    @staticmethod
+    def check_settings(state: RunState, settings: Mapping[str, Any]) -> None:
+        """Raise :class:`InvalidInput` unless an interrupted run has these settings."""
+        given = json.loads(json.dumps(dict(settings)))
+        # A certificate need not state all of them.
+        check_same(state.settings, {name: given.get(name) for name in state.settings} if state.complete else given)
+
+    @classmethod
+    def _check_wanted(cls, out: Path, left: object | None, *, resume: bool) -> None:
+        """Raise unless what an earlier run left is what the flags ask for."""
+        if resume and left is None:
+            raise InvalidInput("resume", str(out), "the `out` of an interrupted run; there is none")
+        if left is not None and not resume:
+            allowed = "`resume` to go on with the interrupted run that was making it, or `overwrite` to discard it"
+            raise InvalidInput(cls.kind.field, str(out), allowed)
+
+    @classmethod
+    def _left(cls, folder: RunFolder) -> tuple[dict[str, Any], SecretStreams | None] | None:
+        """A run's notes, once its key has shown that they are unchanged, and the key; None where nothing can go on.
+
+        Where the key is gone and the result whole, they are what its certificate states.
+        """
+        complete = folder.has(MARK)
+        try:
+            # Notes without a key: killed while it was being discarded, or the key was lost or changed.
+            streams = folder.load_key() if folder.has(NOTES_FILE) else None
+        except (FileNotFoundError, InvalidInput):
+            if not complete:
+                raise InvalidInput(
+                    f"{folder.path.name}/{KEY_FILE}", "no such key", f"the interrupted run's own key ({DISCARD})"
+                ) from None
+            streams = None
+        if streams is None:
+            if not complete:
+                return None
+            stated = cls.stated(folder.path)
+            return {"id": stated.id, "settings": stated.settings, "extra": {}}, None
+        try:
+            notes = folder.read_notes(streams)
+        except InvalidInput:
+            notes = {}
+        if notes.get("version") != VERSION:
+            streams.destroy()
+            raise damaged(folder, NOTES_FILE)
+        return notes, streams
+
+    @classmethod
+    def _locked(cls, out: Path) -> PathLock:
+        busy = InvalidInput(cls.kind.field, str(out), "a folder that no other process is making just now")
+        return PathLock(out, busy)

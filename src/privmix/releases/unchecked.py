@@ -1,0 +1,118 @@
+"""What verification of a release leaves open, in words: of every release, and of this one by its own numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from privmix.releases.agreement import ROUNDING, UP_TO_ROUNDING
+from privmix.releases.noise_tests import ON_THE_GRID, NoiseTest
+from privmix.releases.prior_evidence import obstacle
+from privmix.rounding import rounded_down
+
+UNCHECKED: Final = (
+    "that the rows came from running this plan on the records: noise is tested as far as data cannot hide its absence",
+    "noise of another shape, and noise that somebody knows or made to look right: noise can be made that no test tells "
+    "from Gaussian and that whoever holds a key can take off (Sun and He 2025)",
+    "the order of rows, and that features and labels of a row belong together",
+    "that insecure_seed is honest, and that the key was kept secret and destroyed",
+    "that the record count is what it says, and that each person has one record",
+    "that a ledger was charged, and other releases of the same records",
+    "what texts say that are the owner's: names of classes (200 characters each), of a model, of a table's columns and "
+    "categories (64 KiB in all)",
+    "the planner's predictions and picture (128 KiB), if there are any, and what the weights of a feature extractor "
+    "were made of",
+    "who made the release, unless privmix verify --key finds it signed: hashes show edits and are no signature",
+)
+"""What verification can't see of any release."""
+
+# Shares of the noise that are called nothing.
+_LEAST: Final = 0.05
+# Which released numbers a test is about, by its name.
+_PARTS: Final = {
+    "noise of the mean": "the mean",
+    "noise of each column of x": "features of rows",
+    "noise of x": "features of rows",
+    "noise of x where it varies least": "features of rows",
+    "noise of each column of y": "labels of rows",
+    "noise of y": "labels of rows",
+    "noise of label sums over classes": "labels of rows",
+    "noise of each row of X'X": "X'X",
+    "noise of X'Y": "X'Y",
+    "noise of X'Y summed over classes": "X'Y",
+    "noise of the label sums": "the label sums",
+    "noise of the norms": "the norms",
+    "noise of each row of the scatter within classes": "the scatter within classes",
+    "noise of each row of the scatter of each class": "the scatter of each class",
+    "noise of embedding": "the class embeddings",
+    "noise of coordinates": "embedded coordinates",
+    "noise of pairs": "embedded pairs",
+    "noise of sizes": "the class sizes",
+}
+
+
+def unchecked(certificate: Mapping[str, Any], tests: Iterable[NoiseTest], *, laplace: bool = False) -> tuple[str, ...]:
+    """What a release's verification leaves open: :data:`UNCHECKED`, and what its own numbers and extractor leave.
+
+    Args:
+        certificate: of the release.
+        tests: that held.
+        laplace: the rows' noise is Laplace's, whose tests say nothing of how much data hide.
+    """
+    found = tuple(tests)
+    own = [missing_noise(found, laplace=laplace)]
+    if _sampled(found):
+        own.append(
+            "that the rows are samples of the released numbers, which anybody can draw anew: these may be others"
+        )
+    if loose := [test.name for test in found if test.name.endswith(UP_TO_ROUNDING)]:
+        own.append(
+            f"digits of {', '.join(name.removesuffix(UP_TO_ROUNDING) for name in loose)} below {ROUNDING:g} of the "
+            "largest: they were rounded by another kind of machine than this one"
+        )
+    if (why := obstacle(certificate["extractor"], tuple(certificate["input_shape"]))) is not None:
+        own.append(why)
+    return (UNCHECKED[0], *own, *UNCHECKED[1:])
+
+
+def _sampled(tests: tuple[NoiseTest, ...]) -> bool:
+    """Whether rows are samples of what was released beside them, and not on the grid of noisy sums."""
+    return any(test.name == ON_THE_GRID and not test.tests for test in tests)
+
+
+def excluded_below(test: NoiseTest) -> float | None:
+    """The share of the certified noise below which the test would have refused these very data; None: not known.
+
+    Of what was measured, the noise's part is about 1 and the rest is signal: with a share f of the noise, the same data
+    would have measured the root of (lowest^2 - 1 + f^2). About: a test of few numbers knows the signal badly.
+
+    Example:
+        >>> excluded_below(NoiseTest("noise of x", 1, 5e-11, lowest=1.0, caught=0.9))
+        0.9
+        >>> excluded_below(NoiseTest("noise of the mean", 1, 5e-11, lowest=6.6, caught=0.4))
+        0.0
+    """
+    if test.lowest is None or test.caught is None:
+        return None
+    return math.sqrt(max(0.0, test.caught**2 - max(0.0, test.lowest**2 - 1)))
+
+
+def missing_noise(tests: Iterable[NoiseTest], *, laplace: bool = False) -> str:
+    """A sentence: how much of each noise may be missing without being noticed in this release."""
+    shares: dict[str, float] = {}
+    found = tuple(tests)
+    for test in found:
+        part = _PARTS.get(test.name)
+        if part is not None and not (part.endswith("rows") and _sampled(found)):
+            known = excluded_below(test) or 0.0
+            known = known if known >= _LEAST else 0.0
+            shares[part] = max(shares.get(part, 0.0), 0.0 if laplace and part.endswith("rows") else known)
+    seen = [f"{part} (below {rounded_down(share, 2)} of the certified size)" for part, share in shares.items() if share]
+    hidden = [part for part, share in shares.items() if not share]
+    told = []
+    if seen:
+        told.append(f"with these data it would be noticed, about, in {', '.join(seen)}, and above that it would not")
+    if hidden:
+        told.append(f"noise of 0 is not excluded in {', '.join(hidden)}, to which the data add too much")
+    return "noise that is too small: " + "; ".join(told)

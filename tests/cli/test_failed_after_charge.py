@@ -1,0 +1,321 @@
+"""Whoever has paid and got nothing is told what it cost, what is left and how to go on, and is not charged again.
+
+From the command line and from Python, of releases and of trainings, with a ledger and without.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import privmix as pm
+from privmix.cli.spending import tell_spent
+from privmix.jobs import release as release_job
+from privmix.jobs import training as training_job
+from privmix.jobs.spending import Spent, spent_of
+from privmix.training.dp_sgd import DpSgd
+from tests.cli.helpers import Outcome, privmix
+from tests.cli.training import LEDGER, history
+
+RECORDS = 200
+NOTHING = "No noise was drawn and nothing was published."
+
+
+def write(file: str = "own.csv", *, spoilt: bool = False, records: int = RECORDS, seed: int = 0) -> None:
+    """Two numbers and a label, one of which may be misspelt."""
+    rng = np.random.default_rng(seed)
+    lines = [f"{a:.3f},{b:.3f},{'yes' if a > 0 else 'no'}" for a, b in rng.normal(size=(records, 2))]
+    if spoilt:
+        lines[137] = "0.123,0.456,yess"
+    Path(file).write_text("a,b,label\n" + "\n".join(lines) + "\n")
+
+
+class Verb:
+    """A verb that is charged, from the command line and from Python."""
+
+    def __init__(self, name: str, job: Any, out: str, flags: list[str], given: dict[str, Any]) -> None:
+        self.name, self.job, self.out, self.flags, self.given = name, job, out, flags, given
+
+    def line(self, *more: str, data: str = "own.csv", ledger: bool = True) -> list[str]:
+        common = ["--classes=yes,no", "--features=identity", "--epsilon=2", "--delta=1e-5", f"--out={self.out}"]
+        paid = [f"--ledger={LEDGER}", "--dataset=own"] if ledger else []
+        return [self.name, f"--data={data}", *common, *self.flags, *paid, *more]
+
+    def run(self, *more: str, **given: Any) -> Outcome:
+        return privmix(*self.line(*more, **given))
+
+    def python(self, data: Any = "own.csv", *, ledger: bool = True, **more: Any) -> Any:
+        paid = {"ledger": LEDGER, "dataset": "own"} if ledger else {}
+        common = {"classes": ["yes", "no"], "features": "identity", "epsilon": 2, "delta": 1e-5, "out": self.out}
+        given = {**common, **self.given, **paid, **more}
+        return getattr(pm, self.name)(data, **{name: value for name, value in given.items() if value is not None})
+
+    def key(self) -> Path:
+        return Path(f".{self.out}.run/run.key")
+
+
+VERBS = {
+    "release": Verb(
+        "release", release_job, "REL", ["--mixup-degree=8"], {"design": pm.designs.Poisson(mixup_degree=8)}
+    ),
+    "train": Verb("train", training_job, "MODEL", ["--epochs=1"], {"epochs": 1}),
+}
+each_verb = pytest.mark.parametrize("verb", VERBS.values(), ids=VERBS)
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write(spoilt=True)
+    init = ["ledger", "init", "--dataset", "own", "--epsilon", "3", "--delta", "1e-4", "--ledger", LEDGER]
+    assert privmix(*init).code == 0
+
+
+def kinds(dataset: str = "own") -> list[str]:
+    return [str(entry["kind"]) for entry in history(dataset)]
+
+
+def raised(call: Callable[[], Any], kind: type[BaseException] = pm.InvalidInput) -> Spent | None:
+    with pytest.raises(kind) as caught:
+        call()
+    spent = spent_of(caught.value)
+    if spent is not None:
+        assert caught.value.__notes__ == [str(spent)]
+        secret = ("yess", "137", "138", "0.123", "199")
+        assert not any(word in str(spent) for word in secret)
+    return spent
+
+
+@each_verb
+def test_a_misspelt_label_is_mended_and_paid_for_once(verb: Verb) -> None:
+    outcome = verb.run()
+    assert outcome.code == 2
+    assert outcome.err.count("\n") == 3
+    assert "a value that is private and not shown" in outcome.err
+    assert "epsilon 2 at delta 1e-05 was charged to dataset 'own' and stays charged: epsilon " in outcome.err
+    assert "of 3 is spent" in outcome.err
+    assert NOTHING in outcome.err
+    assert "mend the data, as many records as before, and give the same command with --resume" in outcome.err
+    assert f"go on: privmix {verb.name} --data=own.csv" in outcome.err.replace("\n", " ")
+    assert "--resume" in outcome.err.splitlines()[-1]
+    assert "yess" not in outcome.err
+    again = verb.run()
+    assert again.code == 2
+    assert "--resume" in again.err
+    write()
+    with verb.key().open("rb") as key:
+        outcome = verb.run("--resume")
+        assert key.read() == bytes(33), "another key, and the first one is gone"
+    assert outcome.code == 0, outcome.err
+    assert kinds() == ["init", "reserve", "bind", "bind", "commit"]
+    for check in (["ledger", "verify", "--ledger", LEDGER], ["verify", verb.out]):
+        assert privmix(*check).code == 0
+    certificate = json.loads(Path(verb.out, "certificate.json").read_text())
+    assert (certificate["in_ledger"], certificate["insecure_seed"]) == ("planned", False)
+    assert set(os.listdir()) == {"own.csv", "ledger.db", verb.out}
+
+
+@each_verb
+def test_the_same_from_python(verb: Verb) -> None:
+    spent = raised(verb.python)
+    assert spent is not None
+    assert (spent.epsilon, spent.delta, spent.dataset) == (2, 1e-5, "own")
+    assert (spent.drawn, spent.kept, spent.mended) == (False, True, True)
+    assert spent.budget is not None
+    assert 0 < spent.budget.spent <= 2 * (1 + 1e-9)
+    assert "`resume`" in str(spent)
+    again = raised(lambda: verb.python(resume=True))
+    assert again is not None
+    assert again.kept
+    assert again.mended, "mended by half"
+    write()
+    verb.python(resume=True)
+    budget = pm.Ledger.open(LEDGER).budget("own")
+    assert (budget.reservations, budget.uncommitted) == (1, 0)
+
+
+@each_verb
+def test_an_attempt_that_was_refused_twice_is_paid_for_once(verb: Verb) -> None:
+    assert verb.run().code == 2
+    Path("own.csv").write_text(Path("own.csv").read_text().replace("0.123", "0.123x"))
+    outcome = verb.run("--resume")
+    assert outcome.code == 2
+    assert "mend the data" in outcome.err
+    write()
+    assert verb.run("--resume").code == 0
+    assert kinds().count("reserve") == 1
+
+
+@each_verb
+def test_mended_data_have_as_many_records_and_the_same_name(verb: Verb) -> None:
+    """The plan that was paid for is one of the record count; and each file has one budget."""
+    assert verb.run().code == 2
+    write(records=RECORDS - 1)
+    outcome = verb.run("--resume")
+    assert outcome.code == 2
+    assert "as in the interrupted run" in outcome.err
+    init = ["ledger", "init", "--dataset", "other", "--epsilon", "9", "--delta", "1e-4", "--ledger", LEDGER]
+    assert privmix(*init).code == 0
+    write("other.csv", seed=5)
+    book = pm.Ledger.open(LEDGER)
+    pm.release("other.csv", **{**WISHES, "ledger": book, "dataset": "other"})
+    outcome = verb.run("--resume", data="other.csv")
+    assert outcome.code == 2
+    assert "under which this data has its budget" in outcome.err
+    write()
+    assert verb.run("--resume").code == 0
+
+
+WISHES: dict[str, Any] = {"classes": ["yes", "no"], "features": "identity", "epsilon": 1, "delta": 1e-5}
+
+
+@each_verb
+def test_where_something_was_drawn_other_data_are_refused(verb: Verb, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One key never serves two datasets: what was bound stays bound."""
+    write()
+    stop_after_noise(verb, monkeypatch)
+    outcome = verb.run()
+    assert outcome.code == 1
+    assert NOTHING not in outcome.err
+    assert "the same command with --resume finishes it and costs nothing more" in outcome.err
+    write(seed=9)
+    outcome = verb.run("--resume")
+    assert outcome.code == 2
+    assert "private and not shown" in outcome.err
+
+
+def stop_after_noise(verb: Verb, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    if verb.name == "release":
+        monkeypatch.setattr("privmix.releases.folder.ShardWriter._shard", full)
+    else:
+        monkeypatch.setattr(DpSgd, "step", full)
+
+
+@each_verb
+@pytest.mark.parametrize("ledger", [True, False])
+def test_a_full_disk_leaves_a_run_that_costs_nothing_more(
+    verb: Verb, ledger: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write()
+    with monkeypatch.context() as patch:
+        stop_after_noise(verb, patch)
+        spent = raised(lambda: verb.python(ledger=ledger), Exception)
+    assert spent is not None
+    assert (spent.drawn, spent.kept, spent.mended) == (True, True, False)
+    assert ("count epsilon 2 at delta 1e-05 as spent" in str(spent)) is not ledger
+    verb.python(ledger=ledger, resume=True)
+    assert kinds().count("reserve") == ledger
+
+
+@each_verb
+def test_without_a_ledger_nothing_is_spent_before_noise_is_drawn(verb: Verb) -> None:
+    outcome = verb.run(ledger=False)
+    assert outcome.code == 2
+    assert "no ledger was given, so nothing is recorded; no noise was drawn and nothing was published" in outcome.err
+    assert "nothing is spent. No run is kept: begin anew." in outcome.err.replace("\n", " ")
+    assert "go on:" not in outcome.err
+    assert set(os.listdir()) == {"own.csv", "ledger.db"}
+    write()
+    assert verb.run(ledger=False).code == 0
+
+
+@each_verb
+def test_a_run_without_a_place_is_not_kept_and_says_so(verb: Verb) -> None:
+    spent = raised(lambda: verb.python(out=None))
+    assert spent is not None
+    assert not spent.kept
+    assert "No run is kept: another one costs its epsilon again." in str(spent)
+    assert "and stays charged" in str(spent)
+    assert NOTHING in str(spent)
+
+
+@each_verb
+def test_what_is_refused_before_the_charge_costs_nothing_and_says_nothing(verb: Verb) -> None:
+    assert raised(lambda: verb.python(epsilon=9), pm.BudgetExceeded) is None
+    assert raised(lambda: verb.python(data="none.csv"), pm.PrivmixError) is None
+    assert raised(lambda: verb.python(resume=True)) is None
+    assert kinds() == ["init"]
+
+
+@each_verb
+def test_ctrl_c_tells_what_was_spent(verb: Verb, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(verb.job, "features_in_memory", stop)
+    outcome = verb.run()
+    assert outcome.code == 130
+    assert outcome.err.endswith("stopped\n")
+    assert "the same command with --resume finishes it and costs nothing more" in outcome.err
+
+
+def test_a_command_with_a_password_is_not_repeated(capsys: pytest.CaptureFixture[str]) -> None:
+    error = ValueError()
+    error.spent = Spent(1.0, 1e-5, "own", None, drawn=False, kept=True, mended=True)  # type: ignore[attr-defined]
+    tell_spent(error, ["release", f"--ledger={LEDGER}"])
+    assert f"go on: privmix release --ledger={LEDGER} --resume" in capsys.readouterr().err
+    tell_spent(error, ["release", "--ledger", "postgresql://me:secret@host/books"])
+    told = capsys.readouterr().err
+    assert "with --resume" in told
+    assert "secret" not in told
+
+
+def test_a_private_count_that_led_to_no_plan_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The count is a charge of its own; the release's own may be refused after it."""
+    write()
+    init = ["ledger", "init", "--dataset", "small", "--epsilon", "1", "--delta", "1e-4", "--ledger", LEDGER]
+    assert privmix(*init).code == 0
+    line = VERBS["release"].line("--private-count")
+    outcome = privmix(*[part.replace("--dataset=own", "--dataset=small") for part in line])
+    assert outcome.code == 3
+    assert "was charged to dataset 'small' and stays charged" in outcome.err
+    assert "No run is kept" in outcome.err
+    assert [entry["kind"] for entry in history("small")].count("reserve") == 1
+
+
+def test_an_audit_with_canaries_that_fails_is_told() -> None:
+    write()
+    assert VERBS["release"].run(ledger=False).code == 0
+    write(spoilt=True)
+    audit = ["audit", "REL", "--data", "own.csv", "--canaries", "10", "--ledger", LEDGER, "--dataset", "own"]
+    outcome = privmix(*audit)
+    assert outcome.code == 2
+    assert "was charged to dataset 'own' and stays charged" in outcome.err
+    assert NOTHING in outcome.err
+    assert "No run is kept" in outcome.err
+
+
+# Seeds.
+
+
+@each_verb
+@pytest.mark.filterwarnings("ignore:.*NOT private")
+@pytest.mark.parametrize(("first", "then"), [(None, 3), (3, None), (3, 4)])
+def test_a_run_goes_on_with_the_seed_that_it_began_with(
+    verb: Verb, first: int | None, then: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write()
+    with monkeypatch.context() as patch:
+        stop_after_noise(verb, patch)
+        raised(lambda: verb.python(ledger=False, seed=first), Exception)
+    before = {path.name: path.read_bytes() for path in verb.key().parent.iterdir() if path.is_file()}
+    wanted = f"seed: got {then}; allowed: {'no seed' if first is None else first}, as in the interrupted run"
+    with pytest.raises(pm.InvalidInput, match=wanted):
+        verb.python(ledger=False, seed=then, resume=True)
+    outcome = verb.run("--resume", *([] if then is None else [f"--seed={then}"]), ledger=False)
+    assert outcome.code == 2
+    assert "--seed" in outcome.err
+    assert "as in the interrupted run" in outcome.err
+    assert before == {path.name: path.read_bytes() for path in verb.key().parent.iterdir() if path.is_file()}
+    assert verb.run("--resume", *([] if first is None else [f"--seed={first}"]), ledger=False).code == 0
+    found = json.loads(Path(verb.out, "certificate.json").read_text())
+    assert found["insecure_seed"] is (first is not None)

@@ -1,0 +1,255 @@
+"""What a command writes goes into folders that it holds: no link is followed, no folder that is swapped is filled."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import privmix as pm
+from privmix.data import FeatureStore
+from privmix.held_folders import FolderLost
+from privmix.releases import folder as release_folder
+from tests.cli.helpers import privmix
+from tests.cli.training import line, save
+
+WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+
+
+class Watch:
+    """Hears of every file that the interpreter opens for writing, or renames, below some folder."""
+
+    def __init__(self) -> None:
+        self.top: Path | None = None
+        self.followed: list[str] = []
+        self.heard = 0
+        sys.addaudithook(self._hear)
+
+    def _hear(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if self.top is None or event not in ("open", "os.rename"):
+            return
+        top, self.top = self.top, None
+        try:
+            if event == "open":
+                self._opened(*arguments, top)
+            elif arguments[2] == -1 and os.path.isfile(arguments[0]) and self._below(arguments[0], top):
+                self.followed.append(f"rename {arguments[0]}")
+        finally:
+            self.top = top
+
+    def _opened(self, path: Any, mode: Any, flags: Any, top: Path) -> None:
+        if not isinstance(path, str | bytes | os.PathLike) or not isinstance(flags, int) or not flags & WRITES:
+            return
+        name = os.fsdecode(path)
+        # Names that are opened relative to a descriptor are bare.
+        if "/" not in name or self._below(name, top):
+            self.heard += 1
+            if not flags & os.O_NOFOLLOW:
+                self.followed.append(name)
+
+    @staticmethod
+    def _below(name: str, top: Path) -> bool:
+        return os.path.abspath(name).startswith(f"{top}/")
+
+
+WATCH = Watch()
+
+
+@pytest.fixture
+def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watch]:
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
+    monkeypatch.chdir(tmp_path)
+    Path("own").mkdir()
+    save(Path("own/train.npz"), 0, 300)
+    save(Path("own/test.npz"), 300, 600)
+    save(Path("public.npz"), 1000, 1080)
+    WATCH.top, WATCH.followed, WATCH.heard = tmp_path, [], 0
+    try:
+        yield WATCH
+    finally:
+        WATCH.top = None
+
+
+def test_no_command_writes_through_a_link(watched: Watch) -> None:
+    pytest.importorskip("diffusers")
+    pytest.importorskip("torchmetrics")
+    data = ["--data", "own", "--classes", "10", "--features", "pixels", "--epsilon", "20", "--delta", "1e-4"]
+    attack = ["attack", "membership", "MODEL", "--data", "own"]
+    tiny = ["--network=tiny", "--steps=2", "--images=20", "--sampler-steps=2", "--half-life=500", "--draw-batch=10"]
+    commands = [
+        ["release", *data, "--design", "auto", "--attainable", "0.9", "--rows", "40", "--out", "REL"],
+        ["release", *data, "--mixup-degree", "8", "--out", "STORED", "--store", "STORE"],
+        ["release", *data, "--mixup-degree", "8", "--public", "public.npz", "--out", "WHITE"],
+        ["fit", "REL", "--out", "MODEL"],
+        line(out="TRAINED", store="STORE2"),
+        ["split", "--data", "own", "--share", "0.1", "--public", "p.npz", "--private", "q.npz", "--classes", "10"],
+        ["synthesise", "--public", "public.npz", "--classes", "10", "--out", "POOL", *tiny],
+        ["evaluate", "MODEL", "--data", "own", "--record", "RUN"],
+        ["evaluate", "MODEL", "--data", "own", "--figure", "confusion.png"],
+        [*attack, "--attack", "lira", "--references", "4", "--release", "REL", "--work", "WORK", "--record", "RUN"],
+        ["report", "RUN", "REL", "--for", "owner", "--out", "owner.html"],
+    ]
+    for command in commands:
+        before = watched.heard
+        outcome = privmix(*command)
+        assert outcome.code == 0, (command, outcome.err)
+        assert watched.heard > before, command
+    pm.load("REL").save("COPY")
+    pm.load("TRAINED").save("COPIED")
+    assert watched.followed == []
+
+
+def test_the_watch_hears_what_follows_links(watched: Watch) -> None:
+    Path("file").write_bytes(b"")
+    os.rename("file", "other")
+    assert watched.followed == ["file", "rename file"]
+
+
+# Somebody else may write the folder above.
+
+ROWS = 5000
+DATA = np.random.default_rng(0).normal(size=(400, 8)).astype(np.float32), np.arange(400) % 2
+WISHES: dict[str, Any] = {"classes": 2, "features": "identity", "epsilon": 2.0, "delta": 1e-5}
+
+
+@pytest.fixture
+def precious(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Somebody's file, which no command may touch."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(release_folder, "SHARD_ROWS", 1024)
+    file = tmp_path / "precious"
+    file.write_bytes(b"my only copy")
+    yield file
+    assert file.read_bytes() == b"my only copy"
+
+
+def swap(run: Path, precious: Path, *names: str) -> None:
+    """Another folder, with links, in the place of the run's; the key's second name shows what becomes of its bytes."""
+    os.link(run / "run.key", precious.with_name("key"))
+    run.rename(run.with_name("moved"))
+    (run / "data").mkdir(parents=True)
+    for name in names:
+        (run / name).symlink_to(precious)
+
+
+def once(stage: str, act: Callable[[], None]) -> Callable[[str, int, int], None]:
+    done: list[str] = []
+
+    def progress(found: str, *_: int) -> None:
+        if found.startswith(stage) and not done:
+            done.append(found)
+            act()
+
+    return progress
+
+
+def ended(precious: Path) -> None:
+    assert precious.with_name("key").read_bytes() == bytes(33), "the key is overwritten where it is by now"
+    assert os.listdir("moved") == []
+
+
+def test_a_run_folder_that_is_swapped_ends_the_release(precious: Path) -> None:
+    shards = [f"{name}-{n:05d}-of-00005.parquet" for n in range(5) for name in ("data/.train", "data/train")]
+    links = [*shards, "run.shards", ".run.shards.draft", "certificate.json", "README.md"]
+
+    def act() -> None:
+        swap(Path(".REL.run"), precious, *links)
+
+    with pytest.raises(FolderLost, match=r"its key is overwritten and what it held is removed; nothing is published"):
+        pm.release(DATA, **WISHES, design="poisson", rows=ROWS, out="REL", progress=once("rows", act))
+    ended(precious)
+    assert not Path("REL").exists()
+    assert {path.name for path in Path(".REL.run").rglob("*") if path.is_symlink()} == {Path(n).name for n in links}
+
+
+def test_the_command_says_so(precious: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    np.savez("own.npz", x=DATA[0], y=DATA[1])
+    shard = release_folder.ShardWriter._shard
+
+    def swapped(self: Any, x: Any, y: Any) -> None:
+        if len(self.files) == 1:
+            swap(Path(".REL.run"), precious)
+        shard(self, x, y)
+
+    monkeypatch.setattr(release_folder.ShardWriter, "_shard", swapped)
+    flags = ["--features=identity", "--classes=2", "--epsilon=2", "--delta=1e-5", f"--rows={ROWS}", "--out=REL"]
+    outcome = privmix("release", "--data=own.npz", *flags)
+    assert outcome.code == 1
+    assert "was renamed, or another put in its place" in outcome.err
+    assert "No run is kept" in outcome.err
+    ended(precious)
+
+
+def test_a_run_folder_that_is_swapped_ends_the_training(precious: Path) -> None:
+    def act() -> None:
+        swap(Path(".MODEL.run"), precious, "run.state", ".run.state.draft", "weights.safetensors", "certificate.json")
+
+    with pytest.raises(FolderLost, match="its key is overwritten"):
+        pm.train(DATA, **WISHES, epochs=2, out="MODEL", progress=once("private steps", act))
+    ended(precious)
+    assert not Path("MODEL").exists()
+
+
+def test_a_link_in_place_of_a_shard_is_replaced(precious: Path) -> None:
+    """Whoever can enter the folder itself is the owner; still nothing is followed."""
+
+    def act() -> None:
+        for name in ("train-00003-of-00005.parquet", ".train-00003-of-00005.parquet.draft"):
+            Path(".REL.run/data", name).symlink_to(precious)
+
+    pm.release(DATA, **WISHES, design="poisson", rows=ROWS, out="REL", progress=once("rows", act))
+    assert pm.verify("REL")
+    assert not any(path.is_symlink() for path in Path("REL").rglob("*"))
+
+
+def test_drafts_of_models_and_pools_are_held(precious: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pm.release(DATA, **WISHES, design="moments", out="REL")
+    model = pm.fit("REL")
+    for folder in (Path(".MODEL.partial"), Path(".COPY.partial")):
+        target = folder.name.removeprefix(".").removesuffix(".partial")
+        plant(monkeypatch, folder, precious)
+        with pytest.raises(FolderLost):
+            (model if target == "MODEL" else pm.load("REL")).save(target)
+        assert not Path(target).exists()
+        shutil.rmtree(folder)
+
+
+def plant(monkeypatch: pytest.MonkeyPatch, draft: Path, precious: Path) -> None:
+    """Swap a draft as soon as the first file is written to it."""
+    from privmix.held_folders import HeldFolder
+
+    write = HeldFolder.write
+
+    def swapped(self: HeldFolder, name: str, content: bytes, **given: Any) -> None:
+        if draft.is_dir() and not draft.with_name(f"moved{draft.name}").exists():
+            draft.rename(draft.with_name(f"moved{draft.name}"))
+            draft.mkdir()
+            for link in (name, "model.json", "weights.safetensors", "certificate.json", "README.md"):
+                if not (draft / link).is_symlink():
+                    (draft / link).symlink_to(precious)
+        write(self, name, content, **given)
+
+    monkeypatch.setattr(HeldFolder, "write", swapped)
+
+
+def test_a_feature_store_that_is_swapped_is_not_put_in_place(precious: Path) -> None:
+    from privmix.data.source import Schema
+
+    schema = Schema(4, (2,), ("a", "b"))
+    writer = FeatureStore.create("STORE", 4, 2, schema=schema, extractor={"name": "identity"})
+    Path(".STORE.partial").rename("moved")
+    Path(".STORE.partial").mkdir()
+    for name in ("features.npy", "labels.npy", "meta.json"):
+        Path(".STORE.partial", name).symlink_to(precious)
+    writer.append(np.ones((4, 2)), np.array([0, 1, 0, 1]))
+    with pytest.raises(pm.StorageError):
+        writer.finish()
+    assert not Path("STORE").exists()
+    assert os.listdir("moved") == []

@@ -1,0 +1,143 @@
+"""What a certificate may say of an extractor: its kind's fields, typed, and few bytes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from privmix.errors import InvalidInput
+from privmix.features import base
+from privmix.features.base import Extractor, extractor_kinds, get_extractor
+from privmix.features.spec import check_spec
+
+RAW = np.random.default_rng(0).random((20, 64)).tolist()
+HASH = "0" * 64
+COLUMNS = [{"name": "size", "range": [0, 10]}, {"name": "colour", "categories": ["red", "blue"]}]
+SPECS: dict[str, dict[str, Any]] = {
+    "pixels": {},
+    "identity": {},
+    "minilm": {},
+    "scattering": {"mirror": True},
+    "patches": {"generator": "leaves", "filters": 16},
+    "projected": {"inner": {"name": "pixels", "version": 1, "options": {}}, "dim": 8, "seed": 0},
+    "tabular": {"columns": COLUMNS},
+    "module": {"model": "net 2.safetensors", "precision": "float32"},
+    "vision": {
+        "model": "facebook/dinov2-small", "revision": "0123abcd", "pooling": "auto", "normalize": False,
+        "image_size": None, "precision": "float32",
+    },
+    "text": {
+        "model": "folder", "revision": None, "normalize": True, "max_length": 128, "prompt": "Query: é\n",
+        "precision": "float32",
+    },
+    "whitened": {
+        "inner": {"name": "pixels", "version": 1, "options": {}}, "power": 0.75, "ridge": 0.3, "quantile": 0.25,
+        "norm": 1.0, "public": {"source": "data", "records": 50, "classes": 0, "sha256": HASH},
+    },
+}  # fmt: skip
+
+
+def spec(name: str) -> dict[str, Any]:
+    kind = extractor_kinds()[name]
+    found = {"name": name, "version": kind.version, "options": SPECS[name], **dict.fromkeys(kind.digest_names, HASH)}
+    if kind.carries:
+        shapes = {"offset": [4], "step": [64], "weights": [64, 4], "width": [4]}
+        found |= {"arrays": shapes, "arrays_sha256": HASH}
+    return json.loads(json.dumps(found))  # type: ignore[no-any-return]
+
+
+def test_every_kind_is_here() -> None:
+    assert set(SPECS) == {name for name, kind in extractor_kinds().items() if kind.__module__.startswith("privmix.")}
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_real_specs_hold_and_raw_records_in_them_do_not(name: str) -> None:
+    honest = spec(name)
+    check_spec(honest)
+    if not honest["options"] or name in ("scattering", "patches"):
+        # These are what extractors write of themselves.
+        written = get_extractor(name).spec() if name != "minilm" else honest
+        check_spec(written)
+    for key in [*honest, "note"]:
+        for odd in (RAW, "raw " * 20_000, {"raw": RAW}):
+            with pytest.raises(InvalidInput):
+                check_spec({**honest, key: odd})
+    for option in honest["options"]:
+        for odd in (RAW, "raw " * 20_000, {"raw": RAW}):
+            with pytest.raises(InvalidInput):
+                check_spec({**honest, "options": {**honest["options"], option: odd}})
+
+
+@pytest.mark.parametrize("version", [1.0, "1", True, 0, 10**30, None])
+def test_versions_are_integers(version: object) -> None:
+    with pytest.raises(InvalidInput, match="version"):
+        check_spec({"name": "pixels", "version": version, "options": {}})
+
+
+def test_digests_are_those_of_the_kind() -> None:
+    with pytest.raises(InvalidInput, match="weights_sha256"):
+        check_spec({"name": "pixels", "version": 1, "options": {}, "weights_sha256": HASH})
+    with pytest.raises(InvalidInput, match="64 hexadecimal digits"):
+        check_spec({**spec("module"), "weights_sha256": HASH.replace("0", "A")})
+
+
+def test_the_columns_of_a_table_are_of_bounded_size() -> None:
+    many = [{"name": f"column {number}", "bins": list(range(400))} for number in range(60)]
+    with pytest.raises(InvalidInput, match="bytes"):
+        check_spec({"name": "tabular", "version": 1, "options": {"columns": many}})
+    with pytest.raises(InvalidInput, match="200 characters"):
+        check_spec({"name": "tabular", "version": 1, "options": {"columns": [{"name": "x" * 201, "range": [0, 1]}]}})
+
+
+def test_what_is_not_known_here_comes_without_options_and_arrays() -> None:
+    check_spec({"name": "of-tomorrow", "version": 7, "options": {}, "weights_sha256": HASH})
+    for more in ({"options": {"a": 1}}, {"arrays": {"a": [3]}, "arrays_sha256": HASH}):
+        with pytest.raises(InvalidInput):
+            check_spec({"name": "of-tomorrow", "version": 7, **more})
+
+
+@pytest.fixture
+def outside() -> Iterator[type[Extractor]]:
+    class Outside(Extractor):
+        """Of another package, which says nothing of its options."""
+
+        name: ClassVar[str] = "outside"
+
+        def __init__(self, level: Any = 1.0) -> None:
+            self.level = level
+
+        def output_dim(self, input_shape: tuple[int, ...]) -> int:
+            return 1
+
+        def transform(self, x: NDArray[Any]) -> NDArray[np.float32]:
+            return np.zeros((len(x), 1), np.float32)
+
+    yield Outside
+    del base._REGISTRY["outside"]
+
+
+def test_another_packages_extractor_says_what_its_options_are(outside: Any) -> None:
+    """Without a word of its own, scalars; with one, what it says, and no more bytes than it says."""
+
+    def given(level: object) -> dict[str, Any]:
+        return {"name": "outside", "version": 1, "options": {"level": level}}
+
+    for scalar in (1, 0.5, True, None, "a word"):
+        check_spec(given(scalar))
+    for odd in ([1.0, 2.0], {"a": 1}, "x" * 201, 10**30, "line\nbreak"):
+        with pytest.raises(InvalidInput):
+            check_spec(given(odd))
+
+    def check_stated(options: Mapping[str, Any]) -> None:
+        if not isinstance(options["level"], list):
+            raise InvalidInput("level", options["level"], "a list")
+
+    outside.check_stated = staticmethod(check_stated)
+    check_spec(given([1.0, 2.0]))
+    with pytest.raises(InvalidInput, match="bytes"):
+        check_spec(given([1.0] * outside.most_text))

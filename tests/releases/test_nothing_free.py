@@ -1,0 +1,228 @@
+"""Nothing is free in what verification calls whole: what is planted anywhere, with all hashes made anew, is refused.
+
+Every place of a certificate in turn is given a long text, a long list of numbers and an object, every object a field
+more, and every array of a release random records. What may be planted all the same is listed here, with its size.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+import privmix as pm
+from privmix.certificate.certificate import Certificate, content_hash
+from privmix.certificate.croissant import croissant
+from privmix.designs import plan_from_dict
+from privmix.errors import InvalidInput, PrivmixError
+from privmix.features.spec import digest
+from privmix.mechanisms.plan import LONGEST_NAME
+from privmix.releases import PrivateRecords, ReleaseConfig, SecretStreams, release_to_folder, verify_release
+from privmix.releases.arrays import arrays_bytes
+from privmix.releases.card import data_card
+from privmix.releases.folder import file_hash
+from privmix.training.verify import verify_trained
+from privmix.training.views.pipeline import ViewConfig
+from tests.releases.helpers import EVERY_DESIGN, TARGET, design_name, own_options
+from tests.training.runs import config_of, job_of, private, public
+
+Json = Any
+Path_ = tuple[str | int, ...]
+RNG = np.random.default_rng(0)
+PLANTS: dict[str, Callable[[], Json]] = {
+    "text": lambda: "raw record " * 10_000,
+    "numbers": lambda: RNG.random(2000).tolist(),
+    "object": lambda: {"record": RNG.random(100).tolist()},
+}
+CLASSES = ("ant", "bee", "cat")
+
+
+def places(content: Json, at: Path_ = ()) -> Iterator[Path_]:
+    """Every place of JSON values; of a list its first and last entries: the others are checked as these are."""
+    if at:
+        yield at
+    if isinstance(content, dict):
+        for name in content:
+            yield from places(content[name], (*at, name))
+    elif isinstance(content, list) and content:
+        for index in sorted({0, len(content) - 1}):
+            yield from places(content[index], (*at, index))
+
+
+def put(content: Json, at: Path_, value: Json) -> None:
+    for step in at[:-1]:
+        content = content[step]
+    content[at[-1]] = value
+
+
+def get(content: Json, at: Path_) -> Json:
+    for step in at:
+        content = content[step]
+    return content
+
+
+def replant(folder: Path, certificate: dict[str, Any], *, rehashed: bool = False) -> None:
+    """Write a certificate, and what follows from it as far as it can be made; ``rehashed``: with the files' hashes."""
+    for item in certificate["files"] if rehashed else []:
+        item["sha256"] = file_hash(folder / item["file"])
+    certificate["content_sha256"] = content_hash(certificate)
+    content = Certificate(certificate).to_bytes()
+    (folder / "certificate.json").write_bytes(content)
+    if (folder / "README.md").exists():
+        # Whatever these make of it: a forger would write them by hand.
+        with suppress(Exception):
+            (folder / "README.md").write_text(data_card(plan_from_dict(certificate["plan"]), certificate))
+        with suppress(Exception):
+            (folder / "croissant.json").write_bytes(croissant(certificate, hashlib.sha256(content).hexdigest()))
+
+
+def planted(folder: Path, verify: Callable[[Path], object], plants: list[str], *, also: str | None = None) -> list[str]:
+    """Plant everywhere; returns the places where verification did not refuse. ``also``: a file with settings, too."""
+    honest = json.loads((folder / "certificate.json").read_text())
+    beside = None if also is None else (folder / also).read_text()
+    verify(folder)
+    held: list[str] = []
+    for at in places(honest):
+        if at == ("content_sha256",):
+            continue
+        value = get(honest, at)
+        trials = [(name, PLANTS[name]()) for name in plants]
+        if isinstance(value, dict):
+            trials.append(("a field more", {**value, "note": PLANTS["text"]()}))
+        for name, plant in trials:
+            changed = copy.deepcopy(honest)
+            put(changed, at, plant)
+            if beside is not None and at[0] == "settings" and at[1:2] and at[1] in (model := json.loads(beside)):
+                put(model, at[1:], plant)
+                (folder / str(also)).write_text(json.dumps(model, indent=2) + "\n")
+            replant(folder, changed)
+            try:
+                verify(folder)
+            except PrivmixError:
+                pass
+            else:
+                held.append(f"{name} at {'.'.join(map(str, at))}")
+            if beside is not None:
+                (folder / str(also)).write_text(beside)
+    replant(folder, honest)
+    verify(folder)
+    return held
+
+
+def made(out: Path, **choices: Any) -> Path:
+    own = own_options({"mixup_degree": 20, **choices})
+    plan = ReleaseConfig(records=200, dim=7, classes=CLASSES, **own).calibrate(*TARGET)
+    labels = RNG.integers(0, 3, 200)
+    records = PrivateRecords((RNG.normal(size=(200, 7)) + 2 * np.eye(3, 7)[labels]).astype(np.float32), labels)
+    facts: dict[str, Any] = {"extractor": {"name": "identity", "version": 1, "options": {}}, "input_shape": (7,)}
+    release_to_folder(plan, records, SecretStreams.from_seed(1), out, **facts)
+    return out
+
+
+def images(count: int = 120) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    labels = np.arange(count) % 2
+    return (RNG.integers(0, 90, (count, 8, 8)) + 100 * labels[:, None, None]).astype(np.uint8), labels
+
+
+@pytest.fixture(scope="module")
+def whitened(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """By a procedural prior, a design chosen by nobody."""
+    out = tmp_path_factory.mktemp("whitened") / "REL"
+    design = pm.designs.Poisson(mixup_degree=10)
+    how: dict[str, Any] = {"classes": 2, "epsilon": 4, "delta": 1e-4, "rows": 50}
+    pm.release(images(), **how, design=design, public="procedural:letters", public_records=60, out=out)
+    return out
+
+
+@pytest.mark.parametrize("choices", EVERY_DESIGN, ids=design_name)
+def test_nothing_can_be_planted_in_the_certificate_of_a_release(choices: dict[str, Any], tmp_path: Path) -> None:
+    plants = list(PLANTS) if choices == {"design": "three-stage"} else ["numbers"]
+    assert planted(made(tmp_path / "REL", **choices), verify_release, plants) == []
+
+
+def test_nothing_can_be_planted_beside_a_whitening(whitened: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(whitened, tmp_path / "REL"))
+    assert planted(folder, verify_release, list(PLANTS)) == []
+
+
+@pytest.mark.parametrize("name", ["linear", "views"])
+def test_nothing_can_be_planted_in_the_certificate_of_a_model(name: str, tmp_path: Path) -> None:
+    config, given = config_of(), {}
+    if name == "views":
+        config = config_of("wrn-10-1", epochs=0.1, views=ViewConfig.dp_mix_self(2, 1), scenario="warm", batch_size=10)
+        given = {"public": public()}
+    job_of(config, **given).run(private(), streams=SecretStreams.from_seed(0)).write(tmp_path)
+    plants = list(PLANTS) if name == "linear" else ["numbers"]
+    assert planted(tmp_path, verify_trained, plants, also="model.json") == []
+
+
+# What follows from other numbers. The others bear noise: what exceeds that is taken for data, and can't be refused.
+WITHOUT_NOISE = {"directions", "means", "class_directions", "class_means", "frequencies", "chosen_pairs"}
+STAGED = [choices for choices in EVERY_DESIGN if choices["design"] in ("two-stage", "three-stage", "merf", "hermite")]
+
+
+@pytest.mark.parametrize("choices", STAGED, ids=design_name)
+def test_no_array_without_noise_holds_records(choices: dict[str, Any], tmp_path: Path) -> None:
+    folder = made(tmp_path / "REL", **choices)
+    certificate = json.loads((folder / "certificate.json").read_text())
+    (path,) = [one for one in folder.glob("*.safetensors") if one.name != "centre.safetensors"]
+    arrays, before = load_file(path), path.read_bytes()
+    assert WITHOUT_NOISE & set(arrays)
+    for name in WITHOUT_NOISE & set(arrays):
+        records = RNG.random(arrays[name].shape).astype(np.float32)
+        path.write_bytes(arrays_bytes({**arrays, name: records}))
+        refused(folder, certificate, name)
+    path.write_bytes(before)
+    replant(folder, certificate)
+    verify_release(folder)
+
+
+def refused(folder: Path, certificate: dict[str, Any], what: str) -> None:
+    replant(folder, copy.deepcopy(certificate), rehashed=True)
+    try:
+        verify_release(folder)
+    except PrivmixError:
+        return
+    pytest.fail(f"records as {what} hold")
+
+
+def test_a_procedural_whitening_holds_no_records(whitened: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(whitened, tmp_path / "REL"))
+    path, honest = folder / "extractor.safetensors", json.loads((folder / "certificate.json").read_text())
+    arrays = load_file(path)
+    for name, array in arrays.items():
+        record = np.rint(RNG.random(array.shape) * 1000).astype(np.float32)
+        other = {**arrays, name: 2.0 ** np.rint(3 * RNG.random(array.shape)) if name in ("step", "width") else record}
+        path.write_bytes(arrays_bytes(other))
+        changed = copy.deepcopy(honest)
+        changed["extractor"]["arrays_sha256"] = digest(other)
+        refused(folder, changed, name)
+    # Another seed that was not used, another count: other images.
+    path.write_bytes(arrays_bytes(arrays))
+    for field in ("seed", "records", "version"):
+        changed = copy.deepcopy(honest)
+        changed["extractor"]["options"]["public"][field] += 1
+        refused(folder, changed, field)
+
+
+@pytest.mark.parametrize("size", [LONGEST_NAME, LONGEST_NAME + 1])
+def test_names_of_classes_are_as_long_as_verification_says(size: int, tmp_path: Path) -> None:
+    """All that a certificate of a release without a model, a table or a planner lets anybody write."""
+    folder = made(tmp_path / "REL")
+    certificate = json.loads((folder / "certificate.json").read_text())
+    certificate["plan"]["classes"][1] = "x" * size
+    replant(folder, certificate)
+    if size > LONGEST_NAME:
+        with pytest.raises(InvalidInput, match="classes"):
+            verify_release(folder)
+    else:
+        assert any(f"{LONGEST_NAME} characters" in text for text in verify_release(folder).unchecked)
