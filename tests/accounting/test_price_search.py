@@ -140,6 +140,20 @@ def test_random_events_cost_what_they_do(number: int) -> None:
     [
         # Jumps of both signs: was 1.6% too high.
         (Repeated(FixedSizeSampled(47_757_094, 24, Gaussian(1.0655)), 47_757_094), REPLACE_ONE, 1.151e-8),
+        # A Gaussian query beside rare rows: its transform's small entries were thought to be wrong by 1e-8; 47% and
+        # 120% too high.
+        (
+            Composed((Gaussian(75.988), Repeated(PoissonSampled(4.158e-8, Gaussian(0.34646)), 2338))),
+            ADD_REMOVE,
+            2.462e-9,
+        ),
+        (
+            Composed((Gaussian(80.128), Repeated(FixedSizeSampled(31_349_837, 1, Gaussian(0.42791)), 11))),
+            REPLACE_ONE,
+            5.939e-8,
+        ),
+        # The guess is far too high, and the window ended above the answer: 60% too high.
+        (Repeated(PoissonSampled(2.47916e-4, Gaussian(0.7707)), 2), ADD_REMOVE, 2.187e-10),
     ],
 )
 def test_what_the_search_found(event: Event, adjacency: Adjacency, delta: float) -> None:

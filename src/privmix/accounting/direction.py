@@ -130,18 +130,16 @@ class LossDirection:
                 value, allowance = composed.delta(here)
                 found = min(found, here)
                 cost = -math.log1p(-min(0.99, allowance / max(value, delta))) / (tilt * max(here, 1e-300))
-                if here == 0 or (
-                    here > composed.least_loss and (cost <= _ALLOWED_COST or allowance <= _ALLOWANCE * value)
-                ):
+                if here == 0 or (composed.reaches(here) and (cost <= _ALLOWED_COST or allowance <= _ALLOWANCE * value)):
                     break
-            if window.size > _DEAR_POINTS and here > composed.least_loss:
+            if window.size > _DEAR_POINTS and composed.reaches(here):
                 break
             if here == math.inf:
                 tilt /= 2
             else:
-                near, last = (here if here > composed.least_loss else here / 2), tilt
+                near, last = (here if composed.reaches(here) else here / 2), tilt
                 tilt = cumulants.tilt_for(near)
-                if here > composed.least_loss and abs(math.log(tilt / last)) < _SAME_TILT:
+                if composed.reaches(here) and abs(math.log(tilt / last)) < _SAME_TILT:
                     break
         if grids and _LEAST_EPSILON < found < math.inf:
             refined, best = self._refined(cumulants, grids[-1], found, delta)
@@ -157,9 +155,10 @@ class LossDirection:
                 slope = math.log(last.delta(found)[0] / last.delta(further)[0]) / (further - found)
                 most = 2 * _GRID_COST * found / (1 + slope)
                 added = cumulants.variance_added(cumulants.at(window.tilt), window.step)
-                if added <= most or (attempt > 0 and window.size > _DEAR_POINTS) or attempt > 2:
+                low = not last.reaches(found)
+                if (added <= most and not low) or (attempt > 0 and window.size > _DEAR_POINTS) or attempt > 2:
                     break
-                if (1 + slope) / 2 * added > found - last.least_loss:
+                if low or (1 + slope) / 2 * added > found - last.least_loss:
                     # Without that cost epsilon would be lower than this window reaches.
                     window = self._window(cumulants, window.tilt, found / 2, delta)
             elif attempt == 0:
