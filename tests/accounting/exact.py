@@ -47,11 +47,11 @@ _LEFT_OUT = 1e-8
 _TAPER = 0.3
 # Where records are drawn seldom, a loss so far above epsilon is as good as an infinite one.
 _FAR, _SELDOM = 22.0, 3.0
-_MOST_NODES = 30_000
+_MOST_NODES = 100_000
 # Outputs times frequencies.
-_MOST_WORK = 4e8
+_MOST_WORK = 1e9
 _PATIENCE = 50
-_BLOCK = 256
+_BLOCK = 64
 # A jump is more than this share of epsilon.
 _JUMPS = (0.3, 0.15, 0.5, 0.08)
 _UNIT = 2.0**-53
@@ -370,9 +370,8 @@ class Direction:
         count = math.ceil(top / step) + 1
         if count * sum(weights.size for _, weights, *_ in tables) > self._patience * _MOST_WORK:
             raise NoReference("too much work")
-        outputs = max([1, *(weights.size for _, weights, *_ in tables)])
-        turns = np.arange(min(max(16, min(_BLOCK, 10**7 // outputs)), count)) * step
-        inner = [_turns(losses, step, turns.size) for _, _, losses, _, _, _ in tables]
+        size = min(_BLOCK, count)
+        inner = [_turns(losses, step, size) for _, _, losses, _, _, _ in tables]
         at = np.asarray(epsilons)[:, None]
         sums, sizes = np.zeros(len(epsilons)), 0.0
         doubt = (
@@ -383,14 +382,20 @@ class Direction:
                 for query, (_, weights, losses, _, _, _) in zip(self._sampled, tables, strict=True)
             )
         )
-        last = 0.0
-        for first in range(0, count, turns.size):
-            z = tilt + 1j * (first * step + turns)
+        last, first, blocks = 0.0, 0, 2
+        while first < count:
+            # Many blocks at once: one product of matrices, which stay in the cache.
+            blocks = min(2 * blocks, _BLOCK, -(-(count - first) // size))
+            starts = first + size * np.arange(blocks)
+            z = tilt + 1j * step * (starts[:, None] + np.arange(size)).ravel()
             bulk, jumped = self._closed(z), np.zeros(z.size, dtype=np.complex128)
             for (table, weights, losses, jumps, change, jump), turned in zip(tables, inner, strict=True):
-                outer = _turn(losses * (first * step))
+                outer = _turn(np.outer(losses, step * starts))
                 parts = (weights, weights * jumps) if most < math.inf else (weights,)
-                added = [table.cluster * ((share @ outer) + ((share * (1 + outer)) @ turned)) for share in parts]
+                added = [
+                    table.cluster * ((share @ outer)[:, None] + (share[:, None] * (1 + outer)).T @ turned).ravel()
+                    for share in parts
+                ]
                 whole = change + added[0]
                 if most < math.inf:
                     jumping = jump + added[1]
@@ -406,9 +411,10 @@ class Direction:
             if first == 0:
                 values[:, 0] /= 2
             sums += values.real.sum(axis=1)
-            size = np.abs(values[0])
-            sizes += float(size.sum())
-            last = float(size[-8:].max()) * (1 + (first * step + turns[-1]) / step / 20)
+            each = np.abs(values[0])
+            sizes += float(each.sum())
+            first += size * blocks
+            last = float(each[-8:].max()) * (1 + first / 20)
             if last < 1e-8 * abs(float(sums.min())):
                 break
         else:
