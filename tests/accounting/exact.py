@@ -49,7 +49,7 @@ _TAPER = 0.3
 _FAR, _SELDOM = 22.0, 3.0
 _MOST_NODES = 100_000
 # Outputs times frequencies.
-_MOST_WORK = 1e9
+_MOST_WORK = 3e9
 _PATIENCE = 50
 _BLOCK = 64
 # A jump is more than this share of epsilon.
@@ -334,8 +334,8 @@ class Direction:
         around = [math.exp(d) * tilt for d in (-0.02, 0.0, 0.02)]
         low, here, up = (self._log_mgfs(t)[0] for t in around)
         spread = math.sqrt(max((up - 2 * here + low) / (0.02 * tilt) ** 2, 1e-300))
-        # About delta itself, for the period and for what may be left out.
-        log_delta = min(0.0, log_size - math.log(spread) - 1)
+        # About delta itself, for the period and for what may be left out. Rare large losses make a poor saddle point.
+        log_delta = min(0.0, log_size - math.log(spread) - 1, math.log(self._tail / _LEFT_OUT))
         need = -log_delta - math.log(_ALIAS)
         if most < math.inf:
             need += 5
@@ -343,7 +343,7 @@ class Direction:
                 raise NoReference("the bulk has a part in delta")
         period = need / tilt
         ways = []
-        for more in (1.1, 1.3, 2.0, 4.0):
+        for more in (1.1, 1.3, 1.6, 2.0, 2.5, 4.0):
             ways.append((self._log_mgfs(more * tilt)[0] - more * tilt * epsilon + need) / ((more - 1) * tilt))
         period = max(period, min(ways))
         if period == math.inf:
@@ -382,6 +382,8 @@ class Direction:
                 for query, (_, weights, losses, _, _, _) in zip(self._sampled, tables, strict=True)
             )
         )
+        # What is left out may be as large as the last values at every frequency that a plain Gaussian query lets through.
+        rest = 9 / (math.sqrt(self._square) * step) if self._square > 0 else 0.0
         last, first, blocks = 0.0, 0, 2
         while first < count:
             # Many blocks at once: one product of matrices, which stay in the cache.
@@ -414,7 +416,7 @@ class Direction:
             each = np.abs(values[0])
             sizes += float(each.sum())
             first += size * blocks
-            last = float(each[-8:].max()) * (1 + first / 20)
+            last = float(each[-8:].max()) * max(first, rest)
             if last < 1e-8 * abs(float(sums.min())):
                 break
         else:

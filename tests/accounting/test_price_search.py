@@ -152,8 +152,23 @@ def test_random_events_cost_what_they_do(number: int) -> None:
             REPLACE_ONE,
             5.939e-8,
         ),
-        # The guess is far too high, and the window ended above the answer: 60% too high.
+        # The guess is far too high, and the window ended above the answer or took what came around for it: 60% and 4%.
         (Repeated(PoissonSampled(2.47916e-4, Gaussian(0.7707)), 2), ADD_REMOVE, 2.187e-10),
+        (Repeated(PoissonSampled(0.001705595, Gaussian(1.65)), 2), REPLACE_ONE, 4.968e-9),
+        # Few large losses rule the tilted law: what came around the circle was 3.5% of the answer.
+        (
+            Composed((Gaussian(145.243), Repeated(PoissonSampled(8.189847e-9, Gaussian(0.3603576)), 2904))),
+            ADD_REMOVE,
+            1.657e-11,
+        ),
+        # One run of a wide law: frequencies at which it was 1e-8 were left out, unpaid. 0.01% too low.
+        (
+            Composed((Gaussian(30.52969), Repeated(PoissonSampled(4.517479e-8, Gaussian(0.3055441)), 4))),
+            ADD_REMOVE,
+            2.223e-11,
+        ),
+        # Noise is 4 million times a record: rounding up at 3,001 points moved the mean of so many losses; 10% too high.
+        (Repeated(FixedSizeSampled(272, 107, Gaussian(4.48469e6)), 859_603_205), REPLACE_ONE, 8.287e-6),
     ],
 )
 def test_what_the_search_found(event: Event, adjacency: Adjacency, delta: float) -> None:

@@ -130,7 +130,9 @@ class LossDirection:
                 value, allowance = composed.delta(here)
                 found = min(found, here)
                 cost = -math.log1p(-min(0.99, allowance / max(value, delta))) / (tilt * max(here, 1e-300))
-                if here == 0 or (composed.reaches(here) and (cost <= _ALLOWED_COST or allowance <= _ALLOWANCE * value)):
+                # Far below the guess, what comes around the circle may be all of delta.
+                served = composed.reaches(here) and here >= near - _MARGIN * abs(near)
+                if here == 0 or (served and (cost <= _ALLOWED_COST or allowance <= _ALLOWANCE * value)):
                     break
             if window.size > _DEAR_POINTS and composed.reaches(here):
                 break
@@ -139,7 +141,7 @@ class LossDirection:
             else:
                 near, last = (here if composed.reaches(here) else here / 2), tilt
                 tilt = cumulants.tilt_for(near)
-                if composed.reaches(here) and abs(math.log(tilt / last)) < _SAME_TILT:
+                if served and abs(math.log(tilt / last)) < _SAME_TILT:
                     break
         if grids and _LEAST_EPSILON < found < math.inf:
             refined, best = self._refined(cumulants, grids[-1], found, delta)
@@ -228,22 +230,25 @@ class LossDirection:
 
     def _window(self, cumulants: Cumulants, tilt: float, near: float, delta: float) -> _Window:
         """Around the tilted mass and ``near``; as fine as the ladder allows."""
-        top, extra = cumulants.upper_quantile(tilt, _LOG_OUTSIDE)
+        # Where few large losses rule the tilted law, delta is a small share of it, and what is left out a smaller one.
+        share = math.log(delta) - (cumulants.log_mgf(tilt) - tilt * near) + math.log(_TAIL_SHARE)
+        outside, around_it = min(_LOG_OUTSIDE, share), min(_LOG_AROUND, share)
+        top, extra = cumulants.upper_quantile(tilt, outside)
         top_tilt = tilt + extra
         enough, its_tilt = cumulants.upper_quantile(0.0, math.log(delta) + math.log(_TAIL_SHARE / 10))
         if enough < top:
             top, top_tilt = enough, its_tilt
-        low = min(cumulants.lower_quantile(tilt, _LOG_OUTSIDE), near - _MARGIN * abs(near))
+        low = min(cumulants.lower_quantile(tilt, outside), near - _MARGIN * abs(near))
         # What lies above the window comes in at its bottom: the first epsilon that it does not reach is ``least``.
-        around = cumulants.upper_quantile(tilt, _LOG_AROUND)[0]
+        around = cumulants.upper_quantile(tilt, around_it)[0]
         tilted = cumulants.at(tilt)
         served = near - _MARGIN * abs(near)
         width = max(top - low, around - served, 1e-9 * abs(near), 1e-290)
         scale = max(near, 0.2 * math.sqrt(tilted.variance))
         log_tail = self._log_tail(_level(delta))
         step, size = width / (_MOST_POINTS - 16), _MOST_POINTS
-        for share, most in _LADDER:
-            wanted = cumulants.step_adding(tilted, share * self._tolerance * scale, width)
+        for portion, most in _LADDER:
+            wanted = cumulants.step_adding(tilted, portion * self._tolerance * scale, width)
             if width / wanted + 16 <= most:
                 size = max(64, _power_of_two(width / wanted + 16))
                 step = width / (size - 16)

@@ -26,9 +26,8 @@ import numpy as np
 from scipy.special import gammainc, gammaincc
 
 from privmix.accounting.pairs import MAX_LOSS, UNIT, Array, Atoms, LossPmf, assembled
-from privmix.accounting.queries import trimmed
+from privmix.accounting.queries import few_points, trimmed
 
-_COARSE_POINTS = 3001
 # Beyond some 100,000 degrees of freedom SciPy's series for a tail breaks off before it converges.
 _MOST_ROWS = 2**16
 # Relative error of a tail, in rounding units: that of the incomplete gamma functions (tests measure it in 40 digits),
@@ -85,7 +84,7 @@ class SpreadQuery:
     def atoms(self, log_tail: float, add: bool) -> Atoms:
         """The loss on points equally spaced in S."""
         low, high = self.span(log_tail, add)
-        return self._on(np.linspace(low, high, _COARSE_POINTS), add)
+        return few_points(lambda points: self._on(np.linspace(low, high, points), add), self.count)
 
     def grid_points(self, log_tail: float, step: float, add: bool) -> int:
         """Points of its own range."""
