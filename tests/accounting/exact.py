@@ -382,7 +382,7 @@ class Direction:
                 for query, (_, weights, losses, _, _, _) in zip(self._sampled, tables, strict=True)
             )
         )
-        # What is left out may be as large as the last values at every frequency that a plain Gaussian query lets through.
+        # What is left out may be as large as the last values, as far as a plain Gaussian query lets them through.
         rest = 9 / (math.sqrt(self._square) * step) if self._square > 0 else 0.0
         last, first, blocks = 0.0, 0, 2
         while first < count:

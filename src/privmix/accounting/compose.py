@@ -263,9 +263,10 @@ def _power(masses: Array, count: int, relative: float) -> tuple[NDArray[np.compl
     """(1 + z)^count for the transform z of ``masses``, and a bound on each entry's error.
 
     |(z + d)^n - z^n| <= n |d| (|z| + |d|)^(n - 1), and no |z| exceeds the sum of the masses. Only frequencies at which
-    the power is no less than e^-90 are kept, if runs are many: few, where many small losses add up. At those the masses next to the peak
-    are summed by their moments, with an error relative to their variance, and not to their sum. Near 1 logarithms are
-    taken of |1 + z|^2 - 1, whose rounding is relative to z; elsewhere of 1 + z, whose rounding is relative to itself.
+    the power is no less than e^-90 are kept, if runs are many: few, where many small losses add up. At those the masses
+    next to the peak are summed by their moments, with an error relative to their variance, and not to their sum. Near 1
+    logarithms are taken of |1 + z|^2 - 1, whose rounding is relative to z; elsewhere of 1 + z, whose rounding is
+    relative to itself.
     """
     size = masses.size
     length = float(np.abs(masses).sum())
