@@ -49,7 +49,7 @@ _TAPER = 0.3
 _FAR, _SELDOM = 22.0, 3.0
 _MOST_NODES = 100_000
 # Outputs times frequencies.
-_MOST_WORK = 3e9
+_MOST_WORK = 1e9
 _PATIENCE = 50
 _BLOCK = 64
 # A jump is more than this share of epsilon.
