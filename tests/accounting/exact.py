@@ -141,7 +141,7 @@ class _Table:
             bulk = np.where(
                 self.jumps < 0.5, whole - jumps, np.exp(self.log_masses + exponent + self.log_bulk) - masses
             )
-        found = tuple(self.cluster * float(one.sum()) for one in (whole, bulk, jumps))
+            found = tuple(self.cluster * float(one.sum()) for one in (whole, bulk, jumps))
         return tuple(one if math.isfinite(one) else math.inf for one in found)  # type: ignore[return-value]
 
 

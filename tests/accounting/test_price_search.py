@@ -161,6 +161,8 @@ def test_random_events_cost_what_they_do(number: int) -> None:
             ADD_REMOVE,
             1.657e-11,
         ),
+        # Masses next to the least loss were lifted at 3,001 points until they passed 1: 7% too high.
+        (Repeated(ClusterSampled(0.685875, 4.763056e-9, Gaussian(0.19321422)), 612_208_500), ADD_REMOVE, 5.38e-4),
         # One run of a wide law: frequencies at which it was 1e-8 were left out, unpaid. 0.01% too low.
         (
             Composed((Gaussian(30.52969), Repeated(PoissonSampled(4.517479e-8, Gaussian(0.3055441)), 4))),

@@ -232,6 +232,7 @@ class LossDirection:
         """Around the tilted mass and ``near``; as fine as the ladder allows."""
         # Where few large losses rule the tilted law, delta is a small share of it, and what is left out a smaller one.
         share = math.log(delta) - (cumulants.log_mgf(tilt) - tilt * near) + math.log(_TAIL_SHARE)
+        share = max(share, 2 * _LOG_OUTSIDE)
         outside, around_it = min(_LOG_OUTSIDE, share), min(_LOG_AROUND, share)
         top, extra = cumulants.upper_quantile(tilt, outside)
         top_tilt = tilt + extra
