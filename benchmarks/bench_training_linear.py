@@ -4,7 +4,7 @@ Finished runs are kept in results/training_linear_runs.json and not repeated. Wi
 whether a later version still gives what is kept: in results/training_linear_again_runs.json. Features are extracted
 once into benchmarks/cache, or the folder that PRIVMIX_BENCH_CACHE names.
 
-    python benchmarks/bench_training_linear.py [--again 2] [--report]
+    python benchmarks/bench_training_linear.py [--only mnist] [--again 2] [--report]
 """
 
 from __future__ import annotations
@@ -137,11 +137,12 @@ def which(run: dict[str, Any]) -> tuple[str, str, float, int]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--again", type=int, default=0, help="first seeds of MNIST's cells that are run anew")
+    parser.add_argument("--only", default="mnist,cifar10", help="datasets, separated by commas")
     parser.add_argument("--report", action="store_true", help="run nothing more")
     asked = parser.parse_args()
     runs: list[dict[str, Any]] = json.loads(RUNS.read_text()) if RUNS.exists() else []
     if not asked.report:
-        missing(RUNS, runs, {cell[:3]: range(cell[3]) for cell in CELLS})
+        missing(RUNS, runs, {cell[:3]: range(cell[3]) for cell in CELLS if cell[0] in asked.only.split(",")})
         later = json.loads(AGAIN.read_text()) if AGAIN.exists() else []
         missing(AGAIN, later, {cell[:3]: range(asked.again) for cell in CELLS if cell[0] == "mnist"})
     write_tables(runs)

@@ -47,11 +47,11 @@ _LEFT_OUT = 1e-8
 _TAPER = 0.3
 # Where records are drawn seldom, a loss so far above epsilon is as good as an infinite one.
 _FAR, _SELDOM = 22.0, 3.0
-_MOST_NODES = 30_000
+_MOST_NODES = 100_000
 # Outputs times frequencies.
-_MOST_WORK = 4e8
+_MOST_WORK = 1e9
 _PATIENCE = 50
-_BLOCK = 256
+_BLOCK = 64
 # A jump is more than this share of epsilon.
 _JUMPS = (0.3, 0.15, 0.5, 0.08)
 _UNIT = 2.0**-53
@@ -141,7 +141,7 @@ class _Table:
             bulk = np.where(
                 self.jumps < 0.5, whole - jumps, np.exp(self.log_masses + exponent + self.log_bulk) - masses
             )
-        found = tuple(self.cluster * float(one.sum()) for one in (whole, bulk, jumps))
+            found = tuple(self.cluster * float(one.sum()) for one in (whole, bulk, jumps))
         return tuple(one if math.isfinite(one) else math.inf for one in found)  # type: ignore[return-value]
 
 
@@ -334,8 +334,8 @@ class Direction:
         around = [math.exp(d) * tilt for d in (-0.02, 0.0, 0.02)]
         low, here, up = (self._log_mgfs(t)[0] for t in around)
         spread = math.sqrt(max((up - 2 * here + low) / (0.02 * tilt) ** 2, 1e-300))
-        # About delta itself, for the period and for what may be left out.
-        log_delta = min(0.0, log_size - math.log(spread) - 1)
+        # About delta itself, for the period and for what may be left out. Rare large losses make a poor saddle point.
+        log_delta = min(0.0, log_size - math.log(spread) - 1, math.log(self._tail / _LEFT_OUT))
         need = -log_delta - math.log(_ALIAS)
         if most < math.inf:
             need += 5
@@ -343,7 +343,7 @@ class Direction:
                 raise NoReference("the bulk has a part in delta")
         period = need / tilt
         ways = []
-        for more in (1.1, 1.3, 2.0, 4.0):
+        for more in (1.1, 1.3, 1.6, 2.0, 2.5, 4.0):
             ways.append((self._log_mgfs(more * tilt)[0] - more * tilt * epsilon + need) / ((more - 1) * tilt))
         period = max(period, min(ways))
         if period == math.inf:
@@ -370,9 +370,8 @@ class Direction:
         count = math.ceil(top / step) + 1
         if count * sum(weights.size for _, weights, *_ in tables) > self._patience * _MOST_WORK:
             raise NoReference("too much work")
-        outputs = max([1, *(weights.size for _, weights, *_ in tables)])
-        turns = np.arange(min(max(16, min(_BLOCK, 10**7 // outputs)), count)) * step
-        inner = [_turns(losses, step, turns.size) for _, _, losses, _, _, _ in tables]
+        size = min(_BLOCK, count)
+        inner = [_turns(losses, step, size) for _, _, losses, _, _, _ in tables]
         at = np.asarray(epsilons)[:, None]
         sums, sizes = np.zeros(len(epsilons)), 0.0
         doubt = (
@@ -383,14 +382,22 @@ class Direction:
                 for query, (_, weights, losses, _, _, _) in zip(self._sampled, tables, strict=True)
             )
         )
-        last = 0.0
-        for first in range(0, count, turns.size):
-            z = tilt + 1j * (first * step + turns)
+        # What is left out may be as large as the last values, as far as a plain Gaussian query lets them through.
+        rest = 9 / (math.sqrt(self._square) * step) if self._square > 0 else 0.0
+        last, first, blocks = 0.0, 0, 2
+        while first < count:
+            # Many blocks at once: one product of matrices, which stay in the cache.
+            blocks = min(2 * blocks, _BLOCK, -(-(count - first) // size))
+            starts = first + size * np.arange(blocks)
+            z = tilt + 1j * step * (starts[:, None] + np.arange(size)).ravel()
             bulk, jumped = self._closed(z), np.zeros(z.size, dtype=np.complex128)
             for (table, weights, losses, jumps, change, jump), turned in zip(tables, inner, strict=True):
-                outer = _turn(losses * (first * step))
+                outer = _turn(np.outer(losses, step * starts))
                 parts = (weights, weights * jumps) if most < math.inf else (weights,)
-                added = [table.cluster * ((share @ outer) + ((share * (1 + outer)) @ turned)) for share in parts]
+                added = [
+                    table.cluster * ((share @ outer)[:, None] + (share[:, None] * (1 + outer)).T @ turned).ravel()
+                    for share in parts
+                ]
                 whole = change + added[0]
                 if most < math.inf:
                     jumping = jump + added[1]
@@ -406,9 +413,10 @@ class Direction:
             if first == 0:
                 values[:, 0] /= 2
             sums += values.real.sum(axis=1)
-            size = np.abs(values[0])
-            sizes += float(size.sum())
-            last = float(size[-8:].max()) * (1 + (first * step + turns[-1]) / step / 20)
+            each = np.abs(values[0])
+            sizes += float(each.sum())
+            first += size * blocks
+            last = float(each[-8:].max()) * max(first, rest)
             if last < 1e-8 * abs(float(sums.min())):
                 break
         else:

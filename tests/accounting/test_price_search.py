@@ -33,9 +33,9 @@ FILES = ("references.json", "references_sparse.json")
 CASES = [case for name in FILES for case in json.loads(Path(__file__).with_name(name).read_text())]
 
 
-def check(event: Event, adjacency: Adjacency, delta: float, priced: float) -> None:
+def check(event: Event, adjacency: Adjacency, delta: float, priced: float, *, patient: bool = False) -> None:
     """Epsilon is not below the exact one, and at most a per cent above, or its delta is."""
-    here, there = deltas(event, adjacency, (priced, priced / 1.01), delta).deltas
+    here, there = deltas(event, adjacency, (priced, priced / 1.01), delta, patient=patient).deltas
     # References leave out a millionth.
     assert here <= delta * (1 + 5e-6)
     assert there >= delta or here >= 0.99 * delta
@@ -140,7 +140,38 @@ def test_random_events_cost_what_they_do(number: int) -> None:
     [
         # Jumps of both signs: was 1.6% too high.
         (Repeated(FixedSizeSampled(47_757_094, 24, Gaussian(1.0655)), 47_757_094), REPLACE_ONE, 1.151e-8),
+        # A Gaussian query beside rare rows: its transform's small entries were thought to be wrong by 1e-8; 47% and
+        # 120% too high.
+        (
+            Composed((Gaussian(75.988), Repeated(PoissonSampled(4.158e-8, Gaussian(0.34646)), 2338))),
+            ADD_REMOVE,
+            2.462e-9,
+        ),
+        (
+            Composed((Gaussian(80.128), Repeated(FixedSizeSampled(31_349_837, 1, Gaussian(0.42791)), 11))),
+            REPLACE_ONE,
+            5.939e-8,
+        ),
+        # The guess is far too high, and the window ended above the answer or took what came around for it: 60% and 4%.
+        (Repeated(PoissonSampled(2.47916e-4, Gaussian(0.7707)), 2), ADD_REMOVE, 2.187e-10),
+        (Repeated(PoissonSampled(0.001705595, Gaussian(1.65)), 2), REPLACE_ONE, 4.968e-9),
+        # Few large losses rule the tilted law: what came around the circle was 3.5% of the answer.
+        (
+            Composed((Gaussian(145.243), Repeated(PoissonSampled(8.189847e-9, Gaussian(0.3603576)), 2904))),
+            ADD_REMOVE,
+            1.657e-11,
+        ),
+        # Masses next to the least loss were lifted at 3,001 points until they passed 1: 7% too high.
+        (Repeated(ClusterSampled(0.685875, 4.763056e-9, Gaussian(0.19321422)), 612_208_500), ADD_REMOVE, 5.38e-4),
+        # One run of a wide law: frequencies at which it was 1e-8 were left out, unpaid. 0.01% too low.
+        (
+            Composed((Gaussian(30.52969), Repeated(PoissonSampled(4.517479e-8, Gaussian(0.3055441)), 4))),
+            ADD_REMOVE,
+            2.223e-11,
+        ),
+        # Noise is 4 million times a record: rounding up at 3,001 points moved the mean of so many losses; 10% too high.
+        (Repeated(FixedSizeSampled(272, 107, Gaussian(4.48469e6)), 859_603_205), REPLACE_ONE, 8.287e-6),
     ],
 )
 def test_what_the_search_found(event: Event, adjacency: Adjacency, delta: float) -> None:
-    check(event, adjacency, delta, epsilon(event, delta, adjacency=adjacency).epsilon)
+    check(event, adjacency, delta, epsilon(event, delta, adjacency=adjacency).epsilon, patient=True)

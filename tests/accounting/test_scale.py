@@ -16,7 +16,7 @@ from scipy.special import ndtr
 
 from privmix.accounting import Adjacency, ClusterSampled, Composed, Event, Gaussian, PoissonSampled, Repeated, calibrate
 from privmix.accounting.blocks import _coarser, _squared
-from privmix.accounting.compose import compose
+from privmix.accounting.compose import _convolve, _on_circle, _tilted, compose
 from privmix.accounting.direction import LossDirection
 from privmix.accounting.pairs import UNIT, Atoms, GaussianNoise, LaplaceNoise, LossPmf, SampledPair, pair_atoms
 from privmix.accounting.pld import PldAccountant
@@ -267,6 +267,29 @@ def test_calibration_at_absurd_scales_ends_or_refuses() -> None:
         assert "fewer rows" in str(refusal)  # noqa: PT017
     else:
         assert huge.epsilon <= 1
+
+
+@pytest.mark.parametrize("runs", [1, 2, 15, 16, 40])
+@pytest.mark.parametrize("width", [0.5, 8.0, 20.0])
+def test_the_transforms_error_is_within_its_bound(runs: int, width: float) -> None:
+    """Of few runs of a wide law small frequencies count: they were left out once, and 1e-10 of all masses with them."""
+    size, lower = 1024, -250
+    place = np.arange(-200, 201) / width
+    wide = LossPmf(-200, np.exp(-0.5 * place**2) / np.exp(-0.5 * place**2).sum(), 0.0, 0.01)
+    rare = LossPmf(0, np.array([1 - 3e-9, *np.full(300, 1e-11)]), 0.0, 0.01)
+    parts = [_tilted(wide, runs, 0.1), _tilted(rare, 4, 0.1)]
+    masses, error = _convolve(parts, lower, size)
+    circles = []
+    for part in parts:
+        circle = _on_circle(part, size).astype(np.longdouble)
+        circle[0] += 1
+        circles += [circle] * part.count
+    exact, offset = circles[0], sum(part.count * part.peak for part in parts)
+    for circle in circles[1:]:
+        folded = np.convolve(exact, circle)
+        exact = folded[:size] + np.append(folded[size:], 0)
+    found = float(np.linalg.norm(masses - np.roll(exact, (offset - lower) % size)))
+    assert found <= error < 1e-10
 
 
 def test_side_queries_compose_on_one_grid() -> None:

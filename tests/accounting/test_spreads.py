@@ -23,7 +23,7 @@ from privmix.accounting import (
 )
 from privmix.accounting.base import UnsupportedEvent
 from privmix.accounting.pairs import UNIT
-from privmix.accounting.spreads import _MOST_ROWS, _TAIL_UNITS, _UNITS_A_SQUARE
+from privmix.accounting.spreads import _MOST_ROWS, _OFFSET_UNITS, _SQUARE_UNITS, _TAIL_UNITS, SpreadQuery
 
 
 def exact_delta(rows: int, noise: float, at: float) -> float:
@@ -59,18 +59,31 @@ def test_it_composes_with_other_queries() -> None:
     assert 0.99e-5 < exact <= 1e-5 * (1 + 1e-6)
 
 
-@pytest.mark.parametrize("half", [0.5, 30.0, 576.0, 4973.5, _MOST_ROWS / 2])
+@pytest.mark.parametrize("half", [0.5, 30.0, 450.0, 600.0, 4973.5, _MOST_ROWS / 2])
 def test_incomplete_gamma_functions_are_as_good_as_assumed(half: float) -> None:
     """A tenth of the error that the price allows for them, against 40 digits."""
     for place in (-12, -5, -1, -0.1, 0.3, 2, 6, 20):
         at = max(half * 1e-3, half + place * math.sqrt(half))
-        allowed = UNIT * (_TAIL_UNITS + _UNITS_A_SQUARE * 2 * (at + half))
         upper = at > half
         with mpmath.workdps(40):
             ends = (at, mpmath.inf) if upper else (0, at)
             exact = mpmath.gammainc(mpmath.mpf(half), *ends, regularized=True)
         found = float((special.gammaincc if upper else special.gammainc)(half, at))
-        assert abs(found - exact) <= allowed / 10 * exact
+        assert abs(found - exact) <= UNIT * _TAIL_UNITS / 10 * exact
+
+
+@pytest.mark.parametrize(("noise", "rows"), [(1e-3, 3), (0.7, 40), (30.0, 1000), (1e5, _MOST_ROWS)])
+def test_points_lie_where_they_are_assumed(noise: float, rows: int) -> None:
+    """Half of what the price allows, against 40 digits."""
+    query = SpreadQuery(noise, rows, 1)
+    for place in (0.01, 0.5, 1.0, 1.3):
+        loss = float(place * rows * query._slope - query._offset)
+        with mpmath.workdps(40):
+            ratio = 1 / mpmath.mpf(noise) ** 2
+            slope, offset = ratio / (2 * (1 + ratio)), mpmath.mpf(rows) / 2 * mpmath.log1p(ratio)
+            exact = (mpmath.mpf(loss) + offset) / slope
+        found = (loss + query._offset) / query._slope
+        assert abs(found - exact) <= UNIT / 2 * (_OFFSET_UNITS * query._offset / query._slope + _SQUARE_UNITS * found)
 
 
 def test_what_is_not_priced_is_refused() -> None:

@@ -49,7 +49,7 @@ DESIGNS: dict[str, tuple[dict[str, Any], int]] = {
     "poisson": ({"centre": "none"}, 8000),
     "poisson-centred": ({}, 1600),
     "fixed": ({**ALL, "label_noise_ratio": 20.0, "rows": 20}, 2000),
-    "laplace": ({**ALL, "label_noise_ratio": 1000.0, "noise": "laplace", "rows": 8}, 2000),
+    "laplace": ({**ALL, "label_noise_ratio": 1000.0, "noise": "laplace", "rows": 20}, 4000),
     "hierarchical": ({"design": "hierarchical", "centre": "none", "expected_classes": 1.5}, 8000),
     "classwise": ({"design": "classwise", "centre": "none"}, 8000),
     "full-batch": ({"design": "classwise", "full_batch": True, "centre": "none", "rows": None}, 8000),

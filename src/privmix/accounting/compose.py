@@ -28,6 +28,8 @@ Array = NDArray[np.float64]
 # Error of one level of the transform, in rounding units. Higham's analysis gives below 8 for twiddle factors
 # rounded to double precision; the library's are.
 _LEVEL_ERROR = 16 * UNIT
+# So many runs make e^-180 of a |1 + z|^2 that is well above rounding: 1e-5.
+_FEW = 16
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,10 @@ class TiltedSum:
             if high - low <= 1e-13 * high:
                 break
         return high
+
+    def reaches(self, epsilon: float) -> bool:
+        """Whether the window goes on below ``epsilon``: at its bottom a smaller one may hide beneath."""
+        return self.least_loss <= 0 or epsilon > self.least_loss + self.step
 
     def _noise(self) -> float:
         """Most that the masses' error adds to a sum of masses times f."""
@@ -178,7 +184,7 @@ def _log_mgf_bound(parts: Sequence[tuple[LossPmf, int]], tilt: float) -> float:
         with np.errstate(divide="ignore"):
             logs = exponents + np.log(pmf.probs)
         top = float(logs.max())
-        if top < 0:
+        if top < 0 and float(exponents.max()) < 600:
             grown = np.expm1(exponents)
             change = float(pmf.probs @ grown) - pmf.missing
             change += 128 * UNIT * (float(pmf.probs @ np.abs(grown)) + abs(pmf.missing))
@@ -256,9 +262,11 @@ def _on_circle(part: _Part, size: int) -> Array:
 def _power(masses: Array, count: int, relative: float) -> tuple[NDArray[np.complex128], Array]:
     """(1 + z)^count for the transform z of ``masses``, and a bound on each entry's error.
 
-    |(z + d)^n - z^n| <= n |d| max(|z|, |z + d|)^(n - 1), and no |z| exceeds the sum of the masses. Only frequencies at
-    which the power is no less than e^-90 are kept: few, where many small losses add up. At those the masses next to
-    the peak are summed by their moments, with an error relative to their variance, and not to their sum.
+    |(z + d)^n - z^n| <= n |d| (|z| + |d|)^(n - 1), and no |z| exceeds the sum of the masses. Only frequencies at which
+    the power is no less than e^-90 are kept, if runs are many: few, where many small losses add up. At those the masses
+    next to the peak are summed by their moments, with an error relative to their variance, and not to their sum. Near 1
+    logarithms are taken of |1 + z|^2 - 1, whose rounding is relative to z; elsewhere of 1 + z, whose rounding is
+    relative to itself.
     """
     size = masses.size
     length = float(np.abs(masses).sum())
@@ -268,19 +276,24 @@ def _power(masses: Array, count: int, relative: float) -> tuple[NDArray[np.compl
         return np.ones(size // 2 + 1, dtype=np.complex128), np.full(size // 2 + 1, math.inf)
     bound = math.exp(growth) * (1 + 1e-9)
     spectrum = fft.rfft(masses, size)
-    kept = np.flatnonzero(_size_change(spectrum) > math.expm1(-180 / count))
+    # Of few runs the power is no less than what rounding hides of a small |1 + z|: all are kept.
+    least = -math.inf if count < _FEW else math.expm1(-180 / count)
+    kept = np.flatnonzero(_size_change(spectrum) > least)
     small, error = spectrum[kept], np.full(kept.size, relative * length)
     near = size // (7 * max(1, int(kept[-1]))) if kept.size else 0
     if near > 0 and count > 1:
         small, error = _by_moments(masses, near, kept, max(0.0, surplus), relative)
     change = _size_change(small)
-    log_size, angle = 0.5 * np.log1p(change), np.arctan2(small.imag, 1 + small.real)
+    far = change < -0.5
+    modulus = np.maximum(np.hypot(1 + small.real, small.imag), 1e-300)
+    log_size = np.where(far, np.log(modulus), 0.5 * np.log1p(np.maximum(change, -0.5)))
+    angle = np.arctan2(small.imag, 1 + small.real)
     powered = np.zeros(size // 2 + 1, dtype=np.complex128)
     powered[kept] = np.exp(count * log_size + 1j * (count * angle))
-    modulus = np.abs(small)
-    doubt = 8 * UNIT * (1 + count * (np.abs(log_size) + np.abs(angle) + (modulus + modulus**2) / (1 + change)))
-    # The power of one less, at the larger of both sizes: |z + d| <= |z| e^(d/|z|).
-    less = np.exp((count - 1) * (log_size + error * np.exp(-log_size)))
+    distance = np.abs(small)
+    rounding = np.where(far, 1.0, 2 * (distance + distance**2))
+    doubt = 8 * UNIT * (1 + count * (np.abs(log_size) + np.abs(angle) + rounding))
+    less = np.exp((count - 1) * (log_size + np.log1p(error * np.exp(-log_size))))
     # What was left out is no larger than e^-90, twice that with the transform's error.
     doubts = np.full(powered.size, 1e-39 * bound)
     doubts[kept] = (np.abs(powered[kept]) * doubt + count * error * less) * (1 + 1e-6)

@@ -130,18 +130,18 @@ class LossDirection:
                 value, allowance = composed.delta(here)
                 found = min(found, here)
                 cost = -math.log1p(-min(0.99, allowance / max(value, delta))) / (tilt * max(here, 1e-300))
-                if here == 0 or (
-                    here > composed.least_loss and (cost <= _ALLOWED_COST or allowance <= _ALLOWANCE * value)
-                ):
+                # Far below the guess, what comes around the circle may be all of delta.
+                served = composed.reaches(here) and here >= near - _MARGIN * abs(near)
+                if here == 0 or (served and (cost <= _ALLOWED_COST or allowance <= _ALLOWANCE * value)):
                     break
-            if window.size > _DEAR_POINTS and here > composed.least_loss:
+            if window.size > _DEAR_POINTS and composed.reaches(here):
                 break
             if here == math.inf:
                 tilt /= 2
             else:
-                near, last = (here if here > composed.least_loss else here / 2), tilt
+                near, last = (here if composed.reaches(here) else here / 2), tilt
                 tilt = cumulants.tilt_for(near)
-                if here > composed.least_loss and abs(math.log(tilt / last)) < _SAME_TILT:
+                if served and abs(math.log(tilt / last)) < _SAME_TILT:
                     break
         if grids and _LEAST_EPSILON < found < math.inf:
             refined, best = self._refined(cumulants, grids[-1], found, delta)
@@ -157,9 +157,10 @@ class LossDirection:
                 slope = math.log(last.delta(found)[0] / last.delta(further)[0]) / (further - found)
                 most = 2 * _GRID_COST * found / (1 + slope)
                 added = cumulants.variance_added(cumulants.at(window.tilt), window.step)
-                if added <= most or (attempt > 0 and window.size > _DEAR_POINTS) or attempt > 2:
+                low = not last.reaches(found)
+                if (added <= most and not low) or (attempt > 0 and window.size > _DEAR_POINTS) or attempt > 2:
                     break
-                if (1 + slope) / 2 * added > found - last.least_loss:
+                if low or (1 + slope) / 2 * added > found - last.least_loss:
                     # Without that cost epsilon would be lower than this window reaches.
                     window = self._window(cumulants, window.tilt, found / 2, delta)
             elif attempt == 0:
@@ -229,22 +230,26 @@ class LossDirection:
 
     def _window(self, cumulants: Cumulants, tilt: float, near: float, delta: float) -> _Window:
         """Around the tilted mass and ``near``; as fine as the ladder allows."""
-        top, extra = cumulants.upper_quantile(tilt, _LOG_OUTSIDE)
+        # Where few large losses rule the tilted law, delta is a small share of it, and what is left out a smaller one.
+        share = math.log(delta) - (cumulants.log_mgf(tilt) - tilt * near) + math.log(_TAIL_SHARE)
+        share = max(share, 2 * _LOG_OUTSIDE)
+        outside, around_it = min(_LOG_OUTSIDE, share), min(_LOG_AROUND, share)
+        top, extra = cumulants.upper_quantile(tilt, outside)
         top_tilt = tilt + extra
         enough, its_tilt = cumulants.upper_quantile(0.0, math.log(delta) + math.log(_TAIL_SHARE / 10))
         if enough < top:
             top, top_tilt = enough, its_tilt
-        low = min(cumulants.lower_quantile(tilt, _LOG_OUTSIDE), near - _MARGIN * abs(near))
+        low = min(cumulants.lower_quantile(tilt, outside), near - _MARGIN * abs(near))
         # What lies above the window comes in at its bottom: the first epsilon that it does not reach is ``least``.
-        around = cumulants.upper_quantile(tilt, _LOG_AROUND)[0]
+        around = cumulants.upper_quantile(tilt, around_it)[0]
         tilted = cumulants.at(tilt)
         served = near - _MARGIN * abs(near)
         width = max(top - low, around - served, 1e-9 * abs(near), 1e-290)
         scale = max(near, 0.2 * math.sqrt(tilted.variance))
         log_tail = self._log_tail(_level(delta))
         step, size = width / (_MOST_POINTS - 16), _MOST_POINTS
-        for share, most in _LADDER:
-            wanted = cumulants.step_adding(tilted, share * self._tolerance * scale, width)
+        for portion, most in _LADDER:
+            wanted = cumulants.step_adding(tilted, portion * self._tolerance * scale, width)
             if width / wanted + 16 <= most:
                 size = max(64, _power_of_two(width / wanted + 16))
                 step = width / (size - 16)

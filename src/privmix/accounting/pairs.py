@@ -31,6 +31,8 @@ UNIT = 2.0**-53
 _MOST_REACH = 37.0
 # Ratios this close to 0 can't be told from it: the point may lie anywhere below.
 _LEAST_RATIO = 1e-12
+# Share of the least loss in which guesses tell nothing apart.
+_NEXT_TO_LEAST = 1e-4
 
 
 @dataclass(frozen=True)
@@ -189,9 +191,21 @@ class SampledPair:
         kept = np.abs(losses) <= MAX_LOSS
         # Where rounding makes losses equal, one point is enough.
         kept[1:] &= np.diff(losses) > 0
-        log_ratio = self.noise.log_ratio(x[kept])
+        log_ratio, lowest = self.noise.log_ratio(x), -math.inf
+        if self.rate < 1:
+            lowest = math.log(max(4 * _LEAST_RATIO, _NEXT_TO_LEAST * min(1.0, (1 - self.rate) / self.rate)))
+        merged = bool(log_ratio[0] <= lowest)
+        kept &= log_ratio > lowest
+        x, losses, log_ratio = x[kept], losses[kept], log_ratio[kept]
         with np.errstate(over="ignore"):
-            return self._with_error(x[kept], losses[kept], np.exp(log_ratio), log_ratio)
+            ratio = np.exp(log_ratio)
+        if merged:
+            # Losses next to the least can't be told from it: one point for all of them, which no output has.
+            least = math.log1p(-self.rate) * (1 + 8 * UNIT)
+            x, losses = np.concatenate(([-np.inf], x)), np.concatenate(([least], losses))
+            log_ratio = np.concatenate(([-np.inf], log_ratio))
+            ratio = np.concatenate(([1 + math.expm1(least) / self.rate], ratio))
+        return self._with_error(x, losses, ratio, log_ratio)
 
     def grid(self, log_tail: float, step: float, add: bool) -> tuple[int, int]:
         """Indices of the grid around the losses, a cell to spare: an atom at the end must not fall off by rounding."""

@@ -26,14 +26,14 @@ import numpy as np
 from scipy.special import gammainc, gammaincc
 
 from privmix.accounting.pairs import MAX_LOSS, UNIT, Array, Atoms, LossPmf, assembled
-from privmix.accounting.queries import trimmed
+from privmix.accounting.queries import few_points, trimmed
 
-_COARSE_POINTS = 3001
 # Beyond some 100,000 degrees of freedom SciPy's series for a tail breaks off before it converges.
 _MOST_ROWS = 2**16
-# Relative error of a tail, in rounding units: that of the incomplete gamma functions (tests measure it in 40 digits),
-# and what the place of a point moves.
-_TAIL_UNITS, _UNITS_A_SQUARE = 2.0**16, 64.0
+# Relative error of the incomplete gamma functions, in rounding units: tests find a tenth of it, against 40 digits.
+_TAIL_UNITS = 2.0**16
+# How far a point's square may be misplaced, in units of S at loss 0 and of itself.
+_OFFSET_UNITS, _SQUARE_UNITS = 6.0, 12.0
 
 
 def spread_queries(noise_multiplier: float, rows: int) -> list[SpreadQuery]:
@@ -85,7 +85,7 @@ class SpreadQuery:
     def atoms(self, log_tail: float, add: bool) -> Atoms:
         """The loss on points equally spaced in S."""
         low, high = self.span(log_tail, add)
-        return self._on(np.linspace(low, high, _COARSE_POINTS), add)
+        return few_points(lambda points: self._on(np.linspace(low, high, points), add), self.count)
 
     def grid_points(self, log_tail: float, step: float, add: bool) -> int:
         """Points of its own range."""
@@ -140,7 +140,11 @@ class SpreadQuery:
         below, above = gammainc(half, squares / 2), gammaincc(half, squares / 2)
         upper = squares > self.rows
         tails = np.where(upper, above, below)
-        error = tails * np.minimum(1.0, UNIT * (_TAIL_UNITS + _UNITS_A_SQUARE * (squares + self.rows)))
+        # A tail f of chi-squared changes by at most f / 2 a unit above its mean T, by f T / (2 S) below it.
+        with np.errstate(divide="ignore"):
+            change = np.where(upper, 1.0 if self.rows == 1 else 0.5, half / squares)
+        moved = change * (_OFFSET_UNITS * self._offset / self._slope / scale + _SQUARE_UNITS * squares)
+        error = tails * np.minimum(1.0, UNIT * (_TAIL_UNITS + np.where(tails > 0, moved, 0.0)))
         # Differences of tails, each on its own side, keep their relative accuracy.
         inner = np.where(upper[:-1], above[:-1] - above[1:], below[1:] - below[:-1])
         crossing = ~upper[:-1] & upper[1:]

@@ -31,6 +31,8 @@ _BERRY_ESSEEN = 0.56
 _LEAST_VARIANCE = 1e-200
 # A tilt that resolves epsilon to this share of itself is enough.
 _MOST_TILT = 1e5
+# Of what tells nothing, or nearly, the best tilt is without end; the exponent must stay a float.
+_LARGEST_TILT = 1e304
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,11 @@ class Cumulants:
     def __init__(self, parts: Sequence[tuple[Atoms, float]]) -> None:
         self.parts = parts
         self.infinity = math.fsum(count * atoms.infinity for atoms, count in parts)
-        self.at = lru_cache(maxsize=256)(self._at)
+        self._cached = lru_cache(maxsize=256)(self._at)
+
+    def at(self, tilt: float) -> Tilted:
+        """The loss tilted by ``tilt``, or by the largest that there is."""
+        return self._cached(max(-_LARGEST_TILT, min(tilt, _LARGEST_TILT)))
 
     def _at(self, tilt: float) -> Tilted:
         sums = np.zeros(5)
@@ -108,7 +114,7 @@ class Cumulants:
         while rising(self.at(high)) <= 0:
             tilted = self.at(high)
             low, high = high, high * 4
-            if tilted.tilt * (abs(tilted.mean) + self.spread()) > _MOST_TILT:
+            if tilted.tilt * (abs(tilted.mean) + self.spread()) > _MOST_TILT or high > _LARGEST_TILT:
                 return low
         # exp(log(low)) may be another float than low, with another sign.
         ends = {math.log(low): low, math.log(high): high}
@@ -128,9 +134,10 @@ class Cumulants:
     def _chernoff(self, log_mgf: Callable[[float], float], log_mass: float) -> tuple[float, float]:
         """Least (log_mgf(k) - log_mass) / k that a search over k > 0 finds, and its k; each k gives a bound."""
         bound: Callable[[float], float] = lru_cache(maxsize=None)(lambda k: (log_mgf(k) - log_mass) / k)
-        best, factor = 8 / self.spread(), 8.0
+        # Half of the largest tilt leaves room for the one it is added to.
+        best, factor = min(8 / self.spread(), _LARGEST_TILT / 2), 8.0
         for _ in range(60):
-            found = min((best, best / factor, best * factor), key=bound)
+            found = min((best, best / factor, min(best * factor, _LARGEST_TILT / 2)), key=bound)
             if found == best:
                 factor = math.sqrt(factor)
                 if factor < 1.2:
@@ -199,8 +206,7 @@ class Cumulants:
 
 def _tilt(atoms: Atoms, tilt: float) -> tuple[float, float, Array]:
     """Log moment generating function of one query, its rounding error, and the tilted masses (sum 1)."""
-    # Of what tells nothing the best tilt is without end, and infinity times 0 is none.
-    exponents = tilt * atoms.losses if atoms.losses.any() else np.zeros(atoms.losses.size)
+    exponents = tilt * atoms.losses
     top = float(exponents.max())
     if top < 500:
         grown = np.expm1(exponents)
