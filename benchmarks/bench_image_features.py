@@ -164,8 +164,8 @@ def report() -> None:
     header = ["model", "size", "mirror", *(f"{name}, %" for name in LAYERS), "CPU ms an image, all layers"]
     tables = [
         f"Ridge regression without privacy: {LEARNT:,} of CIFAR-10's training images (a JPEG copy) learnt from, "
-        f"{LEARNT:,} others of them held out. The network was trained on ImageNet-1k, which has photographs of most of these "
-        "classes. Differences of less than two points may be chance.\n\n" + common.table(header, rows)
+        f"{LEARNT:,} others of them held out. The network was trained on ImageNet-1k, which has photographs of most of "
+        "these classes. Differences of less than two points may be chance.\n\n" + common.table(header, rows)
     ]
     if found["speed"]:
         lines = []

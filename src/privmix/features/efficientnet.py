@@ -144,7 +144,7 @@ class EfficientNet(TorchEncoder):
     Example:
         >>> images = np.random.default_rng(0).integers(0, 256, size=(2, 32, 32, 3), dtype=np.uint8)
         >>> EfficientNet(size=64).transform(images).shape
-        (2, 1280)
+        (2, 704)
     """
 
     name: ClassVar[str] = "efficientnet"
@@ -178,7 +178,7 @@ class EfficientNet(TorchEncoder):
     @classmethod
     def from_argument(cls, argument: str) -> Self:
         """``SIZE``, ``MODEL``, ``LAYERS``, ``mirror``, with commas, each at most once."""
-        named = {"mirror": ("mirror", True)}
+        named: dict[str, tuple[str, Any]] = {"mirror": ("mirror", True)}
         named |= {model: ("model", model) for model in MODELS} | {layers: ("layers", layers) for layers in LAYERS}
         options: dict[str, Any] = {}
         for part in argument.split(","):
