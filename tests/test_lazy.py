@@ -105,6 +105,7 @@ print(*extractor_names())
     assert "scipy" in priced
     # What registers itself when it is imported is there for whoever asks.
     assert extractors == {
+        "efficientnet",
         "identity",
         "minilm",
         "module",

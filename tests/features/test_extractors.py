@@ -94,7 +94,7 @@ def test_batch_size_must_be_positive() -> None:
 
 
 def test_names() -> None:
-    others = ["minilm", "module", "patches", "projected", "tabular", "text", "vision", "whitened"]
+    others = ["efficientnet", "minilm", "module", "patches", "projected", "tabular", "text", "vision", "whitened"]
     assert extractor_names() == sorted([*PLAIN, *others])
     assert all(get_extractor(name).name == parse_features(name).name == name for name in [*PLAIN, "minilm"])
     assert issubclass(Identity, Extractor)
@@ -103,7 +103,7 @@ def test_names() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("resnet", "features: got 'resnet'; allowed: one of identity, minilm, module"),
+        ("resnet", "features: got 'resnet'; allowed: one of efficientnet, identity, minilm"),
         ("vision", "got 'vision'; allowed: vision:MODEL"),
         ("text:", "got 'text:'; allowed: text:MODEL"),
         ("tabular", "got 'tabular'; allowed: tabular:SPEC.json"),
@@ -157,6 +157,7 @@ HOSTILE = [
     "",
 ]
 OPTIONS: dict[str, dict[str, Any]] = {
+    "efficientnet": {"size": 64, "model": "lite0", "layers": "all", "mirror": True, "precision": "float32"},
     "scattering": {"ycbcr": True, "mirror": True},
     "tabular": {"columns": [{"name": "a", "range": [0, 1]}]},
     "text": {

@@ -9,6 +9,7 @@ from privmix._lazy import lazily
 if TYPE_CHECKING:
     from privmix.features.base import Extractor, extractor_names, get_extractor, parse_features
     from privmix.features.cache import kept_features, write_features
+    from privmix.features.efficientnet import EfficientNet
     from privmix.features.identity import Identity, Pixels
     from privmix.features.module import ModuleEncoder
     from privmix.features.patches import Patches
@@ -21,6 +22,7 @@ else:
     __getattr__, __dir__ = lazily(__name__)
 
 __all__ = [
+    "EfficientNet",
     "Extractor",
     "Identity",
     "MiniLm",

@@ -107,6 +107,14 @@ class Extractor(ABC):
         """The extractor that takes raw inputs: itself, unless it goes on where another one ends."""
         return self
 
+    @property
+    def image_shape(self) -> tuple[int, ...] | None:
+        """What encoded images are scaled and converted to where nothing is declared; None: it must be declared.
+
+        An extractor that says so makes it public: it follows from its options alone, never from an image.
+        """
+        return None
+
     def options(self) -> dict[str, Any]:
         """The constructor's arguments, as JSON values."""
         return {}

@@ -100,13 +100,13 @@ class TorchEncoder(Extractor):
             "torch": torch.__version__,
         }
 
-    def _records(self, x: Tensor, forward: Callable[[Tensor], Tensor]) -> NDArray[np.float32]:
-        """Apply ``forward`` in calls of ``batch_size`` records: (b, ...) -> (b, d) float32, b >= 1."""
-        parts = []
-        for start in range(0, len(x), self.batch_size):
-            part = x[start : start + self.batch_size]
+    def _records(self, x: Tensor, forward: Callable[[Tensor], Tensor], size: int | None = None) -> NDArray[np.float32]:
+        """Apply ``forward`` in calls of ``size`` (by default ``batch_size``) records: (b, ...) -> (b, d), b >= 1."""
+        parts, size = [], self.batch_size if size is None else size
+        for start in range(0, len(x), size):
+            part = x[start : start + size]
             # Always the same shape: a kernel may sum in another order where the shape is another.
-            spare = self.batch_size - len(part)
+            spare = size - len(part)
             filled = torch.cat([part, part[-1:].expand(spare, *part.shape[1:])]) if spare else part
             parts.append(self._call(forward, filled.to(self.device))[: len(part)])
         return torch.cat(parts).numpy()

@@ -57,7 +57,7 @@ class Asked:
     out: Path | None = told(None, "Folder to create.")
     features: str | Extractor = told(
         "pixels",
-        "Public extractor: pixels, scattering (scattering:ycbcr,mirror for photographs), identity, minilm "
-        "(texts), text:MODEL, vision:MODEL, tabular:SPEC.json or module:FILE. MODEL is a local folder or "
-        "OWNER/NAME on the hub.",
+        "Public extractor: pixels, scattering, efficientnet (photographs, by a network that has seen ImageNet's; "
+        "scattering:ycbcr,mirror without one), identity, minilm (texts), text:MODEL, vision:MODEL, tabular:SPEC.json "
+        "or module:FILE. MODEL is a local folder or OWNER/NAME on the hub.",
     )

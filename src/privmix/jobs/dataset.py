@@ -35,7 +35,8 @@ def open_for(
         split: which part of it.
         classes: number or names of the classes, where they are declared.
         columns: what is declared of columns and images.
-        input_shape: a model's or another dataset's, where shapes are not declared.
+        input_shape: a model's or another dataset's, where shapes are not declared; otherwise the extractor's, if it
+            has one.
 
     Raises:
         InvalidInput: the dataset, its columns and the extractor do not fit.
@@ -62,7 +63,7 @@ def open_for(
         feature_length=columns.feature_length,
         image_size=columns.image_size,
         colour=columns.colour,
-        input_shape=input_shape,
+        input_shape=reads.image_shape if input_shape is None else input_shape,
     )
     extractor.check_schema(source.schema)
     return source
