@@ -19,6 +19,7 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import isotonic_regression
 
 Reals = NDArray[np.float64]
 Complexes = NDArray[np.complex128]
@@ -149,10 +150,22 @@ def known_variance(values: Reals, law: NoiseLaw, floor: float = 0.0) -> KnownVar
     weights = _likeliest(points, counts, atoms, law, 2 * scale)
     trace = _trace((points + 0.1j * scale).astype(np.complex128), atoms, weights, law, _MANY_STEPS)
     variance, spread = law.along(points, trace, float(weights @ atoms))
+    sound = _rising(variance, counts)
+    rising = np.maximum.accumulate(variance[sound])
     return KnownVariance(
-        np.maximum(np.interp(values, points, variance) - floor, atoms[0] - floor),
-        np.maximum(np.interp(values, points, spread), 0.0),
+        np.maximum(np.interp(values, points[sound], rising) - floor, atoms[0] - floor),
+        np.maximum(np.interp(values, points[sound], spread[sound]), 0.0),
     )
+
+
+def _rising(variance: Reals, counts: Reals) -> NDArray[np.bool_]:
+    """Where the variance along eigenvectors rises with the eigenvalue, as it does under both laws.
+
+    A lone eigenvalue just above the others may be given the variance of next to none, by a spectrum that is not quite
+    right there; a learner would divide by it. Such points are left to their neighbours.
+    """
+    fitted = isotonic_regression(variance, weights=counts).x
+    return np.asarray(variance >= fitted - 1e-9 * np.abs(fitted))
 
 
 def _grouped(values: Reals, dim: int) -> tuple[Reals, Reals]:
