@@ -26,6 +26,7 @@ SPECS: dict[str, dict[str, Any]] = {
     "patches": {"generator": "leaves", "filters": 16},
     "projected": {"inner": {"name": "pixels", "version": 1, "options": {}}, "dim": 8, "seed": 0},
     "tabular": {"columns": COLUMNS},
+    "efficientnet": {"size": 96, "model": "lite2", "layers": "stages", "mirror": True, "precision": "float32"},
     "module": {"model": "net 2.safetensors", "precision": "float32"},
     "vision": {
         "model": "facebook/dinov2-small", "revision": "0123abcd", "pooling": "auto", "normalize": False,
