@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from privmix.jobs.audit import audit
     from privmix.jobs.checking import verify
     from privmix.jobs.columns import Columns
+    from privmix.jobs.data_check import DataCheck, check
     from privmix.jobs.evaluation import evaluate
     from privmix.jobs.fitting import fit
     from privmix.jobs.models import Model, load
@@ -72,6 +73,7 @@ __all__ = [
     "Columns",
     "Composed",
     "DPClassifier",
+    "DataCheck",
     "DiscriminantClassifier",
     "Event",
     "FixedSizeSampled",
@@ -98,6 +100,7 @@ __all__ = [
     "attack",
     "audit",
     "calibrate",
+    "check",
     "delta",
     "designs",
     "epsilon",

@@ -20,6 +20,10 @@ VERBS: Final = {
         "privmix.cli.audit",
         "Attack the worst pair of neighbouring datasets with the real engine: a proven lower bound beside the claim.",
     ),
+    "check": Verb(
+        "privmix.cli.check",
+        "Find what does not fit in a private dataset, before a release charges for it. For its owner's eyes alone.",
+    ),
     "evaluate": Verb("privmix.cli.evaluate", "Measure a model on your own labelled data: raw inputs in, accuracy out."),
     "report": Verb(
         "privmix.cli.report",

@@ -110,7 +110,13 @@ class Model:
 
     def predict_proba(self, x: Any) -> NDArray[np.float32]:
         """(n, K) probabilities of the classes, in the order of :attr:`classes`; errors as :meth:`features`."""
-        return self.classifier.predict_proba(self.features(x))
+        return self.probabilities(self.features(x))
+
+    def probabilities(self, features: NDArray[np.float32]) -> NDArray[np.float32]:
+        """(n, K) of (n, d) extractor outputs, calibrated as far as the release or public facts tell."""
+        if isinstance(self.classifier, TrainedModel):
+            return self.classifier.calibrated_proba(features)
+        return self.classifier.predict_proba(features)
 
     def named(self, places: NDArray[np.int64]) -> NDArray[Any]:
         """Names of the classes at these places of the list; the places where the names are "0", "1", ... anyway."""

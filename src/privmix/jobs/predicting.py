@@ -136,7 +136,7 @@ def predict(
         features, part = chosen.extractor.transform(raw), slice(done, done + len(raw))
         places[part] = chosen.classifier.predict(features)
         if found is not None:
-            found[part] = chosen.classifier.predict_proba(features)
+            found[part] = chosen.probabilities(features)
         done += len(raw)
         report("predictions", done, total)
     result = Predictions(chosen.classes, places, found, opened.source.names, place)
