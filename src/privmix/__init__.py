@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from privmix.jobs.evaluation import evaluate
     from privmix.jobs.fitting import fit
     from privmix.jobs.models import Model, load
+    from privmix.jobs.predicting import Predictions, predict
     from privmix.jobs.released import Release
     from privmix.jobs.releasing import plan, release
     from privmix.jobs.report import report
@@ -84,6 +85,7 @@ __all__ = [
     "NoiseAwareRidgeClassifier",
     "NormalWeighted",
     "PoissonSampled",
+    "Predictions",
     "PrivacyCost",
     "PrivmixError",
     "Release",
@@ -103,6 +105,7 @@ __all__ = [
     "fit",
     "load",
     "plan",
+    "predict",
     "release",
     "report",
     "synthesise",

@@ -38,6 +38,9 @@ VERBS: Final = {
         "privmix.cli.plan",
         "Predict every design's accuracy at a budget, and name the best. Reads no private data.",
     ),
+    "predict": Verb(
+        "privmix.cli.predict", "Predict the classes of records without labels, and write them to a file of your own."
+    ),
     "release": Verb("privmix.cli.release", "Turn a private dataset into a differentially private release."),
     "inspect": Verb(
         "privmix.cli.inspect", "Show what a release or a model is and what it guarantees, in words and numbers."

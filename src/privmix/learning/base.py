@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import NotFittedError
 
@@ -146,6 +147,10 @@ class ReleaseLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
     def predict(self, features: NDArray[Any]) -> NDArray[np.int64]:
         """(n,) int64 class indices of (n, d) raw extractor outputs; errors as :meth:`decision_function`."""
         return np.asarray(self.decision_function(features).argmax(axis=1), dtype=np.int64)
+
+    def predict_proba(self, features: NDArray[Any]) -> NDArray[np.float32]:
+        """(n, K) class probabilities of (n, d) raw extractor outputs; errors as :meth:`decision_function`."""
+        return np.asarray(softmax(self.decision_function(features), axis=1))
 
     def _set_facts(self, facts: ReleaseFacts) -> None:
         self.facts_ = facts

@@ -94,11 +94,6 @@ class GeneralizedKLClassifier(ReleaseLearner):
         self.learning_rate = learning_rate
         self.seed = seed
 
-    def predict_proba(self, features: NDArray[np.float32]) -> NDArray[np.float32]:
-        """(n, K) class probabilities of (n, d) raw extractor outputs; errors as :meth:`decision_function`."""
-        logits = torch.from_numpy(self.decision_function(features))
-        return np.asarray(torch.softmax(logits, dim=1).numpy())
-
     @property
     def summary(self) -> str:
         return f"{self.epochs} epochs"
