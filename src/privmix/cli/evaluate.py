@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from privmix.jobs.quality import Quality
 
 # Of more classes than these, those recognised least.
-_MOST_CLASSES, _WORST = 20, 5
+_MOST_CLASSES: Final = 20
+_WORST: Final = 5
 
 
 @verb(app)

@@ -10,6 +10,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from privmix.data import Source
 from privmix.data import open_dataset as open_table
 from privmix.errors import InvalidInput
 from privmix.features import Extractor
@@ -234,7 +235,10 @@ def open_for_model(
         InvalidInput: its inputs have another shape than the model's, or its classes are others or in another order.
         StorageError: it can't be read.
     """
-    shape, named = tuple(facts.input_shape), list(facts.classes) if classes is None else classes
+    shape, named = tuple(facts.input_shape), classes
+    # An open source has its own, which are compared below.
+    if classes is None and not isinstance(data, Source):
+        named = list(facts.classes)
     found = open_dataset(data, extractor, split=split, classes=named, columns=columns, input_shape=shape)
     if tuple(found.schema.input_shape) != shape:
         raise InvalidInput("data", found.schema.input_shape, f"inputs of shape {shape}")
