@@ -121,7 +121,8 @@ def evaluate(
     told_apart = None if group_by is None else _group_values(opened, group_by, classes or list(chosen.facts.classes))
     records = features_in_memory(opened.source, chosen.extractor, report)
     scores = chosen.scores(records.features)
-    told = chosen.classifier.predict_proba(records.features)
+    trained = isinstance(chosen.classifier, TrainedModel)
+    told = scores if trained else chosen.classifier.predict_proba(records.features)
     quality = Quality.of(scores, records.labels, chosen.classes, told)
     without, words = None, ""
     statements = ["Measured on labelled data of whoever evaluated; no guarantee covers those data."]

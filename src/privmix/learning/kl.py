@@ -14,7 +14,7 @@ from torch import nn
 
 from privmix.errors import InvalidInput, check_choice, check_integer, check_number
 from privmix.learning.augmentation import ImageRows, augmentations
-from privmix.learning.base import Progress, ReleaseFacts, ReleaseLearner, check_arrays, slices
+from privmix.learning.base import HasDataset, Progress, ReleaseFacts, ReleaseLearner, check_arrays, slices
 from privmix.learning.class_prior import ClassPrior
 from privmix.releases.dataset import ReleasedDataset
 
@@ -109,7 +109,7 @@ class GeneralizedKLClassifier(ReleaseLearner):
 
     def fit(
         self,
-        release: ReleasedDataset,
+        release: ReleasedDataset | HasDataset,
         *,
         progress: Progress | None = None,
         prior: ClassPrior | None = None,
@@ -257,7 +257,7 @@ def _records(
 
 def _accuracy(network: nn.Module, records: torch.Tensor, labels: torch.Tensor) -> float:
     with torch.inference_mode():
-        found = torch.cat([network(part).argmax(dim=1) for part in records.split(_BATCH)])
+        found = torch.cat([network(part).argmax(dim=1) for part in torch.split(records, _BATCH)])
     return float((found == labels).double().mean())
 
 
