@@ -582,11 +582,12 @@ def pixels_table(runs: Mapping[str, Any]) -> str:
     head = ["release, MNIST", "eps", "here, honestly priced", "Li et al. 2022, Tables 3 and 7"]
     says = (
         f"Mixed pixels: {MIXED_ROWS:,} rows, m = 64, no centring, `fit --features scattering` (generalised KL, 30 "
-        "epochs); the paper's DPMix is priced by the limit formula. DPPro's two columns are no comparison: both release projected scattering features with their "
-        "labels as they are, but here features have norm 1, their noise is priced exactly, 400 dimensions were set "
-        "beforehand and ridge regression learns (bench_rivals.py); the paper gives the best of nine dimensions on "
-        "test data, logistic regression by Adam, and its authors' noise. Which of these makes the difference was not "
-        "looked into. P3GM, also in that table, is left out: see [rivals](rivals.md)."
+        "epochs); the paper's DPMix is priced by the limit formula. DPPro's two columns are no comparison: both "
+        "release projected scattering features with their labels as they are, but here features have norm 1, their"
+        " noise is priced exactly, 400 dimensions were set beforehand and ridge regression learns "
+        "(bench_rivals.py); the paper gives the best of nine dimensions on test data, logistic regression by Adam,"
+        " and its authors' noise. Which of these makes the difference was not looked into. P3GM, also in that "
+        "table, is left out: see [rivals](rivals.md)."
     )
     return f"### Releases that are no mixtures of features\n\n{says}\n\n" + common.table(head, rows)
 
