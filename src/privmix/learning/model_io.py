@@ -108,7 +108,8 @@ def load_model(folder: str | os.PathLike[str]) -> ReleaseLearner:
     learner = LEARNERS.get(str(found.get("learner")))
     if learner is None:
         raise InvalidInput("learner", found.get("learner"), "one of " + ", ".join(LEARNERS))
-    params = _field(found, "params", dict, lambda value: set(value) == set(learner().get_params()))
+    # Parameters that a model lacks are younger than it is, and their defaults are what was before.
+    params = _field(found, "params", dict, lambda value: set(value) <= set(learner().get_params()))
     model = learner(**params)
     model._check_params()
     carried = {name: arrays.pop(name) for name in list(arrays) if name.startswith(_CARRIED)}
