@@ -42,6 +42,8 @@ RUNS = common.RESULTS / "price_search_runs.json"
 SETTINGS, SEED = 20_000, 20_26
 SAVE_EVERY = 100
 DP_SGD, LAPLACE = "dp-sgd", "fixed, Laplace, pure"
+# The largest noise multiplier that calibration tries.
+MOST_NOISE = 1e9
 # Of a hundred settings. Designs whose price is that of one Gaussian query need few.
 SHARES = {
     "poisson": 25,
@@ -136,11 +138,19 @@ def drawn(index: int) -> Asked:
 
 def calibrated(asked: Asked) -> tuple[Event, Adjacency, float, float, float]:
     """What the plan does once the count is known, adjacency, noise, and what epsilon and delta are left for it."""
-    options = dict(asked.options)
     if asked.design == DP_SGD:
+        options = dict(asked.options)
         options["adjacency"] = Adjacency(options["adjacency"])
         plan = plan_training(epsilon=asked.epsilon, delta=asked.delta, **options)
         return plan.event, plan.adjacency, plan.noise_multiplier, asked.epsilon, asked.delta
+    config, rest = configured(asked)
+    found = config.calibrate(asked.epsilon, asked.delta)
+    return found.event_after_count, found.adjacency, found.noise_multiplier, *rest
+
+
+def configured(asked: Asked) -> tuple[ReleaseConfig, tuple[float, float]]:
+    """A release as asked, and what is left of epsilon and delta once the count is known."""
+    options = dict(asked.options)
     rest = asked.epsilon, asked.delta
     noise = None
     if options.pop("count"):
@@ -151,8 +161,7 @@ def calibrated(asked: Asked) -> tuple[Event, Adjacency, float, float, float]:
     config = ReleaseConfig(
         options.pop("records"), 8, names, kind, lattice_bits=8, records_noise_multiplier=noise, **options
     )
-    found = config.calibrate(asked.epsilon, asked.delta)
-    return found.event_after_count, found.adjacency, found.noise_multiplier, *rest
+    return config, rest
 
 
 def pure_epsilon(event: Event) -> float:
@@ -274,6 +283,9 @@ def refused_rightly(index: int) -> tuple[bool, str]:
         return False, "it is not refused"
     if words.startswith("records: fewer for design gaussian-mixing"):
         return asked.options["records"] >= 2**24, "sums of so many records are not exact"
+    if asked.design == LAPLACE:
+        most = configured(asked)[0].with_noise(MOST_NOISE)
+        return pure_epsilon(most.event) > asked.epsilon, "so many rows cost more at the largest noise that is allowed"
     if asked.design == DP_SGD or not asked.options.get("count"):
         return False, words[:100]
     least = exact.gaussian_delta(1 / count_noise(asked.epsilon, asked.delta), asked.epsilon)
@@ -287,7 +299,10 @@ tests/accounting/test_price_search.py: one run of a wide Gaussian query beside v
 high; few records of very many in samples of fixed size, 1.6%; windows that ended above the answer, or took what came
 around for it, up to 60%; few large losses that rule the tilted law, 3.5%; noise a million times a record in 10^8 rows,
 up to 10%; losses next to the least one, 7%; sums with normal weights in 10^8 rows, 2%. Settings whose price was right
-before the last of these were not all judged again.""".replace("\n", " ")
+before the last of these were not all judged again. One setting of the 20,000 looked 0.007% too low: there the reference was
+0.008% off, as a count of the samples that have the record showed, and was mended (tests/accounting/exact.py).""".replace(
+    "\n", " "
+)
 
 
 def tables() -> None:
@@ -318,7 +333,10 @@ def tables() -> None:
         ["refusal", "shown to be true", "settings"], [[words, true, count] for (words, true), count in refusals.items()]
     )
     counts = {name: sum(OUTCOMES[row[1]] == name for row in runs.values()) for name in OUTCOMES}
-    target = min((row[3] / 1e4 for row in runs.values() if OUTCOMES[row[1]] == "right"), default=0.0)
+    gaps = [row[3] / 1e4 for row in runs.values() if OUTCOMES[row[1]] == "right"]
+    # In per cent. Further below than this a setting is only right where delta hardly moves.
+    flat = sum(gap < -100 * CLOSE for gap in gaps)
+    target = min((gap for gap in gaps if gap >= -100 * CLOSE), default=0.0)
     settings = {
         "settings": f"{len(runs)} of {SETTINGS}, each by its number and seed {SEED}",
         "drawn": "records 1e2 to 1e9, epsilon 0.01 to 20, delta 1e-12 to 1e-3, all log-uniform; 0 for pure DP",
@@ -330,7 +348,8 @@ def tables() -> None:
         "delta (tests hold them against 60 digits); Theorem 2 of Borgnia et al. 2021. Without a reference: records "
         "drawn so seldom that float64 does not give the integral in a second.",
         first,
-        f"Calibrated epsilons lie at most {-target:.3f}% below their targets.",
+        f"Calibrated epsilons lie at most {-target:.3f}% below their targets, but for {flat} in which delta "
+        "hardly falls with epsilon: there it is within 1% of the one asked at the target.",
         *(["Refusals:", second] if refusals else []),
         FOUND,
     ]

@@ -90,6 +90,26 @@ def test_references_agree_with_chi_squared() -> None:
     assert found.deltas[0] == pytest.approx(max(remove, add), rel=1e-6)
 
 
+def test_references_agree_with_a_count_of_the_samples_with_the_record() -> None:
+    """So few samples have the record that one or two of their losses, and the mean of all others, are the sum."""
+    rate, noise, runs, epsilon, above = 8.055604576856578e-08, 0.12770083538680965, 9930, 2.018911711893282, 3e-3
+    x = np.linspace(-8 * noise, 1 + 9 * noise, 200_001)
+    mass = ((1 - rate) * stats.norm.pdf(x, 0, noise) + rate * stats.norm.pdf(x, 1, noise)) * (x[1] - x[0])
+    losses = np.log1p(rate * np.expm1((x - 0.5) / noise**2))
+    big = losses > above
+    seldom = float(mass[big].sum())
+    others = runs * float(mass[~big] @ losses[~big]) / (1 - seldom)
+    one = float(mass[big] @ np.maximum(-np.expm1(epsilon - others - losses[big]), 0))
+    edges = np.linspace(0, 60, 12_001)
+    shares, step = np.histogram(losses[big], edges, weights=mass[big])[0], edges[1]
+    pairs = np.convolve(shares, shares)
+    two = float(pairs @ np.maximum(-np.expm1(epsilon - others - step * (1 + np.arange(pairs.size))), 0))
+    none = math.exp(runs * math.log1p(-seldom))
+    expected = none * (runs * one / (1 - seldom) + runs * (runs - 1) / 2 * two / (1 - seldom) ** 2)
+    event = Repeated(PoissonSampled(rate, Gaussian(noise)), runs)
+    assert deltas(event, ADD_REMOVE, (epsilon,), expected).deltas[0] == pytest.approx(expected, rel=5e-6)
+
+
 @pytest.mark.parametrize("design", all_designs(), ids=lambda design: design.name)
 @pytest.mark.parametrize(("records", "target", "delta"), [(700, 8.0, 1e-4), (30_000, 0.3, 1e-9)])
 def test_every_design_costs_what_it_says(design: type, records: int, target: float, delta: float) -> None:
