@@ -111,6 +111,7 @@ LINES: dict[str, list[Line]] = {
             "discriminant",
         ),
         ("class sums", OWN, "class_descriptions", {"design": "class sums"}, "nothing"),
+        ("DP-SGD, linear", OWN, "training_linear", {"dataset": "banking77"}, ""),
         ("DP-MERF", RIVAL, "rivals", {"dataset": "banking77", "design": "DP-MERF (merf)"}, ""),
         ("DP-HP", RIVAL, "rivals", {"dataset": "banking77", "design": "DP-HP (hermite)"}, ""),
         ("class prototypes (DPPL)", RIVAL, "rivals", {"dataset": "banking77", "design": "class prototypes (DPPL)"}, ""),

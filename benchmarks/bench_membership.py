@@ -66,15 +66,15 @@ SETS: dict[str, tuple[int, int, str]] = {
     "banking77": (77, 13_083, "sentence embeddings of all-MiniLM-L6-v2, 384 features"),
     "mnist": (10, 10_000, "pixels, 784 features; the first 10,000 records"),
 }
-EPSILONS = (8.0, 4.0, 2.0, 1.0)
+EPSILONS = (8.0, 4.0, 2.0, 1.0, 0.5, 0.25)
 METHODS: list[tuple[str, float | None]] = [
     ("none", None),
     ("mixing", None),
     *(("poisson", epsilon) for epsilon in EPSILONS),
     *(("moments", epsilon) for epsilon in EPSILONS),
     *(("discriminant", epsilon) for epsilon in EPSILONS),
-    *(("hierarchical", epsilon) for epsilon in (8.0, 1.0)),
-    *(("dp-sgd", epsilon) for epsilon in (8.0, 1.0, 4.0, 2.0)),
+    *(("hierarchical", epsilon) for epsilon in EPSILONS),
+    *(("dp-sgd", epsilon) for epsilon in EPSILONS),
 ]
 LABELS = {
     "none": "non-private, logistic regression",

@@ -299,10 +299,8 @@ tests/accounting/test_price_search.py: one run of a wide Gaussian query beside v
 high; few records of very many in samples of fixed size, 1.6%; windows that ended above the answer, or took what came
 around for it, up to 60%; few large losses that rule the tilted law, 3.5%; noise a million times a record in 10^8 rows,
 up to 10%; losses next to the least one, 7%; sums with normal weights in 10^8 rows, 2%. Settings whose price was right
-before the last of these were not all judged again. One setting of the 20,000 looked 0.007% too low: there the reference was
-0.008% off, as a count of the samples that have the record showed, and was mended (tests/accounting/exact.py).""".replace(
-    "\n", " "
-)
+before the last of these were not all judged again. One setting of the 20,000 looked 0.007% too low: there the reference
+was 0.008% off, as a count of the samples that have the record showed, and was mended.""".replace("\n", " ")
 
 
 def tables() -> None:

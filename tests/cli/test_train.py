@@ -114,6 +114,7 @@ RUNS: dict[str, dict[str, str | None]] = {
     },
     "warm-synthetic": {"scenario": "warm-synthetic", "synthetic": "public.npz", "warm_up_optimiser": "sgd"},
     "multiplicity": {**EXTENDED, "public_method": "multiplicity", "rho": "0.05"},
+    "adaptive multiplicity": {**EXTENDED, "public_method": "multiplicity", "adaptive_multiplicity": ""},
     "dope": {**EXTENDED, "public_method": "dope"},
     "mirror": {**EXTENDED, "public_method": "mirror"},
     "adadps": {**EXTENDED, "public_method": "adadps"},
@@ -353,6 +354,10 @@ WRONG: dict[str, tuple[dict[str, str | None], list[str]]] = {
     "rho": ({**HELPED, "rho": "nan"}, ["--rho: got nan"]),
     "rho not used": ({"rho": "0.1"}, ["--rho", "extended"]),
     "rho of another method": ({**HELPED, "public_method": "dope", "rho": "0.1"}, ["--rho", "multiplicity"]),
+    "adaptive multiplicity of another method": (
+        {**HELPED, "public_method": "dope", "adaptive_multiplicity": ""},
+        ["--adaptive-multiplicity", "multiplicity"],
+    ),
     "perturbations": ({**HELPED, "perturbations": "0"}, ["--perturbations: got 0"]),
     "perturbations above the views": ({**HELPED, "perturbations": "9"}, ["--perturbations: got 9; allowed: at most 1"]),
     "public batch": ({**HELPED, "public_batch": "81"}, ["--public-batch: got 81", "80"]),

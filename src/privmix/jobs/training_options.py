@@ -81,6 +81,7 @@ class TrainingOptions(Asked):
             that step along them, dope and mirror; never for others.
         rho: radius of weight multiplicity; 0.1.
         perturbations: of weight multiplicity; one a view.
+        adaptive_multiplicity: scale its perturbations by the weights' sizes, as ASAM does.
         warm_up_epochs: passes over public records; 100.
         warm_up_rate: learning rate of the warm-up; 0.05.
         warm_up_batch: records of a step of the warm-up; 100.
@@ -171,6 +172,12 @@ class TrainingOptions(Asked):
     )
     rho: float | None = told(None, "Radius of weight multiplicity. Default: 0.1.", _PUBLIC)
     perturbations: int | None = told(None, "Of weight multiplicity. Default: one a view.", _PUBLIC)
+    adaptive_multiplicity: bool = told(
+        False,
+        "Of weight multiplicity: perturb each weight in proportion to its size (ASAM), which wants a `rho` ten times "
+        "as large.",
+        _PUBLIC,
+    )
     warm_up_epochs: int | None = told(None, "Passes over public records. Default: 100.", _PUBLIC)
     warm_up_rate: float | None = told(None, "Learning rate of the warm-up. Default: 0.05.", _PUBLIC)
     warm_up_batch: int | None = told(None, "Records of a step of the warm-up. Default: 100.", _PUBLIC)

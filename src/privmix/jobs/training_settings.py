@@ -202,7 +202,11 @@ def _radius(given: str | float, *, on_images: bool) -> float:
 
 def _extended(options: TrainingOptions, views: int) -> ExtendedConfig:
     """How public records help in each step, where the scenario lets them."""
-    own = {"rho": options.rho, "perturbations": options.perturbations}
+    own = {
+        "rho": options.rho,
+        "perturbations": options.perturbations,
+        "adaptive_multiplicity": options.adaptive_multiplicity or None,
+    }
     if options.scenario != "extended":
         public = {"public_batch": options.public_batch, "public_max_norm": options.public_max_norm}
         _refuse({**public, **own}, "none without `scenario` extended")
@@ -211,7 +215,12 @@ def _extended(options: TrainingOptions, views: int) -> ExtendedConfig:
     given = {"batch_size": options.public_batch, "max_norm": options.public_max_norm, "rho": options.rho}
     changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     perturbations = views if options.perturbations is None else options.perturbations
-    return ExtendedConfig(method=options.public_method, perturbations=perturbations, **changes)
+    return ExtendedConfig(
+        method=options.public_method,
+        perturbations=perturbations,
+        adaptive=options.adaptive_multiplicity,
+        **changes,
+    )
 
 
 def _refuse(given: dict[str, Any], allowed: str) -> None:
