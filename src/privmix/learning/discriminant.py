@@ -95,8 +95,8 @@ class DiscriminantClassifier(LinearLearner):
     def forecast(cls, plan: Plan, model: DataModel, seed: int) -> LinearRule | None:
         """The rule, from statistics that are drawn as the plan's noise has them.
 
-        Variances are taken as known along the noisy eigenvectors, which :mod:`privmix.learning.spectrum` finds nearly
-        as well from noisy eigenvalues.
+        Of released moments variances are what :mod:`privmix.learning.spectrum` makes of the noisy eigenvalues: taken as
+        known they would make X'X look needless where little of the budget goes to it. Of rows they are taken as known.
         """
         found = drawn_statistics(plan, model, seed)
         weights, offsets = found.discriminants(*found.between_share())
