@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from privmix.reports.curves import draw_noise_comparison
 from tests.cli.helpers import Outcome, privmix
 
 
@@ -145,7 +146,7 @@ def test_poisoning_refuses_what_does_not_fit(line: str, flag: str) -> None:
 
 def test_compare_draws(tmp_path: Path) -> None:
     figure = tmp_path / "curves.svg"
-    outcome = privmix("account", "compare", "--records", "500", "--points", "3", "--out", str(figure), "--json")
+    outcome = privmix("account", "compare", "--records", "100", "--points", "2", "--out", str(figure), "--json")
     assert outcome.code == 0, outcome.err
     record = json.loads(outcome.out)
     curves = {curve["label"]: curve for curve in record["curves"]}
@@ -158,7 +159,8 @@ def test_compare_draws(tmp_path: Path) -> None:
     drawing = figure.read_text()
     assert drawing.startswith("<?xml")
     png = tmp_path / "curves.png"
-    assert privmix("account", "compare", "--records", "500", "--points", "2", "--out", str(png)).code == 0
+    # The numbers take seconds: the other form is drawn from those that are there.
+    draw_noise_comparison(record, png)
     assert png.read_bytes().startswith(b"\x89PNG")
 
 

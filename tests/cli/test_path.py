@@ -281,7 +281,12 @@ def test_demo(tmp_path: Path) -> None:
         assert words in outcome.out
     assert "report.html" in outcome.out
     page = (tmp_path / "demo" / "report.html").read_text()
-    for words in ("Safe to give to anyone", "Accuracy on held-out digits", "Accuracy against ε", "For the owner only"):
+    for words in (
+        "A loose guarantee: epsilon 8",
+        "Accuracy on held-out digits",
+        "Accuracy against ε",
+        "For the owner only",
+    ):
         assert (words in page) != (words == "For the owner only")
     kinds = sorted(path.name.split("-")[0] for path in (tmp_path / "demo" / "records").iterdir())
     assert kinds == ["audit", "evaluation", "membership", "utility"]

@@ -96,7 +96,13 @@ def test_a_release_alone(work: Path) -> None:
     outcome = privmix("report", "REL")
     assert outcome.code == 0, outcome.err
     page = Path("report.html").read_text()
-    for words in ("Safe to give to anyone", id_of(work / "REL"), "privmix attack membership", "NOT a bound", "poisson"):
+    for words in (
+        "Guarantee: epsilon 4, delta",
+        id_of(work / "REL"),
+        "privmix attack membership",
+        "NOT a bound",
+        "poisson",
+    ):
         assert words in page
     assert Path("report.html").stat().st_mode & 0o044
     assert privmix("verify", "REL").code == 0
@@ -119,7 +125,7 @@ def test_the_owner_is_told_of_a_refutation_that_the_public_may_not_see(work: Pat
 def test_a_trained_model_alone(work: Path) -> None:
     assert privmix("report", "TRAINED", "--out", "new/page.html").code == 0
     page = Path("new/page.html").read_text()
-    for words in ("DP-SGD", "Safe to give to anyone", "tuned on the same private records"):
+    for words in ("DP-SGD", "Guarantee: epsilon 4, delta", "tuned on the same private records"):
         assert words in page
 
 

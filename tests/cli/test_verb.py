@@ -168,3 +168,12 @@ def test_a_design_from_elsewhere_has_its_options_in_help(outside: dict[str, str]
     assert "--rarity" in panel
     assert "Rare: how rare." in panel
     assert "fixed, hierarchical, poisson, random-weight and rare" in done.stdout
+
+
+def test_the_version_is_an_option_and_a_verb() -> None:
+    from privmix import __version__
+    from tests.cli.helpers import privmix
+
+    for word in ("--version", "version"):
+        outcome = privmix(word)
+        assert (outcome.code, outcome.out.strip()) == (0, __version__)

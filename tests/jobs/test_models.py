@@ -76,6 +76,27 @@ def test_a_folder_is_what_it_is(release: Path, tmp_path: Path) -> None:
         damaged.write_bytes(content)
 
 
+def test_a_release_goes_wherever_its_folder_goes(digits: Digits) -> None:
+    x, y = digits
+    release = pm.release(
+        (x.reshape(-1, 64) / 240, y),
+        classes=range(10),
+        features="identity",
+        design=pm.designs.Moments(),
+        epsilon=4,
+        delta=1e-4,
+        rows=10,
+    )
+    assert release.folder is None
+    assert pm.verify(release).found["epsilon"] == release.certificate.epsilon
+    page = pm.report(release).page
+    assert release.certificate.id in page
+    assert pm.report([release]).page == page
+    assert not pm.audit(release, runs=200, seed=0).violated
+    fitted = pm.DiscriminantClassifier().fit(release)
+    assert fitted.facts_.release_id == release.certificate.id
+
+
 def test_a_trained_model_takes_raw_inputs_too(digits: Digits, tmp_path: Path) -> None:
     x, y = digits
     facts = ModelFacts(tuple("0123456789"), get_extractor("pixels").spec(), (8, 8), 64)

@@ -332,10 +332,10 @@ def test_a_refuted_claim_is_loud() -> None:
     text = page.all("main")[0].text
     assert "A claim is refuted" in text
     assert "Not safe to give to anyone" in text
-    assert "Safe to give" not in text
+    assert "Guarantee: epsilon" not in text
     assert "6.31" in text
     quiet = Page(render_page([samples.guarantee(), samples.audit()], "public")).all("main")[0].text
-    assert "Safe to give to anyone" in quiet
+    assert "Guarantee: epsilon 1, delta 10⁻⁵" in quiet
     assert "A claim is refuted" not in quiet
 
 
@@ -361,7 +361,7 @@ def test_a_refuted_design_is_not_held_against_a_release() -> None:
     design = changed(samples.audit(violated=True), subject={"kind": "design", "id": None})
     text = Page(render_page([samples.guarantee(), design], "public")).all("main")[0].text
     assert "about a design" in text
-    assert "Safe to give to anyone" in text
+    assert "Not safe to give" not in text
 
 
 @pytest.mark.parametrize(
@@ -378,7 +378,7 @@ def test_what_is_not_private_is_not_called_safe(changes: dict[str, Any]) -> None
     record = changed(record, content={**record.content, **changes})
     text = Page(render_page([record], "public")).all("main")[0].text
     assert "Not safe to give to anyone" in text
-    assert "Safe to give" not in text
+    assert "Guarantee: epsilon" not in text
     assert "What this means" not in text
     for warning in changes.get("warnings", ()):
         assert warning in text
@@ -388,9 +388,17 @@ def test_a_weak_promise_is_not_called_safe() -> None:
     """At mu = 4.3 the best attack wins 98% of even bets; at mu = 2.1, 86%."""
     weak = Page(render_page([samples.guarantee(epsilon=16)], "public")).all("main")[0].text
     assert "A weak promise" in weak
-    assert "Safe to give to anyone" not in weak
     assert "What this means." in weak
-    assert "Safe to give to anyone" in Page(render_page([samples.guarantee(epsilon=8)], "public")).all("main")[0].text
+
+
+@pytest.mark.parametrize("changes", [{"epsilon": 8}, {"epsilon": 4, "delta": 0.4}], ids=["epsilon", "delta"])
+def test_a_loose_guarantee_is_told_from_a_close_one(changes: dict[str, Any]) -> None:
+    record = samples.guarantee()
+    record = changed(record, content={**record.content, **changes})
+    text = Page(render_page([record], "public")).all("main")[0].text
+    assert "A loose guarantee: epsilon" in text
+    assert "times times" not in text
+    assert "40% of the time times" not in text
 
 
 def test_beliefs_are_not_said_to_hold_but_for_delta() -> None:

@@ -50,3 +50,14 @@ def test_a_public_page_says_no_way_to_a_place_whoever_wrote_the_record() -> None
 
 def test_a_command_that_is_none_is_dropped() -> None:
     assert public_command("privmix '/home/hiv") == ""
+
+
+def test_names_of_classes_and_columns_stay_whole() -> None:
+    settings = {
+        "classes": ["a/b", "n/a", "http://x"],
+        "columns": [{"name": "BMI (kg/m2)", "range": [10, 60]}],
+        "data": ["/home/ann/hiv/x.csv"],
+    }
+    shown = public_values({"extractor": settings, "classes": "@/home/ann/hiv/names.txt"})
+    assert shown["extractor"] == {**settings, "data": ["x.csv"]}
+    assert shown["classes"] == "@names.txt"

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 
+from privmix import __version__
 from privmix.cli.lazy_verbs import Verb, lazy_app
 
 REFUTED: Final = 4
@@ -71,9 +72,25 @@ VERBS: Final = {
     "ledger": Verb("privmix.cli.ledger", "Give private datasets a total privacy budget, and keep to it."),
 }
 
+
+def _version(asked: bool) -> None:
+    """What ``--version`` does, before anything else is looked at."""
+    if asked:
+        out.print(__version__)
+        raise typer.Exit
+
+
+_VERSION: Final = typer.Option("--version", help="Print the version and stop.", callback=_version, is_eager=True)
+
+
+def _before(version: Annotated[bool, _VERSION] = False) -> None:
+    """Run before every verb."""
+
+
 app = lazy_app(
     VERBS,
     name="privmix",
+    callback=_before,
     help="Publish private datasets as differentially private mixup releases, and learn from them.",
     no_args_is_help=True,
     rich_markup_mode="rich",

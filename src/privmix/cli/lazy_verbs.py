@@ -63,7 +63,7 @@ def lazy_app(verbs: Mapping[str, Verb], **settings: Any) -> typer.Typer:
         return get_group(app)
 
     # A callback makes it a group, however few of its verbs are there yet.
-    app = typer.Typer(cls=Group, callback=_nothing, **settings)
+    app = typer.Typer(cls=Group, **{"callback": _nothing, **settings})
     return app
 
 

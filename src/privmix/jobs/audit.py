@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import singledispatch
+from os import PathLike
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,7 +25,7 @@ KINDS: Final = ("worst-case", "noise", "canaries")
 
 
 def audit(
-    target: str | Path | Plan | TrainingPlan | Claim,
+    target: str | PathLike[str] | Plan | TrainingPlan | Claim,
     kind: str = "worst-case",
     *,
     runs: int | None = None,
@@ -43,7 +44,7 @@ def audit(
     the coins. What that shows is for the owner, and costs what the plan costs.
 
     Args:
-        target: folder of a release or trained model; or a plan, or a claim about one.
+        target: a release, or the folder of one or of a trained model; or a plan, or a claim about one.
         kind: ``"worst-case"``, ``"noise"`` or ``"canaries"``.
         runs: of the worst case: independent runs, half of them with the record; 10,000 where None.
         confidence: of what is said to be proven.
@@ -67,13 +68,13 @@ def audit(
     if kind != "worst-case" and runs is not None:
         raise InvalidInput("runs", runs, "runs of the worst case alone")
     if kind == "canaries":
-        if not isinstance(target, str | Path):
+        if not isinstance(target, str | PathLike):
             raise InvalidInput("target", type(target).__name__, "the folder of a release or trained model")
-        return CanaryJob(target=target, confidence=confidence, seed=seed, **canaries).open().run(progress)
+        return CanaryJob(target=Path(target), confidence=confidence, seed=seed, **canaries).open().run(progress)
     if canaries:
         raise InvalidInput(", ".join(canaries), "given", "options of canaries alone")
-    if isinstance(target, str | Path):
-        claim = Claim.of_folder(target)
+    if isinstance(target, str | PathLike):
+        claim = Claim.of_folder(Path(target))
     else:
         claim = target if isinstance(target, Claim) else Claim.of_plan(target)
     if kind == "noise":

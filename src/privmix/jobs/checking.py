@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from os import PathLike
 from pathlib import Path
 from typing import Any, Final
 
@@ -43,11 +44,11 @@ class Checked:
     signature: dict[str, Any] | None = None
 
 
-def verify(folder: str | Path, *, key: str | Path | None = None) -> Checked:
+def verify(folder: str | PathLike[str], *, key: str | Path | None = None) -> Checked:
     """Recompute epsilon, check every byte of every file, and test the released numbers for their noise.
 
     Args:
-        folder: a release, a trained model, or a model fitted on a release.
+        folder: a release, or the folder of one, of a trained model, or of a model fitted on a release.
         key: public key (PEM) of whoever must have signed it. Without it a signature is named and not checked.
 
     Returns:

@@ -65,6 +65,10 @@ class Release:
         """K class names."""
         return self.plan.classes
 
+    def __fspath__(self) -> str:
+        """Where its files are: whatever takes the folder of a release takes the release."""
+        return str(self._folder)
+
     def save(self, folder: str | Path, *, overwrite: bool = False) -> Path:
         """Write the release to a new folder, whole and verified, or not at all.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from os import PathLike
 from pathlib import Path
 from typing import Final
 
@@ -23,8 +24,8 @@ _MODEL: Final = "model.json"
 # A run folder may hold these beside its records.
 _PARTS: Final = ("release", "model")
 
-Part = str | Path | RunRecord | Measured
-"""What goes into a report: a folder, a record, or what a job has measured."""
+Part = str | PathLike[str] | RunRecord | Measured
+"""What goes into a report: a folder, a release, a record, or what a job has measured."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ def report(
         privmix.errors.InvalidInput: runs: got 'no-such-folder'; allowed: a folder that privmix wrote
     """
     check_choice("audience", audience, AUDIENCES)
-    parts = [runs] if isinstance(runs, Part) else list(runs)
+    parts = [runs] if isinstance(runs, str | PathLike | RunRecord | Measured) else list(runs)
     place = None if out is None else Path(out)
     if place is not None:
         _check_out(place, parts, overwrite=overwrite)
@@ -91,7 +92,7 @@ def report(
 def _check_out(out: Path, parts: Sequence[Part], *, overwrite: bool) -> None:
     check_target(out, overwrite=overwrite)
     check_writable("out", out.parent)
-    folders = [Path(part) for part in parts if isinstance(part, str | Path)]
+    folders = [Path(part) for part in parts if isinstance(part, str | PathLike)]
     if any(release.resolve() in out.resolve().parents for release in _releases(folders)):
         raise InvalidInput("out", str(out), "a place outside of the release, which must not hold other files")
 
@@ -107,13 +108,13 @@ class _Found:
 
     def add(self, part: Part, audience: str) -> None:
         """Take in a folder and its parts, or a record."""
-        if isinstance(part, str | Path):
+        if isinstance(part, str | PathLike):
             records = self._of_folder(Path(part))
         else:
             records = [part.measurement.record() if isinstance(part, Measured) else part]
         if forged := [record for record in records if record.kind == "guarantee"]:
             # It is recomputed from certificates, never taken from a file that says so.
-            place = str(part) if isinstance(part, str | Path) else "a record"
+            place = str(Path(part)) if isinstance(part, str | PathLike) else "a record"
             raise InvalidInput(
                 f"record guarantee {forged[0].record_id[:12]}", place, "guarantees in certificates alone"
             )

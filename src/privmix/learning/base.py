@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,15 @@ from privmix.releases.dataset import RecordTransform, ReleasedDataset
 
 Progress = Callable[[int, int], None]
 """Called with (steps done, steps in all); a learner itself prints nothing."""
+
+
+class HasDataset(Protocol):
+    """A release as jobs hand it out."""
+
+    @property
+    def dataset(self) -> ReleasedDataset:
+        """The released rows and their public facts."""
+
 
 # Records transformed at once when classifying: the transform works in float64, so a batch bounds the memory.
 _PREDICTION_BATCH = 4096
@@ -96,12 +105,16 @@ class ReleaseLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
         return "its own settings"
 
     def fit(
-        self, release: ReleasedDataset, *, progress: Progress | None = None, prior: ClassPrior | None = None
+        self,
+        release: ReleasedDataset | HasDataset,
+        *,
+        progress: Progress | None = None,
+        prior: ClassPrior | None = None,
     ) -> Self:
         """Fit to a release.
 
         Args:
-            release: the released rows and their public facts.
+            release: the released rows and their public facts, or what has these as ``dataset``.
             progress: called after each step with (steps done, steps in all).
             prior: public points beside which class means are expected, for learners that can use them.
 
@@ -113,6 +126,7 @@ class ReleaseLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
                 takes no prior or one of other classes or features.
         """
         self._check_params()
+        release = release if isinstance(release, ReleasedDataset) else release.dataset
         if prior is not None:
             if not self.takes_prior:
                 raise InvalidInput("class_descriptions", f"learner {self.name}", "learner discriminant for these")

@@ -27,9 +27,9 @@ from privmix.reports.sentences import (
     beliefs,
     figure,
     how_often,
+    is_loose,
     is_weak,
     meaning,
-    odds,
     percent,
     power_of_ten,
     unit,
@@ -39,6 +39,8 @@ from privmix.rounding import rounded_up
 # A larger confusion matrix is drawn and not written out.
 _MOST_CELLS = 16
 _GUARANTEE = "The most that anyone can ever learn about one record, whatever they know and however they compute."
+
+_LOOSE = "At such values much about a record may be learned; the figures below say how much."
 
 
 def card_of(one: Shown, blocks: list[Block], known: tuple[str, ...], plain_title: str = "") -> Card:
@@ -91,7 +93,8 @@ def _verdict(content: Fields, refuted: bool) -> Callout:
     if refuted:
         text = "An attack did better than what is claimed allows: the claim, or the code behind it, is wrong."
         return Callout("danger", "Not safe to give to anyone: the claim is refuted", text)
-    if content.number("epsilon") is None or not content.flag("is_upper_bound"):
+    epsilon, delta = content.number("epsilon"), content.number("delta")
+    if epsilon is None or delta is None or not content.flag("is_upper_bound"):
         return Callout("danger", "Not safe to give to anyone", "No bound on the privacy loss is known.")
     text = (
         f"The bound below holds whoever has this {what}, whatever else they know, and whatever they compute from it, "
@@ -99,7 +102,10 @@ def _verdict(content: Fields, refuted: bool) -> Callout:
     )
     if is_weak(content.fields("power").number("right")):
         return Callout("warning", "A weak promise: nearly everything about a record may be learned", text)
-    return Callout("note", "Safe to give to anyone, on these terms", text)
+    stated = f"epsilon {rounded_up(epsilon)}, delta {power_of_ten(delta)}"
+    if is_loose(epsilon, delta):
+        return Callout("warning", f"A loose guarantee: {stated}", f"{text} {_LOOSE}")
+    return Callout("note", f"Guarantee: {stated}", text)
 
 
 def _accountant(content: Fields) -> str:
@@ -110,7 +116,7 @@ def _accountant(content: Fields) -> str:
 
 
 def _delta_words(delta: float | None) -> str:
-    return "" if delta is None else "no exception" if delta == 0 else f"all bets are off {odds(delta)} times"
+    return "" if delta is None else "no exception" if delta == 0 else f"all bets are off {how_often(delta)}"
 
 
 def guarantee_section(context: Context) -> Section | None:

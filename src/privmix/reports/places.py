@@ -11,6 +11,9 @@ _SCHEME: Final = re.compile(r"[A-Za-z][\w+.:-]*://")
 # `@FILE` and `extractor:FILE`; one letter and a colon is a drive.
 _PREFIX: Final = re.compile(r"@|[A-Za-z][\w.+-]+:")
 
+# Fields whose lists are names that certificates publish as well.
+_NAMES: Final = ("classes", "columns")
+
 
 def last_name(text: str) -> str:
     """A file, folder or address without the way to it; other text as it is.
@@ -51,12 +54,21 @@ def public_command(command: str) -> str:
 
 
 def public_values(values: Any) -> Any:
-    """JSON values in which every text is a last name, at any depth."""
+    """JSON values in which every text is a last name, at any depth.
+
+    Lists of classes and of columns stay whole: they are names, which certificates hold too, and no places. `n/a` and
+    `BMI (kg/m2)` are among them.
+    """
     if isinstance(values, str):
         return last_name(values)
     if isinstance(values, Mapping):
-        return {key: public_values(value) for key, value in values.items()}
+        return {key: value if _are_names(key, value) else public_values(value) for key, value in values.items()}
     return [public_values(value) for value in values] if isinstance(values, Sequence) else values
+
+
+def _are_names(key: Any, value: Any) -> bool:
+    # As one text they may be `@FILE`.
+    return key in _NAMES and isinstance(value, Sequence) and not isinstance(value, str)
 
 
 def _last(text: str) -> str:

@@ -15,6 +15,9 @@ _SUPERSCRIPTS: Final = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸
 _PRIORS: Final = (0.01, 0.1, 0.5)
 # An attacker who is right more often than this, on an even bet, is hardly held back.
 _WEAK: Final = 0.95
+# Above this a bound is called loose: odds change by a factor of e^4 = 55, or one person in a thousand is exposed.
+_LOOSE_EPSILON: Final = 4.0
+_LARGE_DELTA: Final = 1e-3
 
 
 def percent_up(share: float) -> str:
@@ -147,6 +150,11 @@ def meaning(epsilon: float, delta: float, adjacency: str, caught: float | None, 
 def is_weak(right: float | None) -> bool:
     """Whether the best attack may win an even bet so often that little is promised; not where that is unknown."""
     return right is not None and right > _WEAK
+
+
+def is_loose(epsilon: float, delta: float) -> bool:
+    """Whether a bound leaves room for much to be learned about a record."""
+    return epsilon > _LOOSE_EPSILON or delta >= _LARGE_DELTA
 
 
 def how_often(delta: float) -> str:
