@@ -111,16 +111,20 @@ def drawn_regression(plan: Plan, model: DataModel, seed: int, strengths: Sequenc
     return max(found, key=lambda rule: model.accuracy(rule[0], rule[1], _JUDGING)) if len(found) > 1 else found[0]
 
 
-def drawn_statistics(plan: Plan, model: DataModel, seed: int) -> ClassStatistics | ClassSums:
-    """What the learner ``discriminant`` makes of a release, drawn from ``model``."""
+def drawn_statistics(plan: Plan, model: DataModel, seed: int, *, found: bool = False) -> ClassStatistics | ClassSums:
+    """What the learner ``discriminant`` makes of a release, drawn from ``model``.
+
+    Args:
+        plan, model, seed: of :meth:`privmix.learning.base.ReleaseLearner.forecast`.
+        found: variances are found out of the noisy eigenvalues, not known; for noise that is the same along all axes.
+    """
     drawn = DrawnMoments.of(plan, model, seed)
     if drawn.noisy is None:
         variance = float(np.square(drawn.deviation / drawn.shares[0]).mean())
         return ClassSums.of_sums(drawn.means, variance, 1.0)
     values, basis = np.linalg.eigh(drawn.noisy)
     kind: type[Design[Any]] = plan.kind
-    if kind.released and drawn.noise.second is not None:
-        # Noise that is the same along all axes: the learner finds out of noisy eigenvalues what is behind them.
+    if found and drawn.noise.second is not None:
         law = AdditiveNoise(len(values), float(drawn.noise.second.mean()) / plan.records / drawn.noise.amplified)
         known = known_variance(values, law, rounds=_ROUNDS)
     else:
