@@ -38,7 +38,7 @@ SPEED_IMAGES: Final = 64
 # (model, size, mirror), the most telling ones first.
 CELLS: Final = [
     ("lite0", 160, False), ("lite0", 96, False), ("lite0", 128, False), ("lite2", 160, False), ("lite0", 160, True),
-    ("lite0", 224, False), ("lite1", 160, False), ("lite0", 64, False), ("lite0", 192, False),
+    ("lite2", 160, True), ("lite2", 192, False), ("lite2", 224, False), ("lite1", 160, False), ("lite0", 224, False),
 ]  # fmt: skip
 
 

@@ -1,4 +1,7 @@
-"""Model inversion of scattering features on MNIST and CIFAR-10, in numbers (Li et al. 2022, Li et al. 2024).
+"""Model inversion of scattering features on MNIST and CIFAR-10, and of a deep network's, in numbers.
+
+Li et al. 2022 (Figures 4, 8, 9, 10) and Li et al. 2024 (Figures 6, 15) show pictures. The network here is the public
+encoder ``efficientnet:96``, where they take a ResNet-50 (Figure 8) and SimCLR (Figure 15).
 
 Rows of m test images are attacked without noise and with the noise that a Poisson release of n = T = 60,000 (MNIST) or
 50,000 (CIFAR-10, a JPEG copy) records needs at epsilon 8 and 1, by PLD. Each degree of each dataset is kept in
@@ -12,7 +15,6 @@ import base64
 import json
 import sys
 import time
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +24,7 @@ import common
 from privmix.attacks.inversion import InversionConfig
 from privmix.attacks.inversion_study import NOISY, QUIET, InversionCase, study_inversion
 from privmix.data import open_dataset
-from privmix.features import get_extractor
+from privmix.features import parse_features
 from privmix.releases import ReleaseConfig
 from privmix.reports.inversion import draw_inversion
 
@@ -30,8 +32,12 @@ RUNS = common.RESULTS / "inversion_runs.json"
 CACHE = common.RESULTS.parent / "cache"
 DEGREES, EPSILONS, DELTA = (1, 4, 8, 16, 64), (None, 8.0, 1.0), 1e-5
 CLASSES = tuple("0123456789")
-# dataset -> records of the plan, steps of an attack
-DATASETS = {"mnist": (60_000, 500), "cifar10": (50_000, 200)}
+# name -> data, features, records of the plan, steps of an attack, degrees
+DATASETS = {
+    "mnist": ("mnist", "scattering", 60_000, 500, DEGREES),
+    "cifar10": ("cifar10", "scattering", 50_000, 200, DEGREES),
+    "cifar10-network": ("cifar10", "efficientnet:96", 50_000, 200, (1, 4, 8)),
+}
 IMAGES = 8
 # What the papers say of their pictures, which come without figures.
 PUBLISHED = {
@@ -46,9 +52,9 @@ PUBLISHED = {
 
 def one_run(dataset: str, degree: int) -> tuple[dict[str, Any], dict[str, Any]]:
     """All budgets at one degree: figures, and images."""
-    records, steps = DATASETS[dataset]
-    data = open_dataset(common.data_root() / dataset, split="test", classes=CLASSES, input_shape=(32, 32, 3)).read()
-    extractor = get_extractor("scattering")
+    folder, features, records, steps, _ = DATASETS[dataset]
+    data = open_dataset(common.data_root() / folder, split="test", classes=CLASSES, input_shape=(32, 32, 3)).read()
+    extractor = parse_features(features)
     plans = ReleaseConfig(
         records=records,
         dim=extractor.output_dim(data.x.shape[1:]),
@@ -110,9 +116,11 @@ def write_results(runs: list[dict[str, Any]], suffix: str) -> None:
         "public images",
         "noise": f"Poisson design, uncentred, C = 1, lambda = 1, delta {DELTA:g}, PLD; n = T = 60,000 (MNIST), 50,000 "
         "(CIFAR-10)",
+        "cifar10-network": "features of efficientnet:96, a network trained on ImageNet-1k, in place of scattering; the "
+        "papers' pictures of deep networks show noise at every degree, where ours is beside those of scattering",
         "noise / signal": "norm of a row's noise over the norm of one record's share of the row",
         "attack": "Adam, projected on [0, 1]; "
-        + ", ".join(f"{name} {steps} steps" for name, (_, steps) in DATASETS.items())
+        + ", ".join(f"{name} {steps} steps" for name, (_, _, _, steps, _) in DATASETS.items())
         + ", half of it for m = 64; without noise the try that explains a row best, with noise the try that does best "
         "on rows of public images, at a quarter of the steps",
         "attempts": f"without noise {[(a.tv_weight, a.from_mean) for a in QUIET]}, with noise "
@@ -135,7 +143,7 @@ HEADER += ["other people", "mean image", "papers' pictures"]
 def table_row(dataset: str, case: dict[str, Any]) -> list[str]:
     budget = case["epsilon"]
     # A record's clipped features have norm 1: a row's share of one record is 1 / m.
-    dim = {"mnist": 3969, "cifar10": 15552}[dataset]
+    dim = {"mnist": 3969, "cifar10": 15552, "cifar10-network": 704}[dataset]
     ratio = case["noise_std"] * dim**0.5 * case["m"]
     own, others, mean = case, case["baseline"], case["mean_image"]
     return [
@@ -158,7 +166,7 @@ def main() -> None:
     CACHE.mkdir(exist_ok=True)
     runs: list[dict[str, Any]] = json.loads(RUNS.read_text()) if RUNS.exists() else []
     done = {(run["dataset"], run["degree"]) for run in runs}
-    for dataset, degree in product(DATASETS, DEGREES):
+    for dataset, degree in ((name, degree) for name, (*_, degrees) in DATASETS.items() for degree in degrees):
         if "tables" not in sys.argv and dataset in named and (dataset, degree) not in done:
             run, images = one_run(dataset, degree)
             print(dataset, degree, run["seconds"], flush=True)

@@ -1,15 +1,16 @@
 """CIFAR-10 by a public image encoder: every design that releases, and DP-SGD on a linear head, at six epsilons.
 
 Features are those of ``--features efficientnet:160,lite2``: four stages of a network that was trained on ImageNet-1k,
-1.28 million public photographs. ImageNet has photographs of most of CIFAR-10's classes. Size, model and layers were
-chosen by bench_image_features.py on training images of CIFAR-10, which development pays nothing for and no guarantee
-covers; designs and learners have what they take by default, moments the label share of bench_cifar10.py. The test set
-was only read for the figures here.
+1.28 million public photographs. ImageNet has photographs of most of CIFAR-10's classes. Second moments are released of
+larger features as well, all layers of the image and of its mirror image. Size, model and layers were chosen by
+bench_image_features.py on training images of CIFAR-10, which development pays nothing for and no guarantee covers;
+designs and learners have what they take by default, moments the label share of bench_cifar10.py. The test set was only
+read for the figures here.
 
-Features take 16 minutes of CPU time and are kept in benchmarks/cache, runs in results/photographs_runs.json, so a
-broken-off benchmark goes on where it stopped.
+Features take 16 minutes of CPU time, the larger ones 33; they are kept in benchmarks/cache, runs in
+results/photographs_runs.json, so a broken-off benchmark goes on where it stopped.
 
-    python benchmarks/bench_photographs.py [--only release,train] [--seeds 5]
+    python benchmarks/bench_photographs.py [--only release,larger,train] [--seeds 5]
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ from privmix.training import TrainingConfig
 RUNS = common.RESULTS / "photographs_runs.json"
 CACHE = common.RESULTS.parent / "cache"
 EPSILONS: Final = (0.5, 1.0, 2.0, 4.0, 8.0, 10.0)
-FEATURES: Final = "efficientnet:160,lite2"
+STAGES, ALL = "efficientnet:160,lite2", "efficientnet:160,lite2,all,mirror"
+FILES: Final = {STAGES: "cifar10-lite2", ALL: "cifar10-lite2-all-mirror"}
 DESIGNS: dict[str, Any] = {
     "moments": Moments(label_share=0.35),
     "three stages": ThreeStage(),
@@ -50,6 +52,8 @@ DESIGNS: dict[str, Any] = {
     "hierarchical mixup": Hierarchical(expected_classes=2.0),
     "Gaussian mixing": GaussianMixing(),
 }
+# What is released of the larger features.
+LARGER: Final = {"moments, all layers and mirror": "moments", "two stages, all layers and mirror": "two stages"}
 LINEAR: Final = "DP-SGD, linear head"
 # Classifiers of released images, with public images; DPImageBench, table of January 2026.
 PUBLISHED = [
@@ -60,11 +64,11 @@ PUBLISHED = [
 
 
 @cache
-def data(split: str) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+def data(split: str, features: str = STAGES) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     """Features and labels; features are kept on disk, part by part."""
     CACHE.mkdir(exist_ok=True)
     source = open_dataset(common.data_root() / "cifar10", split=split, classes=CLASSES, input_shape=SHAPE)
-    path, extractor = CACHE / f"cifar10-lite2-{split}.npy", parse_features(FEATURES)
+    path, extractor = CACHE / f"{FILES[features]}-{split}.npy", parse_features(features)
     parts, labels = [], []
     for number, batch in enumerate(source.batches(2000)):
         labels.append(batch.y)
@@ -84,17 +88,19 @@ def data(split: str) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
 
 
 def release_run(how: str, epsilon: float, seed: int) -> dict[str, Any]:
-    (x, y), (test_x, test_y) = data("train"), data("test")
-    design = DESIGNS[how]
+    features = ALL if how in LARGER else STAGES
+    (x, y), (test_x, test_y) = data("train", features), data("test", features)
+    name = LARGER.get(how, how)
+    design = DESIGNS[name]
     # Rows sampled from moments are for other learners: one is enough here.
-    rows = 1 if how in ("moments", "two stages", "three stages") else None
+    rows = 1 if name in ("moments", "two stages", "three stages") else None
     config = ReleaseConfig(records=len(x), dim=x.shape[1], classes=CLASSES, design=design, rows=rows)
     start = time.process_time()
     release = release_to_memory(
         config.calibrate(epsilon, DELTA),
         PrivateRecords(x, y),
         SecretStreams.from_seed(seed),
-        extractor={"name": FEATURES},
+        extractor={"name": features},
         input_shape=(x.shape[1],),
     )
     released = time.process_time()
@@ -112,9 +118,9 @@ def train_run(how: str, epsilon: float, seed: int) -> dict[str, Any]:
     return trained(config, data("train"), data("test"), seed)
 
 
-def without_privacy() -> dict[str, Any]:
+def without_privacy(features: str) -> dict[str, Any]:
     """Discriminant analysis of all records, the learner that most releases here are learnt from by."""
-    (x, y), (test_x, test_y) = data("train"), data("test")
+    (x, y), (test_x, test_y) = data("train", features), data("test", features)
     start = time.process_time()
     accuracy = LinearDiscriminantAnalysis().fit(x, y).score(test_x, test_y)
     return {"accuracy": 100 * float(accuracy), "cpu_seconds": time.process_time() - start}
@@ -126,12 +132,16 @@ def kept() -> list[dict[str, Any]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default="release,train", help="parts, separated by commas; none: tables alone")
+    parser.add_argument("--only", default="release,larger,train", help="parts, separated by commas; none: tables alone")
     parser.add_argument("--seeds", type=int, default=5)
     asked = parser.parse_args()
     runs = kept()
     done = {(run["how"], run["epsilon"], run["seed"]) for run in runs}
-    parts: dict[str, Any] = {"release": (release_run, list(DESIGNS)), "train": (train_run, [LINEAR])}
+    parts: dict[str, Any] = {
+        "release": (release_run, list(DESIGNS)),
+        "larger": (release_run, list(LARGER)),
+        "train": (train_run, [LINEAR]),
+    }
     # One run of everything before the second of anything.
     jobs: list[tuple[Any, str, float, int]] = [
         (parts[part][0], how, epsilon, seed)
@@ -141,8 +151,9 @@ def main() -> None:
         for how in parts[part][1]
         for epsilon in EPSILONS
     ]
-    if jobs and ("without privacy", 0.0, 0) not in done:
-        runs.append({"how": "without privacy", "epsilon": 0.0, "seed": 0, **without_privacy()})
+    for name, features in {"without privacy": STAGES, "without privacy, all layers and mirror": ALL}.items():
+        if (name, 0.0, 0) not in done and (features == STAGES or "larger" in asked.only) and jobs:
+            runs.append({"how": name, "epsilon": 0.0, "seed": 0, **without_privacy(features)})
     for run, how, epsilon, seed in jobs:
         if (how, epsilon, seed) not in done:
             runs.append({"how": how, "epsilon": epsilon, "seed": seed, **run(how, epsilon, seed)})
@@ -158,13 +169,13 @@ def report(runs: list[dict[str, Any]]) -> None:
         mine = [one["accuracy"] for one in runs if (one["how"], one["epsilon"]) == (run["how"], run["epsilon"])]
         found[run["how"], run["epsilon"]] = np.array(mine)
     rows = []
-    for how in (*DESIGNS, LINEAR):
+    for how in (*LARGER, *DESIGNS, LINEAR):
         cells = [found.get((how, epsilon)) for epsilon in EPSILONS]
         if any(cell is not None for cell in cells):
             seconds = common.median([run["cpu_seconds"] for run in runs if run["how"] == how])
             rows.append([how, *("" if cell is None else _cell(cell) for cell in cells), f"{seconds:.0f}"])
     draw(found)
-    least = min((len(values) for (how, _), values in found.items() if how != "without privacy"), default=0)
+    least = min((len(values) for (how, _), values in found.items() if not how.startswith("without")), default=0)
     tables = [
         f"Test accuracy, %: mean (least to most); {least} or more runs a cell. CIFAR-10 in a JPEG copy.\n\n"
         + common.table(["", *(f"epsilon {epsilon:g}" for epsilon in EPSILONS), "CPU s"], rows),
@@ -175,10 +186,8 @@ def report(runs: list[dict[str, Any]]) -> None:
     settings = {
         "delta": DELTA,
         "privacy": "PLD, add or remove one record (fixed size: replace one); queries for the mean are paid for",
-        "features": f"{FEATURES}: what its network has seen is ImageNet-1k",
-        "without privacy": "; ".join(
-            f"{v[0]:.2f}% by LDA" for (how, _), v in found.items() if how == "without privacy"
-        ),
+        "features": f"{STAGES}, or {ALL}: what their network has seen is ImageNet-1k",
+        **{how: f"{v[0]:.2f}% by LDA" for (how, _), v in found.items() if how.startswith("without")},
         "training": "linear head, default settings",
     }
     common.save("photographs", "CIFAR-10 by a public image encoder", settings, runs, tables)
@@ -192,7 +201,7 @@ def draw(found: dict[tuple[str, float], NDArray[np.float64]]) -> None:
     """A line for each design, and the accuracy without privacy."""
     figure = new_figure(7, 4)
     axes = figure.subplots()
-    for how in (*DESIGNS, LINEAR):
+    for how in (*LARGER, *DESIGNS, LINEAR):
         there = [epsilon for epsilon in EPSILONS if (how, epsilon) in found]
         if there:
             axes.plot(there, [found[how, epsilon].mean() for epsilon in there], marker="o", markersize=3, label=how)

@@ -34,6 +34,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 SMALLER = {
     "--rows 60000": "--rows 3000",
     "--rows 50000": "--rows 500",
+    "--rows 10000": "--rows 500",
     "--features scattering --": "--features pixels --",
     "--model wrn-16-4": "--model cnn",
     "--epochs 100": "--epochs 0.5",

@@ -40,9 +40,11 @@ if TYPE_CHECKING:
     from privmix.jobs.audit import audit
     from privmix.jobs.checking import verify
     from privmix.jobs.columns import Columns
+    from privmix.jobs.data_check import DataCheck, check
     from privmix.jobs.evaluation import evaluate
     from privmix.jobs.fitting import fit
     from privmix.jobs.models import Model, load
+    from privmix.jobs.predicting import Predictions, predict
     from privmix.jobs.released import Release
     from privmix.jobs.releasing import plan, release
     from privmix.jobs.report import report
@@ -71,6 +73,7 @@ __all__ = [
     "Columns",
     "Composed",
     "DPClassifier",
+    "DataCheck",
     "DiscriminantClassifier",
     "Event",
     "FixedSizeSampled",
@@ -84,6 +87,7 @@ __all__ = [
     "NoiseAwareRidgeClassifier",
     "NormalWeighted",
     "PoissonSampled",
+    "Predictions",
     "PrivacyCost",
     "PrivmixError",
     "Release",
@@ -96,6 +100,7 @@ __all__ = [
     "attack",
     "audit",
     "calibrate",
+    "check",
     "delta",
     "designs",
     "epsilon",
@@ -103,6 +108,7 @@ __all__ = [
     "fit",
     "load",
     "plan",
+    "predict",
     "release",
     "report",
     "synthesise",

@@ -66,6 +66,14 @@ def test_release_fit_evaluate(make: Callable[[Path], Data], tmp_path: Path) -> N
     assert result["accuracy"] > 0.85
     assert set(result["per_class"]) == set(CLASSES)
     assert result["n"] == (60 if make is minilm_texts else HELD_OUT)
+    # Predictions ask for no label, and read none that is there.
+    told = tmp_path / "told.jsonl"
+    outcome = privmix("predict", str(model), "--data", data.test, *data.flags, *more, "--out", str(told))
+    assert outcome.code == 0, outcome.err
+    said = [json.loads(line)["prediction"] for line in told.read_text().splitlines()]
+    found = {name: said.count(name) for name in CLASSES}
+    assert sum(found.values()) == result["n"]
+    assert min(found.values()) > result["n"] / 5
 
 
 def test_names_with_brackets_and_blanks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

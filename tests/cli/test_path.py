@@ -85,6 +85,12 @@ def test_release_fit_evaluate(digits: Path, released: Path, tmp_path: Path) -> N
     assert Path(result["figure"]).read_bytes().startswith(b"\x89PNG")
     assert Path(result["figure"]) == Path("confusion-test.png")
     assert Path("confusion-test.png").stat().st_mode & 0o077 == 0
+    assert 0 < result["log_loss"] < result["guessing_log_loss"] < 2.4
+    assert 0 <= result["calibration_error"] <= 1
+    said = privmix(*line)
+    for words in ("always ", "balanced accuracy", "log loss", "calibration error", "recall by class", "privacy costs"):
+        assert words in said.out
+    assert "for their owner alone" in said.out
     # The model's folder may be handed on: nothing of private records goes there, nor into the release.
     assert not list(model.glob("*.png"))
     for place in (model / "shown.png", released / "data" / "shown.png"):

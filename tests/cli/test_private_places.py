@@ -91,6 +91,7 @@ def test_nothing_private_is_within_reach(watched: Watch) -> None:
         line(out="TRAINED", store="STORE2"),
         ["evaluate", "MODEL", "--data", "own", "--record", "RUN"],
         ["evaluate", "MODEL", "--data", "own", "--figure", "confusion-test.png"],
+        ["predict", "MODEL", "--data", "own", "--out", "predictions.csv"],
         ["audit", "STORED", "--data", "own", "--canaries", "20", "--record", "AUDIT"],
         [*attack, "--attack", "lira", "--references", "4", "--release", "REL", "--work", "WORK", "--record", "RUN"],
         ["report", "RUN", "REL", "--for", "owner", "--out", "owner.html"],
@@ -101,7 +102,17 @@ def test_nothing_private_is_within_reach(watched: Watch) -> None:
         assert outcome.code == 0, (command, outcome.err)
         assert watched.looked > before, command
     made = set(os.listdir())
-    assert {"STORE", "STORE2", "RUN", "AUDIT", "WORK", "owner.html", "confusion-test.png", *OPEN} == made
+    assert {
+        "STORE",
+        "STORE2",
+        "RUN",
+        "AUDIT",
+        "WORK",
+        "owner.html",
+        "confusion-test.png",
+        "predictions.csv",
+        *OPEN,
+    } == made
     strangers = {path for path in watched.found if Path(path).parts[0] not in OPEN}
     # torch makes this folder when it is imported; generated code would go there, and nothing does.
     assert all(path.startswith("torchinductor_") and "/" not in path for path in strangers), strangers

@@ -93,6 +93,7 @@ def test_no_command_writes_through_a_link(watched: Watch) -> None:
         ["synthesise", "--public", "public.npz", "--classes", "10", "--out", "POOL", *tiny],
         ["evaluate", "MODEL", "--data", "own", "--record", "RUN"],
         ["evaluate", "MODEL", "--data", "own", "--figure", "confusion.png"],
+        ["predict", "MODEL", "--data", "own", "--out", "predictions.csv"],
         [*attack, "--attack", "lira", "--references", "4", "--release", "REL", "--work", "WORK", "--record", "RUN"],
         ["report", "RUN", "REL", "--for", "owner", "--out", "owner.html"],
     ]

@@ -97,6 +97,15 @@ def test_accuracy_is_of_the_records_given() -> None:
     assert found.measurement.private
 
 
+def test_what_has_seen_private_records_is_in_no_public_record() -> None:
+    shown = pm.evaluate("FIT", "own", public_data=True)
+    beside = pm.evaluate("FIT", "own", reference="own", public_data=True)
+    assert not shown.measurement.private
+    assert beside.measurement.private
+    assert beside.reference is not None
+    assert beside.reference_words in beside.measurement.statements[-1]
+
+
 @pytest.mark.parametrize("place", ["REL/picture.png", "MODEL/x/picture.svg", "picture.txt"])
 def test_pictures_are_refused_before_a_record_is_read(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Source, "batches", _unread)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from sklearn.metrics import accuracy_score, balanced_accuracy_score, roc_auc_score
+from scipy.special import softmax
+from sklearn.metrics import accuracy_score, balanced_accuracy_score, log_loss, roc_auc_score
 
-from privmix.jobs.quality import Quality
+from privmix.jobs.quality import Calibration, Quality
 
 
 def test_figures_are_scikit_learns() -> None:
@@ -14,8 +15,12 @@ def test_figures_are_scikit_learns() -> None:
     for size in (2, 3, 7):
         labels = rng.integers(0, size, 200)
         scores = rng.normal(size=(200, size)) + np.eye(size)[labels]
-        found = Quality.of(scores, labels, tuple(map(str, range(size))))
+        told = softmax(scores, axis=1)
+        found = Quality.of(scores, labels, tuple(map(str, range(size))), told)
         predicted = scores.argmax(axis=1)
+        assert found.log_loss == pytest.approx(log_loss(labels, told))
+        shares = np.bincount(labels) / 200
+        assert found.guessing_log_loss == pytest.approx(log_loss(labels, np.tile(shares, (200, 1))))
         assert found.accuracy == pytest.approx(accuracy_score(labels, predicted))
         assert found.balanced_accuracy == pytest.approx(balanced_accuracy_score(labels, predicted))
         assert found.majority_accuracy == pytest.approx(np.bincount(labels).max() / 200)
@@ -40,3 +45,30 @@ def test_classes_that_are_never_said_or_have_no_record() -> None:
     assert found.recall == {"a": 0.5, "b": 1.0, "c": None}
     assert found.balanced_accuracy == 0.75
     assert found.warnings == ("the model never says 1 of 3 classes",)
+
+
+def test_probabilities_that_hold_have_no_calibration_error() -> None:
+    """Classes drawn by the told probabilities: 1e5 records leave each bin's share within 0.04, alarms below 1e-6."""
+    rng = np.random.default_rng(1)
+    right = rng.uniform(0.5, 1, 100_000)
+    told = np.stack([right, 1 - right], axis=1)
+    labels = (rng.uniform(size=len(right)) > right).astype(np.int64)
+    assert Calibration.of(told, labels).error < 0.04
+    # Told as surer than they are, by as much as is told.
+    surer = np.stack([np.minimum(right + 0.2, 1), np.maximum(0.8 - right, 0)], axis=1)
+    expected = (np.minimum(right + 0.2, 1) - right).mean()
+    assert Calibration.of(surer, labels).error == pytest.approx(expected, abs=0.04)
+    found = Calibration.of(told, labels)
+    assert found.counts.sum() == len(labels)
+    assert found.counts @ found.accuracy / len(labels) == pytest.approx((labels == 0).mean())
+
+
+def test_probabilities_worse_than_the_shares_are_named() -> None:
+    labels = np.array([0, 1] * 50)
+    sure = np.eye(2)[(np.arange(100) // 2) % 2] * 0.98 + 0.01
+    found = Quality.of(sure, labels, ("no", "yes"), sure)
+    assert found.guessing_log_loss == pytest.approx(np.log(2))
+    assert found.log_loss is not None
+    assert found.log_loss > 2
+    assert found.warnings[-1].startswith("its probabilities are worse than none: log loss 2.3")
+    assert Quality.of(sure, labels, ("no", "yes")).log_loss is None

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from privmix.errors import InvalidInput
 from privmix.learning import GeneralizedKLClassifier, kl
 from privmix.learning.base import ReleaseFacts
-from privmix.releases.dataset import ReleasedDataset
+from privmix.releases.dataset import RecordTransform, ReleasedDataset
 
 from .mixing import digits, mix
 
@@ -157,9 +157,45 @@ def test_progress_counts_epochs() -> None:
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("model", "mlp"), ("epochs", 0), ("batch_size", 1.5), ("learning_rate", 0.0), ("seed", -1), ("epochs", "many")],
+    [
+        ("model", "mlp"),
+        ("epochs", 0),
+        ("batch_size", 1.5),
+        ("learning_rate", 0.0),
+        ("seed", -1),
+        ("epochs", "many"),
+        ("standardise", 1),
+    ],
 )
 def test_bad_parameters(name: str, value: Any) -> None:
     (x, y), _ = digits()
     with pytest.raises(InvalidInput, match=rf"^{name}: got "):
         GeneralizedKLClassifier(**{name: value}).fit(mix(x, y, rows=20))
+
+
+def test_watched_records_change_nothing_and_their_accuracy_is_that_of_each_epoch() -> None:
+    (x, y), (test_x, test_y) = digits()
+    release = mix(x, y, rows=400, degree=4, centred=True)
+    watched = GeneralizedKLClassifier(epochs=4).fit(release, validation=(test_x, test_y))
+    alone = GeneralizedKLClassifier(epochs=4).fit(release)
+    np.testing.assert_array_equal(watched.decision_function(test_x), alone.decision_function(test_x))
+    curve = watched.accuracy_curve_
+    assert len(curve) == 4
+    assert curve[-1] == pytest.approx(watched.score(test_x, test_y))
+    assert watched.best_epoch == (int(np.argmax(curve)) + 1, max(curve))
+    assert (alone.accuracy_curve_, alone.best_epoch) == ([], None)
+    for features, labels in ((test_x[:, :5], test_y), (test_x, test_y[:3]), (test_x, test_y + 1)):
+        with pytest.raises(InvalidInput, match=r"^validation"):
+            GeneralizedKLClassifier(epochs=1).fit(release, validation=(features, labels))
+
+
+def test_standardised_columns_need_no_scale_of_their_own() -> None:
+    (x, y), (test_x, test_y) = digits()
+    release = mix(x, y, rows=500, degree=1, noise=0.0, design="fixed")
+    scales = np.logspace(-4, 4, x.shape[1]).astype(np.float32)
+    wide = replace(release, x=release.x * scales + 100 * scales, transform=RecordTransform(1e30))
+    settings: dict[str, Any] = {"epochs": 40, "batch_size": 64, "learning_rate": 0.01}
+    held = RecordTransform(4.0)(test_x) * scales + 100 * scales
+    model = GeneralizedKLClassifier(**settings, standardise=True).fit(wide)
+    assert model.score(held, test_y) > 0.85
+    assert GeneralizedKLClassifier(**settings).fit(wide).score(held, test_y) < 0.7

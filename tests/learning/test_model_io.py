@@ -38,6 +38,7 @@ def fitted(learner: ReleaseLearner | None = None, *, centred: bool = True) -> Re
         NoiseAwareRidgeClassifier(np.float32(0.5)),  # type: ignore[arg-type]  # a NumPy number becomes JSON's
         GeneralizedKLClassifier(epochs=1, seed=3),
         GeneralizedKLClassifier("cnn", epochs=1),
+        GeneralizedKLClassifier("cnn", epochs=1, augment="flip", standardise=True),
     ],
 )
 def test_round_trip_predicts_the_same(tmp_path: Path, learner: ReleaseLearner, centred: bool) -> None:
@@ -50,6 +51,17 @@ def test_round_trip_predicts_the_same(tmp_path: Path, learner: ReleaseLearner, c
     assert loaded.n_features_in_ == 64
     np.testing.assert_array_equal(loaded.decision_function(test_x), model.decision_function(test_x))
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["model"]
+
+
+def test_parameters_that_a_model_is_older_than_have_their_defaults(tmp_path: Path) -> None:
+    _, (test_x, _) = digits()
+    model = fitted(GeneralizedKLClassifier(epochs=1))
+    path = save_model(model, tmp_path / "model") / "model.json"
+    content = json.loads(path.read_text())
+    for name in ("augment", "standardise"):
+        del content["params"][name]
+    path.write_text(json.dumps(content))
+    np.testing.assert_array_equal(load_model(path.parent).decision_function(test_x), model.decision_function(test_x))
 
 
 def test_folder_holds_json_and_safetensors_only(tmp_path: Path) -> None:

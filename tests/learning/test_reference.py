@@ -36,3 +36,11 @@ def test_learners_of_rows_get_single_records(learner: NoiseAwareRidgeClassifier 
     assert type(found.classifier) is type(learner)
     assert not hasattr(learner, "facts_")
     assert found.classifier.score(X[1::2], Y[1::2]) > 0.88
+
+
+def test_learners_of_images_get_images() -> None:
+    transform = RecordTransform(float(np.linalg.norm(X, axis=1).max()))
+    learner = GeneralizedKLClassifier(model="cnn", epochs=3, batch_size=64)
+    found = without_privacy(X[::2], Y[::2], CLASSES, transform, learner, input_shape=(8, 8)).classifier
+    assert found.facts_.input_shape == (8, 8)
+    assert found.score(X[1::2], Y[1::2]) > 0.3

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.exceptions import NotFittedError
@@ -14,6 +15,7 @@ from privmix.accounting import epsilon, event_from_dict
 from privmix.errors import InvalidInput
 from privmix.mechanisms.streams import SecretStreams
 from privmix.training import DPClassifier, ViewConfig
+from privmix.training.models.small import LinearHead
 
 
 def blobs(n: int = 1500) -> tuple[np.ndarray, np.ndarray]:
@@ -101,3 +103,20 @@ def test_images_and_views() -> None:
 def test_bad_input(x: np.ndarray, y: np.ndarray, field: str) -> None:
     with pytest.raises(InvalidInput, match=field):
         DPClassifier(classes=[0, 1]).fit(x, y)
+
+
+def test_noise_makes_no_probability_sure() -> None:
+    """Weights that are noise alone, however large, say little; what they say of which class is larger stays."""
+    head = LinearHead(dim=40, classes=5, norm=16.0)
+    assert head.temperature == 1
+    rng = torch.Generator().manual_seed(0)
+    x = torch.randn(500, 40, generator=rng)
+    with torch.no_grad():
+        for size in (10.0, 1000.0):
+            head.head.weight.copy_(size * torch.randn(5, 40, generator=rng))
+            chances = (head.temperature * head(x)).softmax(dim=1)
+            # Logits with a standard deviation of 3.
+            assert 0.5 < float(chances.max(dim=1).values.mean()) < 0.95
+            assert (chances.argmax(dim=1) == head(x).argmax(dim=1)).all()
+        head.head.weight.mul_(1e-6)
+    assert head.temperature == 1

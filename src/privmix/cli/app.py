@@ -21,6 +21,10 @@ VERBS: Final = {
         "privmix.cli.audit",
         "Attack the worst pair of neighbouring datasets with the real engine: a proven lower bound beside the claim.",
     ),
+    "check": Verb(
+        "privmix.cli.check",
+        "Find what does not fit in a private dataset, before a release charges for it. For its owner's eyes alone.",
+    ),
     "evaluate": Verb("privmix.cli.evaluate", "Measure a model on your own labelled data: raw inputs in, accuracy out."),
     "report": Verb(
         "privmix.cli.report",
@@ -37,6 +41,9 @@ VERBS: Final = {
     "plan": Verb(
         "privmix.cli.plan",
         "Predict every design's accuracy at a budget, and name the best. Reads no private data.",
+    ),
+    "predict": Verb(
+        "privmix.cli.predict", "Predict the classes of records without labels, and write them to a file of your own."
     ),
     "release": Verb("privmix.cli.release", "Turn a private dataset into a differentially private release."),
     "inspect": Verb(

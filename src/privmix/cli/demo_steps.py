@@ -102,7 +102,9 @@ def run_demo(digits: Digits, folder: Path, progress: Progress) -> DemoResult:
     classifier = NoiseAwareRidgeClassifier().fit(load_release(folder / "release"))
     save_model(classifier, folder / "model")
     reference = _reference(digits)
-    quality = Quality.of(classifier.decision_function(digits.test.features), digits.test.labels, digits.classes)
+    features = digits.test.features
+    scores, told = classifier.decision_function(features), classifier.predict_proba(features)
+    quality = Quality.of(scores, digits.test.labels, digits.classes, told)
     draw_confusion(quality.confusion, digits.classes, quality.accuracy, folder / "confusion.png")
     subject = {"kind": "release", "id": verified.id}
     keep_record(
@@ -162,7 +164,8 @@ def _accuracy_at(digits: Digits, epsilon: float) -> float:
 
 def _reference(digits: Digits) -> Quality:
     model = LogisticRegression(max_iter=2000).fit(digits.train.features, digits.train.labels)
-    return Quality.of(model.predict_proba(digits.test.features), digits.test.labels, digits.classes)
+    told = model.predict_proba(digits.test.features)
+    return Quality.of(told, digits.test.labels, digits.classes, told)
 
 
 def _settings(**more: Any) -> dict[str, Any]:

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from privmix.jobs.evaluation import Evaluation
     from privmix.jobs.quality import Quality
 
+# Of more classes than these, those recognised least.
 _MOST_CLASSES: Final = 20
+_WORST: Final = 5
 
 
 @verb(app)
@@ -35,7 +37,7 @@ def evaluate(
         str | None,
         typer.Option(
             help="Data to fit the same learner to WITHOUT privacy, to compare with: the private training data, say. "
-            "For their owner alone."
+            "For their owner alone: a record of it is private."
         ),
     ] = None,
     reference_split: Annotated[str, typer.Option(help="Which part of --reference.")] = "train",
@@ -44,10 +46,13 @@ def evaluate(
     ] = None,
     figure: Annotated[
         Path | None,
-        typer.Option(help="Draw the confusion matrix here. With --record it is drawn there: confusion-SPLIT.png."),
+        typer.Option(
+            help="Draw the confusion matrix here, and whether probabilities hold. With --record it is drawn there: "
+            "confusion-SPLIT.png."
+        ),
     ] = None,
     public_data: Annotated[
-        bool, typer.Option("--public-data", help="The data are public: record and picture may be shown.")
+        bool, typer.Option("--public-data", help="--data is public: record and picture may be shown.")
     ] = False,
     json_output: Json = False,
     record: Record = None,
@@ -56,7 +61,9 @@ def evaluate(
 
     Beside the accuracy stands what takes no model: always saying the most frequent class. Balanced accuracy is the mean
     of the classes' recall (the share of a class's records that are found). AUC, of two classes, is the chance that a
-    record of the second class gets a higher score than one of the first: 0.5 is guessing.
+    record of the second class gets a higher score than one of the first: 0.5 is guessing. Log loss judges the
+    probabilities, smaller is better; beside it stands that of the classes' shares, which need no model. The calibration
+    error is the mean gap between the probability that is told and the share that is right.
 
     The figures are about the data you pass and are not covered by any guarantee. A record of them (--record) and the
     picture are private, and left out of public reports, unless you say that the data are public.
@@ -89,17 +96,32 @@ def evaluate(
 
 def _show(found: Evaluation) -> None:
     quality, reference = found.quality, found.reference
-    without = "" if reference is None else f"; {100 * reference.accuracy:.2f}% without privacy"
-    out.print(f"accuracy {100 * quality.accuracy:.2f}% on {quality.n:,} records{without}", soft_wrap=True)
+    out.print(f"accuracy {100 * quality.accuracy:.2f}% on {quality.n:,} records", soft_wrap=True)
     out.print(
         f"  always {plain(quality.majority)}: {100 * quality.majority_accuracy:.2f}%; "
-        f"balanced accuracy {100 * quality.balanced_accuracy:.2f}%"
-        + ("" if reference is None else f" ({100 * reference.balanced_accuracy:.2f}% without privacy)"),
+        f"balanced accuracy {100 * quality.balanced_accuracy:.2f}%",
         soft_wrap=True,
     )
     if quality.auc is not None:
-        aside = "" if reference is None or reference.auc is None else f" ({reference.auc:.3f} without privacy)"
-        out.print(f"  AUC for {plain(quality.classes[1])}: {quality.auc:.3f}{aside}", soft_wrap=True)
+        out.print(f"  AUC for {plain(quality.classes[1])}: {quality.auc:.3f}", soft_wrap=True)
+    if quality.log_loss is not None and quality.calibration is not None:
+        out.print(
+            f"  log loss {quality.log_loss:.3f} (the classes' shares: {quality.guessing_log_loss:.3f}); "
+            f"calibration error {100 * quality.calibration.error:.1f}%",
+            soft_wrap=True,
+        )
+    if reference is not None:
+        auc = "" if reference.auc is None else f", AUC {reference.auc:.3f}"
+        gap = 100 * (reference.accuracy - quality.accuracy)
+        out.print(
+            f"without privacy: accuracy {100 * reference.accuracy:.2f}%, "
+            f"balanced {100 * reference.balanced_accuracy:.2f}%{auc}; privacy costs {gap:.1f} points of accuracy",
+            soft_wrap=True,
+        )
+        out.print(
+            f"  by {plain(found.reference_words)}; for their owner alone, and in no record that is published",
+            soft_wrap=True,
+        )
     for text in quality.warnings:
         err.print(f"[yellow]warning:[/] {plain(text)}", soft_wrap=True)
     out.print(_recalls(quality))
@@ -114,11 +136,12 @@ def _recalls(quality: Quality) -> Table:
     known = [(name, value) for name, value in quality.recall.items() if value is not None]
     known.sort(key=lambda item: item[1])
     counts = dict(zip(quality.classes, quality.confusion.sum(axis=1), strict=True))
-    title = "recall by class" if len(known) <= _MOST_CLASSES else f"the {_MOST_CLASSES} classes recognised least"
+    shown = known if len(known) <= _MOST_CLASSES else known[:_WORST]
+    title = "recall by class" if shown is known else f"the {_WORST} of {len(known)} classes recognised least"
     table = Table(title=title, title_justify="left")
     for head in ("class", "records", "recall"):
         table.add_column(head, justify="left" if head == "class" else "right")
-    for name, value in known[:_MOST_CLASSES]:
+    for name, value in shown:
         table.add_row(plain(name), f"{counts[name]:,}", f"{100 * value:.1f}%")
     return table
 

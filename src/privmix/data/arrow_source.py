@@ -24,7 +24,7 @@ from privmix.data.columns import (
 from privmix.data.files import decoding
 from privmix.data.images import decode_images
 from privmix.data.reader import Request
-from privmix.data.source import Schema, Source, resolve_classes
+from privmix.data.source import NO_LABELS, Schema, Source, resolve_classes
 from privmix.errors import WITHHELD, InvalidInput
 
 
@@ -107,21 +107,22 @@ class ArrowSource(Source):
         return (self._selection.list_length,)
 
     def _chunks(self, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-        label = self._selection.label
-        complete = [label] if self._kind == "table" else [label, *self._inputs]
+        label = [self._selection.label] if self._selection.labelled else []
+        complete = label if self._kind == "table" else [*label, *self._inputs]
         for block in self._blocks(size):
             for name in complete:
                 if block.column(name).null_count:
                     raise InvalidInput(f"column {name}", WITHHELD, "no missing value")
             for part in parts_of(block, self._values):
-                yield self._decode(part), labels_of(part.column(label))
+                yield self._decode(part), labels_of(part.column(label[0])) if label else NO_LABELS
 
     def _blocks(self, size: int) -> Iterator[Any]:
         # Which of several files holds a wrong record would say where it is.
         place = self._paths[0] if len(self._paths) == 1 else self._paths[0].parent
+        wanted = [*self._inputs, self._selection.label] if self._selection.labelled else self._inputs
         for path in self._paths:
             with decoding(place, self._format.kind):
-                yield from self._format.blocks(path, [*self._inputs, self._selection.label], size)
+                yield from self._format.blocks(path, wanted, size)
 
     def _decode(self, block: Any) -> NDArray[Any]:
         columns = [block.column(name) for name in self._inputs]

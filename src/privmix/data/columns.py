@@ -32,6 +32,8 @@ class Selection:
         image_size: height and width that images are scaled to.
         colour: ``"grey"`` or ``"rgb"``, which images are converted to.
         shape: shape of another dataset's inputs or a model's, for what is not declared above.
+        labelled: whether labels are read. Where they are not, there may be none: the label's column, if there is one,
+            is left out of the inputs.
     """
 
     label: str = "label"
@@ -43,6 +45,7 @@ class Selection:
     image_size: tuple[int, int] | None = None
     colour: str | None = None
     shape: tuple[int, ...] | None = None
+    labelled: bool = True
 
     @property
     def image_shape(self) -> tuple[int, ...]:
@@ -70,7 +73,7 @@ class Selection:
         return length
 
 
-def check_columns(text_column: str | None, columns: Sequence[str] | None, label: str) -> tuple[str, ...] | None:
+def check_columns(text_column: str | None, columns: Sequence[str] | None, label: str | None) -> tuple[str, ...] | None:
     """The columns of a table: the text column alone, or those listed, or None where the source is no table.
 
     Raises:
@@ -89,8 +92,8 @@ def check_columns(text_column: str | None, columns: Sequence[str] | None, label:
     return check_names("text column", [text_column], label)
 
 
-def check_names(field: str, names: Sequence[str] | None, label: str) -> tuple[str, ...] | None:
-    """Names of columns, in order, each once and without the label's; None where there are none.
+def check_names(field: str, names: Sequence[str] | None, label: str | None) -> tuple[str, ...] | None:
+    """Names of columns, in order, each once and without the label's, if there is one; None where there are none.
 
     Raises:
         InvalidInput: they are something else.
@@ -117,7 +120,7 @@ def choose_inputs(arrow: Any, selection: Selection) -> tuple[list[str], str]:
         InvalidInput: a named column is not there or of another type, or the choice is not clear.
     """
     label, feature, image = selection.label, selection.feature, selection.image
-    if label not in arrow.names:
+    if selection.labelled and label not in arrow.names:
         raise InvalidInput("label column", label, "a column of the data")
     if selection.table is not None:
         for name in selection.table:

@@ -24,21 +24,22 @@ _BLOCK_BYTES: Final = 2**22
 _HEADER_BYTES: Final = 2**20
 
 
-def csv_format(label_column: str, numeric: bool) -> ArrowFormat:
+def csv_format(label_column: str, numeric: bool, labelled: bool = True) -> ArrowFormat:
     """CSV in UTF-8, with a header line.
 
     Args:
         label_column: its values are texts always.
         numeric: every other column is numbers; records are then counted by lines, without looking into them. Else
             every value is a text, quoted ones may hold line breaks, and counting follows the quotes.
+        labelled: whether there must be labels.
     """
 
     def describe(path: Path) -> tuple[Any, int]:
         with open_binary(path) as stream:
             names = _header(path, stream)
-            if label_column not in names:
+            if labelled and label_column not in names:
                 raise InvalidInput("label column", label_column, f"a column of {path}")
-            if len(names) == 1:
+            if labelled and len(names) == 1:
                 raise InvalidInput(f"header of {path}", "a single column", "the label's column and others")
             lines = sum(1 for _ in filled_lines(stream, _BLOCK_BYTES, rb"\r")) if numeric else 0
         return pa.schema([(name, kind_of(name)) for name in names]), lines if numeric else _count(path)
@@ -129,6 +130,8 @@ class Csv(Reader):
         asked = request.selection
         if asked.length is not None:
             raise InvalidInput("feature_length", asked.length, "none: CSV holds no lists")
-        selection = Selection(asked.label, image=None, table=asked.table, numbers=asked.numbers)
-        format_ = csv_format(selection.label, numeric=selection.table is None)
+        selection = Selection(
+            asked.label, image=None, table=asked.table, numbers=asked.numbers, labelled=asked.labelled
+        )
+        format_ = csv_format(selection.label, numeric=selection.table is None, labelled=selection.labelled)
         return ArrowSource(files, format_, selection, resolve_classes(request.classes))

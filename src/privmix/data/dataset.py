@@ -10,7 +10,7 @@ from typing import Any, Final
 from privmix.data.columns import Selection, check_columns, check_names
 from privmix.data.files import reading
 from privmix.data.frames import library_of, open_frame, open_hugging_face
-from privmix.data.images import check_colour, check_image_size, class_folders
+from privmix.data.images import check_colour, check_image_size, class_folders, is_image
 from privmix.data.ipc import DESCRIPTIONS, is_saved_dataset, saved_splits
 from privmix.data.memory import open_arrays
 from privmix.data.openers import holds_split, open_files, open_images, open_saved
@@ -42,6 +42,7 @@ def open_dataset(
     image_size: int | tuple[int, int] | None = None,
     colour: str | None = None,
     input_shape: tuple[int, ...] | None = None,
+    labelled: bool = True,
 ) -> Source:
     """Open a dataset; only public facts are read until the source is asked for records.
 
@@ -87,6 +88,9 @@ def open_dataset(
         colour: encoded images: ``"grey"`` or ``"rgb"``, which each is converted to; needed.
         input_shape: shape of a model's inputs or of another dataset's, taken where one of the last three is needed
             and not given.
+        labelled: False opens records whose labels are not read and need not be there: a column less, ``x`` without
+            ``y``, images without sub-folders; :meth:`Source.inputs` reads them. The column ``label_column``, where
+            there is one, is still none of the inputs.
 
     Raises:
         InvalidInput: unknown format, split or column, classes not declared, damaged header.
@@ -101,8 +105,8 @@ def open_dataset(
         >>> source.schema.columns, source.read().x.tolist()
         (('job', 'age'), [['clerk', '38'], ['judge', '52']])
     """
-    table = check_columns(text_column, columns, label_column)
-    numbers = check_names("columns", number_columns, label_column)
+    table = check_columns(text_column, columns, label_column if labelled else None)
+    numbers = check_names("columns", number_columns, label_column if labelled else None)
     if (table is not None or numbers is not None) and feature_column is not None:
         raise InvalidInput("feature column", feature_column, "none beside other columns")
     if table is not None and numbers is not None:
@@ -119,6 +123,7 @@ def open_dataset(
         check_image_size(image_size),
         check_colour(colour),
         None if input_shape is None else tuple(input_shape),
+        labelled,
     )
     request = Request(check_choice("split", split, SPLITS), classes, selection)
     if not isinstance(data, str | Path):
@@ -136,12 +141,17 @@ def _open_memory(data: Any, request: Request) -> Source:
     if split != "train":
         raise InvalidInput("split", split, "train: data in memory are one split")
     if isinstance(data, Source):
-        if request.classes is not None:
+        if request.classes is not None and selection.labelled:
             raise InvalidInput("classes", request.classes, "none: an open source has its own")
         return data
     refuse_images(request)
+    if not selection.labelled and isinstance(data, tuple) and len(data) == 2:
+        data = data[0]
+        library = library_of(data)
     if library:
         return open_frame(data, request.classes, selection)
+    if not selection.labelled:
+        return open_arrays(data, None, request.classes, selection)
     if not isinstance(data, tuple) or len(data) != 2:
         raise InvalidInput("data", type(data).__name__, MEMORY)
     if library_of(data[0]) in ("pandas", "polars"):
@@ -199,7 +209,8 @@ def _open_flat(folder: Path, request: Request, own_split: bool) -> Source:
         return open_saved(folder, request)
     files = _of_one_format(sorted(entry for entry in folder.iterdir() if entry.is_file()), folder)
     if not files:
-        if not class_folders(folder):
+        images = not request.selection.labelled and any(map(is_image, folder.iterdir()))
+        if not images and not class_folders(folder):
             raise InvalidInput(str(folder), "no dataset", formats())
         if not own_split:
             raise _no_split(folder, request)

@@ -18,6 +18,7 @@ from privmix.data.memory import (
     as_numbers,
     column_part,
     declared_classes,
+    no_labels,
     objects,
     plain,
 )
@@ -69,18 +70,19 @@ def open_frame(frame: Any, classes: Any, selection: Selection, labels: Any = Non
     if selection.length is not None:
         raise InvalidInput("feature_length", selection.length, "none: a frame's columns hold no lists")
     names, translate = declared_classes(classes)
-    if labels is None:
+    label_part: Part = no_labels
+    if selection.labelled and labels is None:
         if selection.label not in columns:
             raise InvalidInput("label column", selection.label, "a column of the frame")
         label_part = _part(frame, columns.index(selection.label))
-    else:
+    elif selection.labelled:
         label_part = column_part(plain(labels, "y"), "y")
         if len(labels) != len(frame):
             raise InvalidInput("y", "another number of labels", "one label a record of x")
     others = [name for name in columns if labels is not None or name != selection.label]
     wanted = selection.table or selection.numbers or others
     for name in wanted:
-        if name not in others:
+        if name not in (others if selection.labelled else columns):
             raise InvalidInput("columns", name, "columns of the frame")
     parts = [_part(frame, columns.index(name)) for name in wanted]
     inputs = _cells_of(parts) if selection.table is not None else _numbers_of(parts)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from privmix.data.files import check_unpacked, open_binary, reading
 from privmix.data.reader import READERS, Reader, Request, refuse_columns, refuse_images
-from privmix.data.source import Schema, Source, array_schema, resolve_classes
+from privmix.data.source import NO_LABELS, Schema, Source, array_schema, resolve_classes
 from privmix.errors import WITHHELD, InvalidInput, StorageError
 
 _TYPES: Final = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
@@ -42,7 +42,7 @@ class IdxSource(Source):
     """A pair of idx files: inputs (two axes or more) and labels (one axis).
 
     Args:
-        inputs, labels: the files; each may be gzipped.
+        inputs, labels: the files; each may be gzipped. None: there are no labels, or they are not read.
         classes: class names.
 
     Raises:
@@ -50,11 +50,11 @@ class IdxSource(Source):
         StorageError: a file cannot be read.
     """
 
-    def __init__(self, inputs: Path, labels: Path, classes: tuple[str, ...]) -> None:
-        self._inputs, self._labels = inputs, labels
-        self._x_header, self._y_header = read_idx_header(inputs), read_idx_header(labels)
-        self._schema = array_schema(self._x_header.shape, self._x_header.dtype, self._y_header.shape, classes)
-        for path, header in ((inputs, self._x_header), (labels, self._y_header)):
+    def __init__(self, inputs: Path, labels: Path | None, classes: tuple[str, ...]) -> None:
+        self._files = [(path, read_idx_header(path)) for path in (inputs, labels) if path is not None]
+        (_, x_header), *rest = self._files
+        self._schema = array_schema(x_header.shape, x_header.dtype, rest[0][1].shape if rest else None, classes)
+        for path, header in self._files:
             # Before memory is asked for.
             check_unpacked(path, math.prod(header.shape) * header.dtype.itemsize, path.stat().st_size)
 
@@ -64,10 +64,9 @@ class IdxSource(Source):
         return self._schema
 
     def _chunks(self, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-        step = min(size, max(1, _PIECE_BYTES // _record_bytes(self._x_header)))
-        xs = _read_records(self._inputs, self._x_header, step)
-        ys = _read_records(self._labels, self._y_header, step)
-        return zip(xs, ys, strict=True)
+        step = min(size, max(1, _PIECE_BYTES // _record_bytes(self._files[0][1])))
+        xs, *labels = (_read_records(path, header, step) for path, header in self._files)
+        return zip(xs, labels[0], strict=True) if labels else ((x, NO_LABELS) for x in xs)
 
 
 def read_idx_header(path: Path) -> IdxHeader:
@@ -139,11 +138,13 @@ class Idx(Reader):
         inputs = [file for file in files if "images" in file.name] or files
         if len(inputs) > 1:
             raise InvalidInput("data", str(inputs[0].parent), "one idx file of images a split, with images in its name")
+        public = _MNIST_CLASSES if inputs[0].name.startswith(("train-images-idx3", "t10k-images-idx3")) else None
+        if not request.selection.labelled:
+            return IdxSource(inputs[0], None, resolve_classes(request.classes, public))
         candidates = cls.companions(inputs[0])
         existing = [file for file in candidates if file.is_file() and file != inputs[0]]
         if not existing:
             raise StorageError(f"{candidates[0]}: no such file; the labels of {inputs[0].name} belong there")
-        public = _MNIST_CLASSES if inputs[0].name.startswith(("train-images-idx3", "t10k-images-idx3")) else None
         return IdxSource(inputs[0], existing[0], resolve_classes(request.classes, public))
 
     @classmethod

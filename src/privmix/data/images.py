@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from privmix.data.files import reading
-from privmix.data.source import Schema, Source
+from privmix.data.source import NO_LABELS, Schema, Source
 from privmix.errors import WITHHELD, InvalidInput, StorageError, check_choice, check_integer
 
 # Format of Pillow's -> suffixes of its files in a folder. Any other decoder stays shut, whatever a record is called:
@@ -43,7 +43,8 @@ class ImageFolderSource(Source):
     """A folder with one sub-folder a class, each with PNG, JPEG, BMP, WebP or GIF images.
 
     The sub-folders' names are the labels; names beginning with a dot are left out, and so are files with another
-    suffix. Records go by class, then by file name. Opening lists the folder and reads no file.
+    suffix. Records go by class, then by file name. Opening lists the folder and reads no file. Where no labels are
+    asked for, images of the folder itself come first, and the sub-folders mean nothing.
 
     Formal guarantees:
         - Declared: shape and classes are the caller's; no record decides either, nor what becomes of another record.
@@ -52,18 +53,20 @@ class ImageFolderSource(Source):
         folder: holds the sub-folders.
         classes: names of the classes; a sub-folder with another name is refused when records are read.
         shape: (H, W) or (H, W, 3) that each image is scaled and converted to, see :func:`decode_images`.
+        labelled: whether the sub-folders are the labels.
     """
 
-    def __init__(self, folder: Path, classes: tuple[str, ...], shape: tuple[int, ...]) -> None:
+    def __init__(self, folder: Path, classes: tuple[str, ...], shape: tuple[int, ...], labelled: bool = True) -> None:
         place = {name: index for index, name in enumerate(classes)}
         with reading(folder, "a folder of images"):
             found = sorted(entry.name for entry in class_folders(folder))
             self._files = [
                 (path, name)
-                for name in sorted(found, key=lambda name: place.get(name, len(place)))
+                for name in [*([] if labelled else ["."]), *sorted(found, key=lambda name: place.get(name, len(place)))]
                 for path in sorted((folder / name).iterdir())
-                if path.suffix.lower() in IMAGE_SUFFIXES and not path.name.startswith(".")
+                if is_image(path)
             ]
+        self._labelled = labelled
         if not self._files:
             raise InvalidInput(str(folder), "no image", f"files {', '.join(sorted(IMAGE_SUFFIXES))} by class")
         self.files = tuple(path for path, _ in self._files)
@@ -75,12 +78,17 @@ class ImageFolderSource(Source):
         """The number of files, and what was declared."""
         return self._schema
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Paths of the images within the folder."""
+        return tuple(str(path.relative_to(self._folder)) for path, _ in self._files)
+
     def _chunks(self, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
         step = min(size, max(1, _PIECE_VALUES // math.prod(self._schema.input_shape)))
         for start in range(0, len(self._files), step):
             part = self._files[start : start + step]
             x = decode_images((self._read(path) for path, _ in part), self._schema.input_shape)
-            yield x, np.array([name for _, name in part], dtype=object)
+            yield x, np.array([name for _, name in part], dtype=object) if self._labelled else NO_LABELS
 
     def _read(self, path: Path) -> bytes:
         # The file's own name may be private (a patient's), and so may its class: errors name the folder of all.
@@ -91,6 +99,11 @@ class ImageFolderSource(Source):
 def class_folders(folder: Path) -> list[Path]:
     """Sub-folders that may be classes."""
     return [entry for entry in folder.iterdir() if entry.is_dir() and not entry.name.startswith(".")]
+
+
+def is_image(path: Path) -> bool:
+    """Whether a file's name says that it is an image that is read."""
+    return path.suffix.lower() in IMAGE_SUFFIXES and not path.name.startswith(".")
 
 
 def check_image_size(size: int | tuple[int, int] | None) -> tuple[int, int] | None:

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from privmix.data.columns import Selection
 from privmix.data.files import decoding, filled_lines, open_binary
+from privmix.data.memory import objects
 from privmix.data.reader import READERS, Reader, Request, refuse_images
-from privmix.data.source import Schema, Source, resolve_classes
+from privmix.data.source import NO_LABELS, Schema, Source, resolve_classes
 from privmix.errors import WITHHELD, InvalidInput
 from privmix.untrusted import parse_json
 
@@ -45,7 +46,7 @@ class JsonlSource(Source):
     """
 
     def __init__(self, paths: Sequence[Path], selection: Selection, classes: tuple[str, ...]) -> None:
-        self._paths, self._label = list(paths), selection.label
+        self._paths, self._label = list(paths), selection.label if selection.labelled else None
         self._inputs, self._form = _declared(selection)
         shape = (selection.list_length,) if self._form == "lists" else (len(self._inputs),)
         if selection.length is not None and self._form != "lists":
@@ -71,11 +72,11 @@ class JsonlSource(Source):
             yield self._arrays(rows)
 
     def _arrays(self, rows: list[dict[str, Any]]) -> tuple[NDArray[Any], NDArray[Any]]:
-        labels = [row.get(self._label) for row in rows]
-        if any(label is None for label in labels):
-            raise InvalidInput(f"column {self._label}", WITHHELD, "no missing value")
-        y = np.empty(len(labels), dtype=object)
-        y[:] = labels
+        y = NO_LABELS
+        if self._label is not None:
+            y = objects([row.get(self._label) for row in rows])
+            if any(label is None for label in y):
+                raise InvalidInput(f"column {self._label}", WITHHELD, "no missing value")
         if self._form == "table":
             return _table(rows, self._inputs), y
         if self._form == "numbers":
@@ -110,7 +111,7 @@ def _declared(selection: Selection) -> tuple[list[str], str]:
     if selection.table is not None:
         return list(selection.table), "table"
     if selection.feature is not None:
-        if selection.feature == selection.label:
+        if selection.labelled and selection.feature == selection.label:
             raise InvalidInput("feature column", selection.feature, f"another than the label's, {selection.label}")
         return [selection.feature], "lists"
     if selection.numbers is not None:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privmix.data.columns import Selection
-from privmix.data.source import NUMERIC, Schema, Source, outside_classes, resolve_classes
+from privmix.data.source import NO_LABELS, NUMERIC, Schema, Source, outside_classes, resolve_classes
 from privmix.errors import WITHHELD, InvalidInput
 
 # (start, stop) -> those records' inputs or labels.
@@ -69,7 +69,7 @@ def open_arrays(x: Any, y: Any, classes: Any, selection: Selection) -> Source:
     Args:
         x: (n, *input_shape) numbers (uint8 is pixels), or a list of n records, whose length or shape is then declared;
             n texts or n rows where the selection is of a table's columns.
-        y: n labels: texts, or numbers; see :func:`declared_classes`.
+        y: n labels: texts, or numbers; see :func:`declared_classes`. Not looked at where the selection asks for none.
         classes: K or the classes, which are never taken from ``y``.
         selection: which columns; its lengths and shapes where ``x`` has none of its own.
 
@@ -81,10 +81,10 @@ def open_arrays(x: Any, y: Any, classes: Any, selection: Selection) -> Source:
         [1, 0, 1]
     """
     names, translate = declared_classes(classes)
-    x, y = plain(x, "x"), plain(y, "y")
-    labels = column_part(y, "y")
+    x = plain(x, "x")
+    labels: Part = column_part(y := plain(y, "y"), "y") if selection.labelled else no_labels
     shape, inputs = _table(x, selection.table) if selection.table is not None else _numbers(x, selection)
-    if len(x) != len(y):
+    if selection.labelled and len(x) != len(y):
         # How many would differ between neighbours.
         raise InvalidInput("y", "another number of labels", "one label a record of x")
     return MemorySource(Schema(len(x), shape, names, selection.table), inputs, labels, translate)
@@ -107,6 +107,12 @@ def plain(values: Any, field: str) -> Any:
         if found.ndim:
             return found
     raise InvalidInput(field, type(values).__name__, _X if field == "x" else "n labels: an array or a list")
+
+
+def no_labels(start: int, stop: int) -> NDArray[Any]:
+    """In place of labels, where there are none."""
+    del start, stop
+    return NO_LABELS
 
 
 def column_part(values: Any, field: str) -> Part:

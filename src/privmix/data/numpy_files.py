@@ -30,25 +30,26 @@ class NpzSource(Source):
         path: the archive.
         split: looked for first as a suffix of the names.
         classes: class names.
+        labelled: whether the labels are read, and must be there.
 
     Raises:
         InvalidInput: an array is missing, damaged, pickled or of the wrong shape.
         StorageError: the archive cannot be read.
     """
 
-    def __init__(self, path: Path, split: str, classes: tuple[str, ...]) -> None:
+    def __init__(self, path: Path, split: str, classes: tuple[str, ...], labelled: bool = True) -> None:
         self._path = path
         with decoding(path, "an .npz archive"), zipfile.ZipFile(path) as archive:
             names = set(archive.namelist())
             suffix = f"_{split}" if f"x_{split}.npy" in names else ""
             if not suffix and {"x_train.npy", "x_test.npy"} & names:
                 raise InvalidInput("split", split, f"a split that {path} holds")
-            self._names = f"x{suffix}.npy", f"y{suffix}.npy"
+            self._names = [f"{letter}{suffix}.npy" for letter in ("xy" if labelled else "x")]
             for name in self._names:
                 if name not in names:
                     raise InvalidInput(str(path), "no array " + name.removesuffix(".npy"), "arrays x and y")
-            (x_shape, x_type), (y_shape, _) = (_member_header(archive, name) for name in self._names)
-        self._schema = array_schema(x_shape, x_type, y_shape, classes)
+            (x_shape, x_type), *labels = (_member_header(archive, name) for name in self._names)
+        self._schema = array_schema(x_shape, x_type, labels[0][0] if labels else None, classes)
 
     @property
     def schema(self) -> Schema:
@@ -57,8 +58,8 @@ class NpzSource(Source):
 
     def _chunks(self, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
         with decoding(self._path, "an .npz archive"), zipfile.ZipFile(self._path) as archive:
-            x, y = (_load_member(archive, name) for name in self._names)
-        return ArraySource(x, y, self._schema.classes)._chunks(size)
+            x, *labels = (_load_member(archive, name) for name in self._names)
+        return ArraySource(x, labels[0] if labels else None, self._schema.classes)._chunks(size)
 
 
 def npz_has_split(path: Path, split: str) -> bool:
@@ -90,20 +91,22 @@ def npz_classes(path: Path) -> tuple[str, ...] | None:
     raise InvalidInput(f"classes in {path}", f"{classes.dtype} of shape {classes.shape}", "names or one integer >= 1")
 
 
-def npy_source(x_path: Path, y_path: Path, classes: tuple[str, ...]) -> Source:
-    """Two .npy files, memory-mapped.
+def npy_source(x_path: Path, y_path: Path | None, classes: tuple[str, ...]) -> Source:
+    """A .npy file of inputs and one of labels, if there are any; memory-mapped.
 
     Raises:
         InvalidInput, StorageError: as :class:`NpzSource`.
     """
     arrays = []
     for path in (x_path, y_path):
+        if path is None:
+            continue
         with decoding(path, "an .npy file"):
             with path.open("rb") as file:
                 shape, dtype, header = _read_header(file)
             _check_size(shape, dtype, path.stat().st_size - header)
             arrays.append(np.load(path, mmap_mode="r", allow_pickle=False))
-    return ArraySource(arrays[0], arrays[1], classes)
+    return ArraySource(arrays[0], None if y_path is None else arrays[1], classes)
 
 
 def _member_header(archive: zipfile.ZipFile, name: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
@@ -151,7 +154,8 @@ class Npz(Reader):
         refuse_columns(request, ".npz")
         refuse_images(request)
         classes = resolve_classes(request.classes, npz_classes(files[0]) if request.classes is None else None)
-        return joined([NpzSource(file, request.split, classes) for file in files])
+        labelled = request.selection.labelled
+        return joined([NpzSource(file, request.split, classes, labelled) for file in files])
 
     @classmethod
     def holds_split(cls, file: Path, split: str) -> bool:
@@ -171,6 +175,11 @@ class Npy(Reader):
     def open(cls, files: list[Path], request: Request) -> Source:
         refuse_columns(request, ".npy")
         refuse_images(request)
+        if not request.selection.labelled:
+            inputs = files if len(files) == 1 else [file for file in files if file.name.startswith("x")]
+            if len(inputs) != 1:
+                raise InvalidInput("data", str(files[0].parent), "one file x.npy a split")
+            return npy_source(inputs[0], None, resolve_classes(request.classes))
         if len(files) == 1:
             files = [files[0], *cls.companions(files[0])]
         inputs, labels = ([file for file in files if file.name.startswith(letter)] for letter in "xy")

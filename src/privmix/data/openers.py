@@ -24,11 +24,11 @@ def open_files(files: list[Path], request: Request) -> Source:
 
 
 def open_images(folder: Path, request: Request) -> Source:
-    """Open a folder with one sub-folder of images a class."""
+    """Open a folder with one sub-folder of images a class, or of images where no labels are asked for."""
     refuse_columns(request, "a folder of images")
     # Folders are there for the records in them, so a record more could add one: the list is declared.
     classes = resolve_classes(request.classes)
-    return ImageFolderSource(folder, classes, request.selection.image_shape)
+    return ImageFolderSource(folder, classes, request.selection.image_shape, request.selection.labelled)
 
 
 def open_saved(folder: Path, request: Request) -> Source:

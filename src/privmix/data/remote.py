@@ -68,6 +68,11 @@ class RemoteSource(Source):
         """That of the copy."""
         return self._local.schema
 
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """Those of the copy."""
+        return self._local.names
+
     def _chunks(self, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
         with self._renaming():
             yield from self._local._chunks(size)

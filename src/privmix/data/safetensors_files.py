@@ -15,7 +15,7 @@ from privmix.data.arrow_source import name_list
 from privmix.data.files import decoding
 from privmix.data.reader import READERS, Reader, Request, refuse_columns, refuse_images
 from privmix.data.shards import joined
-from privmix.data.source import MAX_RECORD_VALUES, Schema, Source, array_schema, resolve_classes
+from privmix.data.source import MAX_RECORD_VALUES, NO_LABELS, Schema, Source, array_schema, resolve_classes
 from privmix.errors import InvalidInput
 from privmix.untrusted import parse_json
 
@@ -44,25 +44,26 @@ class SafetensorsSource(Source):
         path: the file.
         split: looked for first as a suffix of the names.
         classes: class names.
+        labelled: whether the labels are read, and must be there.
 
     Raises:
         InvalidInput: a tensor is missing or of the wrong type or shape; the file is damaged or truncated.
         StorageError: the file cannot be read.
     """
 
-    def __init__(self, path: Path, split: str, classes: tuple[str, ...]) -> None:
+    def __init__(self, path: Path, split: str, classes: tuple[str, ...], labelled: bool = True) -> None:
         self._path = path
         with decoding(path, _KIND), safe_open(path, framework="numpy") as file:
             names = set(file.keys())
             suffix = f"_{split}" if f"x_{split}" in names else ""
             if not suffix and {"x_train", "x_test"} & names:
                 raise InvalidInput("split", split, f"a split that {path} holds")
-            self._names = f"x{suffix}", f"y{suffix}"
+            self._names = [f"{letter}{suffix}" for letter in ("xy" if labelled else "x")]
             for name in self._names:
                 if name not in names:
                     raise InvalidInput(str(path), "no tensor " + name, "tensors x and y")
-            (x_shape, x_type), (y_shape, _) = (_header(file, name) for name in self._names)
-        self._schema = array_schema(x_shape, x_type, y_shape, classes)
+            (x_shape, x_type), *labels = (_header(file, name) for name in self._names)
+        self._schema = array_schema(x_shape, x_type, labels[0][0] if labels else None, classes)
 
     @property
     def schema(self) -> Schema:
@@ -75,8 +76,8 @@ class SafetensorsSource(Source):
             part = slice(start, min(start + step, self._schema.records))
             # Opened anew for each slice: the pages of a long-lived map would all count as ours.
             with decoding(self._path, _KIND), safe_open(self._path, framework="numpy") as file:
-                x, y = (np.asarray(file.get_slice(name)[part]) for name in self._names)
-            yield x, y.reshape(-1)
+                x, *labels = (np.asarray(file.get_slice(name)[part]) for name in self._names)
+            yield x, labels[0].reshape(-1) if labels else NO_LABELS
 
 
 def safetensors_classes(path: Path) -> tuple[str, ...] | None:
@@ -129,7 +130,8 @@ class Safetensors(Reader):
         refuse_columns(request, ".safetensors")
         refuse_images(request)
         classes = resolve_classes(request.classes, safetensors_classes(files[0]) if request.classes is None else None)
-        return joined([SafetensorsSource(file, request.split, classes) for file in files])
+        labelled = request.selection.labelled
+        return joined([SafetensorsSource(file, request.split, classes, labelled) for file in files])
 
     @classmethod
     def holds_split(cls, file: Path, split: str) -> bool:

@@ -19,6 +19,8 @@ MAX_RECORD_VALUES: Final = 2**26
 # Kinds of NumPy types that are numbers.
 NUMERIC: Final = "biuf"
 _DECLARE: Final = "`classes`"
+# What a source yields in place of labels where none are asked for.
+NO_LABELS: Final = np.empty(0, dtype=object)
 
 
 @dataclass(frozen=True)
@@ -97,9 +99,14 @@ class Source(ABC):
     def schema(self) -> Schema:
         """Record count, shape and classes."""
 
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """What each record is called, in order, where each is a file of its own; else None. Private."""
+        return None
+
     @abstractmethod
     def _chunks(self, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-        """Yield raw (inputs, labels) of at most about ``size`` records, in order."""
+        """Yield raw (inputs, labels) of at most about ``size`` records, in order; labels may be NO_LABELS."""
 
     def _as_given(self, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
         """The records before anything that was declared of labels is applied: what tells data from other data."""
@@ -112,17 +119,30 @@ class Source(ABC):
             InvalidInput: a value, shape or label is not acceptable; the message does not show it.
             StorageError: reading failed.
         """
+        for x, raw_y in self._checked(size):
+            y = encode_labels(raw_y, self.schema.classes)
+            if len(x) != len(y):
+                raise InvalidInput("records", WITHHELD, "as many labels as inputs")
+            yield LabelledArray(x, y, self.schema)
+
+    def inputs(self, size: int) -> Iterator[NDArray[Any]]:
+        """Yield the inputs alone, as :meth:`batches` does; labels that are there are not looked at.
+
+        Raises:
+            InvalidInput, StorageError: as :meth:`batches`.
+        """
+        return (x for x, _ in self._checked(size))
+
+    def _checked(self, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+        """Validated inputs and raw labels, as many as the schema says."""
         schema = self.schema
         seen = 0
         for raw_x, raw_y in self._silent_chunks(check_integer("batch size", size, low=1)):
             x = as_inputs(raw_x, schema.input_shape) if schema.columns is None else as_table(raw_x, schema.columns)
-            y = encode_labels(raw_y, schema.classes)
-            if len(x) != len(y):
-                raise InvalidInput("records", WITHHELD, "as many labels as inputs")
             seen += len(x)
             if seen > schema.records:
                 break
-            yield LabelledArray(x, y, schema)
+            yield x, raw_y
         if seen != schema.records:
             raise InvalidInput("records", WITHHELD, "as many as the header gives")
 
@@ -153,7 +173,7 @@ class ArraySource(Source):
 
     Args:
         x: (n, *input_shape) numbers.
-        y: (n,) integer labels in ``[0, K)`` or class names.
+        y: (n,) integer labels in ``[0, K)`` or class names; None where there are none.
         classes: K class names.
 
     Example:
@@ -162,9 +182,9 @@ class ArraySource(Source):
         ((3,), [0, 1, 1])
     """
 
-    def __init__(self, x: NDArray[Any], y: NDArray[Any], classes: tuple[str, ...]) -> None:
-        self._schema = array_schema(x.shape, x.dtype, y.shape, classes)
-        self._x, self._y = x, y.reshape(-1)
+    def __init__(self, x: NDArray[Any], y: NDArray[Any] | None, classes: tuple[str, ...]) -> None:
+        self._schema = array_schema(x.shape, x.dtype, None if y is None else y.shape, classes)
+        self._x, self._y = x, NO_LABELS if y is None else y.reshape(-1)
 
     @property
     def schema(self) -> Schema:
@@ -177,14 +197,14 @@ class ArraySource(Source):
 
 
 def array_schema(
-    x_shape: tuple[int, ...], x_type: np.dtype[Any], y_shape: tuple[int, ...], classes: tuple[str, ...]
+    x_shape: tuple[int, ...], x_type: np.dtype[Any], y_shape: tuple[int, ...] | None, classes: tuple[str, ...]
 ) -> Schema:
-    """Schema of an array of inputs and one of labels, from their headers alone."""
+    """Schema of an array of inputs and one of labels, from their headers alone; None where there are no labels."""
     if x_type.kind not in NUMERIC:
         raise InvalidInput("type of x", x_type.type.__name__, "numbers")
     if len(x_shape) < 2:
         raise InvalidInput("shape of x", x_shape, "(records, ...) with at least two axes")
-    if y_shape not in ((x_shape[0],), (x_shape[0], 1)):
+    if y_shape not in (None, (x_shape[0],), (x_shape[0], 1)):
         raise InvalidInput("shape of y", y_shape, f"({x_shape[0]},), one label a record")
     return Schema(records=x_shape[0], input_shape=x_shape[1:], classes=classes)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -32,6 +32,10 @@ class _Numeric:
 
     width: ClassVar[int] = 1
 
+    def unusual(self, cells: list[Any]) -> Iterator[tuple[int, str]]:
+        """See :meth:`Tabular.unusual`."""
+        return _unusual_numbers(cells, self.missing, self.low, self.high)
+
     def encode(self, cells: list[Any], name: str) -> NDArray[np.float64]:
         """(b,) cells -> (b, 1) in [0, 1]."""
         numbers = np.array([_number(cell, name, self.missing) for cell in cells], np.float64).reshape(-1, 1)
@@ -49,6 +53,19 @@ class _Categories:
     @property
     def width(self) -> int:
         return len(self.values) + (self.missing_token is not None)
+
+    def unusual(self, cells: list[Any]) -> Iterator[tuple[int, str]]:
+        """See :meth:`Tabular.unusual`."""
+        known = {*self.values, self.missing_token}
+        for row, cell in enumerate(cells):
+            token = "" if cell is None else _token(cell)
+            absent = cell is None or (_is_missing(cell) and token not in known)
+            if absent and self.missing_token is None and "" not in known:
+                yield row, "missing: taken as none of the categories"
+            elif absent or token == self.missing_token:
+                yield row, "missing: has a place of its own"
+            elif token not in known:
+                yield row, "unknown category: taken as none"
 
     def encode(self, cells: list[Any], name: str) -> NDArray[np.float64]:
         """(b,) cells -> (b, width); all zeros where the value is unknown."""
@@ -77,6 +94,10 @@ class _Bins:
     def width(self) -> int:
         return len(self.edges) + 1
 
+    def unusual(self, cells: list[Any]) -> Iterator[tuple[int, str]]:
+        """See :meth:`Tabular.unusual`."""
+        return _unusual_numbers(cells, self.missing, -math.inf, math.inf)
+
     def encode(self, cells: list[Any], name: str) -> NDArray[np.float64]:
         """(b,) cells -> (b, width); an edge belongs to the interval above it."""
         numbers = [_number(cell, name, self.missing) for cell in cells]
@@ -97,6 +118,26 @@ def _number(cell: Any, name: str, missing: float | None) -> float:
 
 def _is_missing(cell: Any) -> bool:
     return cell is None or (isinstance(cell, str) and not cell.strip())
+
+
+NOT_A_NUMBER: Final = "no number"
+"""What makes a record be refused; everything else that :meth:`Tabular.unusual` tells of is taken in some way."""
+
+
+def _unusual_numbers(cells: list[Any], missing: float | None, low: float, high: float) -> Iterator[tuple[int, str]]:
+    for row, cell in enumerate(cells):
+        if missing is not None and _is_missing(cell):
+            yield row, f"missing: taken as {missing:g}"
+            continue
+        try:
+            number = _number(cell, "", None)
+        except InvalidInput:
+            yield row, NOT_A_NUMBER
+            continue
+        if number < low:
+            yield row, f"below the range: taken as {low:g}"
+        elif number > high:
+            yield row, f"above the range: taken as {high:g}"
 
 
 class Tabular(Extractor):
@@ -198,6 +239,21 @@ class Tabular(Extractor):
             allowed = f"({len(self._entries)},), one value a column of the specification"
             raise InvalidInput("input shape for tabular", tuple(input_shape), allowed)
         return sum(encoder.width for encoder in self._encoders.values() if encoder is not None)
+
+    def unusual(self, x: NDArray[Any]) -> Iterator[tuple[int, str, str]]:
+        """Of (b, columns) cells those that are refused, cut, missing or unknown: (row, column, why), no value.
+
+        For the owner's eyes: what it says is about private records.
+
+        Example:
+            >>> colours = Tabular({"size": {"range": [0, 10]}, "colour": {"categories": ["red", "blue"]}})
+            >>> list(colours.unusual(np.array([[5.0, "green"], ["tall", "red"]], dtype=object)))
+            [(1, 'size', 'no number'), (0, 'colour', 'unknown category: taken as none')]
+        """
+        for place, (name, encoder) in enumerate(self._encoders.items()):
+            if encoder is not None:
+                for row, why in encoder.unusual(x[:, place].tolist()):
+                    yield row, name, why
 
     def transform(self, x: NDArray[Any]) -> NDArray[np.float32]:
         """(b, columns) texts, numbers and None -> (b, d) float32."""

@@ -26,6 +26,7 @@ def open_for(
     classes: Any,
     columns: Columns,
     input_shape: tuple[int, ...] | None = None,
+    labelled: bool = True,
 ) -> Source:
     """Open a dataset as the extractor takes it: tables with its columns, texts, or arrays.
 
@@ -37,6 +38,7 @@ def open_for(
         columns: what is declared of columns and images.
         input_shape: a model's or another dataset's, where shapes are not declared; otherwise the extractor's, if it
             has one.
+        labelled: whether labels are read; see :func:`privmix.data.open_dataset`.
 
     Raises:
         InvalidInput: the dataset, its columns and the extractor do not fit.
@@ -64,6 +66,7 @@ def open_for(
         image_size=columns.image_size,
         colour=columns.colour,
         input_shape=reads.image_shape if input_shape is None else input_shape,
+        labelled=labelled,
     )
     extractor.check_schema(source.schema)
     return source
@@ -138,6 +141,7 @@ def open_dataset(
     classes: Any = None,
     columns: Columns | None = None,
     input_shape: tuple[int, ...] | None = None,
+    labelled: bool = True,
 ) -> Dataset:
     """Open the dataset of a job; no record is looked into. Arguments and errors as :func:`open_for`.
 
@@ -146,5 +150,5 @@ def open_dataset(
     columns = Columns() if columns is None else columns
     if isinstance(classes, str) and classes != CLASS_LABEL:
         classes = class_list(classes)
-    source = open_for(extractor, data, split, classes, columns, input_shape)
+    source = open_for(extractor, data, split, classes, columns, input_shape, labelled)
     return Dataset(source, str(data) if isinstance(data, str | Path) else None, split, columns)

@@ -10,6 +10,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from privmix.data import Source
 from privmix.data import open_dataset as open_table
 from privmix.errors import InvalidInput
 from privmix.features import Extractor
@@ -40,12 +41,14 @@ class Evaluation(Measured):
         quality: accuracy, and what it is worth: see :class:`privmix.jobs.quality.Quality`.
         figure: the picture of the confusion matrix, where one was asked for.
         reference: the same of a classifier fitted without privacy, where one was asked for.
+        reference_words: what that classifier is, for people.
         groups: by the value of the column that the records were grouped by: the same of each group.
     """
 
     quality: Quality
     figure: Path | None = None
     reference: Quality | None = None
+    reference_words: str = ""
     groups: Mapping[str, Quality] = field(default_factory=dict)
 
     @property
@@ -79,7 +82,8 @@ def evaluate(
     """Measure a model on labelled data: raw inputs in, accuracy out, beside what takes no model and no privacy.
 
     The figures are about the data you pass and are not covered by any guarantee: a record of them
-    (:meth:`Evaluation.keep`) and the picture are private, unless you say that the data are public.
+    (:meth:`Evaluation.keep`) and the picture are private, unless you say that the data are public. A record that holds
+    figures of a reference is private whatever you say: its classifier has seen the reference's records.
 
     Args:
         model: a model, or the folder of one, trained or fitted on a release.
@@ -94,8 +98,9 @@ def evaluate(
             :func:`privmix.learning.reference.without_privacy`. Its classifier is thrown away.
         reference_split: which part of them; None: ``train``.
         group_by: a column of the data, or (n,) values, by which the records are told apart.
-        figure: where to draw the confusion matrix (.png, .svg, .pdf); not in a release or model.
-        public_data: the data are public: record and picture may be shown.
+        figure: where to draw the confusion matrix and whether probabilities hold (.png, .svg, .pdf); not in a release
+            or model.
+        public_data: ``data`` are public: picture and record may be shown.
         progress: called with (stage, done, total).
 
     Raises:
@@ -116,22 +121,28 @@ def evaluate(
     told_apart = None if group_by is None else _group_values(opened, group_by, classes or list(chosen.facts.classes))
     records = features_in_memory(opened.source, chosen.extractor, report)
     scores = chosen.scores(records.features)
-    quality = Quality.of(scores, records.labels, chosen.classes)
-    without, statements = None, ["Measured on labelled data of whoever evaluated; no guarantee covers those data."]
+    trained = isinstance(chosen.classifier, TrainedModel)
+    told = scores if trained else chosen.classifier.predict_proba(records.features)
+    quality = Quality.of(scores, records.labels, chosen.classes, told)
+    without, words = None, ""
+    statements = ["Measured on labelled data of whoever evaluated; no guarantee covers those data."]
     if known is not None:
         fitted = _fitted_without_privacy(chosen, features_in_memory(known.source, chosen.extractor, report))
-        without = Quality.of(fitted.classifier.decision_function(records.features), records.labels, chosen.classes)
-        statements.append(f"Without privacy: {fitted.words}, of {known.schema.records:,} records. It is not private.")
-    groups = {} if told_apart is None else _by_group(scores, records.labels, chosen.classes, told_apart)
+        without = _quality_of(fitted.classifier, records, chosen.classes)
+        words = f"{fitted.words}, of {known.schema.records:,} records"
+        statements.append(f"Without privacy: {words}. It is not private: for the owner of these records alone.")
+    groups = {} if told_apart is None else _by_group(scores, told, records.labels, chosen.classes, told_apart)
     if picture is not None:
         with file_mode(private=not public_data):
             picture.parent.mkdir(parents=True, exist_ok=True)
-            draw_confusion(quality.confusion, list(chosen.classes), quality.accuracy, picture)
+            held = quality.calibration
+            bins = None if held is None else (held.counts, held.confidence, held.accuracy)
+            draw_confusion(quality.confusion, list(chosen.classes), quality.accuracy, picture, bins)
     measurement = Measurement(
         "evaluation",
         subject_of(chosen.classifier),
         evaluation_content(quality, split, without, groups),
-        private=not public_data,
+        private=not public_data or without is not None,
         settings={
             "data": "in memory" if opened.place is None else place(opened.place, private=not public_data),
             "split": split,
@@ -143,15 +154,24 @@ def evaluate(
         title=f"Accuracy on split {split}",
         statements=statements,
     )
-    return Evaluation(measurement, quality, picture, without, groups)
+    return Evaluation(measurement, quality, picture, without, words, groups)
+
+
+def _quality_of(classifier: ReleaseLearner, records: PrivateRecords, classes: tuple[str, ...]) -> Quality:
+    features = records.features
+    return Quality.of(
+        classifier.decision_function(features), records.labels, classes, classifier.predict_proba(features)
+    )
 
 
 def _fitted_without_privacy(model: Model, records: PrivateRecords) -> Reference:
     """The reference for a model; a trained network is compared with a linear discriminant of its features."""
     learner = model.classifier
     if isinstance(learner, ReleaseLearner):
-        transform = learner.facts_.transform
-        return without_privacy(records.features, records.labels, model.classes, transform, learner)
+        facts = learner.facts_
+        return without_privacy(
+            records.features, records.labels, model.classes, facts.transform, learner, facts.input_shape
+        )
     return without_privacy(records.features, records.labels, model.classes)
 
 
@@ -180,7 +200,11 @@ def _group_values(opened: Dataset, group_by: Any, classes: Any) -> NDArray[np.ob
 
 
 def _by_group(
-    scores: NDArray[Any], labels: NDArray[np.int64], classes: tuple[str, ...], values: NDArray[np.object_]
+    scores: NDArray[Any],
+    told: NDArray[Any],
+    labels: NDArray[np.int64],
+    classes: tuple[str, ...],
+    values: NDArray[np.object_],
 ) -> dict[str, Quality]:
     """Quality of each group, the largest first.
 
@@ -191,7 +215,11 @@ def _by_group(
     if len(names) > _MOST_GROUPS:
         raise InvalidInput("group_by", f"{len(names)} different values", f"a column of at most {_MOST_GROUPS}")
     order = np.argsort(-counts, kind="stable")
-    return {str(names[one]): Quality.of(scores[which == one], labels[which == one], classes) for one in order}
+    return {
+        str(names[one]): Quality.of(scores[mine], labels[mine], classes, told[mine])
+        for one in order
+        for mine in [which == one]
+    }
 
 
 def open_for_model(
@@ -208,7 +236,10 @@ def open_for_model(
         InvalidInput: its inputs have another shape than the model's, or its classes are others or in another order.
         StorageError: it can't be read.
     """
-    shape, named = tuple(facts.input_shape), list(facts.classes) if classes is None else classes
+    shape, named = tuple(facts.input_shape), classes
+    # An open source has its own, which are compared below.
+    if classes is None and not isinstance(data, Source):
+        named = list(facts.classes)
     found = open_dataset(data, extractor, split=split, classes=named, columns=columns, input_shape=shape)
     if tuple(found.schema.input_shape) != shape:
         raise InvalidInput("data", found.schema.input_shape, f"inputs of shape {shape}")

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
+from numpy.typing import NDArray
+
 from privmix.designs import design_named
 from privmix.errors import InvalidInput, check_choice, check_number
-from privmix.features import from_spec
+from privmix.features import Extractor, from_spec, parse_features
 from privmix.jobs.class_texts import class_prior
+from privmix.jobs.columns import Columns
+from privmix.jobs.encoding import encoded
+from privmix.jobs.evaluation import open_for_model, split_of
+from privmix.jobs.features import features_in_memory
 from privmix.jobs.fit_options import AUTO
 from privmix.jobs.models import Model
+from privmix.jobs.progress import silent
 from privmix.jobs.released import Release
 from privmix.learning import (
     ClassEmbeddingClassifier,
@@ -24,7 +32,7 @@ from privmix.learning import (
     ThreeStageClassifier,
     TwoStageClassifier,
 )
-from privmix.learning.base import ReleaseLearner
+from privmix.learning.base import ReleaseFacts, ReleaseLearner
 from privmix.learning.model_io import MODEL_FOLDER
 from privmix.releases import ReleasedDataset, load_release
 
@@ -47,6 +55,12 @@ def fit(
     regularisation: float | str = AUTO,
     model: str = "linear",
     epochs: int = 200,
+    features: str | Extractor | None = None,
+    augment: str | None = None,
+    validation: Any = None,
+    validation_split: str | None = None,
+    columns: Columns | str | Sequence[str] | None = None,
+    label: str | None = None,
     seed: int = 0,
     class_descriptions: str | Path | Mapping[str, Any] | None = None,
     features_model: str | Path | None = None,
@@ -66,7 +80,16 @@ def fit(
         regularisation: noise-aware-ridge, second-moments: ``"auto"``, or a share of the largest eigenvalue.
         model: generalized-kl: ``"linear"``, or ``"cnn"`` on pixel releases.
         epochs: generalized-kl: passes over the rows.
-        seed: generalized-kl: initial weights and order of rows.
+        features: generalized-kl, which ``"auto"`` then is, on a release of pixels: the released images go through this
+            public extractor, and what it makes of them is learned from. See :func:`privmix.jobs.encoding.encoded`.
+        augment: generalized-kl, which ``"auto"`` then is, on a release of pixels: ``"flip"``, ``"crop"`` or
+            ``"flip,crop"`` of the released images, drawn anew in every epoch.
+        validation: generalized-kl, which ``"auto"`` then is: labelled data, as :func:`privmix.evaluate` takes them, to
+            look at after every epoch: ``model.classifier.accuracy_curve_``, ``.best_epoch``. They change nothing in
+            the model. Where they are private, choosing an epoch by them is not covered by any guarantee.
+        validation_split: which part of them; None: ``test``, or all of what is in memory.
+        columns, label: what is declared of their columns; see :func:`privmix.evaluate`.
+        seed: generalized-kl: initial weights, order of rows, augmentations.
         class_descriptions: discriminant on a release of texts, which ``"auto"`` then is: a public prior for the class
             means, trusted as far as the release bears it out. ``"names"``: the classes' own names; or a mapping from
             every class to one text or several; or a JSON or CSV file of that.
@@ -92,19 +115,53 @@ def fit(
         dataset = release.dataset
     else:
         dataset = release if isinstance(release, ReleasedDataset) else load_release(release)
+    asked = {"features": features, "augment": augment, "validation": validation}
+    asked = {name: value for name, value in asked.items() if value is not None}
     if not isinstance(learner, ReleaseLearner):
-        told = learner == AUTO and class_descriptions is not None
-        name = DiscriminantClassifier.name if told else learner_for(dataset, learner)
+        name = _name(dataset, learner, asked, told=class_descriptions is not None)
         learner = _made(name, regularisation, model, epochs, seed)
-    prior = None
-    if class_descriptions is not None:
-        own, arrays = features_model, dataset.extractor_arrays
-        extractor = from_spec(dataset.extractor, own, trust_model=trust_features_model, arrays=arrays)
-        prior = class_prior(dataset, class_descriptions, extractor)
-    fitted = Model(learner.fit(dataset, progress=progress, prior=prior), features_model, trust_features_model)
+        if isinstance(learner, GeneralizedKLClassifier):
+            learner.set_params(augment=augment, standardise=features is not None)
+    elif augment is not None:
+        raise InvalidInput("augment", augment, "none beside an estimator, which has its own")
+    if asked and not isinstance(learner, GeneralizedKLClassifier):
+        raise InvalidInput(next(iter(asked)), f"learner {learner.name}", f"learner {GeneralizedKLClassifier.name}")
+    if features is not None:
+        if augment is not None:
+            raise InvalidInput("augment", augment, "none beside `features`, which goes over the images once")
+        dataset = encoded(dataset, parse_features(features) if isinstance(features, str) else features, progress)
+    prior = held = None
+    if class_descriptions is not None or validation is not None:
+        arrays, trusted = dataset.extractor_arrays, trust_features_model
+        extractor = from_spec(dataset.extractor, features_model, trust_model=trusted, arrays=arrays)
+        if class_descriptions is not None:
+            prior = class_prior(dataset, class_descriptions, extractor)
+        if validation is not None:
+            held = _watched(dataset, extractor, validation, validation_split, Columns.declared(columns, label))
+    if isinstance(learner, GeneralizedKLClassifier):
+        learner.fit(dataset, progress=progress, prior=prior, validation=held)
+    else:
+        learner.fit(dataset, progress=progress, prior=prior)
+    fitted = Model(learner, features_model, trust_features_model)
     if out is not None:
         fitted.save(out, overwrite=overwrite)
     return fitted
+
+
+def _name(release: ReleasedDataset, learner: str, asked: Mapping[str, Any], *, told: bool) -> str:
+    """The learner that is meant: of ``"auto"`` the one that takes what is asked for, or is told of classes."""
+    if learner == AUTO and asked:
+        return GeneralizedKLClassifier.name
+    return DiscriminantClassifier.name if learner == AUTO and told else learner_for(release, learner)
+
+
+def _watched(
+    release: ReleasedDataset, extractor: Extractor, data: Any, split: str | None, columns: Columns
+) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """Features and labels of data, as a learner of the release takes them; errors as :func:`open_for_model`."""
+    opened = open_for_model(ReleaseFacts.of(release), extractor, data, split_of(data, split), None, columns)
+    records = features_in_memory(opened.source, extractor, silent)
+    return records.features, records.labels
 
 
 def _made(learner: str, regularisation: float | str, model: str, epochs: int, seed: int) -> ReleaseLearner:

@@ -100,9 +100,27 @@ class Model:
             return self.classifier.predict_proba(features)
         return self.classifier.decision_function(features)
 
-    def predict(self, x: Any) -> NDArray[np.int64]:
-        """(n,) class indices of n raw inputs; errors as :meth:`features`."""
-        return self.classifier.predict(self.features(x))
+    def predict(self, x: Any) -> NDArray[Any]:
+        """(n,) classes of n raw inputs: names, or indices where the classes were declared by their number alone.
+
+        Raises:
+            InvalidInput: as :meth:`features`.
+        """
+        return self.named(self.classifier.predict(self.features(x)))
+
+    def predict_proba(self, x: Any) -> NDArray[np.float32]:
+        """(n, K) probabilities of the classes, in the order of :attr:`classes`; errors as :meth:`features`."""
+        return self.probabilities(self.features(x))
+
+    def probabilities(self, features: NDArray[np.float32]) -> NDArray[np.float32]:
+        """(n, K) of (n, d) extractor outputs, calibrated as far as the release or public facts tell."""
+        if isinstance(self.classifier, TrainedModel):
+            return self.classifier.calibrated_proba(features)
+        return self.classifier.predict_proba(features)
+
+    def named(self, places: NDArray[np.int64]) -> NDArray[Any]:
+        """Names of the classes at these places of the list; the places where the names are "0", "1", ... anyway."""
+        return places if self.classes == tuple(map(str, range(len(self.classes)))) else np.array(self.classes)[places]
 
     def score(self, x: Any, y: Any) -> float:
         """Accuracy on n raw inputs and their labels: class indices or names. It is about these records alone.
@@ -110,7 +128,8 @@ class Model:
         Raises:
             InvalidInput: as :meth:`features`, or a label is none of ``classes``, or there are more or fewer.
         """
-        labels, predicted = encode_labels(np.asarray(y).reshape(-1), self.classes), self.predict(x)
+        labels = encode_labels(np.asarray(y).reshape(-1), self.classes)
+        predicted = self.classifier.predict(self.features(x))
         if len(labels) != len(predicted):
             raise InvalidInput("labels", len(labels), f"{len(predicted)}, one an input")
         return float((predicted == labels).mean())

@@ -4,11 +4,52 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.metrics import roc_auc_score
+from scipy.special import xlogy
+from sklearn.metrics import log_loss, roc_auc_score
+
+_BINS: Final = 15
+
+
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    """Whether records that are said to be right with probability p are right with frequency p (Guo et al. 2017).
+
+    Records stand in 15 bins of one width, by the probability of their predicted class.
+
+    Attributes:
+        counts: (15,) records in each bin.
+        confidence: (15,) mean probability in each bin; 0 in an empty one.
+        accuracy: (15,) share of each bin's records whose class was found; 0 in an empty one.
+
+    Example:
+        >>> sure = Calibration.of(np.array([[0.9, 0.1], [0.9, 0.1]]), np.array([0, 1]))
+        >>> round(sure.error, 6)
+        0.4
+    """
+
+    counts: NDArray[np.int64]
+    confidence: NDArray[np.float64]
+    accuracy: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, probabilities: NDArray[Any], labels: NDArray[np.int64]) -> Calibration:
+        """Of (n, K) probabilities and (n,) true class indices."""
+        told = probabilities.max(axis=1).astype(np.float64)
+        right = probabilities.argmax(axis=1) == labels
+        bins = np.minimum((told * _BINS).astype(int), _BINS - 1)
+        counts = np.bincount(bins, minlength=_BINS)
+        sums = (np.bincount(bins, weights=values, minlength=_BINS) for values in (told, right))
+        confidence, accuracy = (total / np.maximum(counts, 1) for total in sums)
+        return cls(counts, confidence, accuracy)
+
+    @property
+    def error(self) -> float:
+        """Expected calibration error: mean gap between confidence and accuracy over the records, 0 at best."""
+        return float(self.counts @ np.abs(self.confidence - self.accuracy) / self.counts.sum())
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,6 +61,9 @@ class Quality:
         confusion: (K, K) counts, true class by predicted class.
         auc: of two classes, the chance that a record of the second gets a higher score for it than one of the first;
             None for more classes, or where one has no record.
+        log_loss: mean of -log(probability of the true class), in nats, probabilities cut as scikit-learn cuts them;
+            None where no probabilities were given.
+        calibration: of these probabilities.
 
     Example:
         >>> found = Quality.of(np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]]), np.array([0, 0, 1]), ("no", "yes"))
@@ -30,17 +74,35 @@ class Quality:
     classes: tuple[str, ...]
     confusion: NDArray[np.int64]
     auc: float | None
+    log_loss: float | None = None
+    calibration: Calibration | None = None
 
     @classmethod
-    def of(cls, scores: NDArray[Any], labels: NDArray[np.int64], classes: tuple[str, ...]) -> Quality:
-        """Of (n, K) scores, the largest of a row naming its class, and (n,) true class indices; n at least 1."""
+    def of(
+        cls,
+        scores: NDArray[Any],
+        labels: NDArray[np.int64],
+        classes: tuple[str, ...],
+        probabilities: NDArray[Any] | None = None,
+    ) -> Quality:
+        """Of predictions for n records, at least one.
+
+        Args:
+            scores: (n, K), the largest of a row naming its class.
+            labels: (n,) true class indices.
+            classes: K names.
+            probabilities: (n, K) of the classes, where the classifier has some.
+        """
         size = len(classes)
         predicted = scores.argmax(axis=1)
         matrix = np.bincount(labels * size + predicted, minlength=size * size).reshape(size, size)
         auc = None
         if size == 2 and matrix.sum(axis=1).all():
             auc = float(roc_auc_score(labels, scores[:, 1].astype(np.float64) - scores[:, 0]))
-        return cls(classes, matrix, auc)
+        if probabilities is None:
+            return cls(classes, matrix, auc)
+        loss = float(log_loss(labels, probabilities, labels=list(range(size))))
+        return cls(classes, matrix, auc, loss, Calibration.of(probabilities, labels))
 
     @property
     def n(self) -> int:
@@ -78,6 +140,12 @@ class Quality:
         return float(self.confusion.sum(axis=1).max() / self.n)
 
     @property
+    def guessing_log_loss(self) -> float:
+        """Log loss of always giving the classes the shares that they have here: what probabilities have to beat."""
+        shares = self.confusion.sum(axis=1) / self.n
+        return float(-xlogy(shares, shares).sum())
+
+    @property
     def warnings(self) -> tuple[str, ...]:
         """What makes the accuracy worth less than it looks."""
         said = self.confusion.sum(axis=0) > 0
@@ -88,6 +156,9 @@ class Quality:
             found.append(f"the model never says {int((~said).sum())} of {len(self.classes)} classes")
         if self.accuracy <= self.majority_accuracy:
             found.append(f"always saying {self.majority} is as accurate or more so")
+        if self.log_loss is not None and self.log_loss > self.guessing_log_loss:
+            beside = f"log loss {self.log_loss:.2f}, against {self.guessing_log_loss:.2f} of the classes' shares"
+            found.append(f"its probabilities are worse than none: {beside}")
         return tuple(found)
 
     def to_dict(self) -> dict[str, Any]:
@@ -98,6 +169,9 @@ class Quality:
             "majority": self.majority,
             "majority_accuracy": self.majority_accuracy,
             "auc": self.auc,
+            "log_loss": self.log_loss,
+            "guessing_log_loss": self.guessing_log_loss,
+            "calibration_error": None if self.calibration is None else self.calibration.error,
             "per_class": dict(self.recall),
             "n": self.n,
             "warnings": list(self.warnings),

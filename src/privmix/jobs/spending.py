@@ -68,7 +68,7 @@ class Spent:
         if self.kept and self.mended:
             return (
                 "The run is kept: mend the data, as many records as before, and give the same command with `resume`; "
-                "that is not charged again."
+                "that is not charged again. privmix check finds what does not fit, for your eyes alone."
             )
         if self.kept:
             return "The run is kept: the same command with `resume` finishes it and costs nothing more."

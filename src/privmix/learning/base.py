@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import NotFittedError
 
@@ -83,6 +84,8 @@ class ReleaseLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
         rows_: how many rows the release has, set by ``fit`` and not kept on disk.
         classes_: (K,) int64, the class indices 0 .. K-1 that ``predict`` returns.
         n_features_in_: d.
+        temperature_: what scores are multiplied by before the softmax makes probabilities of them; see
+            :func:`privmix.learning.calibration.temperature_of`.
         told_: what ``fit`` was told of the classes beside the release, and what came of it, in JSON values; None for
             nothing.
     """
@@ -98,6 +101,9 @@ class ReleaseLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
     n_features_in_: int
     told_: dict[str, Any] | None = None
     _prior: ClassPrior | None = None
+    _temperature: float | None = None
+    # Held until somebody asks for the temperature, which takes a while on large releases.
+    _fitted_to: ReleasedDataset | None = None
 
     @property
     def summary(self) -> str:
@@ -133,12 +139,37 @@ class ReleaseLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
             prior.check_fits(release.num_classes, release.dim)
         if not (np.isfinite(release.x).all() and np.isfinite(release.y).all()):
             raise InvalidInput("released rows", "NaN or infinity", "finite numbers")
+        self._temperature = None
         self._prior, self.told_ = prior, None if prior is None else dict(prior.source)
         self._fit(release, progress or _no_progress)
         self._prior = None
         self._set_facts(ReleaseFacts.of(release))
         self.rows_ = release.rows
+        self._fitted_to = release if self._temperature is None else None
         return self
+
+    @property
+    def temperature_(self) -> float:
+        """See above; found when it is first asked for."""
+        if self._temperature is None:
+            # The discriminant, by which it is measured, is a learner itself.
+            from privmix.learning.calibration import temperature_of
+            from privmix.learning.discriminant import class_statistics
+
+            known = self._fitted_to
+            self._temperature = 1.0 if known is None else temperature_of(self._scores, class_statistics(known))
+            self._fitted_to = None
+        return self._temperature
+
+    @temperature_.setter
+    def temperature_(self, value: float) -> None:
+        self._temperature = value
+
+    def __getstate__(self) -> dict[str, Any]:
+        # What is pickled takes no release along.
+        if hasattr(self, "facts_"):
+            _ = self.temperature_
+        return dict(super().__getstate__())
 
     def decision_function(self, features: NDArray[Any]) -> NDArray[np.float32]:
         """(n, K) scores of (n, d) raw extractor outputs; the largest of a row names its class.
@@ -160,6 +191,13 @@ class ReleaseLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
     def predict(self, features: NDArray[Any]) -> NDArray[np.int64]:
         """(n,) int64 class indices of (n, d) raw extractor outputs; errors as :meth:`decision_function`."""
         return np.asarray(self.decision_function(features).argmax(axis=1), dtype=np.int64)
+
+    def predict_proba(self, features: NDArray[Any]) -> NDArray[np.float32]:
+        """(n, K) class probabilities of (n, d) raw extractor outputs; errors as :meth:`decision_function`.
+
+        They are calibrated by the release alone: its noise is known, and how sure a classifier of it may be follows.
+        """
+        return np.asarray(softmax(np.float32(self.temperature_) * self.decision_function(features), axis=1))
 
     def _set_facts(self, facts: ReleaseFacts) -> None:
         self.facts_ = facts

@@ -132,18 +132,18 @@ class ClassSums:
         return replace(self, left=left, lengths=lengths, basis=right.T, noise=noise, weight=weight)
 
     @property
-    def _between(self) -> Reals:
+    def between(self) -> Reals:
         """Squared lengths less the noise, whose entries are spread over K - 1 singular vectors."""
         directions = max(self.basis.shape[0], len(self.left) - 1)
         return np.asarray(np.maximum(np.square(self.lengths) - self.noise * directions, 0.0))
 
     def between_share(self) -> tuple[float, float]:
         """Scatter between classes as a share of the largest variance of records, and the weight of points."""
-        return min(1.0, float(self._between.sum()) / len(self.left) / self.largest), self.weight
+        return min(1.0, float(self.between.sum()) / len(self.left) / self.largest), self.weight
 
     def discriminants(self, share: float, weight: float) -> tuple[Reals, Reals]:
         """(d, K) coefficients and (K,) offsets of the scores of records counted from the origin."""
-        between = self._between
+        between = self.between
         within = max(1 - share, _LEAST_WITHIN) * self.largest / len(self.basis)
         variance = between / len(self.left) + within
         # M with its singular values shrunk by the share that is no noise

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from privmix.designs import Plan
 from privmix.errors import InvalidInput
 from privmix.learning.base import LinearLearner, Progress
+from privmix.learning.calibration import temperature_of_discriminant
 from privmix.learning.class_statistics import ClassStatistics, ClassSums
 from privmix.learning.forecast import LinearRule, drawn_statistics
 from privmix.learning.rows import CentredRows
@@ -107,12 +108,7 @@ class DiscriminantClassifier(LinearLearner):
         return min(rules, key=lambda rule: model.accuracy(rule[0], rule[1], seed))
 
     def _fit(self, release: ReleasedDataset, progress: Progress) -> None:
-        if release.moments is not None:
-            found: ClassStatistics | ClassSums = _of_moments(release, release.moments)
-        elif _has_class_sums(release):
-            found = ClassSums.of(release)
-        else:
-            found = _of_rows(release)
+        found = class_statistics(release)
         if self._prior is not None:
             found = found.expecting(self._prior)
         progress(1, 2)
@@ -120,9 +116,21 @@ class DiscriminantClassifier(LinearLearner):
         if self.told_ is not None:
             self.told_["weight"] = weight
         weights, offsets = found.discriminants(self.between_share_, weight)
+        self._temperature = temperature_of_discriminant(found)
         self.coef_ = weights.astype(np.float32)
         self.intercept_ = (offsets - found.origin @ weights).astype(np.float32)
         progress(2, 2)
+
+
+def class_statistics(release: ReleasedDataset) -> ClassStatistics | ClassSums:
+    """What a release tells of its classes.
+
+    Raises:
+        InvalidInput: its numbers are not finite, or its rows do not differ.
+    """
+    if release.moments is not None:
+        return _of_moments(release, release.moments)
+    return ClassSums.of(release) if _has_class_sums(release) else _of_rows(release)
 
 
 def _has_class_sums(release: ReleasedDataset) -> bool:

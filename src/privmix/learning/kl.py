@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final, Self
 
 import numpy as np
 import torch
@@ -13,13 +13,16 @@ from numpy.typing import NDArray
 from torch import nn
 
 from privmix.errors import InvalidInput, check_choice, check_integer, check_number
-from privmix.learning.base import Progress, ReleaseFacts, ReleaseLearner, check_arrays
+from privmix.learning.augmentation import ImageRows, augmentations
+from privmix.learning.base import HasDataset, Progress, ReleaseFacts, ReleaseLearner, check_arrays, slices
+from privmix.learning.class_prior import ClassPrior
 from privmix.releases.dataset import ReleasedDataset
 
 # Li et al. 2022, appendix E.3: of 200 epochs, the learning rate is divided by 10 after these.
 PAPER_EPOCHS: Final = 200
 PAPER_MILESTONES: Final = (80, 120, 160)
 _DECAY: Final = 0.1
+_BATCH: Final = 4096
 
 
 def generalised_kl(p: torch.Tensor, logits: torch.Tensor) -> torch.Tensor:
@@ -57,11 +60,15 @@ class GeneralizedKLClassifier(ReleaseLearner):
         epochs: passes over the released rows.
         batch_size: rows a step.
         learning_rate: of Adam, before the first decay.
-        seed: of the initial weights and the order of rows; torch's global generator is left alone.
+        seed: of the initial weights, the order of rows and augmentations; torch's global generator is left alone.
+        augment: ``"flip"``, ``"crop"`` or ``"flip,crop"`` of rows that are pixels, drawn anew in every epoch; see
+            :class:`~privmix.learning.augmentation.ImageRows`. None: none.
+        standardise: give every feature mean 0 and standard deviation 1 over the released rows, and records alike.
 
     Attributes:
         network_: the trained ``torch.nn.Module``.
         loss_curve_: mean divergence over each epoch's batches.
+        accuracy_curve_: accuracy after each epoch on the records that ``fit`` was given to watch; empty without.
 
     Example:
         >>> from privmix.releases.dataset import RecordTransform
@@ -79,6 +86,8 @@ class GeneralizedKLClassifier(ReleaseLearner):
     name: ClassVar[str] = "generalized-kl"
     network_: nn.Module
     loss_curve_: list[float]
+    accuracy_curve_: list[float]
+    _watched: tuple[NDArray[Any], NDArray[np.int64]] | None = None
 
     def __init__(
         self,
@@ -87,17 +96,46 @@ class GeneralizedKLClassifier(ReleaseLearner):
         batch_size: int = 256,
         learning_rate: float = 1e-3,
         seed: int = 0,
+        augment: str | None = None,
+        standardise: bool = False,
     ) -> None:
         self.model = model
         self.epochs = epochs
         self.batch_size = batch_size
         self.learning_rate = learning_rate
         self.seed = seed
+        self.augment = augment
+        self.standardise = standardise
 
-    def predict_proba(self, features: NDArray[np.float32]) -> NDArray[np.float32]:
-        """(n, K) class probabilities of (n, d) raw extractor outputs; errors as :meth:`decision_function`."""
-        logits = torch.from_numpy(self.decision_function(features))
-        return np.asarray(torch.softmax(logits, dim=1).numpy())
+    def fit(
+        self,
+        release: ReleasedDataset | HasDataset,
+        *,
+        progress: Progress | None = None,
+        prior: ClassPrior | None = None,
+        validation: tuple[NDArray[Any], NDArray[np.int64]] | None = None,
+    ) -> Self:
+        """Fit to a release; arguments and errors as :meth:`ReleaseLearner.fit`, and:
+
+        Args:
+            release: the released rows and their public facts.
+            progress: called after each epoch with (epochs done, epochs in all).
+            prior: refused: it takes none.
+            validation: (n, d) raw extractor outputs and (n,) class indices, looked at after every epoch for
+                ``accuracy_curve_``. They change nothing in the model, which is that of the last epoch. Where they are
+                private no guarantee covers the curve, nor an epoch that is chosen by it.
+        """
+        self._watched = validation
+        try:
+            return super().fit(release, progress=progress, prior=prior)
+        finally:
+            self._watched = None
+
+    @property
+    def best_epoch(self) -> tuple[int, float] | None:
+        """The first epoch, counted from 1, whose accuracy on watched records is the best, and that accuracy."""
+        curve = getattr(self, "accuracy_curve_", [])
+        return (int(np.argmax(curve)) + 1, max(curve)) if curve else None
 
     @property
     def summary(self) -> str:
@@ -109,23 +147,33 @@ class GeneralizedKLClassifier(ReleaseLearner):
         check_integer("batch_size", self.batch_size, low=1)
         check_number("learning_rate", self.learning_rate, low=0, low_open=True)
         check_integer("seed", self.seed, low=0, high=2**63 - 1)
+        augmentations(self.augment)
+        if not isinstance(self.standardise, bool):
+            raise InvalidInput("standardise", self.standardise, "true or false")
 
     def _fit(self, release: ReleasedDataset, progress: Progress) -> None:
         generator = torch.Generator().manual_seed(self.seed)
-        network = _build(self.model, ReleaseFacts.of(release))
+        network = self._built(ReleaseFacts.of(release))
         _initialise(network, generator)
+        if self.standardise:
+            assert isinstance(network, nn.Sequential)
+            network[0].load_state_dict(_columns(release.x))
+        changed = self._augmented(release)
+        watched = None if self._watched is None else _records(release, *self._watched)
         # An expected row holds m labels over m, so one whole offset is what centring took from it.
         targets = torch.from_numpy(np.maximum(release.y + release.label_offset, 0, dtype=np.float32))
 
         optimiser = torch.optim.Adam(network.parameters(), lr=self.learning_rate)
         milestones = [round(at / PAPER_EPOCHS * self.epochs) for at in PAPER_MILESTONES]
         schedule = torch.optim.lr_scheduler.MultiStepLR(optimiser, milestones, gamma=_DECAY)
-        self.loss_curve_ = []
+        self.loss_curve_, self.accuracy_curve_ = [], []
         network.train()
         # A linear step is too short to share: with a busy neighbour two threads took 6 times as long as one.
         with _threads(1 if self.model == "linear" else torch.get_num_threads()):
             for epoch in range(self.epochs):
-                self.loss_curve_.append(self._epoch(network, optimiser, release.x, targets, generator))
+                self.loss_curve_.append(self._epoch(network, optimiser, release.x, targets, generator, changed))
+                if watched is not None:
+                    self.accuracy_curve_.append(_accuracy(network, *watched))
                 schedule.step()
                 progress(epoch + 1, self.epochs)
         self.network_ = network.eval()
@@ -137,11 +185,14 @@ class GeneralizedKLClassifier(ReleaseLearner):
         x: NDArray[np.float32],
         targets: torch.Tensor,
         generator: torch.Generator,
+        changed: ImageRows | None,
     ) -> float:
         batches = torch.split(torch.randperm(len(x), generator=generator), self.batch_size)
         total = 0.0
         for batch in batches:
             rows = torch.from_numpy(np.asarray(x[batch.numpy()], dtype=np.float32))
+            if changed is not None:
+                rows = changed(rows, generator)
             loss = generalised_kl(targets[batch], network(rows)).mean()
             optimiser.zero_grad(set_to_none=True)
             torch.autograd.backward(loss)
@@ -160,13 +211,54 @@ class GeneralizedKLClassifier(ReleaseLearner):
         # Facts may come from a stranger: the network takes memory only when its arrays are there.
         try:
             with torch.device("meta"):
-                shapes = {name: tuple(tensor.shape) for name, tensor in _build(self.model, facts).state_dict().items()}
+                shapes = {name: tuple(tensor.shape) for name, tensor in self._built(facts).state_dict().items()}
         except RuntimeError:
             raise InvalidInput("dim, classes", (facts.dim, len(facts.classes)), "sizes of a network") from None
         check_arrays(arrays, shapes)
-        network = _build(self.model, facts)
+        network = self._built(facts)
         network.load_state_dict({name: torch.tensor(array) for name, array in arrays.items()})
         self.network_ = network.eval()
+
+    def _built(self, facts: ReleaseFacts) -> nn.Module:
+        network = _build(self.model, facts)
+        return nn.Sequential(_Standard(facts.dim), network) if self.standardise else network
+
+    def _augmented(self, release: ReleasedDataset) -> ImageRows | None:
+        which, centre = augmentations(self.augment), release.transform.centre
+        if not which:
+            return None
+        shift = None if centre is None else torch.from_numpy(np.asarray(centre, dtype=np.float32))
+        return ImageRows(which, tuple(release.input_shape), release.dim, shift)
+
+
+def _columns(x: NDArray[np.float32]) -> dict[str, torch.Tensor]:
+    """Mean and standard deviation of each column, as :class:`_Standard` holds them."""
+    deviation = x.std(axis=0, dtype=np.float64) + 1e-6
+    found = {"shift": x.mean(axis=0, dtype=np.float64), "scale": deviation}
+    return {name: torch.from_numpy(values.astype(np.float32)) for name, values in found.items()}
+
+
+def _records(
+    release: ReleasedDataset, features: NDArray[Any], labels: NDArray[np.int64]
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Records to watch, as the network takes them.
+
+    Raises:
+        InvalidInput: they have other features than the release, or a label is no class of it.
+    """
+    features, labels = np.asarray(features), np.asarray(labels)
+    if features.ndim != 2 or features.shape[1] != release.dim or len(features) != len(labels) or not len(labels):
+        raise InvalidInput("validation", (features.shape, labels.shape), f"(n, {release.dim}) features and n labels")
+    if labels.dtype.kind not in "iu" or labels.min() < 0 or labels.max() >= release.num_classes:
+        raise InvalidInput("validation", "other labels", f"class indices below {release.num_classes}")
+    parts = [release.transform(features[part]).astype(np.float32) for part in slices(len(features), _BATCH)]
+    return torch.from_numpy(np.concatenate(parts)), torch.from_numpy(labels.astype(np.int64))
+
+
+def _accuracy(network: nn.Module, records: torch.Tensor, labels: torch.Tensor) -> float:
+    with torch.inference_mode():
+        found = torch.cat([network(part).argmax(dim=1) for part in torch.split(records, _BATCH)])
+    return float((found == labels).double().mean())
 
 
 @contextmanager
@@ -228,6 +320,21 @@ class _ToImages(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return x.reshape(-1, *self.shape).permute(0, 3, 1, 2)
+
+
+class _Standard(nn.Module):
+    """(x - shift) / scale, column by column; not trained."""
+
+    shift: torch.Tensor
+    scale: torch.Tensor
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.register_buffer("shift", torch.zeros(dim))
+        self.register_buffer("scale", torch.ones(dim))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return (x - self.shift) / self.scale
 
 
 def _initialise(network: nn.Module, generator: torch.Generator) -> None:

@@ -15,7 +15,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as dump_tensors
 
-from privmix.errors import InvalidInput, StorageError, check_integer
+from privmix.errors import InvalidInput, StorageError, check_integer, check_number
 from privmix.folders import FolderKind
 from privmix.learning.base import ReleaseFacts, ReleaseLearner, check_arrays
 from privmix.learning.class_prior import SOURCE
@@ -108,13 +108,15 @@ def load_model(folder: str | os.PathLike[str]) -> ReleaseLearner:
     learner = LEARNERS.get(str(found.get("learner")))
     if learner is None:
         raise InvalidInput("learner", found.get("learner"), "one of " + ", ".join(LEARNERS))
-    params = _field(found, "params", dict, lambda value: set(value) == set(learner().get_params()))
+    # Parameters that a model lacks are younger than it is, and their defaults are what was before.
+    params = _field(found, "params", dict, lambda value: set(value) <= set(learner().get_params()))
     model = learner(**params)
     model._check_params()
     carried = {name: arrays.pop(name) for name in list(arrays) if name.startswith(_CARRIED)}
     facts = _facts(found, arrays.pop(_CENTRE, None), carried)
     model._restore(arrays, facts)
     model._set_facts(facts)
+    model.temperature_ = check_number("temperature", found.get("temperature", 1.0), low=0, low_open=True)
     model.told_ = _field(found, "class_texts", dict, _are_told) if "class_texts" in found else None
     return model
 
@@ -153,6 +155,7 @@ def describe_model(model: ReleaseLearner) -> dict[str, Any]:
             "residual_clip_norm": facts.transform.residual_clip_norm,
         },
         "release_id": facts.release_id,
+        "temperature": model.temperature_,
         # Only where there is something to say: models without are as they ever were.
         **({} if model.told_ is None else {"class_texts": dict(model.told_)}),
     }

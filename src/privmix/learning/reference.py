@@ -36,6 +36,7 @@ def without_privacy(
     classes: Sequence[str],
     transform: RecordTransform | None = None,
     learner: ReleaseLearner | None = None,
+    input_shape: tuple[int, ...] | None = None,
 ) -> Reference:
     """Fit to clean records what would be fitted to a release of them.
 
@@ -50,6 +51,7 @@ def without_privacy(
         classes: K names.
         transform: what the release does to records, for a learner of rows; second moments need no bound here.
         learner: fitted to the release; None for a linear discriminant.
+        input_shape: of a raw input, for a learner that takes rows as images.
 
     Example:
         >>> x = np.float32([[0, 0], [0, 1], [4, 0], [4, 1]])
@@ -73,7 +75,7 @@ def without_privacy(
         classes=tuple(classes),
         transform=transform,
         extractor={"name": "identity"},
-        input_shape=(features.shape[1],),
+        input_shape=(features.shape[1],) if input_shape is None else input_shape,
         release_id="without privacy",
         beside=None if rows else _moments(features, labels, hot, transform),
     )

@@ -1,4 +1,4 @@
-"""The confusion matrix as a picture."""
+"""The confusion matrix as a picture, and whether probabilities hold."""
 
 from __future__ import annotations
 
@@ -9,12 +9,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.reports.style import new_figure, save_figure
+from privmix.reports.style import COLOURS, new_figure, save_figure
 
 _MOST_NUMBERS = 20
 
 
-def draw_confusion(matrix: NDArray[Any], classes: Sequence[str], accuracy: float, path: Path) -> None:
+def draw_confusion(
+    matrix: NDArray[Any],
+    classes: Sequence[str],
+    accuracy: float,
+    path: Path,
+    reliability: tuple[NDArray[Any], NDArray[Any], NDArray[Any]] | None = None,
+) -> None:
     """Draw how often each true class (rows) was given each label (columns), as shares of the true class.
 
     Args:
@@ -22,11 +28,13 @@ def draw_confusion(matrix: NDArray[Any], classes: Sequence[str], accuracy: float
         classes: K names.
         accuracy: overall, for the title.
         path: file to write; the format follows its suffix.
+        reliability: counts, mean probability and accuracy of the predicted class by bins of that probability; drawn
+            beside the matrix.
     """
     shares = matrix / np.maximum(matrix.sum(axis=1, keepdims=True), 1)
     size = min(14.0, max(4.5, 0.45 * len(classes) + 2))
-    figure = new_figure(size + 1, size)
-    axes = figure.subplots()
+    figure = new_figure(size + 1 + (0 if reliability is None else size), size)
+    axes, *beside = figure.subplots(1, 1 if reliability is None else 2, squeeze=False)[0]
     image = axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
     few = len(classes) <= _MOST_NUMBERS
     if few:
@@ -40,4 +48,18 @@ def draw_confusion(matrix: NDArray[Any], classes: Sequence[str], accuracy: float
     axes.set_ylabel("true class")
     axes.set_title(f"accuracy {100 * accuracy:.2f}% on {int(matrix.sum()):,} records")
     figure.colorbar(image, label="share of the true class", shrink=0.8)
+    if reliability is not None:
+        _draw_reliability(beside[0], *reliability)
     save_figure(figure, path)
+
+
+def _draw_reliability(axes: Any, counts: NDArray[Any], told: NDArray[Any], right: NDArray[Any]) -> None:
+    """Accuracy against the probability that was told; the larger a point, the more records."""
+    known = counts > 0
+    axes.plot([0, 1], [0, 1], color="#666666", linewidth=0.8)
+    axes.plot(told[known], right[known], color=COLOURS[0], linewidth=0.8)
+    axes.scatter(told[known], right[known], s=20 + 180 * counts[known] / counts.max(), color=COLOURS[0])
+    axes.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), aspect="equal")
+    axes.set_xlabel("probability of the predicted class")
+    axes.set_ylabel("share that is right")
+    axes.set_title("below the line: too sure")

@@ -223,6 +223,12 @@ def _evaluation_card(one: Shown) -> Card:
         numbers.append(Number("balanced accuracy", percent(balanced), "mean of the classes' recall"))
     if auc is not None:
         numbers.append(Number("AUC", f"{auc:.3f}", "guessing: 0.500"))
+    loss, shares_loss, gap = (content.number(f) for f in ("log_loss", "guessing_log_loss", "calibration_error"))
+    if loss is not None:
+        beside = "" if shares_loss is None else f"the classes' shares: {shares_loss:.3f}"
+        numbers.append(Number("log loss", f"{loss:.3f}", beside))
+    if gap is not None:
+        numbers.append(Number("calibration error", percent(gap), "probability told against share right"))
     blocks: list[Block] = [Numbers(numbers)]
     if warnings := content.texts("warnings"):
         blocks.append(Paragraphs([capitalised(f"{text}.") for text in warnings]))
@@ -281,6 +287,9 @@ _EVALUATION_FIELDS = (
     "majority",
     "majority_accuracy",
     "auc",
+    "log_loss",
+    "guessing_log_loss",
+    "calibration_error",
     "warnings",
     "reference_accuracy",
     "reference",

@@ -154,11 +154,11 @@ class DPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sci
         return self
 
     def predict_proba(self, X: Any) -> NDArray[np.float32]:
-        """(n, K) probabilities, columns in the order of ``classes_``."""
+        """(n, K) probabilities, columns in the order of ``classes_``; those of a linear head are calibrated."""
         if not hasattr(self, "model_"):
             raise NotFittedError(f"this {type(self).__name__} is not fitted yet: call fit(X, y) first")
         x = np.asarray(X)
-        return self.model_.predict_proba(x.reshape(len(x), -1))
+        return self.model_.calibrated_proba(x.reshape(len(x), -1))
 
     def predict(self, X: Any) -> NDArray[Any]:
         """(n,) labels."""

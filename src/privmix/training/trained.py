@@ -84,11 +84,14 @@ class NetworkClassifier:
     facts_: ModelFacts
 
     def predict_proba(self, features: Any) -> NDArray[np.float32]:
-        """(n, d) extractor output -> (n, classes) probabilities.
+        """(n, d) extractor output -> (n, classes) probabilities, as the network was trained to give them.
 
         Raises:
             InvalidInput: the features have another width, or are no finite numbers.
         """
+        return self._softmax(features, 1.0)
+
+    def _softmax(self, features: Any, temperature: float) -> NDArray[np.float32]:
         x = np.asarray(features)
         if x.ndim != 2 or x.shape[1] != self.facts_.dim or x.dtype.kind not in "biuf":
             raise InvalidInput("features", x.shape, f"numbers of shape (n, {self.facts_.dim})")
@@ -103,8 +106,14 @@ class NetworkClassifier:
             for start in range(0, len(x), step):
                 part = torch.from_numpy(np.array(x[start : start + step], dtype=np.float32)).to(device)
                 logits = self.network(shaped(part, self.network, self.facts_))
-                found[start : start + step] = logits.float().softmax(dim=1).cpu().numpy()
+                found[start : start + step] = (temperature * logits.float()).softmax(dim=1).cpu().numpy()
         return found
+
+    def calibrated_proba(self, features: Any) -> NDArray[np.float32]:
+        """As :meth:`predict_proba`, at the network's temperature: probabilities that mean what they say."""
+        if (temperature := self.network.temperature) == 1:
+            return self.predict_proba(features)
+        return self._softmax(features, temperature)
 
     def predict(self, features: Any) -> NDArray[np.int64]:
         """(n, d) extractor output -> (n,) class indices."""

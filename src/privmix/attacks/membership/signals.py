@@ -17,8 +17,11 @@ _LOG_TEMPERATURES: Final = (-7.0, 7.0)
 
 
 def gives_probabilities(model: Any) -> bool:
-    """Whether the model has probabilities of its own (``predict_proba``), and not scores only."""
-    return hasattr(model, "predict_proba")
+    """Whether the model has probabilities of its own (``predict_proba``), and not scores only.
+
+    Learners on releases make theirs of scores by a temperature that the release gives them; an attacker fits one.
+    """
+    return hasattr(model, "predict_proba") and not hasattr(type(model), "temperature_")
 
 
 def class_scores(model: Any, features: NDArray[Any], classes: int) -> NDArray[np.float64]:

@@ -82,6 +82,11 @@ class Classifier(nn.Module, ABC):
     def forward(self, x: Tensor) -> Tensor:
         """(b, C, H, W) in [0, 1], or (b, d) -> (b, classes) logits."""
 
+    @property
+    def temperature(self) -> float:
+        """What logits are multiplied by before the softmax, from the weights alone; 1 where nothing is known."""
+        return 1.0
+
     @abstractmethod
     def options(self) -> dict[str, Any]:
         """Arguments of the constructor that rebuild the architecture, as JSON values."""

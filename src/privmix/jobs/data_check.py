@@ -1,0 +1,381 @@
+"""What of a private dataset does not fit, for its owner's eyes: the pass that a release makes, before any charge."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privmix.data.files import open_binary
+from privmix.data.images import ImageFolderSource, decode_images
+from privmix.data.jsonl import JsonlSource
+from privmix.data.source import Source, as_inputs, as_table, encode_labels
+from privmix.errors import InvalidInput, PrivmixError, check_number
+from privmix.features import Extractor, Tabular, parse_features
+from privmix.features.tabular import NOT_A_NUMBER
+from privmix.jobs.columns import Columns
+from privmix.jobs.dataset import open_dataset
+from privmix.jobs.progress import Progress, silent
+
+NOT_FOR_OTHERS: Final = (
+    "All of this is about private records: nothing of it may be passed on, and what it makes you change is a choice "
+    "of yours from private data, which no guarantee covers. Mend the data; take ranges, categories and bounds from "
+    "what is public."
+)
+# Of each kind so many places are listed; all are counted.
+_MOST_PLACES: Final = 100
+# Where more records than this are cut to one length, what they differ by in length is lost.
+_FLATTENED: Final = 0.5
+_STEP: Final = 4096
+_NO_CLASS: Final = "none of the declared classes"
+
+
+@dataclass(frozen=True)
+class Misfit:
+    """One value that does not fit, or that is taken for another.
+
+    Attributes:
+        file: that it is in; of images the image; None where data are in memory.
+        record: which one of the file, from 1 (a CSV file's header line is none).
+        column: its name or place; None where the whole record is meant.
+        why: in words.
+        refused: a release ends here, after its budget is charged; False: the value is taken as ``why`` says.
+        value: as it is written; None unless it was asked for.
+    """
+
+    file: str | None
+    record: int
+    column: str | None
+    why: str
+    refused: bool
+    value: str | None = None
+
+
+@dataclass(eq=False)
+class DataCheck:
+    """What a check found. Private: for the owner of the data alone.
+
+    Attributes:
+        records: how many were looked at.
+        misfits: the first 100 of each kind.
+        counts: (column, why, refused) -> how many values; all of them.
+        classes: class -> records.
+        clip_norm: the bound that norms were compared with.
+        norms: (n,) lengths of the records' features before clipping, of those that fit.
+        plain_numbers: features are the numbers of the data as they are.
+    """
+
+    records: int
+    classes: dict[str, int]
+    clip_norm: float
+    plain_numbers: bool
+    misfits: list[Misfit] = field(default_factory=list, repr=False)
+    counts: Counter[tuple[str | None, str, bool]] = field(default_factory=Counter)
+    norms: NDArray[np.float64] = field(default_factory=lambda: np.empty(0), repr=False)
+
+    @property
+    def fits(self) -> bool:
+        """Whether a release would take every record."""
+        return not any(refused for _, _, refused in self.counts)
+
+    @property
+    def clipped(self) -> float:
+        """Share of the records whose features are longer than the bound."""
+        return float((self.norms > self.clip_norm).mean()) if len(self.norms) else 0.0
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What would make a release poor, though every value fits."""
+        found = []
+        if self.plain_numbers and self.clipped > _FLATTENED:
+            found.append(
+                f"{100 * self.clipped:.1f}% of the records are longer than the clipping bound {self.clip_norm:g} and "
+                "are cut to it: of plain numbers only the proportions are left. Declare a bound that fits them "
+                "(`clip_norm`), by what is public of their ranges, or give a table's ranges and categories: `features` "
+                "tabular:SPEC.json"
+            )
+        empty = [name for name, count in self.classes.items() if not count]
+        if empty and sum(self.classes.values()):
+            found.append(f"{len(empty)} of {len(self.classes)} declared classes have no record")
+        return tuple(found)
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values. Private."""
+        lengths = np.quantile(self.norms, (0.0, 0.5, 0.99, 1.0)).tolist() if len(self.norms) else [None] * 4
+        return {
+            "for_the_owner_alone": NOT_FOR_OTHERS,
+            "records": self.records,
+            "fits": self.fits,
+            "counts": [
+                {"column": column, "why": why, "refused": refused, "values": count}
+                for (column, why, refused), count in self.counts.items()
+            ],
+            "misfits": [vars(one) for one in self.misfits],
+            "classes": dict(self.classes),
+            "clip_norm": self.clip_norm,
+            "clipped": self.clipped,
+            "norms": dict(zip(("least", "median", "99%", "largest"), lengths, strict=True)),
+            "warnings": list(self.warnings),
+        }
+
+
+def check(
+    data: Any,
+    *,
+    features: str | Extractor = "pixels",
+    classes: Any = None,
+    split: str = "train",
+    columns: Columns | str | Sequence[str] | None = None,
+    label: str | None = None,
+    clip_norm: float = 1.0,
+    show_values: bool = False,
+    progress: Progress | None = None,
+) -> DataCheck:
+    """Look for what does not fit in a private dataset, before any budget is charged. For its owner's eyes alone.
+
+    It makes the pass that a release makes, and goes on where that ends: each value that is refused, cut, missing or
+    unknown is found by file, record, column and reason. It writes nothing, opens no ledger and charges nothing, so
+    nothing of it may be passed on; what it makes you change is your choice from private data.
+
+    Args:
+        data: as :func:`privmix.release` takes it; also ``features``, ``classes``, ``split``, ``columns`` and ``label``.
+        clip_norm: the bound that features are clipped to.
+        show_values: keep the values that do not fit.
+        progress: called with (stage, done, total).
+
+    Raises:
+        InvalidInput: the data do not open, as a release of them would not.
+        StorageError: they can't be read.
+
+    Example:
+        >>> found = check(([[1.0], [2.0]], ["yes", "yess"]), classes=["yes", "no"], features="identity",
+        ...               columns=Columns(feature_length=1))
+        >>> found.fits, [(one.record, one.why) for one in found.misfits]
+        (False, [(2, 'none of the declared classes')])
+    """
+    extractor = parse_features(features) if isinstance(features, str) else features
+    check_number("clip_norm", clip_norm, low=0, low_open=True)
+    declared = Columns.declared(columns, label)
+
+    def opened(what: Any) -> Source:
+        return open_dataset(what, extractor, split=split, classes=classes, columns=declared).source
+
+    source = opened(data)
+    schema = source.schema
+    found = DataCheck(0, dict.fromkeys(schema.classes, 0), clip_norm, extractor.name == "identity")
+    report, norms = progress or silent, []
+    for part, name in _parts(source, opened):
+        look = _Look(found, part, extractor, name, declared.label_column, show_values)
+        try:
+            for lengths in look.chunks():
+                norms.append(lengths)
+                report("check", found.records, schema.records)
+        except (PrivmixError, OSError, MemoryError) as error:
+            # The reader itself stopped: what its format lets be told apart, is.
+            norms.append(look.singly(declared, error))
+    found.norms = np.concatenate(norms) if norms else np.empty(0)
+    return found
+
+
+def _parts(source: Source, opened: Callable[[Any], Source]) -> Iterator[tuple[Source, str | None]]:
+    """The files of a dataset one by one, where each can be opened by itself; else the whole."""
+    tables = [file for file in source.files if file.name.lower().endswith(_TABLES)]
+    if len(tables) < 2 or len(tables) != len(source.files):
+        yield source, str(source.files[0]) if source.files else None
+        return
+    for file in tables:
+        yield opened(file), str(file)
+
+
+_TABLES: Final = (".csv", ".csv.gz", ".jsonl", ".jsonl.gz", ".json", ".parquet", ".arrow", ".feather")
+
+
+class _Look:
+    """One pass over one source."""
+
+    def __init__(
+        self, found: DataCheck, source: Source, extractor: Extractor, file: str | None, label: str, show_values: bool
+    ) -> None:
+        self._found, self._source, self._extractor, self._label = found, source, extractor, label
+        self._file, self._show, self._names, self._done = file, show_values, source.names, 0
+
+    def chunks(self) -> Iterator[NDArray[np.float64]]:
+        """Look at every record; yields the lengths of the features of those that fit, chunk by chunk."""
+        for raw_x, raw_y in self._source._silent_chunks(_STEP):
+            bad = self._labels(raw_y) | self._inputs(raw_x)
+            kept = np.array([row for row in range(len(raw_x)) if row not in bad], dtype=np.int64)
+            self._done += len(raw_x)
+            self._found.records += len(raw_x)
+            yield self._lengths(raw_x[kept])
+        if self._done != self._source.schema.records:
+            why = f"{self._source.schema.records:,} lines, but {self._done:,} records: cells may hold line breaks"
+            self._tell(0, None, why, True, None)
+
+    def _labels(self, raw: NDArray[Any]) -> set[int]:
+        classes, bad = self._source.schema.classes, set()
+        try:
+            places = encode_labels(raw, classes).tolist()
+        except InvalidInput:
+            places = []
+            for row in range(len(raw)):
+                try:
+                    places.append(int(encode_labels(raw[row : row + 1], classes)[0]))
+                except InvalidInput:
+                    bad.add(row)
+                    self._tell(row, self._label, _NO_CLASS, True, raw[row])
+        for place in places:
+            self._found.classes[classes[place]] += 1
+        return bad
+
+    def _inputs(self, raw: NDArray[Any]) -> set[int]:
+        """Rows that a release would refuse."""
+        schema, bad = self._source.schema, set()
+        if schema.columns is None:
+            return self._numbers(raw)
+        for row, one in enumerate(raw):
+            for name, cell in zip(schema.columns, one, strict=True):
+                try:
+                    as_table(np.array([[cell]], dtype=object), (name,))
+                except InvalidInput:
+                    bad.add(row)
+                    self._tell(row, name, "neither a text nor a finite number", True, cell)
+        if isinstance(self._extractor, Tabular):
+            places = {name: place for place, name in enumerate(schema.columns)}
+            for row, name, why in self._extractor.unusual(raw):
+                refused = why == NOT_A_NUMBER
+                bad |= {row} if refused else set()
+                self._tell(row, name, why, refused, raw[row, places[name]])
+        return bad
+
+    def _numbers(self, raw: NDArray[Any]) -> set[int]:
+        shape = self._source.schema.input_shape
+        try:
+            as_inputs(raw, shape)
+        except InvalidInput as error:
+            if raw.shape[1:] != shape or raw.dtype.kind not in "biuf":
+                self._tell(0, None, error.allowed, True, None)
+                return set(range(len(raw)))
+            with np.errstate(over="ignore", invalid="ignore"):
+                wrong = ~np.isfinite(raw.astype(np.float32)).reshape(len(raw), -1)
+            for row, place in np.argwhere(wrong).tolist():
+                value, column = raw[row].reshape(-1)[place], f"number {place + 1} of the record"
+                self._tell(row, column, "no finite number that fits float32", True, value)
+            return set(np.flatnonzero(wrong.any(axis=1)).tolist())
+        return set()
+
+    def _lengths(self, raw: NDArray[Any]) -> NDArray[np.float64]:
+        if not len(raw):
+            return np.empty(0)
+        schema = self._source.schema
+        x = as_inputs(raw, schema.input_shape) if schema.columns is None else as_table(raw, schema.columns)
+        step = self._extractor.step
+        parts = [self._extractor.transform(x[start : start + step]) for start in range(0, len(x), step)]
+        return np.asarray(np.linalg.norm(np.concatenate(parts).astype(np.float64), axis=1))
+
+    def singly(self, columns: Columns, error: BaseException) -> NDArray[np.float64]:
+        """After a reader stopped: the records from there on one by one, where their format lets them be told apart.
+
+        Returns:
+            lengths of the features of those that fit.
+        """
+        before, good = sum(self._found.counts.values()), []
+        for number, read in enumerate(self._readers(columns)):
+            if number < self._done:
+                continue
+            self._done = number
+            self._found.records += 1
+            try:
+                raw_x, raw_y = read()
+            except _WrongCells as wrong:
+                for column, why, value in wrong.cells:
+                    self._tell(0, column, why, True, value)
+                continue
+            except InvalidInput as refusal:
+                self._tell(0, refusal.field, f"not {refusal.allowed}", True, None)
+                continue
+            if not self._labels(raw_y) | self._inputs(raw_x):
+                good.append(raw_x)
+        if sum(self._found.counts.values()) == before:
+            allowed = error.allowed if isinstance(error, InvalidInput) else str(error)
+            self._tell(0, None, f"from about here on it can't be read; allowed: {allowed}", True, None)
+        return self._lengths(np.concatenate(good)) if good else np.empty(0)
+
+    def _readers(self, columns: Columns) -> Iterator[Callable[[], tuple[NDArray[Any], NDArray[Any]]]]:
+        """What reads each record of the source, whatever becomes of those before it."""
+        source = self._source
+        if isinstance(source, ImageFolderSource):
+            for path in source.files:
+                yield partial(_image, path, source.schema.input_shape)
+        elif isinstance(source, JsonlSource):
+            for row, _ in source._rows():
+                yield partial(source._arrays, [row])
+        elif self._file is not None and self._file.lower().endswith((".csv", ".csv.gz")):
+            with open_binary(Path(self._file)) as stream:
+                lines = csv.reader(io.TextIOWrapper(stream, encoding="utf-8-sig", errors="replace", newline=""))
+                names, label = next(lines), columns.label_column
+                wanted = source.schema.columns or columns.number_names
+                inputs = list(wanted or [name for name in names if name != label])
+                for line in lines:
+                    if line:
+                        yield partial(_line, line, names, inputs, label, source.schema.columns is None)
+
+    def _tell(self, row: int, column: str | None, why: str, refused: bool, value: Any) -> None:
+        """Of a row of the chunk that is looked at."""
+        kind = (column, why, refused)
+        self._found.counts[kind] += 1
+        if self._found.counts[kind] > _MOST_PLACES:
+            return
+        place = self._done + row
+        file = self._file if self._names is None or place >= len(self._names) else self._names[place]
+        shown = str(value) if self._show and value is not None else None
+        self._found.misfits.append(Misfit(file, place + 1, column, why, refused, shown))
+
+
+class _WrongCells(Exception):
+    """Cells, or a line, that are no record's: (column, why, value) each."""
+
+    def __init__(self, cells: list[tuple[str | None, str, str]]) -> None:
+        super().__init__(len(cells))
+        self.cells = cells
+
+
+def _line(
+    row: list[str], names: list[str], inputs: list[str], label: str, numeric: bool
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """A line of a CSV file as a chunk of one record."""
+    if len(row) != len(names):
+        raise _WrongCells([(None, f"{len(row)} cells, where the header has {len(names)}", ",".join(row))])
+    cells = dict(zip(names, row, strict=True))
+    wrong: list[tuple[str | None, str, str]] = [
+        (name, "not in UTF-8", cells[name]) for name in [*inputs, label] if "\ufffd" in cells[name]
+    ]
+    y = np.array([cells[label]], dtype=object)
+    if not numeric and not wrong:
+        return np.array([[cells[name] for name in inputs]], dtype=object), y
+    numbers = []
+    for name in inputs if numeric else ():
+        try:
+            numbers.append(float(cells[name]))
+        except ValueError:
+            why = NOT_A_NUMBER if cells[name].strip() else "missing, where only numbers are"
+            wrong.append((name, why, cells[name]))
+    if wrong:
+        raise _WrongCells(wrong)
+    return np.array([numbers]), y
+
+
+def _image(path: Path, shape: tuple[int, ...]) -> tuple[NDArray[Any], NDArray[Any]]:
+    return decode_images(iter([path.read_bytes()]), shape), np.array([path.parent.name], dtype=object)
+
+
+def told(found: DataCheck) -> DataCheck:
+    """The same with refusals first, for people."""
+    return replace(found, misfits=sorted(found.misfits, key=lambda one: not one.refused))

@@ -1,0 +1,231 @@
+"""Classes of records that have no labels, by a fitted or a trained model."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from privmix.errors import InvalidInput, StorageError
+from privmix.held_folders import new_file
+from privmix.jobs.columns import Columns
+from privmix.jobs.dataset import Dataset, open_dataset
+from privmix.jobs.models import Model, model_in
+from privmix.jobs.places import check_unpublished, check_writable
+from privmix.jobs.progress import Progress, silent
+from privmix.private_files import file_mode
+
+# Rows turned into a table at once.
+_STEP: Final = 65_536
+
+
+@dataclass(frozen=True, eq=False)
+class Predictions:
+    """What a model says of records. It is about these records; no guarantee covers them.
+
+    Attributes:
+        classes: K names.
+        places: (n,) index in ``classes`` of each record's predicted class, in the order of the data.
+        probabilities: (n, K) of the classes; None where they were not asked for.
+        names: the images' file names, where each record is a file.
+        out: the file that was written, if any.
+    """
+
+    classes: tuple[str, ...]
+    places: NDArray[np.int64]
+    probabilities: NDArray[np.float32] | None
+    names: tuple[str, ...] | None = None
+    out: Path | None = None
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    @property
+    def predicted(self) -> NDArray[np.str_]:
+        """(n,) names of the predicted classes."""
+        return np.array(self.classes)[self.places]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Class -> how many records it was predicted for."""
+        found = np.bincount(self.places, minlength=len(self.classes))
+        return {name: int(count) for name, count in zip(self.classes, found, strict=True)}
+
+    def table(self, start: int = 0, stop: int | None = None) -> Any:
+        """Records ``start`` to before ``stop`` as an Arrow table, as the files hold it.
+
+        Columns: ``record``, counted from 0, or the image's file name; ``prediction``, the class's name; and, where
+        there are probabilities, ``p_NAME`` for each class.
+        """
+        part = slice(start, stop)
+        places = self.places[part]
+        names = range(start, start + len(places)) if self.names is None else self.names[part]
+        kind = pa.int64() if self.names is None else pa.string()
+        columns: dict[str, Any] = {
+            "record": pa.array(names, kind),
+            "prediction": pa.array(self.predicted[part].tolist(), pa.string()),
+        }
+        if self.probabilities is not None:
+            for place, name in enumerate(self.classes):
+                columns[f"p_{name}"] = pa.array(self.probabilities[part, place])
+        return pa.table(columns)
+
+
+def predict(
+    model: Model | str | Path,
+    data: Any,
+    *,
+    out: str | Path | None = None,
+    split: str | None = None,
+    columns: Columns | str | Sequence[str] | None = None,
+    label: str | None = None,
+    features_model: str | Path | None = None,
+    trust_features_model: bool = False,
+    probabilities: bool = True,
+    overwrite: bool = False,
+    progress: Progress | None = None,
+) -> Predictions:
+    """Predict the classes of records, which need no labels.
+
+    Predictions are about the records that you pass and are not covered by any guarantee: a file of them is as private
+    as the records, and readable by its owner only.
+
+    Args:
+        model: a model, or the folder of one, trained or fitted on a release.
+        data: raw inputs as :func:`privmix.release` takes them, without labels: a table without the labels' column, an
+            array or a list in place of ``(x, y)``, a file of arrays without ``y``, a folder of images.
+        out: a file to write: .csv, .parquet or .jsonl. Its columns are those of :meth:`Predictions.table`.
+        split: which part of the data; None: ``test`` where there is one, else all that names no part.
+        columns: names of the columns of numbers, or :class:`privmix.Columns`: what is declared of columns and images.
+        label: a column that is no input, where the data have labels after all; they are not read.
+        features_model: your own copy of the extractor's model, where it is a file or folder.
+        trust_features_model: that file may be a program, and may run.
+        probabilities: of each class, beside the predicted one.
+        overwrite: replace the file that is there.
+        progress: called with (stage, done, total).
+
+    Raises:
+        InvalidInput: the data have other inputs than the model, or the file can't be one, is there already or lies in
+            a release or model.
+        StorageError: something can't be read or written.
+
+    Example:
+        >>> predict("no-such-folder", [[0.0]])
+        Traceback (most recent call last):
+        ...
+        privmix.errors.StorageError: model.json: can't read no-such-folder/model.json: No such file or directory
+    """
+    place = None if out is None else Path(out)
+    if place is not None:
+        _check_out(place, overwrite)
+    chosen, report = model_in(model, features_model, trust_features_model), progress or silent
+    opened = _opened(chosen, data, split, Columns.declared(columns, label))
+    total, classes = opened.schema.records, len(chosen.classes)
+    places = np.empty(total, np.int64)
+    found = np.empty((total, classes), np.float32) if probabilities else None
+    done = 0
+    for raw in opened.source.inputs(chosen.extractor.step):
+        features, part = chosen.extractor.transform(raw), slice(done, done + len(raw))
+        places[part] = chosen.classifier.predict(features)
+        if found is not None:
+            found[part] = chosen.probabilities(features)
+        done += len(raw)
+        report("predictions", done, total)
+    result = Predictions(chosen.classes, places, found, opened.source.names, place)
+    if place is not None:
+        _write(result, place)
+    return result
+
+
+def _opened(model: Model, data: Any, split: str | None, columns: Columns) -> Dataset:
+    """The data as the model takes them.
+
+    Raises:
+        InvalidInput: their inputs have another shape than the model's, or there is no such part.
+    """
+    shape = tuple(model.facts.input_shape)
+    # New records mostly have no parts: what is not named for one is taken for the training part elsewhere.
+    for part in ("test", "train") if split is None else (split,):
+        try:
+            found = open_dataset(
+                data,
+                model.extractor,
+                split=part,
+                classes=list(model.classes),
+                columns=columns,
+                input_shape=shape,
+                labelled=False,
+            )
+        except InvalidInput as error:
+            if error.field != "split" or part != "test" or split is not None:
+                raise
+        else:
+            break
+    if tuple(found.schema.input_shape) != shape:
+        raise InvalidInput("data", found.schema.input_shape, f"inputs of shape {shape}")
+    return found
+
+
+def _check_out(out: Path, overwrite: bool) -> None:
+    if _kind(out) not in _WRITERS:
+        raise InvalidInput("out", str(out), "a file name that ends in " + ", ".join(_WRITERS))
+    check_unpublished("out", out)
+    if out.is_dir() or out.is_symlink() or (out.exists() and not overwrite):
+        raise InvalidInput("out", str(out), "a file that does not exist yet (or `overwrite`, for a file)")
+    check_writable("out", out.parent)
+
+
+def _kind(out: Path) -> str:
+    return out.suffix.lower()
+
+
+def _write(found: Predictions, out: Path) -> None:
+    """The file, whole or not at all, for its owner only.
+
+    Raises:
+        StorageError: it can't be written.
+    """
+    try:
+        with file_mode(private=True):
+            out.parent.mkdir(parents=True, exist_ok=True)
+            with new_file(out) as stream:
+                _WRITERS[_kind(out)](found, stream)
+    except OSError as error:
+        raise StorageError(f"out: can't write {out}: {error.strerror or type(error).__name__}") from None
+
+
+def _parts(found: Predictions) -> list[Any]:
+    return [found.table(start, min(start + _STEP, len(found))) for start in range(0, len(found), _STEP)]
+
+
+def _csv(found: Predictions, stream: IO[bytes]) -> None:
+    with pa_csv.CSVWriter(stream, found.table(0, 0).schema) as writer:
+        for part in _parts(found):
+            writer.write_table(part)
+
+
+def _parquet(found: Predictions, stream: IO[bytes]) -> None:
+    with pq.ParquetWriter(stream, found.table(0, 0).schema) as writer:
+        for part in _parts(found):
+            writer.write_table(part)
+
+
+def _jsonl(found: Predictions, stream: IO[bytes]) -> None:
+    for part in _parts(found):
+        lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in part.to_pylist())
+        stream.write("".join(lines).encode())
+
+
+_WRITERS: Final[Mapping[str, Callable[[Predictions, IO[bytes]], None]]] = {
+    ".csv": _csv,
+    ".parquet": _parquet,
+    ".jsonl": _jsonl,
+}

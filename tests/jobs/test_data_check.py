@@ -1,0 +1,131 @@
+"""What does not fit is found where it is, before anything is charged, and nothing is written or said to others."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import privmix as pm
+from tests.cli.helpers import privmix
+from tests.data.helpers import png
+
+SECRET = "Zq7Secret"
+CLASSES = ["yes", "no"]
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def numbers(**changed: str) -> None:
+    lines = [f"{20 + number},{number % 6},{CLASSES[number % 2]}" for number in range(60)]
+    for record, line in changed.items():
+        lines[int(record[1:]) - 1] = line
+    Path("d.csv").write_text("age,dose,state\n" + "\n".join(lines) + "\n")
+
+
+def places(found: pm.DataCheck) -> set[tuple[int, str | None, bool]]:
+    return {(one.record, one.column, one.refused) for one in found.misfits}
+
+
+def test_every_wrong_cell_is_found(tmp_path: Path) -> None:
+    numbers(_3=f"{SECRET},1,yes", _7="1,2", _9=f"12,1,{SECRET}", _60=f",{SECRET},no")
+    found = pm.check("d.csv", features="identity", classes=CLASSES, label="state")
+    assert not found.fits
+    assert found.records == 60
+    expected = {(3, "age", True), (7, None, True), (9, "state", True), (60, "age", True), (60, "dose", True)}
+    assert places(found) == expected
+    assert SECRET not in json.dumps(found.to_dict())
+    shown = pm.check("d.csv", features="identity", classes=CLASSES, label="state", show_values=True)
+    assert json.dumps(shown.to_dict()).count(SECRET) == 3
+    assert os.listdir() == ["d.csv"]
+    # A release says what it cost, and where to look.
+    paid = ["--ledger", "sqlite:///l.db", "--dataset", "d"]
+    assert privmix("ledger", "init", *paid, "--epsilon", "3", "--delta", "1e-4").code == 0
+    line = ["--data", "d.csv", "--features", "identity", "--classes", "yes,no", "--label-column", "state"]
+    outcome = privmix("release", *line, "--epsilon", "2", "--delta", "1e-5", "--out", "REL", *paid)
+    assert outcome.code == 2
+    assert "privmix check" in outcome.err
+    assert "stays charged" in outcome.err
+
+
+def test_what_fits_a_release_fits(tmp_path: Path) -> None:
+    numbers()
+    found = pm.check("d.csv", features="identity", classes=CLASSES, label="state")
+    assert found.fits
+    assert found.classes == {"yes": 30, "no": 30}
+    # A bound of 1 leaves of plain numbers the proportions alone.
+    assert found.clipped == 1
+    assert "proportions" in found.warnings[0]
+    wide = pm.check("d.csv", features="identity", classes=CLASSES, label="state", clip_norm=100)
+    assert (wide.clipped, wide.warnings) == (0, ())
+    assert np.allclose(wide.norms[0], np.hypot(20, 0))
+
+
+def test_what_is_cut_missing_or_unknown_is_counted() -> None:
+    Path("spec.json").write_text(
+        json.dumps({
+            "age": {"range": [0, 90], "missing": 40},
+            "ward": {"categories": ["A", "B"], "missing_token": "?"},
+            "free": {"ignore": True},
+        })
+    )  # fmt: skip
+    rows = ["50,A,x", "120,B,x", ",A,x", "-3,b,x", "50,?,x", "tall,A,x", "50,,x"]
+    Path("d.csv").write_text("age,ward,free,label\n" + "".join(f"{row},yes\n" for row in rows))
+    found = pm.check("d.csv", features="tabular:spec.json", classes=CLASSES)
+    expected = {
+        ("age", "above the range: taken as 90", False): 1,
+        ("age", "below the range: taken as 0", False): 1,
+        ("age", "missing: taken as 40", False): 1,
+        ("age", "no number", True): 1,
+        ("ward", "unknown category: taken as none", False): 1,
+        ("ward", "missing: has a place of its own", False): 2,
+    }
+    assert dict(found.counts) == expected
+    assert (6, "age", True) in places(found)
+    assert len(found.norms) == 6
+    assert "1 of 2 declared classes" in found.warnings[0]
+
+
+def test_several_files_images_and_memory(tmp_path: Path) -> None:
+    for part, label in (("a", "yes"), ("b", "maybe")):
+        Path(f"part-{part}.csv").write_text(f"x,label\n1,yes\n2,{label}\n")
+    found = pm.check("part-*.csv", features="identity", classes=CLASSES)
+    assert [(Path(str(one.file)).name, one.record, one.column) for one in found.misfits] == [("part-b.csv", 2, "label")]
+    assert found.records == 4
+    for name in CLASSES:
+        Path("images", name).mkdir(parents=True)
+        for number in range(3):
+            Path("images", name, f"{number}.png").write_bytes(png(np.full((4, 4), number, np.uint8)))
+    Path("images", "no", "1.png").write_bytes(b"no image")
+    pictures = pm.check("images", classes=CLASSES, columns=pm.Columns(image_size=4, colour="grey"))
+    assert [(one.file, one.record) for one in pictures.misfits] == [("no/1.png", 5)]
+    assert pictures.classes == {"yes": 3, "no": 2}
+    x = np.ones((5, 3))
+    x[2, 1] = np.nan
+    held = pm.check((x, ["yes", "no", "yes", "no", SECRET]), classes=CLASSES, features="identity")
+    assert places(held) == {(3, "number 2 of the record", True), (5, "label", True)}
+    Path("d.jsonl").write_text('{"a": 1, "label": "yes"}\n{"a": "x", "label": "no"}\n{"a": 3, "label": "no"}\n')
+    lines = pm.check("d.jsonl", classes=CLASSES, features="identity", columns=["a"])
+    assert [(one.record, one.refused) for one in lines.misfits] == [(2, True)]
+    assert lines.records == 3
+
+
+def test_the_command_tells_its_owner_alone() -> None:
+    numbers(_3=f"{SECRET},1,yes")
+    line = ["check", "d.csv", "--features", "identity", "--classes", "yes,no", "--label-column", "state"]
+    outcome = privmix(*line)
+    assert outcome.code == 2
+    assert "d.csv, record 3, column age: no number" in outcome.out
+    assert "nothing of it may be passed on" in outcome.err
+    assert SECRET not in outcome.out + outcome.err
+    assert SECRET in privmix(*line, "--show-values").out
+    assert json.loads(privmix(*line, "--json").out)["fits"] is False
+    assert os.listdir() == ["d.csv"]
+    numbers()
+    assert privmix(*line, "--clip-norm", "100").code == 0

@@ -1,0 +1,103 @@
+"""A release of pixels is one of images: they are put through extractors, flipped and cropped after their release."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import privmix as pm
+from privmix.data import embedded_digits
+from privmix.features import Scattering
+from privmix.jobs.encoding import encoded
+from privmix.jobs.released import Release
+from tests.cli.helpers import privmix
+
+TEST = embedded_digits("test").read()
+
+
+@pytest.fixture(scope="module")
+def release(tmp_path_factory: pytest.TempPathFactory) -> Release:
+    """Rows of one picture each, on average, nearly without noise."""
+    design = pm.designs.Poisson(mixup_degree=1)
+    with pytest.warns(UserWarning, match="NOT private"):
+        return pm.release(
+            embedded_digits("train"), design=design, rows=1500, epsilon=200, delta=1e-4, clip_norm=8, centre="none",
+            seed=1, out=tmp_path_factory.mktemp("released") / "REL",
+        )  # fmt: skip
+
+
+def test_a_model_of_encoded_rows_takes_raw_images(release: Release, tmp_path: Path) -> None:
+    model = pm.fit(release, features="scattering", epochs=40, out=tmp_path / "MODEL")
+    assert model.classifier.name == "generalized-kl"
+    assert model.facts.extractor["name"] == "scattering"
+    assert model.facts.input_shape == (8, 8)
+    # Of 10 classes, in pictures too small for wavelets: guessing finds a tenth.
+    assert model.score(TEST.x, TEST.y) > 0.25
+    loaded = pm.load(tmp_path / "MODEL")
+    assert isinstance(loaded, pm.Model)
+    np.testing.assert_array_equal(loaded.predict(TEST.x), model.predict(TEST.x))
+    found = pm.evaluate(loaded, embedded_digits("test"), reference=embedded_digits("train"))
+    assert found.accuracy == model.score(TEST.x, TEST.y)
+    assert found.reference is not None
+    assert found.reference.accuracy > found.accuracy
+
+
+def test_rows_are_encoded_as_the_images_that_they_are(release: Release) -> None:
+    rows = release.dataset
+    found = encoded(rows, Scattering())
+    np.testing.assert_array_equal(found.x[:5], Scattering().transform(rows.x[:5].reshape(5, 8, 8)))
+    np.testing.assert_array_equal(found.y, rows.y)
+    # No learner may correct for noise that it does not know.
+    assert np.isnan(found.noise_std_x)
+    assert found.release_id == rows.release_id
+
+
+@pytest.mark.parametrize(
+    ("asked", "field"),
+    [
+        ({"features": "minilm"}, "columns for minilm"),
+        ({"features": "scattering", "learner": "noise-aware-ridge"}, "features"),
+        ({"features": "scattering", "learner": "discriminant"}, "features"),
+        ({"augment": "flip", "learner": "discriminant"}, "augment"),
+        ({"augment": "flip", "features": "scattering"}, "augment"),
+        ({"augment": "turn", "epochs": 1}, "augment"),
+        ({"validation": (TEST.x, TEST.y), "learner": "discriminant"}, "validation"),
+        ({"validation": (TEST.x[:, :4], TEST.y)}, "data"),
+        ({"features": "scattering", "model": "cnn"}, "input_shape"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(
+    release: Release, tmp_path: Path, asked: dict[str, Any], field: str
+) -> None:
+    with pytest.raises(pm.InvalidInput, match=rf"^{field}: got "):
+        pm.fit(release, **asked, out=tmp_path / "MODEL")
+    assert not list(tmp_path.iterdir())
+
+
+def test_other_releases_have_no_images_to_encode(release: Release) -> None:
+    model = pm.fit(release, features="scattering", epochs=1)
+    assert model.classifier.rows_ == 1500
+    scattered = encoded(release.dataset, Scattering())
+    with pytest.raises(pm.InvalidInput, match=r"^features: .*no pixels"):
+        encoded(scattered, Scattering())
+
+
+def test_the_command_line_tells_of_the_best_epoch(release: Release, tmp_path: Path) -> None:
+    np.savez(tmp_path / "held.npz", x=TEST.x, y=TEST.y)
+    line = ["fit", str(release.folder), "--augment", "flip", "--epochs", "5", "--out", str(tmp_path / "MODEL")]
+    told = privmix(*line, "--validation", str(tmp_path / "held.npz"), "--validation-split", "train")
+    assert told.code == 0, told.err
+    model = pm.fit(release, augment="flip", epochs=5, validation=(TEST.x, TEST.y)).classifier
+    epoch, best = model.best_epoch
+    said = " ".join(told.out.split())
+    assert f"{100 * model.accuracy_curve_[-1]:.2f}% at the last epoch" in said
+    assert f"{100 * best:.2f}% at best, epoch {epoch} of 5" in said
+    assert "not covered by the guarantee" in said
+    # Nothing of the watched records goes into what may be handed on.
+    kept = json.loads((tmp_path / "MODEL" / "model.json").read_text())
+    assert "accuracy" not in json.dumps(kept)
+    assert kept["params"]["augment"] == "flip"

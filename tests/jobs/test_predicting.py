@@ -1,0 +1,115 @@
+"""Predictions for records without labels: the model's own, in the order of the data, in a file of their owner's."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas
+import pytest
+from numpy.typing import NDArray
+
+import privmix as pm
+from tests.cli.helpers import privmix
+
+CLASSES = ["well", "=ill, or so"]
+
+
+def records(seed: int, count: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, 2, count)
+    return np.eye(2, 4)[y] * 0.7 + rng.normal(0, 0.05, (count, 4)), y
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    release = pm.release(
+        records(0, 300), classes=CLASSES, features="identity", design="moments", rows=20, epsilon=20, delta=1e-3
+    )  # fmt: skip
+    return pm.fit(release).save(tmp_path_factory.mktemp("own") / "MODEL")
+
+
+def test_names_and_probabilities_in_the_order_of_the_data(model: Path) -> None:
+    x, y = records(1, 100)
+    loaded = pm.load(model)
+    assert isinstance(loaded, pm.Model)
+    found = pm.predict(model, x)
+    assert (found.predicted == np.array(CLASSES)[y]).mean() > 0.95
+    assert (loaded.predict(x) == found.predicted).all()
+    assert found.probabilities is not None
+    assert np.array_equal(loaded.predict_proba(x), found.probabilities)
+    assert np.allclose(found.probabilities.sum(axis=1), 1, atol=1e-5)
+    assert (found.probabilities.argmax(axis=1) == found.places).all()
+    assert sum(found.counts.values()) == len(found) == 100
+    assert pm.predict(loaded, (x, y), probabilities=False).probabilities is None
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet", "jsonl"])
+def test_files_hold_one_row_a_record(suffix: str, model: Path, tmp_path: Path) -> None:
+    x, _ = records(2, 50)
+    out = tmp_path / "made" / f"p.{suffix}"
+    found = pm.predict(model, x, out=out)
+    assert out.stat().st_mode & 0o777 == 0o600
+    if suffix == "csv":
+        read = pandas.read_csv(out)
+    elif suffix == "parquet":
+        read = pandas.read_parquet(out)
+    else:
+        read = pandas.DataFrame([json.loads(line) for line in out.read_text().splitlines()])
+    assert list(read.columns) == ["record", "prediction", *(f"p_{name}" for name in CLASSES)]
+    assert read["record"].tolist() == list(range(50))
+    assert read["prediction"].tolist() == found.predicted.tolist()
+    assert np.allclose(read[f"p_{CLASSES[1]}"], found.probabilities[:, 1], atol=1e-6)  # type: ignore[index]
+
+
+def test_nothing_is_replaced_or_published(model: Path, tmp_path: Path) -> None:
+    x, _ = records(3, 5)
+    out = tmp_path / "p.csv"
+    out.write_text("mine")
+    for place in (out, model / "p.csv", tmp_path / "p.txt", tmp_path / "folder.csv"):
+        (tmp_path / "folder.csv").mkdir(exist_ok=True)
+        with pytest.raises(pm.InvalidInput, match="out"):
+            pm.predict(model, x, out=place, overwrite=place.is_dir())
+    assert out.read_text() == "mine"
+    pm.predict(model, x, out=out, overwrite=True)
+    assert out.read_text().startswith('"record"')
+    # Data that don't fit leave nothing.
+    with pytest.raises(pm.InvalidInput, match="shape"):
+        pm.predict(model, x[:, :3], out=tmp_path / "q.csv")
+    with pytest.raises(pm.InvalidInput, match="finite"):
+        pm.predict(model, np.where(x > 0.5, np.nan, x), out=tmp_path / "q.csv")
+    assert not (tmp_path / "q.csv").exists()
+
+
+def test_the_command_says_the_same(model: Path, tmp_path: Path) -> None:
+    x, y = records(4, 40)
+    frame = pandas.DataFrame(x, columns=list("abcd"))
+    frame.to_csv(tmp_path / "new.csv", index=False)
+    frame.assign(state=y).to_csv(tmp_path / "known.csv", index=False)
+    out = tmp_path / "p.csv"
+    outcome = privmix("predict", str(model), "--data", str(tmp_path / "new.csv"), "--out", str(out))
+    assert outcome.code == 0, outcome.err
+    assert "40 records" in outcome.out
+    assert pandas.read_csv(out)["prediction"].tolist() == pm.predict(model, x).predicted.tolist()
+    outcome = privmix("predict", str(model), "--data", str(tmp_path / "new.csv"), "--out", str(out))
+    assert outcome.code == 2
+    assert "--overwrite" in outcome.err
+    # The labels' column, where it is named, is none of the inputs.
+    known = ["--data", str(tmp_path / "known.csv"), "--out", str(tmp_path / "q.csv"), "--no-probabilities"]
+    assert privmix("predict", str(model), *known, "--label-column", "state").code == 0
+    assert list(pandas.read_csv(tmp_path / "q.csv").columns) == ["record", "prediction"]
+    assert (pandas.read_csv(tmp_path / "q.csv")["prediction"] == pandas.read_csv(out)["prediction"]).all()
+
+
+def test_parts_are_found(model: Path, tmp_path: Path) -> None:
+    for name, count in (("train", 9), ("test", 5)):
+        (tmp_path / "parted").mkdir(exist_ok=True)
+        np.savez(tmp_path / "parted" / f"{name}.npz", x=records(5, count)[0])
+    (tmp_path / "plain").mkdir()
+    np.savez(tmp_path / "plain" / "new.npz", x=records(5, 7)[0])
+    assert len(pm.predict(model, tmp_path / "parted")) == 5
+    assert len(pm.predict(model, tmp_path / "parted", split="train")) == 9
+    assert len(pm.predict(model, tmp_path / "plain")) == 7
+    with pytest.raises(pm.InvalidInput, match="split"):
+        pm.predict(model, tmp_path / "parted", split="val")
