@@ -165,6 +165,33 @@ def test_many_classes_and_few_records_put_the_budget_on_labels() -> None:
     assert shares[0] >= 0.8 > shares[1]
 
 
+def test_few_classes_lie_as_far_apart_as_their_accuracy_asks_for() -> None:
+    def share(classes: int, attainable: float, decay: float = 1.1) -> float:
+        generator = np.random.default_rng(0)
+        model = DataModel.declared(384, classes, generator, spectrum_decay=decay, attainable=attainable)
+        assert abs(model.attainable - attainable) < 0.01
+        return float(model.between.sum())
+
+    assert share(2, 0.7) < share(2, 0.8) < share(2, 0.9) <= 1 - 2**-0.15 + 1e-9
+    # Of steep spectra the most that is assumed is not enough.
+    assert share(10, 0.99, decay=1.6) == pytest.approx(1 - 10**-0.15, rel=1e-4)
+
+
+def test_few_classes_and_records_leave_x_x_its_half() -> None:
+    """Where X'X goes without budget the learner does not know variances, and the simulation is not to, either."""
+    model = DataModel.declared(384, 6, np.random.default_rng(0), spectrum_decay=1.1, attainable=0.867)
+    six = ReleaseConfig(records=5452, dim=384, classes=tuple("abcdef"), design=Moments())
+    priced = six.calibrate(1.0, 1e-5)
+
+    def reached(share: float) -> float:
+        divided = replace(six, design=Moments(label_share=share)).with_noise(
+            priced.noise_multiplier, priced.centre_noise_multiplier
+        )
+        return predict_accuracy(divided, model, draws=2).accuracy
+
+    assert reached(0.5) > reached(0.97) + 0.003
+
+
 def test_two_stages_are_tried_too() -> None:
     found = {item.name: item for item in choice().candidates}
     assert found["two-stage"].learner == "two-stage"

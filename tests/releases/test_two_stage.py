@@ -229,7 +229,7 @@ def test_the_learner_wants_two_stages() -> None:
 
 def test_its_forecast_says_where_noise_hides_second_moments() -> None:
     """Of sixty thousand records with thousands of features two stages show more; without noise they show the same."""
-    model = DataModel.declared(3969, 10, np.random.default_rng(0), spectrum_decay=1.0)
+    model = DataModel.declared(3969, 10, np.random.default_rng(0), spectrum_decay=1.0, between_share=0.292)
 
     def predicted(design: str, noise: float) -> float:
         config = ReleaseConfig(60_000, 3969, tuple("0123456789"), design)

@@ -48,7 +48,9 @@ class Assumptions:
         "Planner without `proxy`: variance along axis i falls as (i + 4)^-DECAY. Default: the extractor's, 1.1 or 1.6.",
     )
     between_share: float | None = told(
-        None, "Planner without `proxy`: share of variance between classes. Default 1 - K^-0.15."
+        None,
+        "Planner without `proxy`: share of variance between classes. Default: what `attainable` asks for, at most 1 - "
+        "K^-0.15.",
     )
     attainable: float | None = told(
         None, "Planner without `proxy`: accuracy that is expected WITHOUT privacy, from what is public. Default 0.9."

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from privmix.designs import Design, Plan
 from privmix.designs.setting import Forecast
 from privmix.learning.class_statistics import ClassStatistics, ClassSums
-from privmix.learning.spectrum import KnownVariance
+from privmix.learning.spectrum import AdditiveNoise, KnownVariance, known_variance
 from privmix.releases.data_model import DataModel
 from privmix.releases.moments import SecondMoments, regression
 
@@ -24,6 +24,8 @@ LinearRule = tuple[Reals, Reals]
 # Every class keeps at least this part of an equal share of the records.
 _FEWEST = 0.1
 _SHRINKAGE = 0.3
+# Of the search for a spectrum: five times as many change a forecast by less than its own error.
+_ROUNDS = 20
 # Seed of the records that stand for those which a learner holds out.
 _JUDGING = 1000
 
@@ -109,26 +111,35 @@ def drawn_regression(plan: Plan, model: DataModel, seed: int, strengths: Sequenc
     return max(found, key=lambda rule: model.accuracy(rule[0], rule[1], _JUDGING)) if len(found) > 1 else found[0]
 
 
-def drawn_statistics(plan: Plan, model: DataModel, seed: int) -> ClassStatistics | ClassSums:
-    """What the learner ``discriminant`` makes of a release, drawn from ``model``."""
+def drawn_statistics(plan: Plan, model: DataModel, seed: int, *, found: bool = False) -> ClassStatistics | ClassSums:
+    """What the learner ``discriminant`` makes of a release, drawn from ``model``.
+
+    Args:
+        plan, model, seed: of :meth:`privmix.learning.base.ReleaseLearner.forecast`.
+        found: variances are found out of the noisy eigenvalues, not known; for noise that is the same along all axes.
+    """
     drawn = DrawnMoments.of(plan, model, seed)
     if drawn.noisy is None:
         variance = float(np.square(drawn.deviation / drawn.shares[0]).mean())
         return ClassSums.of_sums(drawn.means, variance, 1.0)
-    _, basis = np.linalg.eigh(drawn.noisy)
-    turned = drawn.covariance @ basis
-    floor = 1e-5 * float(np.trace(drawn.covariance)) / len(basis)
-    variance = np.maximum(np.einsum("ij,ij->j", basis, turned), floor)
-    spread = np.maximum(np.square(turned).sum(axis=0) - variance**2, 0.0)
+    values, basis = np.linalg.eigh(drawn.noisy)
+    kind: type[Design[Any]] = plan.kind
+    if found and drawn.noise.second is not None:
+        law = AdditiveNoise(len(values), float(drawn.noise.second.mean()) / plan.records / drawn.noise.amplified)
+        known = known_variance(values, law, rounds=_ROUNDS)
+    else:
+        turned = drawn.covariance @ basis
+        floor = 1e-5 * float(np.trace(drawn.covariance)) / len(basis)
+        variance = np.maximum(np.einsum("ij,ij->j", basis, turned), floor)
+        known = KnownVariance(variance, np.maximum(np.square(turned).sum(axis=0) - variance**2, 0.0))
     counts = drawn.shares[:, None] * plan.records
     taken = drawn.noise.cross if drawn.noise.taken is None else drawn.noise.taken
     deviation = taken / plan.records / drawn.noise.amplified
-    noise = (np.square(deviation) @ np.square(basis)) / np.square(drawn.shares)[:, None] + variance / counts
-    kind: type[Design[Any]] = plan.kind
+    noise = (np.square(deviation) @ np.square(basis)) / np.square(drawn.shares)[:, None] + known.variance / counts
     sized = drawn.noise.counts is not None
     return ClassStatistics(
         basis,
-        KnownVariance(variance, spread),
+        known,
         drawn.means @ basis,
         noise,
         drawn.shares,

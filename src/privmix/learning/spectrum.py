@@ -124,13 +124,14 @@ class KnownVariance:
     spread: Reals
 
 
-def known_variance(values: Reals, law: NoiseLaw, floor: float = 0.0) -> KnownVariance:
+def known_variance(values: Reals, law: NoiseLaw, floor: float = 0.0, rounds: int = _ROUNDS) -> KnownVariance:
     """What the eigenvalues of S say of A along the eigenvectors of S.
 
     Args:
         values: (k,) eigenvalues of S, ascending; k < d where the others are 0.
         law: of the noise.
         floor: A is at least this in every direction, as where rows carry noise of their own.
+        rounds: of the search for the likeliest spectrum; few will do for a forecast.
 
     Example:
         >>> rng = np.random.default_rng(0)
@@ -147,7 +148,7 @@ def known_variance(values: Reals, law: NoiseLaw, floor: float = 0.0) -> KnownVar
         return KnownVariance(np.maximum(values - floor, top * _SPAN), np.zeros_like(values))
     points, counts = _grouped(values, law.dim)
     atoms = floor + np.geomspace(_SPAN, 1.02, _ATOMS) * top
-    weights = _likeliest(points, counts, atoms, law, 2 * scale)
+    weights = _likeliest(points, counts, atoms, law, 2 * scale, rounds)
     trace = _trace((points + 0.1j * scale).astype(np.complex128), atoms, weights, law, _MANY_STEPS)
     variance, spread = law.along(points, trace, float(weights @ atoms))
     sound = _rising(variance, counts)
@@ -180,7 +181,7 @@ def _grouped(values: Reals, dim: int) -> tuple[Reals, Reals]:
     return points, counts / dim
 
 
-def _likeliest(points: Reals, counts: Reals, atoms: Reals, law: NoiseLaw, blur: float) -> Reals:
+def _likeliest(points: Reals, counts: Reals, atoms: Reals, law: NoiseLaw, blur: float, rounds: int) -> Reals:
     """Weights of a spectrum on ``atoms``, by expectation and maximisation over which variance is behind which point.
 
     They start as a power law with the trace of S, which noise hardly moves: where noise hides all else it stays.
@@ -188,7 +189,7 @@ def _likeliest(points: Reals, counts: Reals, atoms: Reals, law: NoiseLaw, blur: 
     weights = _power_law(atoms, float(counts @ points))
     z = (points + 1j * blur).astype(np.complex128)
     trace = _trace(z, atoms, weights, law, _MANY_STEPS)
-    for _ in range(_ROUNDS):
+    for _ in range(rounds):
         shift, k = law.shifted(z, trace)
         # The share of A's eigenvectors of a variance in an eigenvector of S (Ledoit and Peche 2011).
         overlap = np.maximum(weights * (1 / (k[:, None] * (atoms - shift[:, None]))).imag, np.finfo(float).tiny)
