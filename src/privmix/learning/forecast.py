@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from privmix.designs import Design, Plan
 from privmix.designs.setting import Forecast
 from privmix.learning.class_statistics import ClassStatistics, ClassSums
-from privmix.learning.spectrum import AdditiveNoise, KnownVariance, known_variance
+from privmix.learning.spectrum import COARSE, AdditiveNoise, KnownVariance, known_variance
 from privmix.releases.data_model import DataModel
 from privmix.releases.moments import SecondMoments, regression
 
@@ -24,8 +24,6 @@ LinearRule = tuple[Reals, Reals]
 # Every class keeps at least this part of an equal share of the records.
 _FEWEST = 0.1
 _SHRINKAGE = 0.3
-# Of the search for a spectrum: five times as many change a forecast by less than its own error.
-_ROUNDS = 20
 # Seed of the records that stand for those which a learner holds out.
 _JUDGING = 1000
 
@@ -126,7 +124,7 @@ def drawn_statistics(plan: Plan, model: DataModel, seed: int, *, found: bool = F
     kind: type[Design[Any]] = plan.kind
     if found and drawn.noise.second is not None:
         law = AdditiveNoise(len(values), float(drawn.noise.second.mean()) / plan.records / drawn.noise.amplified)
-        known = known_variance(values, law, rounds=_ROUNDS)
+        known = known_variance(values, law, fineness=COARSE)
     else:
         turned = drawn.covariance @ basis
         floor = 1e-5 * float(np.trace(drawn.covariance)) / len(basis)

@@ -24,16 +24,33 @@ from scipy.optimize import isotonic_regression
 Reals = NDArray[np.float64]
 Complexes = NDArray[np.complex128]
 
-# A spectrum is weights on a grid of variances, which spans so much below the largest. These and the numbers of steps
-# are of the numerics: twice as many change results by less than the noise does.
-_ATOMS: Final = 160
+# A spectrum is weights on a grid of variances, which spans so much below the largest.
 _SPAN: Final = 1e-5
-_ROUNDS: Final = 100
 _STEPS: Final = 8
 _MANY_STEPS: Final = 200
-# The largest eigenvalues are taken one by one, the others by rank in so many groups.
-_APART: Final = 100
-_GROUPS: Final = 400
+
+
+@dataclass(frozen=True)
+class Fineness:
+    """Of the numerics: how finely spectra are searched.
+
+    Attributes:
+        atoms: variances on the grid of a spectrum.
+        apart: the largest eigenvalues, which are taken one by one.
+        groups: by rank, of the other eigenvalues.
+        rounds: of the search for the likeliest spectrum.
+    """
+
+    atoms: int
+    apart: int
+    groups: int
+    rounds: int
+
+
+# Twice as many of anything change results by less than the noise does.
+FINE: Final = Fineness(160, 100, 400, 100)
+# A tenth of the time; off by no more than another draw of the noise is.
+COARSE: Final = Fineness(64, 16, 32, 40)
 
 
 @dataclass(frozen=True)
@@ -124,14 +141,14 @@ class KnownVariance:
     spread: Reals
 
 
-def known_variance(values: Reals, law: NoiseLaw, floor: float = 0.0, rounds: int = _ROUNDS) -> KnownVariance:
+def known_variance(values: Reals, law: NoiseLaw, floor: float = 0.0, fineness: Fineness = FINE) -> KnownVariance:
     """What the eigenvalues of S say of A along the eigenvectors of S.
 
     Args:
         values: (k,) eigenvalues of S, ascending; k < d where the others are 0.
         law: of the noise.
         floor: A is at least this in every direction, as where rows carry noise of their own.
-        rounds: of the search for the likeliest spectrum; few will do for a forecast.
+        fineness: :data:`COARSE` will do for a forecast.
 
     Example:
         >>> rng = np.random.default_rng(0)
@@ -146,9 +163,9 @@ def known_variance(values: Reals, law: NoiseLaw, floor: float = 0.0, rounds: int
     top = max(float(values[-1]) - floor, scale, np.finfo(float).tiny)
     if scale <= top * np.finfo(np.float32).eps:
         return KnownVariance(np.maximum(values - floor, top * _SPAN), np.zeros_like(values))
-    points, counts = _grouped(values, law.dim)
-    atoms = floor + np.geomspace(_SPAN, 1.02, _ATOMS) * top
-    weights = _likeliest(points, counts, atoms, law, 2 * scale, rounds)
+    points, counts = _grouped(values, law.dim, fineness)
+    atoms = floor + np.geomspace(_SPAN, 1.02, fineness.atoms) * top
+    weights = _likeliest(points, counts, atoms, law, 2 * scale, fineness.rounds)
     trace = _trace((points + 0.1j * scale).astype(np.complex128), atoms, weights, law, _MANY_STEPS)
     variance, spread = law.along(points, trace, float(weights @ atoms))
     sound = _rising(variance, counts)
@@ -169,11 +186,11 @@ def _rising(variance: Reals, counts: Reals) -> NDArray[np.bool_]:
     return np.asarray(variance >= fitted - 1e-9 * np.abs(fitted))
 
 
-def _grouped(values: Reals, dim: int) -> tuple[Reals, Reals]:
+def _grouped(values: Reals, dim: int, fineness: Fineness) -> tuple[Reals, Reals]:
     """Points that stand for the eigenvalues, ascending, and the share of all d that each stands for."""
-    apart = min(_APART, len(values))
+    apart = min(fineness.apart, len(values))
     lower = values[: len(values) - apart]
-    groups = np.array_split(lower, min(_GROUPS, len(lower))) if len(lower) else []
+    groups = np.array_split(lower, min(fineness.groups, len(lower))) if len(lower) else []
     points = np.concatenate([[group.mean() for group in groups], values[len(lower) :]])
     counts = np.concatenate([[len(group) for group in groups], np.ones(apart)])
     if len(values) < dim:
