@@ -101,7 +101,7 @@ def test_shell_commands_run(page: Path, digits: Path, tmp_path: Path, monkeypatc
     small_images(tmp_path / "cifar10", "train", "test")
     small_images(tmp_path / "public", "train")
     shutil.copy(ROOT / "docs" / "adult.json", tmp_path)
-    for line in (line for block in blocks(page, "sh") for line in block.splitlines()):
+    for line in (line for block in blocks(page, "sh") for line in block.replace("\\\n", "").splitlines()):
         words = shlex.split(line, comments=True)
         if not words:
             continue

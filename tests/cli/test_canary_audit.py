@@ -30,7 +30,14 @@ def targets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(root)
         made = privmix(
-            "release", "--data=own", "--classes=10", "--epsilon=8", "--delta=1e-4", "--mixup-degree=8", "--out=REL"
+            "release",
+            "--data=own",
+            "--classes=10",
+            "--epsilon=8",
+            "--delta=1e-4",
+            "--design=poisson",
+            "--mixup-degree=8",
+            "--out=REL",
         )
         assert made.code == 0, made.err
         assert train().code == 0

@@ -14,7 +14,7 @@ from tests.cli.helpers import Outcome, privmix
 
 def release(folder: Path, name: str, *more: str) -> Outcome:
     line = ["release", "--data", str(folder / "own.npz"), "--features", "identity", "--classes", "2", "--seed", "3"]
-    figures = ["--mixup-degree", "8", "--rows", "1500", "--epsilon", "4", "--delta", "1e-4"]
+    figures = ["--design", "poisson", "--mixup-degree", "8", "--rows", "1500", "--epsilon", "4", "--delta", "1e-4"]
     return privmix(*line, *figures, "--out", str(folder / name), *more)
 
 

@@ -62,7 +62,11 @@ class Verb:
 
 VERBS = {
     "release": Verb(
-        "release", release_job, "REL", ["--mixup-degree=8"], {"design": pm.designs.Poisson(mixup_degree=8)}
+        "release",
+        release_job,
+        "REL",
+        ["--design=poisson", "--mixup-degree=8"],
+        {"design": pm.designs.Poisson(mixup_degree=8)},
     ),
     "train": Verb("train", training_job, "MODEL", ["--epochs=1"], {"epochs": 1}),
 }
@@ -164,7 +168,7 @@ def test_mended_data_have_as_many_records_and_the_same_name(verb: Verb) -> None:
     assert privmix(*init).code == 0
     write("other.csv", seed=5)
     book = pm.Ledger.open(LEDGER)
-    pm.release("other.csv", **{**WISHES, "ledger": book, "dataset": "other"})
+    pm.release("other.csv", **{**WISHES, "design": "poisson", "ledger": book, "dataset": "other"})
     outcome = verb.run("--resume", data="other.csv")
     assert outcome.code == 2
     assert "under which this data has its budget" in outcome.err

@@ -75,6 +75,7 @@ def line(where: str, **changes: str | None) -> list[str]:
         "data": "own.npz",
         "features": "identity",
         "classes": "2",
+        "design": "poisson",
         "mixup-degree": "8",
         "rows": "4000",
         "epsilon": "4",

@@ -336,7 +336,7 @@ def test_moments_fit_and_evaluate(data: Path, moments: Path, tmp_path: Path, mor
 
 def test_second_moments_need_a_release_that_has_them(data: Path, tmp_path: Path) -> None:
     out = tmp_path / "REL"
-    assert release(data, out, **{"mixup-degree": "8", "rows": "100"}).code == 0
+    assert release(data, out, design="poisson", **{"mixup-degree": "8", "rows": "100"}).code == 0
     refused(privmix("fit", str(out), "--learner", "second-moments", "--out", str(tmp_path / "M")), "moments")
     refused(privmix("fit", str(out), "--learner", "magic", "--out", str(tmp_path / "M")), "auto", "second-moments")
     assert not (tmp_path / "M").exists()

@@ -37,8 +37,8 @@ def test_canary_audits_show_it_only_where_it_is_public(
     out, given = tmp_path / "OUT", [f"--data={data}"]
     declared = [] if records is None else [f"--records={records}"]
     made = privmix(
-        "release", *given, "--features=identity", "--classes=2", "--epsilon=4", "--delta=1e-6", "--mixup-degree=8",
-        "--rows=2000", f"--out={out}", *declared,
+        "release", *given, "--features=identity", "--classes=2", "--epsilon=4", "--delta=1e-6",
+        "--design=poisson", "--mixup-degree=8", "--rows=2000", f"--out={out}", *declared,
     )  # fmt: skip
     assert made.code == 0
     terminal.truncate(0)
@@ -51,9 +51,9 @@ def test_canary_audits_show_it_only_where_it_is_public(
 @pytest.mark.parametrize(
     ("line", "shown"),
     [
-        (["release", "--mixup-degree=8", "--rows=2000"], True),
-        (["release", "--mixup-degree=8", "--rows=2000", "--records=9000"], False),
-        (["release", "--mixup-degree=8", "--rows=2000", "--private-count"], False),
+        (["release", "--design=poisson", "--mixup-degree=8", "--rows=2000"], True),
+        (["release", "--design=poisson", "--mixup-degree=8", "--rows=2000", "--records=9000"], False),
+        (["release", "--design=poisson", "--mixup-degree=8", "--rows=2000", "--private-count"], False),
         (["train", "--epochs=1"], True),
         (["train", "--epochs=1", "--records=9000"], False),
     ],

@@ -85,8 +85,8 @@ def test_no_command_writes_through_a_link(watched: Watch) -> None:
     tiny = ["--network=tiny", "--steps=2", "--images=20", "--sampler-steps=2", "--half-life=500", "--draw-batch=10"]
     commands = [
         ["release", *data, "--design", "auto", "--attainable", "0.9", "--rows", "40", "--out", "REL"],
-        ["release", *data, "--mixup-degree", "8", "--out", "STORED", "--store", "STORE"],
-        ["release", *data, "--mixup-degree", "8", "--public", "public.npz", "--out", "WHITE"],
+        ["release", *data, "--design", "poisson", "--mixup-degree", "8", "--out", "STORED", "--store", "STORE"],
+        ["release", *data, "--design", "poisson", "--mixup-degree", "8", "--public", "public.npz", "--out", "WHITE"],
         ["fit", "REL", "--out", "MODEL"],
         line(out="TRAINED", store="STORE2"),
         ["split", "--data", "own", "--share", "0.1", "--public", "p.npz", "--private", "q.npz", "--classes", "10"],

@@ -167,5 +167,5 @@ def test_all_doors_take_columns_and_labels_by_the_same_names(tmp_path: Path) -> 
     declared = {"classes": range(2), "columns": ["a", "b"], "label": "ill"}
     given = {"features": "identity", "epsilon": 4.0, "delta": 1e-4, **declared}
     trained = pm.train(frame, epochs=1, **given)
-    assert trained.facts.dim == pm.release(frame, rows=30, **given).x.shape[1] == 2
+    assert trained.facts.dim == pm.release(frame, design="moments", rows=30, **given).x.shape[1] == 2
     assert pm.evaluate(trained, frame, figure=tmp_path / "confusion.png", **declared).quality.n == 300

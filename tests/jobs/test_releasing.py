@@ -68,8 +68,8 @@ release.save("REL"); pm.verify("REL")
 @pytest.mark.parametrize("design", [pm.designs.Moments(), pm.designs.Poisson(mixup_degree=16)])
 def test_one_seed_gives_the_bytes_of_the_command_line(design: Any, own_place: Path) -> None:
     np.savez("own.npz", x=X, y=Y)
-    named = "--design=moments" if design.name == "moments" else "--mixup-degree=16"
-    flags = ["--features=identity", "--classes=2", "--epsilon=4", "--delta=1e-4", named, "--seed=3"]
+    named = ["--design=moments"] if design.name == "moments" else ["--design=poisson", "--mixup-degree=16"]
+    flags = ["--features=identity", "--classes=2", "--epsilon=4", "--delta=1e-4", *named, "--seed=3"]
     assert privmix("release", "--data=own.npz", "--out=CLI", *flags).code == 0
     frame = pandas.DataFrame(X, columns=list("abcdef")).assign(label=Y)
     wishes = {**WISHES, "design": design, "seed": 3}
@@ -250,7 +250,7 @@ def test_a_plan_is_made_of_public_facts_and_carried_out(own_place: Path, monkeyp
 
 def test_what_is_planned_is_carried_out_by_its_own_job_and_once(own_place: Path) -> None:
     """A second use costs nothing, and so does a plan whose seed and target were checked for another job."""
-    book, wishes = ledger(99), {**WISHES, "features": "identity", "classes": 2}
+    book, wishes = ledger(99), {**WISHES, "design": "poisson"}
     paid = {**wishes, "ledger": book, "dataset": "own"}
     seeded = ReleaseJob((X, Y), **wishes, seed=1, out=Path("SEEDED")).plan()
     dear = ReleaseJob((X, Y), **{**paid, "epsilon": 9}, private_count=True, out=Path("DEAR")).plan()
@@ -327,7 +327,7 @@ def test_neighbouring_frames_have_one_plan(odd: Any, own_place: Path) -> None:
     plans = set()
     for more in ([], [{"a": odd, "b": 1, "label": 0}], [{"a": 1, "b": 1, "label": odd}]):
         data = pandas.DataFrame([*plain[:20], *more, *plain[20:]])
-        plans.add(str(pm.plan(data, **WISHES, records=400).plan.to_dict()))
+        plans.add(str(pm.plan(data, **WISHES, design="poisson", records=400).plan.to_dict()))
         for wrong in ({"columns": ["c"]}, {"label": "c"}):
             with pytest.raises(pm.InvalidInput) as caught:
                 pm.plan(data, **WISHES, **wrong)

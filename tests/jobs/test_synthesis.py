@@ -92,7 +92,7 @@ def test_a_pool_of_private_images_is_refused_where_these_are_trained_on(
                 pm.train(records, **asked, **warm | {"synthetic": images})
 
     released = {"features": "pixels", "epsilon": 4, "delta": 1e-5, "classes": 10, "out": tmp_path / "R"}
-    for field, given in (("public", {}), ("proxy", {"design": "auto"})):
+    for field, given in (("public", {"design": "poisson"}), ("proxy", {"design": "auto"})):
         with pytest.raises(InvalidInput, match=f"{field}: got a value that is private .* made of public images"):
             pm.release(records, **released, **given, **{field: out})
         assert not (tmp_path / "R").exists()

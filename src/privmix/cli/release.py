@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @verb(app)
 def release(
     asked: Annotated[ReleaseOptions, Take(without=["design", "options"], needed=["out"])],
-    design: Annotated[GivenDesign, DesignOptions(more="; auto lets the planner choose")],
+    design: Annotated[GivenDesign, DesignOptions("auto", more="; auto: the planner chooses by public facts alone")],
     json_output: Annotated[bool, typer.Option("--json", help="Print the plan or certificate as JSON.")] = False,
 ) -> None:
     """Turn a private dataset into a differentially private release.

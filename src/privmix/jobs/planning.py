@@ -124,7 +124,9 @@ def design_of(design: Any, options: Mapping[str, Any]) -> dict[str, Any]:
     if design == AUTO:
         for name, value in options.items():
             if name != "label_noise_ratio":
-                raise InvalidInput(name, value, f"no value with design {AUTO}, which chooses it")
+                knowing = [kind.name for kind in all_designs() if name in {one.name for one in kind.options()}]
+                asked = f"; a value of one's own needs a design: {', '.join(knowing)}" if knowing else ""
+                raise InvalidInput(name, value, f"no value with design {AUTO}, which chooses it{asked}")
         return {"design": "poisson", "mixup_degree": 1, **options}
     names = (AUTO, *(kind.name for kind in all_designs()))
     if not isinstance(design, Design) and design not in names:

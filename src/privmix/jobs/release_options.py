@@ -118,7 +118,7 @@ class ReleaseOptions(Asked):
     """What is asked of a release.
 
     Attributes (and those of :class:`Asked`):
-        design: a design, its name, or ``"auto"``, which lets the planner choose.
+        design: a design, its name, or ``"auto"``: the planner chooses by public facts alone.
         options: of the design, by name, in place of its own.
         rows, centre, clip_norm, residual_clip_norm: of :class:`privmix.designs.Setting`; where the planner chooses, it
             chooses rows unless they are given.
@@ -137,7 +137,7 @@ class ReleaseOptions(Asked):
         overwrite: replace an existing release at ``out``.
     """
 
-    design: str | Design[Any] = "poisson"
+    design: str | Design[Any] = AUTO
     options: Mapping[str, Any] = field(default_factory=dict)
     rows: int | None = told(None, "Rows to release, T. Default: n; moments: at most 10,000.")
     centre: str | None = told(None, "private releases and subtracts the mean first; none.")

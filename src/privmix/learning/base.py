@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -85,7 +86,7 @@ class ReleaseLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
         classes_: (K,) int64, the class indices 0 .. K-1 that ``predict`` returns.
         n_features_in_: d.
         temperature_: what scores are multiplied by before the softmax makes probabilities of them; see
-            :func:`privmix.learning.calibration.temperature_of`.
+            :func:`privmix.learning.calibration.temperature_of`; 1 where an extractor changed the rows after the noise.
         told_: what ``fit`` was told of the classes beside the release, and what came of it, in JSON values; None for
             nothing.
     """
@@ -157,7 +158,12 @@ class ReleaseLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
             from privmix.learning.discriminant import class_statistics
 
             known = self._fitted_to
-            self._temperature = 1.0 if known is None else temperature_of(self._scores, class_statistics(known))
+            if known is None or math.isnan(known.noise_std_x):
+                # What an extractor made of a release's noise nobody knows.
+                self._temperature = 1.0
+            else:
+                bound = known.transform.final_clip_norm
+                self._temperature = temperature_of(self._scores, class_statistics(known), bound)
             self._fitted_to = None
         return self._temperature
 

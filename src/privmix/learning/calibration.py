@@ -26,7 +26,9 @@ _SEED: Final = 0
 _LEAST_WITHIN: Final = 0.1
 
 
-def temperature_of(scores: Callable[[NDArray[np.float32]], NDArray[Any]], found: ClassStatistics | ClassSums) -> float:
+def temperature_of(
+    scores: Callable[[NDArray[np.float32]], NDArray[Any]], found: ClassStatistics | ClassSums, bound: float
+) -> float:
     """What a learner's scores are multiplied by before the softmax, so that probabilities mean what they say.
 
     The discriminant's scores are log odds by what a release says of its classes and their noise. Records are drawn that
@@ -38,14 +40,16 @@ def temperature_of(scores: Callable[[NDArray[np.float32]], NDArray[Any]], found:
     Args:
         scores: (n, d) transformed records -> (n, K).
         found: what the release says of its classes.
+        bound: norm that transformed records are clipped to; those that are drawn are clipped alike.
 
     Returns:
         a number > 0; 1 where the scores tell no record from another.
     """
     weights, offsets = found.discriminants(*found.between_share())
-    along = _imagined(found)
-    own = along @ (found.basis.T @ weights) + offsets
-    given = scores((along @ found.basis.T + found.origin).astype(np.float32)).astype(np.float64)
+    records = _imagined(found) @ found.basis.T + found.origin
+    records *= np.minimum(1, bound / np.maximum(np.linalg.norm(records, axis=1), bound))[:, None]
+    own = (records - found.origin) @ weights + offsets
+    given = scores(records.astype(np.float32)).astype(np.float64)
     spread = _spread(given)
     if not (np.isfinite(spread) and spread > 0):
         return 1.0
@@ -67,7 +71,8 @@ def temperature_of_discriminant(found: ClassStatistics | ClassSums) -> float:
 
 
 def _capped(own: Reals) -> float:
-    return min(1.0, SUREST / max(_spread(own), np.finfo(float).tiny))
+    spread = _spread(own)
+    return SUREST / spread if spread > SUREST else 1.0
 
 
 def _spread(scores: Reals) -> float:
