@@ -36,6 +36,7 @@ SMALLER = {
     "--rows 50000": "--rows 500",
     "--rows 10000": "--rows 500",
     "--features scattering --": "--features pixels --",
+    "--features efficientnet:160,lite2": "--features efficientnet:96",
     "--model wrn-16-4": "--model cnn",
     "--epochs 100": "--epochs 0.5",
     "--public-records 4000": "--public-records 200",

@@ -62,10 +62,11 @@ def plan(
             ``classes``: K or the classes, as declared, never looked up in the labels. ``label``: the labels' column.
             ``columns``: names of the columns of numbers, or :class:`privmix.Columns`. ``split``. ``rows``, ``centre``,
             ``clip_norm``, ``residual_clip_norm``: see :class:`privmix.designs.Setting`. ``records``: a public count in
-            place of the real one. ``proxy``, ``proxy_classes``, ``attainable``, ``spectrum_decay``, ``between_share``: what design
-            ``"auto"`` may assume. ``public``, ``public_classes``, ``public_records``: public data that features are
-            whitened by, such as ``"procedural:digits"``; see :class:`privmix.jobs.release_options.Prior`. ``project``:
-            so many numbers that features are projected to, see :class:`privmix.features.projected.Projected`.
+            place of the real one. ``proxy``, ``proxy_classes``, ``attainable``, ``spectrum_decay``, ``between_share``:
+            what design ``"auto"`` may assume. ``public``, ``public_classes``, ``public_records``: public data that
+            features are whitened by, such as ``"procedural:digits"``; see :class:`privmix.jobs.release_options.Prior`.
+            ``project``: so many numbers that features are projected to, see
+            :class:`privmix.features.projected.Projected`.
 
     Returns:
         the plan, which prints readably; give it to :func:`release`.
