@@ -13,7 +13,7 @@ import math
 import platform
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -151,12 +151,14 @@ class Kind:
         fields: names and JSON types of its own fields; object for those whose type ``check`` looks at.
         files: what the names of its files match.
         check: raises where the shape of its own fields is wrong.
+        optional: names and JSON types of own fields that some certificates lack, those of earlier versions among them.
     """
 
     name: str
     fields: Mapping[str, type]
     files: re.Pattern[str]
     check: Callable[[Mapping[str, Any]], None]
+    optional: Mapping[str, type] = field(default_factory=dict)
 
 
 def issue(
@@ -235,10 +237,11 @@ def parse_certificate(content: bytes, kind: Kind | None = None) -> Certificate:
     if found.get("content_sha256") != content_hash(found):
         raise InvalidInput("certificate content_sha256", found.get("content_sha256"), "the hash of its own content")
     check_choice("certificate kind", found.get("kind"), (RELEASE, MODEL) if kind is None else (kind.name,))
-    if kind is not None and set(found) != {*_FIELDS, *kind.fields}:
-        odd = sorted(set(found) ^ {*_FIELDS, *kind.fields})
+    optional = {} if kind is None else {name: of for name, of in kind.optional.items() if name in found}
+    if kind is not None and set(found) - set(optional) != {*_FIELDS, *kind.fields}:
+        odd = sorted((set(found) - set(optional)) ^ {*_FIELDS, *kind.fields})
         raise InvalidInput("certificate", odd, "its fields and no others")
-    for name, expected in {**_FIELDS, **({} if kind is None else kind.fields)}.items():
+    for name, expected in {**_FIELDS, **({} if kind is None else kind.fields), **optional}.items():
         if not isinstance(found.get(name), expected):
             raise InvalidInput(f"certificate {name}", type(found.get(name)).__name__, expected.__name__)
     _check_common(found)

@@ -90,6 +90,11 @@ class ArrowSource(Source):
         """From the files' metadata, and what was declared."""
         return self._schema
 
+    @property
+    def number_names(self) -> tuple[str, ...] | None:
+        """From the files' metadata, or as declared."""
+        return tuple(self._inputs) if self._kind == "numbers" else None
+
     def _describe(self, path: Path) -> tuple[Any, int]:
         with decoding(path, self._format.kind):
             return self._format.describe(path)

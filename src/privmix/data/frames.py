@@ -89,11 +89,14 @@ def open_frame(frame: Any, classes: Any, selection: Selection, labels: Any = Non
     every = _cells_of([_part(frame, place) for place in range(len(columns))])
     whole = MemorySource(Schema(len(frame), (len(columns),), names), every, label_part)
     schema = Schema(len(frame), (len(wanted),), names, selection.table)
-    return MemorySource(schema, inputs, label_part, translate, whole)
+    named = tuple(wanted) if selection.table is None else None
+    return MemorySource(schema, inputs, label_part, translate, whole, named)
 
 
-def frame_inputs(frame: Any, table: tuple[str, ...] | None) -> NDArray[Any]:
-    """All inputs of a frame that has no labels: cells of the columns of a table, found by name, or all as numbers.
+def frame_inputs(
+    frame: Any, table: tuple[str, ...] | None, numbers: tuple[str, ...] | None = None
+) -> NDArray[Any]:
+    """All inputs of a frame: cells of the columns of a table, or numbers of some columns, by name; or all as numbers.
 
     Raises:
         InvalidInput: a column is not there.
@@ -104,10 +107,11 @@ def frame_inputs(frame: Any, table: tuple[str, ...] | None) -> NDArray[Any]:
         [['x', 1], [None, 2]]
     """
     columns = [str(name) for name in frame.columns]
-    for name in table or ():
+    wanted = table or numbers or ()
+    for name in wanted:
         if name not in columns:
             raise InvalidInput("columns", name, "columns of the frame")
-    parts = [_part(frame, columns.index(name)) for name in table or columns]
+    parts = [_part(frame, columns.index(name)) for name in wanted or columns]
     return (_numbers_of(parts) if table is None else _cells_of(parts))(0, len(frame))
 
 

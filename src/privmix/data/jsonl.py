@@ -59,6 +59,11 @@ class JsonlSource(Source):
         """From the number of lines, and what was declared."""
         return self._schema
 
+    @property
+    def number_names(self) -> tuple[str, ...] | None:
+        """As declared."""
+        return tuple(self._inputs) if self._form == "numbers" else None
+
     def _chunks(self, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
         rows: list[dict[str, Any]] = []
         held = 0

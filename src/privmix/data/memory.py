@@ -34,6 +34,7 @@ class MemorySource(Source):
         inputs, labels: the raw records from a first to before a last.
         translate: how raw labels become what :func:`privmix.data.source.encode_labels` takes.
         whole: all that was handed over, of which these records are a part.
+        number_names: of the inputs' columns, where they are numbers in columns that have names.
     """
 
     def __init__(
@@ -43,14 +44,20 @@ class MemorySource(Source):
         labels: Part,
         translate: Translate | None = None,
         whole: Source | None = None,
+        number_names: tuple[str, ...] | None = None,
     ) -> None:
-        self.whole = whole
+        self.whole, self._number_names = whole, number_names
         self._schema, self._inputs, self._labels, self._translate = schema, inputs, labels, translate
 
     @property
     def schema(self) -> Schema:
         """As declared."""
         return self._schema
+
+    @property
+    def number_names(self) -> tuple[str, ...] | None:
+        """As declared."""
+        return self._number_names
 
     def _as_given(self, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
         records = self._schema.records

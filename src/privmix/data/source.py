@@ -104,6 +104,11 @@ class Source(ABC):
         """What each record is called, in order, where each is a file of its own; else None. Private."""
         return None
 
+    @property
+    def number_names(self) -> tuple[str, ...] | None:
+        """Names of the columns, where inputs are columns of numbers that have names; else None. Public."""
+        return None
+
     @abstractmethod
     def _chunks(self, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
         """Yield raw (inputs, labels) of at most about ``size`` records, in order; labels may be NO_LABELS."""

@@ -25,6 +25,9 @@ from privmix.features.origin import OwnModel
 _WORD: Final = re.compile(r"[0-9A-Za-z_.:+/ -]{0,200}")
 _LARGEST: Final = 2**63
 
+LONGEST_NAME: Final = 200
+"""Characters of a column's name or a category."""
+
 MOST_OF_TWO: Final = 4096
 """Bytes that the options of an extractor may take which goes on from another one."""
 
@@ -173,6 +176,24 @@ class Extractor(ABC):
             check_scalar(f"features option {name}", value)
 
     @classmethod
+    def names_of(cls, options: Mapping[str, Any]) -> tuple[str, ...]:
+        """What features of such a spec are called, one name a feature; () where their settings give them no names.
+
+        They are published: settings alone decide them, never a record. The default gives none, and features then are
+        "feature 0", "feature 1", and so on. Opens nothing.
+        """
+        return ()
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """What its features are called; see :meth:`names_of`."""
+        return type(self).names_of(self.options())
+
+    def with_columns(self, columns: tuple[str, ...] | None) -> Extractor:
+        """The extractor of inputs that are columns of numbers with these names, where names are of use to it."""
+        return self
+
+    @classmethod
     def title(cls, options: Mapping[str, Any]) -> str:
         """What people call features of such a spec."""
         return cls.name
@@ -232,6 +253,11 @@ def check_scalar(field: str, value: Any) -> None:
         fits = bool(abs(value) <= _LARGEST)
     if not fits:
         raise InvalidInput(field, value, "a switch, a number, or a short plain text")
+
+
+def fits_name(name: Any) -> bool:
+    """Whether this can be the name of a column in a certificate: a short text."""
+    return isinstance(name, str) and 0 < len(name) <= LONGEST_NAME
 
 
 def extractor_names() -> list[str]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,11 +12,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from privmix.errors import InvalidInput
-from privmix.features.base import Extractor
+from privmix.features.base import LONGEST_NAME, Extractor, fits_name
 
 
 class Identity(Extractor):
-    """Inputs as float32, flattened: for feature vectors that another public model has made.
+    """Inputs as float32, flattened: for feature vectors that another public model has made, and columns of numbers.
+
+    Args:
+        columns: names of the columns, where the inputs are columns that have some; public, and the features' names.
 
     Example:
         >>> Identity().transform(np.arange(4).reshape(1, 2, 2)).tolist()
@@ -23,9 +27,45 @@ class Identity(Extractor):
     """
 
     name: ClassVar[str] = "identity"
+    most_text: ClassVar[int] = 2**16
+
+    def __init__(self, columns: Sequence[str] | None = None) -> None:
+        if columns is not None and (
+            isinstance(columns, str)
+            or not isinstance(columns, Sequence)
+            or not columns
+            or not all(map(fits_name, columns))
+            or len(set(columns)) < len(columns)
+        ):
+            allowed = f"names of at most {LONGEST_NAME} characters, each of them once"
+            raise InvalidInput("columns of identity", type(columns).__name__, allowed)
+        self._columns = None if columns is None else tuple(columns)
+
+    def options(self) -> dict[str, Any]:
+        """Names of the columns, where the inputs are columns that have some."""
+        return {} if self._columns is None else {"columns": list(self._columns)}
+
+    @classmethod
+    def check_stated(cls, options: Mapping[str, Any]) -> None:
+        """Nothing, or short names: they are their author's."""
+        cls.check_options(options)
+        if cls(**options).options() != dict(options):
+            raise InvalidInput("columns of identity", "other columns", "a list of names, or no such option")
+
+    @classmethod
+    def names_of(cls, options: Mapping[str, Any]) -> tuple[str, ...]:
+        """Those of the columns."""
+        return tuple(cls(**options).options().get("columns", ()))
+
+    def with_columns(self, columns: tuple[str, ...] | None) -> Extractor:
+        """With their names, where these fit a certificate."""
+        fits = columns is not None and all(map(fits_name, columns)) and len(json.dumps(columns)) < self.most_text - 100
+        return Identity(columns) if fits else self
 
     def output_dim(self, input_shape: tuple[int, ...]) -> int:
         """Number of values in one input."""
+        if self._columns is not None and tuple(input_shape) != (len(self._columns),):
+            raise InvalidInput("input shape for identity", tuple(input_shape), f"({len(self._columns)},), one a column")
         return math.prod(input_shape)
 
     def transform(self, x: NDArray[Any]) -> NDArray[np.float32]:

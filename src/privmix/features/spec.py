@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -27,6 +28,9 @@ _HASH: Final = re.compile(r"[0-9a-f]{64}")
 # Of arrays beside a spec.
 _ARRAY_NAME: Final = re.compile(r"[a-z][a-z0-9_.]{0,63}")
 _MOST_ARRAYS, _MOST_AXES = 256, 8
+
+# Of names of features, in bytes.
+_MOST_NAMES: Final = 2**20
 
 # Settings of a run, which no spec holds.
 _LOCAL: Final = frozenset({"path", "device", "batch_size"})
@@ -180,6 +184,50 @@ def title_of(spec: Mapping[str, Any]) -> str:
         return str(name)
     kind, options = _read(spec)
     return kind.title(options)
+
+
+def stated_names(spec: Mapping[str, Any], dim: int) -> tuple[str, ...]:
+    """What the ``dim`` features of this spec are called, each name once; () where its settings give them no names.
+
+    They follow from the spec alone. Names that would take more than 1 MiB as JSON are not stated.
+
+    Raises:
+        InvalidInput: as :func:`check_spec`, or the spec is of another number of features.
+
+    Example:
+        >>> stated_names({"name": "identity", "options": {"columns": ["age", "dose"]}}, 2)
+        ('age', 'dose')
+        >>> stated_names({"name": "pixels"}, 2)
+        ()
+    """
+    known = extractor_kinds().get(str(spec.get("name")), Extractor)
+    if known.names_of.__func__ is Extractor.names_of.__func__:  # type: ignore[attr-defined]
+        return ()
+    kind, options = _read(spec)
+    found = kind.names_of(options)
+    if not found or len(json.dumps(found)) > _MOST_NAMES:
+        return ()
+    if len(found) != dim:
+        raise InvalidInput("extractor", f"{len(found)} named features", f"one of {dim} features, as the plan says")
+    unique: dict[str, None] = {}
+    times: Counter[str] = Counter()
+    for name in found:
+        one = name
+        while one in unique:
+            times[name] += 1
+            one = f"{name} ({times[name] + 1})"
+        unique[one] = None
+    return tuple(unique)
+
+
+def feature_names(spec: Mapping[str, Any], dim: int) -> tuple[str, ...]:
+    """As :func:`stated_names`, with "feature 0", "feature 1", ... where there are none.
+
+    Example:
+        >>> feature_names({"name": "pixels"}, 2)
+        ('feature 0', 'feature 1')
+    """
+    return stated_names(spec, dim) or tuple(f"feature {place}" for place in range(dim))
 
 
 def statements_of(spec: Mapping[str, Any]) -> tuple[str, ...]:

@@ -15,10 +15,7 @@ from numpy.typing import NDArray
 
 from privmix.data.source import Schema
 from privmix.errors import WITHHELD, InvalidInput, StorageError, check_number
-from privmix.features.base import Extractor
-
-# Characters of a column's name or a category.
-_LONGEST: Final = 200
+from privmix.features.base import LONGEST_NAME, Extractor
 
 
 @dataclass(frozen=True)
@@ -31,6 +28,10 @@ class _Numeric:
     missing: float | None
 
     width: ClassVar[int] = 1
+
+    def names(self, column: str) -> list[str]:
+        """What the features of such a column are called."""
+        return [column]
 
     def unusual(self, cells: list[Any]) -> Iterator[tuple[int, str]]:
         """See :meth:`Tabular.unusual`."""
@@ -53,6 +54,11 @@ class _Categories:
     @property
     def width(self) -> int:
         return len(self.values) + (self.missing_token is not None)
+
+    def names(self, column: str) -> list[str]:
+        """What the features of such a column are called."""
+        missing = [] if self.missing_token is None else [f"{column} missing"]
+        return [*(f"{column}={value}" for value in self.values), *missing]
 
     def unusual(self, cells: list[Any]) -> Iterator[tuple[int, str]]:
         """See :meth:`Tabular.unusual`."""
@@ -93,6 +99,12 @@ class _Bins:
     @property
     def width(self) -> int:
         return len(self.edges) + 1
+
+    def names(self, column: str) -> list[str]:
+        """What the features of such a column are called."""
+        edges = [_token(edge) for edge in self.edges]
+        between = [f"{low} <= {column} < {high}" for low, high in pairwise(edges)]
+        return [f"{column} < {edges[0]}", *between, f"{column} >= {edges[-1]}"]
 
     def unusual(self, cells: list[Any]) -> Iterator[tuple[int, str]]:
         """See :meth:`Tabular.unusual`."""
@@ -181,8 +193,16 @@ class Tabular(Extractor):
             raise InvalidInput("features options", sorted(options), "options of tabular: columns")
         found = cls(options["columns"]).options()["columns"]
         texts = [text for entry in found for text in _texts(entry)]
-        if found != options["columns"] or any(len(text) > _LONGEST for text in texts):
-            raise InvalidInput("columns of tabular", "other columns", f"a list, texts of at most {_LONGEST} characters")
+        if found != options["columns"] or any(len(text) > LONGEST_NAME for text in texts):
+            raise InvalidInput("columns of tabular", "other columns", f"a list, texts of at most {LONGEST_NAME} characters")
+
+    @classmethod
+    def names_of(cls, options: Mapping[str, Any]) -> tuple[str, ...]:
+        """By column and category: "age", "sex=F", "sex missing", "25 <= age < 35"."""
+        encoders = cls(options["columns"])._encoders
+        return tuple(
+            name for column, encoder in encoders.items() if encoder is not None for name in encoder.names(column)
+        )
 
     def __init__(self, columns: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> None:
         self._entries = _entries(columns)

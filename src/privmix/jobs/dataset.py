@@ -15,7 +15,7 @@ from privmix.data.fingerprint import fingerprint, hashed_files, listing_hash, re
 from privmix.data.frames import CLASS_LABEL
 from privmix.data.remote import is_remote, public_name
 from privmix.errors import InvalidInput
-from privmix.features import Extractor, Tabular, TextEncoder
+from privmix.features import Extractor, Identity, Tabular, TextEncoder
 from privmix.jobs.columns import Columns, class_list
 
 
@@ -52,22 +52,26 @@ def open_for(
     table = reads.columns if isinstance(reads, Tabular) else None
     if columns.number_columns is not None and (text is not None or table is not None):
         raise InvalidInput("number_columns", columns.number_columns, "none with an extractor of texts or tables")
-    source = readers.open_dataset(
-        data,
-        split=split,
-        classes=classes,
-        label_column=columns.label_column,
-        image_column=columns.image_column,
-        feature_column=columns.feature_column,
-        text_column=text,
-        columns=table,
-        number_columns=columns.number_names,
-        feature_length=columns.feature_length,
-        image_size=columns.image_size,
-        colour=columns.colour,
-        input_shape=reads.image_shape if input_shape is None else input_shape,
-        labelled=labelled,
-    )
+    options: dict[str, Any] = {
+        "split": split,
+        "classes": classes,
+        "label_column": columns.label_column,
+        "image_column": columns.image_column,
+        "feature_column": columns.feature_column,
+        "text_column": text,
+        "columns": table,
+        "number_columns": columns.number_names,
+        "feature_length": columns.feature_length,
+        "image_size": columns.image_size,
+        "colour": columns.colour,
+        "input_shape": reads.image_shape if input_shape is None else input_shape,
+        "labelled": labelled,
+    }
+    source = readers.open_dataset(data, **options)
+    named = reads.feature_names if isinstance(reads, Identity) else ()
+    if named and source.number_names not in (None, named):
+        # The columns that were released, in their order, wherever the data have them.
+        source = readers.open_dataset(data, **{**options, "number_columns": list(named)})
     extractor.check_schema(source.schema)
     return source
 

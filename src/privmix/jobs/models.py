@@ -14,7 +14,7 @@ from privmix.certificate.certificate import MODEL, Certificate
 from privmix.data.frames import frame_inputs, library_of
 from privmix.data.source import as_inputs, as_table, encode_labels
 from privmix.errors import InvalidInput
-from privmix.features import Extractor, Tabular, TextEncoder, from_spec
+from privmix.features import Extractor, Identity, Tabular, TextEncoder, from_spec
 from privmix.jobs.kinds import FITTED, kind_of
 from privmix.jobs.released import Release
 from privmix.learning.base import ReleaseFacts, ReleaseLearner
@@ -82,7 +82,8 @@ class Model:
         reads = extractor.reads
         if library_of(x) in ("pandas", "polars"):
             texts = ("text",) if isinstance(reads, TextEncoder) else None
-            x = frame_inputs(x, tuple(reads.columns) if isinstance(reads, Tabular) else texts)
+            numbers = reads.feature_names if isinstance(reads, Identity) else None
+            x = frame_inputs(x, tuple(reads.columns) if isinstance(reads, Tabular) else texts, numbers)
         if isinstance(reads, Tabular):
             raw = as_table(np.asarray(x, dtype=object), tuple(reads.columns))
         elif isinstance(reads, TextEncoder):

@@ -92,7 +92,7 @@ class ReleaseJob(ReleaseOptions):
     def extractor(self) -> Extractor:
         """The public extractor of what is released; where there are public data, they are read for it."""
         if self.public is None:
-            return self.reader
+            return self.reader.with_columns(self.opened.source.number_names)
         centred = (self.centre or self.config.design.centre) != "none"
         return self.public.whitened(self.reader, self.clip_norm * (self.residual_clip_norm if centred else 1.0), silent)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import uuid
 from collections.abc import Mapping, Sequence
@@ -17,7 +18,7 @@ from privmix.certificate.reservation import ReservationNote, use
 from privmix.data.overlap_rule import PUBLISHED
 from privmix.designs import Plan, check_plan
 from privmix.errors import InvalidInput, check_integer, check_number
-from privmix.features.spec import arrays_beside, statements_of
+from privmix.features.spec import arrays_beside, stated_names, statements_of
 from privmix.features.whitened import DATA
 from privmix.releases.choice import chosen_by_data
 from privmix.releases.facts import release_facts
@@ -74,6 +75,7 @@ def make_certificate(
             "noise_std": plan.noise_std,
             "extractor": dict(extractor),
             "input_shape": [int(size) for size in input_shape],
+            **({"feature_names": list(names)} if (names := stated_names(extractor, plan.dim)) else {}),
             "choice": None if choice is None else dict(choice),
         },
         said=public_text(plan, insecure_seed, in_ledger, extractor, choice),
@@ -102,6 +104,8 @@ def _check_own(content: Mapping[str, Any]) -> None:
     """Shape of a release's own fields."""
     for value in content["noise_std"].values():
         check_number("certificate noise_std", value, low=0)
+    if not all(isinstance(name, str) for name in content.get("feature_names", ())):
+        raise InvalidInput("certificate feature_names", "other than texts", "names")
     if not isinstance(content["choice"], dict | None):
         raise InvalidInput("certificate choice", type(content["choice"]).__name__, "what the planner wrote, or null")
     # These reach the data card: nothing in them may look like a part of it.
@@ -123,7 +127,19 @@ KIND: Final = Kind(
     {"epsilon_delta_curve": list, "noise_std": dict, "extractor": dict, "input_shape": list, "choice": object},
     _FILE,
     _check_own,
+    {"feature_names": list},
 )
+
+
+def names_in_schema(features: Sequence[str], classes: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """What the schema of shards says beside widths, as keys and texts; nothing where features have no names."""
+    named = {"feature_names": features, "class_names": classes} if features else {}
+    return tuple((key, json.dumps(list(names), ensure_ascii=False)) for key, names in named.items())
+
+
+def told_in_shards(certificate: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    """As :func:`names_in_schema`, of a certificate; nothing where it is of an earlier version."""
+    return names_in_schema(certificate.get("feature_names", ()), certificate["plan"]["classes"])
 
 
 def _check_curve(points: Sequence[Any]) -> None:

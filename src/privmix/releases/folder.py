@@ -29,10 +29,10 @@ from privmix.private_files import PrivateFolder
 from privmix.releases import three_stage, two_stage  # noqa: F401  (they know how their numbers are stored)
 from privmix.releases.arrays import Shapes, arrays_bytes, read_arrays
 from privmix.releases.beside import from_arrays, to_arrays
-from privmix.releases.certificate import PICTURE_FILE, read_certificate
+from privmix.releases.certificate import PICTURE_FILE, read_certificate, told_in_shards
 from privmix.releases.dataset import RecordTransform, ReleasedDataset
 from privmix.releases.engine import RowBlock
-from privmix.releases.shards import ShardForm, read_shard, write_shard
+from privmix.releases.shards import ShardForm, Told, read_shard, write_shard
 from privmix.untrusted import all_finite, check_listing, open_plain
 
 DATA_FOLDER: Final = "data"
@@ -129,13 +129,19 @@ class ShardWriter:
         rows: T.
         journal: where finished shards are noted; None notes nothing.
         files: shards that an earlier run finished, in order from the first.
+        told: what their schema says; see :class:`ShardForm`.
     """
 
     def __init__(
-        self, folder: HeldFolder, rows: int, journal: Journal | None = None, files: Sequence[Mapping[str, Any]] = ()
+        self,
+        folder: HeldFolder,
+        rows: int,
+        journal: Journal | None = None,
+        files: Sequence[Mapping[str, Any]] = (),
+        told: Told = (),
     ) -> None:
         self._above, self._folder = folder, folder.folder(DATA_FOLDER)
-        self._rows, self._journal = rows, journal
+        self._rows, self._journal, self._told = rows, journal, told
         self._pending: list[RowBlock] = []
         self.files: list[dict[str, Any]] = [dict(item) for item in files]
         self._waiting = 0
@@ -165,7 +171,7 @@ class ShardWriter:
         # What is written to a folder that nobody finds any more is work for nothing.
         self._above.check_in_place()
         with self._folder.new(name, shared=True) as stream:
-            digest = write_shard(stream, x, y)
+            digest = write_shard(stream, x, y, self._told)
         self.files.append({"file": f"{DATA_FOLDER}/{name}", "rows": len(x), "sha256": digest})
         if self._journal is not None:
             self._journal.note(self.files[-1])
@@ -268,7 +274,7 @@ def load_release(folder: str | Path) -> ReleasedDataset:
     shards = check_shards(root, certificate, plan)
     x = np.empty((plan.rows, plan.dim), np.float32)
     y = np.empty((plan.rows, plan.num_classes), np.float32)
-    for column, start, values in read_rows(root, shards, plan):
+    for column, start, values in read_rows(root, shards, plan, told_in_shards(certificate)):
         all_finite({column: values}, "rows")
         (x if column == "x" else y)[start : start + len(values)] = values
     beside = read_beside(root, plan, certificate)
@@ -286,6 +292,7 @@ def check_shards(root: Path, certificate: Mapping[str, Any], plan: Plan) -> list
         InvalidInput: rows are divided in another way, or a file has another size.
     """
     shards = [item for item in certificate["files"] if item["file"].startswith(f"{DATA_FOLDER}/")]
+    told = told_in_shards(certificate)
     for item, wanted in zip_longest(shards, _shard_rows(plan.rows)):
         if item is None or (item["file"], item["rows"]) != wanted:
             raise InvalidInput("shards", None if item is None else item["file"], f"{plan.rows} rows, as certified")
@@ -294,12 +301,12 @@ def check_shards(root: Path, certificate: Mapping[str, Any], plan: Plan) -> list
             size = path.lstat().st_size
         except OSError:
             raise StorageError(f"shard: {item['file']} is missing from {root}") from None
-        ShardForm(item["rows"], plan.dim, plan.num_classes).check_size(size, item["file"])
+        ShardForm(item["rows"], plan.dim, plan.num_classes, told).check_size(size, item["file"])
     return shards
 
 
 def read_rows(
-    root: Path, shards: Sequence[Mapping[str, Any]], plan: Plan
+    root: Path, shards: Sequence[Mapping[str, Any]], plan: Plan, told: Told = ()
 ) -> Iterator[tuple[str, int, NDArray[np.float32]]]:
     """Yield all rows, a page at a time: the column, the first row, and its values (rows, width), which are read-only.
 
@@ -315,7 +322,7 @@ def read_rows(
         for item in shards:
             hashing, name = _Hashing(pool), item["file"]
             with open_plain(root / name, name) as stream:
-                form = ShardForm(item["rows"], plan.dim, plan.num_classes)
+                form = ShardForm(item["rows"], plan.dim, plan.num_classes, told)
                 for place, values in read_shard(stream, form, name, hashing.add):
                     yield place.column, first + place.start, values
             check_hash(item, hashing.digest())

@@ -23,14 +23,14 @@ from privmix.certificate.croissant import CROISSANT_FILE, croissant
 from privmix.certificate.reservation import ReservationNote, mode_of
 from privmix.designs import Plan, check_plan
 from privmix.errors import InvalidInput
-from privmix.features.spec import arrays_beside, check_carried
+from privmix.features.spec import arrays_beside, check_carried, stated_names
 from privmix.mechanisms.run import Run
 from privmix.mechanisms.run_folder import run_folder_of
 from privmix.mechanisms.run_state import RunState, Stated
 from privmix.mechanisms.streams import SecretStreams
 from privmix.releases.arrays import arrays_bytes, read_arrays
 from privmix.releases.card import data_card
-from privmix.releases.certificate import PICTURE_FILE, make_certificate, read_certificate
+from privmix.releases.certificate import PICTURE_FILE, make_certificate, names_in_schema, read_certificate
 from privmix.releases.engine import Engine, Progress
 from privmix.releases.engines import make_engine
 from privmix.releases.folder import (
@@ -200,7 +200,9 @@ class ReleaseRun(Run):
         journal = Journal(held, _SHARDS, partial(self.streams.seal, _SHARDS))
         kept = journal.kept()
         journal.rewrite(kept)
-        writer = ShardWriter(held, self._plan.rows, journal, kept)
+        settings = self.settings
+        told = names_in_schema(stated_names(settings["extractor"], self._plan.dim), self._plan.classes)
+        writer = ShardWriter(held, self._plan.rows, journal, kept, told)
         for block in engine.rows(progress, first=writer.first):
             writer.write(block)
         files = list(writer.files)
@@ -211,7 +213,6 @@ class ReleaseRun(Run):
             files.append(write_centre(held, engine.transform.centre))
         if self._carried:
             files.append({"file": EXTRACTOR_FILE, "rows": 0, "sha256": file_hash(self.folder / EXTRACTOR_FILE)})
-        settings = self.settings
         certificate = make_certificate(
             self._plan,
             extractor=settings["extractor"],

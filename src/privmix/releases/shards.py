@@ -2,10 +2,11 @@
 
 Parquet leaves much to its writer: free metadata, gaps between columns, compression, dictionaries, statistics. A shard
 of privmix has one form: two columns ``x`` and ``y`` of fixed-size lists of float32, one row group, plain pages of about
-one mebibyte, no compression, and the Arrow schema as its only metadata. All bytes but the values follow from the number
-of rows and the two widths. Reading therefore compares those bytes and takes the values from where they must be; no
-parser of the format, and none of its features, is ever given a stranger's file. pandas, Polars, pyarrow and Hugging
-Face datasets read the files as they are.
+one mebibyte, no compression, and for metadata the Arrow schema alone, with the names of features and classes where the
+certificate names features. All bytes but the values follow from the number of rows, the two widths and these names.
+Reading therefore compares those bytes and takes the values from where they must be; no parser of the format, and none
+of its features, is ever given a stranger's file. pandas, Polars, pyarrow and Hugging Face datasets read the files as
+they are.
 
 The layout is that of Apache Parquet (format 2.6; metadata in Thrift's compact protocol).
 """
@@ -24,6 +25,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privmix.errors import InvalidInput
+
+# Keys and texts.
+Told = tuple[tuple[str, str], ...]
 
 _MAGIC: Final = b"PAR1"
 _MAKER: Final = b"privmix"
@@ -68,6 +72,7 @@ class ShardForm:
         rows: at least 1.
         dim: width of ``x``.
         classes: width of ``y``.
+        told: keys and texts of the schema's metadata, which readers show beside the columns: names, mostly nothing.
 
     Formal guarantees:
         * One form: shards of equal form differ in their values alone; any other byte, more or fewer of them included,
@@ -87,6 +92,7 @@ class ShardForm:
     rows: int
     dim: int
     classes: int
+    told: Told = ()
 
     @property
     def size(self) -> int:
@@ -137,22 +143,23 @@ class ShardForm:
         arrow = bytearray(_ARROW_SCHEMA)
         struct.pack_into("<i", arrow, _WIDTH_OF_X, self.dim)
         struct.pack_into("<i", arrow, _WIDTH_OF_Y, self.classes)
+        told = [_entry(key.encode(), text.encode()) for key, text in self.told]
         meta = _struct(
             (1, _I32, 2),
             (2, _LIST, (_STRUCT, schema)),
             (3, _I64, self.rows),
             (4, _LIST, (_STRUCT, [_struct((1, _LIST, (_STRUCT, chunks)), (2, _I64, x + y), (3, _I64, self.rows))])),
-            (5, _LIST, (_STRUCT, [_struct((1, _BYTES, b"ARROW:schema"), (2, _BYTES, base64.b64encode(arrow)))])),
+            (5, _LIST, (_STRUCT, [_entry(b"ARROW:schema", base64.b64encode(arrow)), *told])),
             (6, _BYTES, _MAKER),
         )
         return meta + struct.pack("<I", len(meta)) + _MAGIC
 
 
-def write_shard(stream: IO[bytes], x: NDArray[np.float32], y: NDArray[np.float32]) -> str:
+def write_shard(stream: IO[bytes], x: NDArray[np.float32], y: NDArray[np.float32], told: Told = ()) -> str:
     """Write rows ``x`` (rows, d) and ``y`` (rows, K) as one shard; returns the SHA-256 of its bytes."""
     hasher = hashlib.sha256()
     columns = {"x": np.ascontiguousarray(x, np.float32), "y": np.ascontiguousarray(y, np.float32)}
-    for piece in ShardForm(len(x), x.shape[1], y.shape[1]).pieces():
+    for piece in ShardForm(len(x), x.shape[1], y.shape[1], told).pieces():
         content = piece if isinstance(piece, bytes) else columns[piece.column][piece.start : piece.stop].data.cast("B")
         stream.write(content)
         hasher.update(content)
@@ -211,6 +218,11 @@ def _page_head(rows: int, width: int) -> bytes:
 def _run(length: int, level: int) -> bytes:
     """So many times the same level, in Parquet's run-length encoding."""
     return _varint(length << 1) + bytes([level])
+
+
+def _entry(key: bytes, value: bytes) -> bytes:
+    """Of the file's metadata."""
+    return _struct((1, _BYTES, key), (2, _BYTES, value))
 
 
 def _list_column(name: bytes) -> list[bytes]:

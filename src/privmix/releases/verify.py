@@ -14,9 +14,9 @@ from privmix.certificate.croissant import CROISSANT_FILE, croissant
 from privmix.certificate.verification import Verification
 from privmix.designs import Plan, plan_from_dict
 from privmix.errors import InvalidInput, check_number
-from privmix.features.spec import check_carried, check_spec
+from privmix.features.spec import check_carried, check_spec, stated_names
 from privmix.releases.card import data_card
-from privmix.releases.certificate import PICTURE_FILE, curve_of, parse_certificate, public_text
+from privmix.releases.certificate import PICTURE_FILE, curve_of, parse_certificate, public_text, told_in_shards
 from privmix.releases.choice import check_choice_record, check_choice_settings
 from privmix.releases.evidence import RowEvidence, beside_tests, centre_tests, row_law
 from privmix.releases.folder import (
@@ -117,7 +117,7 @@ def _check_numbers(
     beside = read_beside(root, plan, certificate)
     found += beside_tests(plan, beside)
     rows, odd = RowEvidence(plan, row_law(plan, beside)), None
-    for column, start, values in read_rows(root, shards, plan):
+    for column, start, values in read_rows(root, shards, plan, told_in_shards(certificate)):
         try:
             if odd is None:
                 rows.add(column, start, values)
@@ -148,6 +148,10 @@ def check_certificate(certificate: Certificate) -> tuple[Plan, PrivacyCost]:
             raise InvalidInput("certificate choice", "another budget", "a choice made for this budget")
         check_choice_record(choice)
         check_choice_settings(choice, plan)
+    # Certificates of earlier versions have none.
+    names = list(stated_names(certificate["extractor"], plan.dim))
+    if certificate.get("feature_names", names) != names:
+        raise InvalidInput("certificate feature_names", "other names", "those that follow from the extractor")
     _check_noise(certificate["noise_std"], plan)
     _check_curve(certificate, plan)
     facts = certificate.insecure_seed, certificate.in_ledger, certificate["extractor"]
