@@ -35,10 +35,11 @@ if TYPE_CHECKING:
         PoissonSampled,
         Repeated,
     )
-    from privmix.errors import InvalidInput, MissingExtra, PrivmixError, StorageError
+    from privmix.errors import InvalidInput, MissingExtra, NotPrivateWarning, PrivmixError, StorageError
     from privmix.jobs.attack import attack
     from privmix.jobs.audit import audit
     from privmix.jobs.checking import verify
+    from privmix.jobs.classifier import ReleaseClassifier
     from privmix.jobs.columns import Columns
     from privmix.jobs.data_check import DataCheck, check
     from privmix.jobs.evaluation import evaluate
@@ -86,11 +87,13 @@ __all__ = [
     "Model",
     "NoiseAwareRidgeClassifier",
     "NormalWeighted",
+    "NotPrivateWarning",
     "PoissonSampled",
     "Predictions",
     "PrivacyCost",
     "PrivmixError",
     "Release",
+    "ReleaseClassifier",
     "Repeated",
     "SecondMomentsClassifier",
     "StorageError",

@@ -170,3 +170,7 @@ def _interval(low: float, high: float, low_open: bool, high_open: bool) -> str:
 def _shorten(text: str, width: int = 80) -> str:
     flat = " ".join(text.split())
     return flat if len(flat) <= width else flat[: width - 3] + "..."
+
+
+class NotPrivateWarning(UserWarning):
+    """What comes of this is not private, or spends more privacy than it may look."""

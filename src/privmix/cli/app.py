@@ -45,6 +45,10 @@ VERBS: Final = {
     "predict": Verb(
         "privmix.cli.predict", "Predict the classes of records without labels, and write them to a file of your own."
     ),
+    "transform": Verb(
+        "privmix.cli.transform",
+        "Do to new records what was done to those of a release: what any learner of its rows must see.",
+    ),
     "release": Verb("privmix.cli.release", "Turn a private dataset into a differentially private release."),
     "inspect": Verb(
         "privmix.cli.inspect", "Show what a release or a model is and what it guarantees, in words and numbers."

@@ -93,9 +93,7 @@ def open_frame(frame: Any, classes: Any, selection: Selection, labels: Any = Non
     return MemorySource(schema, inputs, label_part, translate, whole, named)
 
 
-def frame_inputs(
-    frame: Any, table: tuple[str, ...] | None, numbers: tuple[str, ...] | None = None
-) -> NDArray[Any]:
+def frame_inputs(frame: Any, table: tuple[str, ...] | None, numbers: tuple[str, ...] | None = None) -> NDArray[Any]:
     """All inputs of a frame: cells of the columns of a table, or numbers of some columns, by name; or all as numbers.
 
     Raises:

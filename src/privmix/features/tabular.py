@@ -194,7 +194,9 @@ class Tabular(Extractor):
         found = cls(options["columns"]).options()["columns"]
         texts = [text for entry in found for text in _texts(entry)]
         if found != options["columns"] or any(len(text) > LONGEST_NAME for text in texts):
-            raise InvalidInput("columns of tabular", "other columns", f"a list, texts of at most {LONGEST_NAME} characters")
+            raise InvalidInput(
+                "columns of tabular", "other columns", f"a list, texts of at most {LONGEST_NAME} characters"
+            )
 
     @classmethod
     def names_of(cls, options: Mapping[str, Any]) -> tuple[str, ...]:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         checking,
         checks,
         class_texts,
+        classifier,
         collapse,
         collapse_options,
         columns,
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
         prediction_options,
         price,
         price_options,
+        private_tables,
         progress,
         public_data,
         quality,
@@ -69,6 +71,7 @@ if TYPE_CHECKING:
         training,
         training_options,
         training_settings,
+        transforming,
     )
 else:
     __getattr__, __dir__ = lazily(__name__)
@@ -86,6 +89,7 @@ __all__ = [
     "checking",
     "checks",
     "class_texts",
+    "classifier",
     "collapse",
     "collapse_options",
     "columns",
@@ -117,6 +121,7 @@ __all__ = [
     "prediction_options",
     "price",
     "price_options",
+    "private_tables",
     "progress",
     "public_data",
     "quality",
@@ -135,4 +140,5 @@ __all__ = [
     "training",
     "training_options",
     "training_settings",
+    "transforming",
 ]

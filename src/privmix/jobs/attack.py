@@ -12,11 +12,12 @@ from privmix.jobs.columns import Columns
 from privmix.jobs.inversion import Inversion, InversionJob
 from privmix.jobs.membership import Membership, MembershipJob
 from privmix.jobs.poisoning import Poisoning, PoisoningJob
-from privmix.jobs.progress import Progress
+from privmix.jobs.progress import Asked, callback, shows_bars
 
 _KINDS: Final = ("membership", "inversion", "collapse", "poisoning")
 
 
+@shows_bars
 def attack(
     target: str | Path | None,
     data: Any,
@@ -24,7 +25,7 @@ def attack(
     *,
     columns: Columns | str | Sequence[str] | None = None,
     label: str | None = None,
-    progress: Progress | None = None,
+    progress: Asked = None,
     **options: Any,
 ) -> Membership | Inversion | Collapse | Poisoning:
     """Attack a release or a model, to see what it gives away, or the data that models are made of.
@@ -44,7 +45,7 @@ def attack(
         kind: see above.
         columns: names of the columns of numbers, or :class:`privmix.Columns`.
         label: the labels' column.
-        progress: called with (stage, done, total).
+        progress: called with (stage, done, total), or True for bars.
         options: fields of :class:`privmix.jobs.membership.MembershipJob`,
             :class:`privmix.jobs.inversion.InversionJob`, :class:`privmix.jobs.collapse.CollapseJob` or
             :class:`privmix.jobs.poisoning.PoisoningJob`.
@@ -66,13 +67,13 @@ def attack(
     if columns is not None or label is not None:
         options["columns"] = Columns.declared(columns, label)
     if kind == "inversion":
-        return InversionJob(release=target, data=data, **options).run(progress)
+        return InversionJob(release=target, data=data, **options).run(callback(progress))
     if kind == "collapse":
-        return CollapseJob(release=target, proxy=data, **options).run(progress)
+        return CollapseJob(release=target, proxy=data, **options).run(callback(progress))
     if kind == "poisoning":
         if target is not None:
             raise InvalidInput("target", str(target), "None: what is attacked is said by `defences` or by `design`")
-        return PoisoningJob(data=data, **options).run(progress)
+        return PoisoningJob(data=data, **options).run(callback(progress))
     if target is None:
         raise InvalidInput("target", None, "a model's folder")
-    return MembershipJob(model=target, data=data, **options).run(progress)
+    return MembershipJob(model=target, data=data, **options).run(callback(progress))

@@ -17,13 +17,14 @@ from privmix.designs import BasePlan, Plan
 from privmix.errors import InvalidInput, check_choice
 from privmix.jobs.audited import Audited, Claim
 from privmix.jobs.canaries import CanaryJob
-from privmix.jobs.progress import Progress
+from privmix.jobs.progress import Asked, Progress, callback, shows_bars
 from privmix.jobs.recording import Measurement
 from privmix.training import TrainingPlan
 
 KINDS: Final = ("worst-case", "noise", "canaries")
 
 
+@shows_bars
 def audit(
     target: str | PathLike[str] | Plan | TrainingPlan | Claim,
     kind: str = "worst-case",
@@ -31,7 +32,7 @@ def audit(
     runs: int | None = None,
     confidence: float = CONFIDENCE,
     seed: int | None = None,
-    progress: Progress | None = None,
+    progress: Asked = None,
     **canaries: Any,
 ) -> Audited[Audit] | Audited[NoiseAudit] | Audited[CanaryAudit]:
     """Attack the plan of a release, a trained model or a design with the real engine, and say what that proves.
@@ -49,7 +50,7 @@ def audit(
         runs: of the worst case: independent runs, half of them with the record; 10,000 where None.
         confidence: of what is said to be proven.
         seed: for tests: the same runs again.
-        progress: called with (stage, done, total).
+        progress: called with (stage, done, total), or True for bars.
         canaries: fields of :class:`privmix.jobs.canaries.CanaryJob`, such as ``data`` and ``canaries``.
 
     Raises:
@@ -70,7 +71,9 @@ def audit(
     if kind == "canaries":
         if not isinstance(target, str | PathLike):
             raise InvalidInput("target", type(target).__name__, "the folder of a release or trained model")
-        return CanaryJob(target=Path(target), confidence=confidence, seed=seed, **canaries).open().run(progress)
+        return (
+            CanaryJob(target=Path(target), confidence=confidence, seed=seed, **canaries).open().run(callback(progress))
+        )
     if canaries:
         raise InvalidInput(", ".join(canaries), "given", "options of canaries alone")
     if isinstance(target, str | PathLike):
@@ -78,8 +81,8 @@ def audit(
     else:
         claim = target if isinstance(target, Claim) else Claim.of_plan(target)
     if kind == "noise":
-        return _noise(claim, confidence, seed, progress)
-    return _worst_case(claim, RUNS if runs is None else runs, confidence, seed, progress)
+        return _noise(claim, confidence, seed, callback(progress))
+    return _worst_case(claim, RUNS if runs is None else runs, confidence, seed, callback(progress))
 
 
 def _worst_case(

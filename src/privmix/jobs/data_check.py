@@ -23,7 +23,7 @@ from privmix.features import Extractor, Tabular, parse_features
 from privmix.features.tabular import NOT_A_NUMBER
 from privmix.jobs.columns import Columns
 from privmix.jobs.dataset import open_dataset
-from privmix.jobs.progress import Progress, silent
+from privmix.jobs.progress import Asked, callback, shows_bars
 
 NOT_FOR_OTHERS: Final = (
     "All of this is about private records: nothing of it may be passed on, and what it makes you change is a choice "
@@ -127,6 +127,7 @@ class DataCheck:
         }
 
 
+@shows_bars
 def check(
     data: Any,
     *,
@@ -137,7 +138,7 @@ def check(
     label: str | None = None,
     clip_norm: float = 1.0,
     show_values: bool = False,
-    progress: Progress | None = None,
+    progress: Asked = None,
 ) -> DataCheck:
     """Look for what does not fit in a private dataset, before any budget is charged. For its owner's eyes alone.
 
@@ -149,7 +150,7 @@ def check(
         data: as :func:`privmix.release` takes it; also ``features``, ``classes``, ``split``, ``columns`` and ``label``.
         clip_norm: the bound that features are clipped to.
         show_values: keep the values that do not fit.
-        progress: called with (stage, done, total).
+        progress: called with (stage, done, total), or True for bars.
 
     Raises:
         InvalidInput: the data do not open, as a release of them would not.
@@ -171,7 +172,7 @@ def check(
     source = opened(data)
     schema = source.schema
     found = DataCheck(0, dict.fromkeys(schema.classes, 0), clip_norm, extractor.name == "identity")
-    report, norms = progress or silent, []
+    report, norms = callback(progress), []
     for part, name in _parts(source, opened):
         look = _Look(found, part, extractor, name, declared.label_column, show_values)
         try:

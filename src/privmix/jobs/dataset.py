@@ -156,3 +156,48 @@ def open_dataset(
         classes = class_list(classes)
     source = open_for(extractor, data, split, classes, columns, input_shape, labelled)
     return Dataset(source, str(data) if isinstance(data, str | Path) else None, split, columns)
+
+
+def open_unlabelled(
+    data: Any,
+    extractor: Extractor,
+    input_shape: Sequence[int],
+    classes: Sequence[str],
+    *,
+    split: str | None,
+    columns: Columns,
+) -> Dataset:
+    """Open records, whose labels need not be there, as inputs of a model or release.
+
+    Args:
+        data: as :func:`open_for`.
+        extractor: of the model or release.
+        input_shape, classes: of it, too.
+        split: which part; None: ``test`` where there is one, else all that names no part.
+        columns: what is declared of columns and images.
+
+    Raises:
+        InvalidInput: their inputs have another shape, or there is no such part.
+        StorageError: they can't be read.
+    """
+    shape = tuple(input_shape)
+    # New records mostly have no parts: what is not named for one is taken for the training part elsewhere.
+    for part in ("test", "train") if split is None else (split,):
+        try:
+            found = open_dataset(
+                data,
+                extractor,
+                split=part,
+                classes=list(classes),
+                columns=columns,
+                input_shape=shape,
+                labelled=False,
+            )
+        except InvalidInput as error:
+            if error.field != "split" or part != "test" or split is not None:
+                raise
+        else:
+            break
+    if tuple(found.schema.input_shape) != shape:
+        raise InvalidInput("data", found.schema.input_shape, f"inputs of shape {shape}")
+    return found

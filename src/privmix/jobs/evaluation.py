@@ -19,7 +19,7 @@ from privmix.jobs.dataset import Dataset, open_dataset
 from privmix.jobs.features import features_in_memory
 from privmix.jobs.models import Model, model_in
 from privmix.jobs.places import check_figure
-from privmix.jobs.progress import Progress, silent
+from privmix.jobs.progress import Asked, callback, shows_bars
 from privmix.jobs.quality import Quality
 from privmix.jobs.recording import Measured, Measurement, place
 from privmix.learning.base import ReleaseFacts, ReleaseLearner
@@ -62,6 +62,7 @@ class Evaluation(Measured):
         return {**_content(self.quality, self.reference, self.groups), "figure": figure}
 
 
+@shows_bars
 def evaluate(
     model: Model | str | Path,
     data: Any,
@@ -77,7 +78,7 @@ def evaluate(
     group_by: str | Sequence[Any] | NDArray[Any] | None = None,
     figure: str | Path | None = None,
     public_data: bool = False,
-    progress: Progress | None = None,
+    progress: Asked = None,
 ) -> Evaluation:
     """Measure a model on labelled data: raw inputs in, accuracy out, beside what takes no model and no privacy.
 
@@ -101,7 +102,7 @@ def evaluate(
         figure: where to draw the confusion matrix and whether probabilities hold (.png, .svg, .pdf); not in a release
             or model.
         public_data: ``data`` are public: picture and record may be shown.
-        progress: called with (stage, done, total).
+        progress: called with (stage, done, total), or True for bars.
 
     Raises:
         InvalidInput: the data have other inputs or classes than the model, or the picture can't be drawn there.
@@ -110,7 +111,7 @@ def evaluate(
     picture = None if figure is None else Path(figure)
     check_figure(picture)
     chosen = model_in(model, features_model, trust_features_model)
-    declared, report = Columns.declared(columns, label), progress or silent
+    declared, report = Columns.declared(columns, label), callback(progress)
 
     def opened_as(what: Any, part: str) -> Dataset:
         return open_for_model(chosen.facts, chosen.extractor, what, part, classes, declared)

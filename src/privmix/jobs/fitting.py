@@ -20,7 +20,7 @@ from privmix.jobs.evaluation import open_for_model, split_of
 from privmix.jobs.features import features_in_memory
 from privmix.jobs.fit_options import AUTO
 from privmix.jobs.models import Model
-from privmix.jobs.progress import silent
+from privmix.jobs.progress import shows_bar, silent
 from privmix.jobs.released import Release
 from privmix.learning import (
     ClassEmbeddingClassifier,
@@ -48,6 +48,7 @@ LEARNERS: Final = (
 )
 
 
+@shows_bar("steps")
 def fit(
     release: Release | ReleasedDataset | str | Path,
     learner: str | ReleaseLearner = AUTO,
@@ -67,7 +68,7 @@ def fit(
     trust_features_model: bool = False,
     out: str | Path | None = None,
     overwrite: bool = False,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
 ) -> Model:
     """Train a classifier on a release. No private data is read and no privacy is spent, however often you do it.
 
@@ -97,7 +98,7 @@ def fit(
             :class:`~privmix.jobs.models.Model`.
         out: a folder to create for the model; None creates none.
         overwrite: replace a model at ``out``.
-        progress: called with (steps done, steps in all).
+        progress: called with (steps done, steps in all), or True for a bar.
 
     Returns:
         a model that takes raw inputs.
@@ -107,6 +108,7 @@ def fit(
             not fit its classes, or the folder is no release as it was certified.
         StorageError: a file of it is missing or can't be read, or ``out`` can't be written.
     """
+    tell = progress if callable(progress) else None
     if not isinstance(learner, ReleaseLearner):
         check_choice("learner", learner, LEARNERS)
     if out is not None:
@@ -129,7 +131,7 @@ def fit(
     if features is not None:
         if augment is not None:
             raise InvalidInput("augment", augment, "none beside `features`, which goes over the images once")
-        dataset = encoded(dataset, parse_features(features) if isinstance(features, str) else features, progress)
+        dataset = encoded(dataset, parse_features(features) if isinstance(features, str) else features, tell)
     prior = held = None
     if class_descriptions is not None or validation is not None:
         arrays, trusted = dataset.extractor_arrays, trust_features_model
@@ -139,9 +141,9 @@ def fit(
         if validation is not None:
             held = _watched(dataset, extractor, validation, validation_split, Columns.declared(columns, label))
     if isinstance(learner, GeneralizedKLClassifier):
-        learner.fit(dataset, progress=progress, prior=prior, validation=held)
+        learner.fit(dataset, progress=tell, prior=prior, validation=held)
     else:
-        learner.fit(dataset, progress=progress, prior=prior)
+        learner.fit(dataset, progress=tell, prior=prior)
     fitted = Model(learner, features_model, trust_features_model)
     if out is not None:
         fitted.save(out, overwrite=overwrite)

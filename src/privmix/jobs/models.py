@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
 
 from privmix.certificate.certificate import MODEL, Certificate
 from privmix.data.frames import frame_inputs, library_of
@@ -23,9 +24,12 @@ from privmix.training.run import MODEL_FOLDER
 from privmix.training.trained import ModelFacts, TrainedModel, load_trained
 
 
-@dataclass(eq=False)
-class Model:
+@dataclass(eq=False, repr=False)
+class Model(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no type hints
     """A classifier together with its feature extractor: raw inputs in, classes out.
+
+    For scikit-learn it is an estimator that is fitted already: ``fit`` and ``clone`` give back the model itself, so
+    that ``Pipeline`` and ``cross_val_score`` take it, and fit nothing.
 
     Attributes:
         classifier: what classifies the extractor's output.
@@ -46,6 +50,21 @@ class Model:
     def classes(self) -> tuple[str, ...]:
         """K class names; a prediction k means ``classes[k]``."""
         return tuple(self.facts.classes)
+
+    @property
+    def classes_(self) -> NDArray[Any]:
+        """(K,) what :meth:`predict` calls the classes."""
+        return self.named(np.arange(len(self.classes)))
+
+    def fit(self, X: Any = None, y: Any = None) -> Self:
+        """The model itself: it is fitted already, and does not look at these."""
+        return self
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
+
+    def __sklearn_clone__(self) -> Self:
+        return self
 
     @property
     def certificate(self) -> Certificate:

@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.csv as pa_csv
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from privmix.errors import InvalidInput, StorageError
-from privmix.held_folders import new_file
 from privmix.jobs.columns import Columns
-from privmix.jobs.dataset import Dataset, open_dataset
+from privmix.jobs.dataset import open_unlabelled
 from privmix.jobs.models import Model, model_in
-from privmix.jobs.places import check_unpublished, check_writable
-from privmix.jobs.progress import Progress, silent
-from privmix.private_files import file_mode
-
-# Rows turned into a table at once.
-_STEP: Final = 65_536
+from privmix.jobs.private_tables import check_out, write_table
+from privmix.jobs.progress import Asked, callback, shows_bars
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,6 +70,7 @@ class Predictions:
         return pa.table(columns)
 
 
+@shows_bars
 def predict(
     model: Model | str | Path,
     data: Any,
@@ -91,7 +83,7 @@ def predict(
     trust_features_model: bool = False,
     probabilities: bool = True,
     overwrite: bool = False,
-    progress: Progress | None = None,
+    progress: Asked = None,
 ) -> Predictions:
     """Predict the classes of records, which need no labels.
 
@@ -110,7 +102,7 @@ def predict(
         trust_features_model: that file may be a program, and may run.
         probabilities: of each class, beside the predicted one.
         overwrite: replace the file that is there.
-        progress: called with (stage, done, total).
+        progress: called with (stage, done, total), or True for bars.
 
     Raises:
         InvalidInput: the data have other inputs than the model, or the file can't be one, is there already or lies in
@@ -125,9 +117,17 @@ def predict(
     """
     place = None if out is None else Path(out)
     if place is not None:
-        _check_out(place, overwrite)
-    chosen, report = model_in(model, features_model, trust_features_model), progress or silent
-    opened = _opened(chosen, data, split, Columns.declared(columns, label))
+        check_out(place, overwrite)
+    chosen = model_in(model, features_model, trust_features_model)
+    opened = open_unlabelled(
+        data,
+        chosen.extractor,
+        chosen.facts.input_shape,
+        chosen.classes,
+        split=split,
+        columns=Columns.declared(columns, label),
+    )
+    report = callback(progress)
     total, classes = opened.schema.records, len(chosen.classes)
     places = np.empty(total, np.int64)
     found = np.empty((total, classes), np.float32) if probabilities else None
@@ -141,91 +141,5 @@ def predict(
         report("predictions", done, total)
     result = Predictions(chosen.classes, places, found, opened.source.names, place)
     if place is not None:
-        _write(result, place)
+        write_table(result, place)
     return result
-
-
-def _opened(model: Model, data: Any, split: str | None, columns: Columns) -> Dataset:
-    """The data as the model takes them.
-
-    Raises:
-        InvalidInput: their inputs have another shape than the model's, or there is no such part.
-    """
-    shape = tuple(model.facts.input_shape)
-    # New records mostly have no parts: what is not named for one is taken for the training part elsewhere.
-    for part in ("test", "train") if split is None else (split,):
-        try:
-            found = open_dataset(
-                data,
-                model.extractor,
-                split=part,
-                classes=list(model.classes),
-                columns=columns,
-                input_shape=shape,
-                labelled=False,
-            )
-        except InvalidInput as error:
-            if error.field != "split" or part != "test" or split is not None:
-                raise
-        else:
-            break
-    if tuple(found.schema.input_shape) != shape:
-        raise InvalidInput("data", found.schema.input_shape, f"inputs of shape {shape}")
-    return found
-
-
-def _check_out(out: Path, overwrite: bool) -> None:
-    if _kind(out) not in _WRITERS:
-        raise InvalidInput("out", str(out), "a file name that ends in " + ", ".join(_WRITERS))
-    check_unpublished("out", out)
-    if out.is_dir() or out.is_symlink() or (out.exists() and not overwrite):
-        raise InvalidInput("out", str(out), "a file that does not exist yet (or `overwrite`, for a file)")
-    check_writable("out", out.parent)
-
-
-def _kind(out: Path) -> str:
-    return out.suffix.lower()
-
-
-def _write(found: Predictions, out: Path) -> None:
-    """The file, whole or not at all, for its owner only.
-
-    Raises:
-        StorageError: it can't be written.
-    """
-    try:
-        with file_mode(private=True):
-            out.parent.mkdir(parents=True, exist_ok=True)
-            with new_file(out) as stream:
-                _WRITERS[_kind(out)](found, stream)
-    except OSError as error:
-        raise StorageError(f"out: can't write {out}: {error.strerror or type(error).__name__}") from None
-
-
-def _parts(found: Predictions) -> list[Any]:
-    return [found.table(start, min(start + _STEP, len(found))) for start in range(0, len(found), _STEP)]
-
-
-def _csv(found: Predictions, stream: IO[bytes]) -> None:
-    with pa_csv.CSVWriter(stream, found.table(0, 0).schema) as writer:
-        for part in _parts(found):
-            writer.write_table(part)
-
-
-def _parquet(found: Predictions, stream: IO[bytes]) -> None:
-    with pq.ParquetWriter(stream, found.table(0, 0).schema) as writer:
-        for part in _parts(found):
-            writer.write_table(part)
-
-
-def _jsonl(found: Predictions, stream: IO[bytes]) -> None:
-    for part in _parts(found):
-        lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in part.to_pylist())
-        stream.write("".join(lines).encode())
-
-
-_WRITERS: Final[Mapping[str, Callable[[Predictions, IO[bytes]], None]]] = {
-    ".csv": _csv,
-    ".parquet": _parquet,
-    ".jsonl": _jsonl,
-}

@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any, Final, Self
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from privmix.designs import Plan, plan_from_dict
+from privmix.errors import check_choice
+from privmix.features.spec import feature_names
+from privmix.jobs.columns import Columns
+from privmix.jobs.progress import Asked
+from privmix.learning.base import ReleaseLearner
 from privmix.releases import ReleasedDataset, load_release, verify_release
 from privmix.releases.certificate import read_certificate
 from privmix.releases.folder import DATA_FOLDER, RELEASE_FOLDER, check_files, members
 from privmix.scratch import ScratchFolder
 from privmix.untrusted import open_plain
+
+SAMPLED: Final = 10_000
+"""Records that are sampled where nothing is said."""
 
 
 class Release:
@@ -65,6 +76,100 @@ class Release:
         """K class names."""
         return self.plan.classes
 
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """d names: those that the extractor's settings give, else "feature 0", "feature 1", and so on."""
+        return feature_names(self.certificate["extractor"], self.plan.dim)
+
+    def to_frame(self, library: str = "pandas") -> Any:
+        """The rows as a table: a column a feature, by its name, and a column "y: NAME" a class.
+
+        Values are those of the rows: noisy sums of clipped records or samples, and soft labels; no record.
+
+        Args:
+            library: ``"pandas"``, or ``"pyarrow"``.
+
+        Raises:
+            InvalidInput: another library.
+        """
+        check_choice("library", library, ["pandas", "pyarrow"])
+        columns = np.concatenate([self.x, self.y], axis=1)
+        names = [*self.feature_names, *(f"y: {name}" for name in self.classes)]
+        if library == "pandas":
+            import pandas
+
+            return pandas.DataFrame(columns, columns=names)
+        return pa.Table.from_arrays([pa.array(column) for column in columns.T], names)
+
+    def transform(
+        self,
+        data: Any,
+        *,
+        split: str | None = None,
+        columns: Columns | str | Sequence[str] | None = None,
+        label: str | None = None,
+        features_model: str | Path | None = None,
+        trust_features_model: bool = False,
+        progress: Asked = None,
+    ) -> NDArray[np.float32]:
+        """New records in the space of the rows: extracted, clipped, centred by the released mean, and clipped again.
+
+        What any learner of the rows must see of the records that it is to classify; ``privmix transform`` does the
+        same. What comes back is as private as the records.
+
+        Args:
+            data: as :func:`privmix.release` takes them: arrays, frames, folders, images. Labels may be missing, and
+                are not read.
+            split: which part; None: ``test`` where there is one, else all that names no part.
+            columns: names of the columns of numbers, or :class:`privmix.Columns`.
+            label: a column that is no input.
+            features_model, trust_features_model: for an extractor whose model no package brings.
+            progress: called with (stage, done, total), or True for bars.
+
+        Returns:
+            (n, d) float32.
+
+        Raises:
+            InvalidInput: the data have other inputs than the release.
+            StorageError: something can't be read.
+        """
+        # The job takes releases.
+        from privmix.jobs.transforming import transform
+
+        return transform(
+            self,
+            data,
+            split=split,
+            columns=columns,
+            label=label,
+            features_model=features_model,
+            trust_features_model=trust_features_model,
+            progress=progress,
+        ).features
+
+    def sample(self, records: int = SAMPLED, *, seed: int = 0) -> tuple[NDArray[np.float32], NDArray[Any]]:
+        """Labelled records that the release could be of, for learners that know nothing of noise.
+
+        Features are drawn from what the release says of its classes once its noise is taken out, labels are those of
+        :func:`privmix.fit`; see :func:`privmix.learning.sampling.sample_records`. Made from the release alone: it
+        costs no privacy, and none of them is a person's record.
+
+        Args:
+            records: how many; more bring a learner nearer to what ``fit`` reaches.
+            seed: of the draw.
+
+        Returns:
+            (n, d) float32 in the space of :meth:`transform`, and (n,) classes, as :meth:`Model.predict` names them.
+        """
+        # Fitting takes releases.
+        from privmix.jobs.fitting import fit
+        from privmix.learning.sampling import sample_records
+
+        model = fit(self)
+        assert isinstance(model.classifier, ReleaseLearner)
+        x, places = sample_records(self.dataset, model.classifier, records, seed)
+        return x, model.named(places)
+
     def __fspath__(self) -> str:
         """Where its files are: whatever takes the folder of a release takes the release."""
         return str(self._folder)
@@ -97,6 +202,14 @@ class Release:
         listed = [str(item["file"]) for item in self.certificate["files"]]
         others = [member.name for member in members(self.plan) if member.rows is None]
         return listed + [name for name in others if (self._folder / name).exists()]
+
+    def __deepcopy__(self, memo: Any) -> Self:
+        # Nothing of it changes, and a copy of arrays and folders is what scikit-learn's `clone` would make.
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Another process reads the folder, and leaves it where it is.
+        return type(self), (self._folder,)
 
     def __repr__(self) -> str:
         plan = self.plan

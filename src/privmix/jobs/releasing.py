@@ -13,7 +13,7 @@ from privmix.errors import InvalidInput
 from privmix.features import Extractor
 from privmix.jobs.columns import Columns
 from privmix.jobs.planned import Planned
-from privmix.jobs.progress import Progress, silent
+from privmix.jobs.progress import Asked, Progress, callback, shows_bars
 from privmix.jobs.release import ReleaseJob
 from privmix.jobs.release_options import Assumptions, Prior
 from privmix.jobs.released import Release
@@ -47,16 +47,15 @@ class Settings(TypedDict, total=False):
     project: int
 
 
-def plan(
-    data: Any, *, epsilon: float, delta: float, progress: Progress | None = None, **settings: Unpack[Settings]
-) -> Planned:
+@shows_bars
+def plan(data: Any, *, epsilon: float, delta: float, progress: Asked = None, **settings: Unpack[Settings]) -> Planned:
     """Plan a release from public facts: what it will cost, and with which noise. No private record is read.
 
     Args:
         data: the private dataset: a path or address as on the command line; ``(x, y)`` of arrays, tensors or lists; a
             pandas or polars frame; or a Hugging Face ``Dataset``. See :func:`privmix.data.open_dataset`.
         epsilon, delta: the budget; delta well below 1/n.
-        progress: called with (stage, done, total).
+        progress: called with (stage, done, total), or True for bars.
         settings: ``features``: a public extractor or its name, as of ``privmix release --features``; default pixels.
             ``design``: one of :mod:`privmix.designs`, its name, or ``"auto"`` (default): the planner chooses.
             ``classes``: K or the classes, as declared, never looked up in the labels. ``label``: the labels' column.
@@ -83,9 +82,10 @@ def plan(
         >>> planned.cost.epsilon <= 1, planned.plan.design, planned.choice
         (True, 'poisson', None)
     """
-    return _job(data, epsilon, delta, settings, dry_run=True).plan(progress or silent)
+    return _job(data, epsilon, delta, settings, dry_run=True).plan(callback(progress))
 
 
+@shows_bars
 def release(
     data: Any,
     plan: Planned | None = None,
@@ -104,7 +104,7 @@ def release(
     seed: int | None = None,
     resume: bool = False,
     overwrite: bool = False,
-    progress: Progress | None = None,
+    progress: Asked = None,
     **settings: Unpack[Settings],
 ) -> Release:
     """Turn a private dataset into a differentially private release, as ``privmix release`` does.
@@ -168,10 +168,10 @@ def release(
             raise InvalidInput("plan", [*given, *["private_count"] * private_count], "none of these beside a plan")
         job = replace(plan.job, data=data, dry_run=False, **running)
     if out is not None:
-        return _carried_out(replace(job, out=Path(out)), plan, progress or silent)
+        return _carried_out(replace(job, out=Path(out)), plan, callback(progress))
     scratch = ScratchFolder()
     try:
-        return _carried_out(replace(job, out=scratch.path / "release"), plan, progress or silent, scratch)
+        return _carried_out(replace(job, out=scratch.path / "release"), plan, callback(progress), scratch)
     except BaseException as error:
         # Nobody could go on with it.
         scratch.remove()
@@ -185,10 +185,10 @@ def _carried_out(
     assert job.out is not None
     planned = job.plan(progress, made)
     for text in planned.warnings:
-        warnings.warn(text, stacklevel=3)
+        warnings.warn(text, stacklevel=4)
     done = job.release(planned, progress)
     for error in done.not_noted:
-        warnings.warn(f"the release is made and charged, but not noted as done: {error}", stacklevel=3)
+        warnings.warn(f"the release is made and charged, but not noted as done: {error}", stacklevel=4)
     return Release(job.out, scratch)
 
 

@@ -17,7 +17,7 @@ from privmix.errors import InvalidInput, check_integer, check_number
 from privmix.folders import PathLock
 from privmix.jobs.columns import class_list
 from privmix.jobs.places import check_unpublished, check_writable
-from privmix.jobs.progress import Progress, silent
+from privmix.jobs.progress import Asked, Progress, callback, shows_bars, silent
 from privmix.jobs.public_data import refuse_charged
 from privmix.jobs.synthesis_makers import Maker, from_public, from_text
 from privmix.jobs.synthesis_options import SynthesisOptions
@@ -78,7 +78,7 @@ class SynthesisJob(SynthesisOptions):
         Under torchrun each process computes its share, and the first one writes.
 
         Args:
-            progress: called with (stage, done, total).
+            progress: called with (stage, done, total), or True for bars.
 
         Raises:
             InvalidInput: an option is out of range, the data are no images, the ledger knows them as private, or it
@@ -194,13 +194,14 @@ class SynthesisJob(SynthesisOptions):
         }
 
 
-def synthesise(public: Any = None, *, out: str | Path, progress: Progress | None = None, **options: Any) -> Synthesised:
+@shows_bars
+def synthesise(public: Any = None, *, out: str | Path, progress: Asked = None, **options: Any) -> Synthesised:
     """Draw synthetic images from PUBLIC ones, for :func:`privmix.train` to warm up on or to mix with.
 
     Args:
         public: PUBLIC images with labels; as :func:`privmix.release` takes data. None with ``text=`` and ``model=``.
         out: folder to create.
-        progress: called with (stage, done, total).
+        progress: called with (stage, done, total), or True for bars.
         options: fields of :class:`SynthesisJob`, such as ``images=``, ``minutes=``, ``guidance=``.
 
     Returns:
@@ -215,4 +216,4 @@ def synthesise(public: Any = None, *, out: str | Path, progress: Progress | None
         ...
         privmix.errors.InvalidInput: images: got 0; allowed: an integer >= 1
     """
-    return SynthesisJob(public=public, out=Path(out), **options).run(progress)
+    return SynthesisJob(public=public, out=Path(out), **options).run(callback(progress))

@@ -23,7 +23,7 @@ from privmix.jobs.models import Model
 from privmix.jobs.overlap import refuse_overlap
 from privmix.jobs.places import check_writable
 from privmix.jobs.planned_training import PlannedTraining
-from privmix.jobs.progress import Progress, silent
+from privmix.jobs.progress import Asked, Progress, callback, shows_bars, silent
 from privmix.jobs.public_data import contents_of, named, origins_of, pool_options, refuse_private, sources_of
 from privmix.jobs.spending import Spending, telling
 from privmix.jobs.training_options import TrainingOptions
@@ -309,6 +309,7 @@ class TrainingJob(TrainingOptions):
         return TrainingRecords.of(kept.features, kept.labels, classes=classes)
 
 
+@shows_bars
 def train(
     data: Any,
     *,
@@ -316,7 +317,7 @@ def train(
     delta: float,
     columns: Columns | str | Sequence[str] | None = None,
     label: str | None = None,
-    progress: Progress | None = None,
+    progress: Asked = None,
     **options: Any,
 ) -> Model:
     """Train a private model with DP-SGD: mixup, augmentation, public data.
@@ -329,7 +330,7 @@ def train(
         epsilon, delta: the target.
         columns: names of the columns of numbers, or :class:`privmix.Columns`.
         label: the labels' column.
-        progress: called with (stage, done, total).
+        progress: called with (stage, done, total), or True for bars.
         options: fields of :class:`privmix.jobs.training_options.TrainingOptions`, such as ``features``, ``model``,
             ``classes``, ``views="dp-mix-self"``, ``out`` (a folder to write; ``resume`` finishes an interrupted run) or
             ``ledger`` and ``dataset``.
@@ -354,9 +355,9 @@ def train(
     if job.dry_run:
         raise InvalidInput("dry_run", True, "False: a plan alone is made by TrainingJob.plan")
     with job.processes() as world:
-        done = job.train(job.plan(world), progress or silent)
+        done = job.train(job.plan(world), callback(progress))
     if done.not_noted is not None:
-        warnings.warn(f"the model is charged, but not noted as done: {done.not_noted}", stacklevel=2)
+        warnings.warn(f"the model is charged, but not noted as done: {done.not_noted}", stacklevel=3)
     model = Model(done.model)
     # The user's own, whose model may lie where a certificate may not point.
     model.__dict__["extractor"] = job.extractor

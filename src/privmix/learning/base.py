@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import math
+import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, Final, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import NotFittedError
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import validate_data
 
 from privmix.designs import Plan
-from privmix.errors import InvalidInput
+from privmix.errors import InvalidInput, NotPrivateWarning
 from privmix.learning.class_prior import ClassPrior
 from privmix.learning.forecast import LinearRule
 from privmix.releases.data_model import DataModel
@@ -33,7 +36,11 @@ class HasDataset(Protocol):
         """The released rows and their public facts."""
 
 
-# Records transformed at once when classifying: the transform works in float64, so a batch bounds the memory.
+NOT_PRIVATE: Final = (
+    "fitted to records themselves: this model is NOT private, for their owner alone; fit(release) takes a release"
+)
+
+# Records classified at once.
 _PREDICTION_BATCH = 4096
 
 
@@ -76,15 +83,16 @@ class ReleaseFacts:
 class ReleaseLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no type hints
     """Base of the scikit-learn estimators that learn from a release.
 
-    Learning is post-processing: a learner reads a :class:`ReleasedDataset`, never private rows, so fitting as
-    often as you like costs no privacy. Every learner applies the release's ``transform`` to the features it is
-    asked to classify; give it the extractor's raw output.
+    Learning is post-processing: a learner reads a :class:`ReleasedDataset`, so fitting as often as you like costs no
+    privacy. (``fit(X, y)`` takes records themselves, without privacy, and says so.) Every learner applies the release's
+    ``transform`` to the features it is asked to classify; give it the extractor's raw output.
 
     Attributes:
         facts_: :class:`ReleaseFacts` of the release, set by ``fit``.
         rows_: how many rows the release has, set by ``fit`` and not kept on disk.
-        classes_: (K,) int64, the class indices 0 .. K-1 that ``predict`` returns.
+        classes_: (K,) int64, the class indices 0 .. K-1 that ``predict`` returns; of records, their labels.
         n_features_in_: d.
+        private_: whether it was fitted to a release, and not to records.
         temperature_: what scores are multiplied by before the softmax makes probabilities of them; see
             :func:`privmix.learning.calibration.temperature_of`; 1 where an extractor changed the rows after the noise.
         told_: what ``fit`` was told of the classes beside the release, and what came of it, in JSON values; None for
@@ -96,10 +104,13 @@ class ReleaseLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
     takes_prior: ClassVar[bool] = False
     # Whether it learns from rows, or from what is released beside them alone.
     reads_rows: ClassVar[bool] = True
+    # Whether clean records can stand in for a release.
+    takes_records: ClassVar[bool] = True
     facts_: ReleaseFacts
     rows_: int
-    classes_: NDArray[np.int64]
+    classes_: NDArray[Any]
     n_features_in_: int
+    private_: bool = True
     told_: dict[str, Any] | None = None
     _prior: ClassPrior | None = None
     _temperature: float | None = None
@@ -113,15 +124,23 @@ class ReleaseLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
 
     def fit(
         self,
-        release: ReleasedDataset | HasDataset,
+        release: ReleasedDataset | HasDataset | Any,
+        y: Any = None,
         *,
         progress: Progress | None = None,
         prior: ClassPrior | None = None,
     ) -> Self:
-        """Fit to a release.
+        """Fit to a release; or, as scikit-learn's estimators, to records themselves, which is NOT PRIVATE.
+
+        With ``y`` the learner is given clean records in place of a release, by
+        :func:`privmix.learning.reference.records_as_release`: what ``Pipeline``, ``cross_val_score`` and
+        ``GridSearchCV`` do, and what the learner reaches without privacy. Such a model can't be saved. To search over
+        settings of a learner on a release, see :class:`privmix.ReleaseClassifier`.
 
         Args:
-            release: the released rows and their public facts, or what has these as ``dataset``.
+            release: the released rows and their public facts, or what has these as ``dataset``; with ``y``, (n, d)
+                records.
+            y: (n,) their labels; None with a release.
             progress: called after each step with (steps done, steps in all).
             prior: public points beside which class means are expected, for learners that can use them.
 
@@ -129,11 +148,18 @@ class ReleaseLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
             the estimator itself.
 
         Raises:
-            InvalidInput: a parameter of the estimator is out of range, a released number is not finite, or the learner
-                takes no prior or one of other classes or features.
+            InvalidInput: a parameter of the estimator is out of range, a released number is not finite, the learner
+                takes no prior or one of other classes or features, or learns from its own design's releases alone.
         """
         self._check_params()
-        release = release if isinstance(release, ReleasedDataset) else release.dataset
+        names = None
+        if y is None:
+            if not isinstance(release, ReleasedDataset) and not hasattr(release, "dataset"):
+                allowed = "a release; fit(X, y) of records requires y to be passed, but the target y is None"
+                raise InvalidInput("release", type(release).__name__, allowed)
+            release = release if isinstance(release, ReleasedDataset) else release.dataset
+        else:
+            release, names = self._of_records(release, y)
         if prior is not None:
             if not self.takes_prior:
                 raise InvalidInput("class_descriptions", f"learner {self.name}", "learner discriminant for these")
@@ -145,9 +171,30 @@ class ReleaseLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
         self._fit(release, progress or _no_progress)
         self._prior = None
         self._set_facts(ReleaseFacts.of(release))
+        self.private_ = names is None
+        if names is not None:
+            self.classes_ = names
         self.rows_ = release.rows
         self._fitted_to = release if self._temperature is None else None
+        if not self.private_:
+            # scikit-learn's estimators do not change when they predict.
+            _ = self.temperature_
         return self
+
+    def _of_records(self, x: Any, y: Any) -> tuple[ReleasedDataset, NDArray[Any]]:
+        """Records as the learner takes them, and the classes that they are of."""
+        # The discriminant, which stands for other learners there, is a learner itself.
+        from privmix.learning.reference import records_as_release
+
+        if isinstance(y, np.ndarray) and y.ndim == 2 and y.shape[1] > 1:
+            raise InvalidInput("y", np.shape(y), "labels (n,); rows of a release are learnt from as fit(release)")
+        x, y = validate_data(self, x, y, dtype=np.float32)
+        check_classification_targets(y)
+        names, labels = np.unique(y, return_inverse=True)
+        if len(names) < 2:
+            raise InvalidInput("y", f"{len(names)} class", "records of two classes or more")
+        warnings.warn(NOT_PRIVATE, NotPrivateWarning, stacklevel=3)
+        return records_as_release(x, labels, tuple(map(str, names)), self), names
 
     @property
     def temperature_(self) -> float:
@@ -184,26 +231,38 @@ class ReleaseLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
             InvalidInput: ``features`` is not (n, d) or holds a number that is not finite.
             NotFittedError: called before ``fit``.
         """
+        scores = self._all_scores(features)
+        # As scikit-learn has it. Of a release there is a column for each class, however many there are.
+        return scores if self.private_ or scores.shape[1] > 2 else scores[:, 1] - scores[:, 0]
+
+    def _all_scores(self, features: Any) -> NDArray[np.float32]:
         if not hasattr(self, "facts_"):
             raise NotFittedError(f"this {type(self).__name__} is not fitted yet: call fit(release) first")
+        if not self.private_:
+            features = validate_data(self, features, dtype=np.float32, reset=False)
         features = np.asarray(features)
         if features.ndim != 2 or features.shape[1] != self.facts_.dim:
             raise InvalidInput("features", features.shape, f"an array of shape (n, {self.facts_.dim})")
         scores = np.empty((len(features), len(self.facts_.classes)), dtype=np.float32)
         for part in slices(len(features), _PREDICTION_BATCH):
-            scores[part] = self._scores(self.facts_.transform(features[part]).astype(np.float32))
+            scores[part] = self._scores(self.facts_.transform.rows(features[part]))
         return scores
 
-    def predict(self, features: NDArray[Any]) -> NDArray[np.int64]:
-        """(n,) int64 class indices of (n, d) raw extractor outputs; errors as :meth:`decision_function`."""
-        return np.asarray(self.decision_function(features).argmax(axis=1), dtype=np.int64)
+    def of_transformed(self, records: NDArray[np.float32]) -> NDArray[np.float32]:
+        """(n, K) scores of (n, d) records that were transformed as the release's are."""
+        return self._scores(records)
+
+    def predict(self, features: NDArray[Any]) -> NDArray[Any]:
+        """(n,) classes of (n, d) raw extractor outputs, of ``classes_``; errors as :meth:`decision_function`."""
+        scores = self._all_scores(features)
+        return np.asarray(self.classes_[scores.argmax(axis=1)])
 
     def predict_proba(self, features: NDArray[Any]) -> NDArray[np.float32]:
         """(n, K) class probabilities of (n, d) raw extractor outputs; errors as :meth:`decision_function`.
 
         They are calibrated by the release alone: its noise is known, and how sure a classifier of it may be follows.
         """
-        return np.asarray(softmax(np.float32(self.temperature_) * self.decision_function(features), axis=1))
+        return np.asarray(softmax(np.float32(self.temperature_) * self._all_scores(features), axis=1))
 
     def _set_facts(self, facts: ReleaseFacts) -> None:
         self.facts_ = facts

@@ -81,14 +81,19 @@ def _spread(scores: Reals) -> float:
 
 
 def _imagined(found: ClassStatistics | ClassSums) -> Reals:
-    """(n, k) records as a release of such statistics could be of, along its basis and counted from its origin."""
+    """:func:`imagined`: so many that the temperature is sure, and the same ones every time."""
+    classes = len(found.left) if isinstance(found, ClassSums) else len(found.shares)
+    return imagined(found, max(_RECORDS, _RECORDS_A_CLASS * classes), np.random.default_rng(_SEED))
+
+
+def imagined(found: ClassStatistics | ClassSums, count: int, generator: np.random.Generator) -> Reals:
+    """(count, k) records as a release of such statistics could be of, along its basis and counted from its origin."""
     share, weight = found.between_share()
     if isinstance(found, ClassSums):
         means, unsure, within, shares = _of_sums(found, share)
     else:
         means, unsure, within, shares = _of_statistics(found, share, weight)
-    generator = np.random.default_rng(_SEED)
-    which = generator.choice(len(shares), max(_RECORDS, _RECORDS_A_CLASS * len(shares)), p=shares / shares.sum())
+    which = generator.choice(len(shares), count, p=shares / shares.sum())
     return means[which] + np.sqrt(unsure[which] + within) * generator.standard_normal((len(which), means.shape[1]))
 
 

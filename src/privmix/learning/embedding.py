@@ -48,6 +48,7 @@ class ClassEmbeddingClassifier(ReleaseLearner):
     """
 
     name: ClassVar[str] = "class-embeddings"
+    takes_records: ClassVar[bool] = False
     reads_rows: ClassVar[bool] = False
     coef_: NDArray[np.float32]
     intercept_: NDArray[np.float32]

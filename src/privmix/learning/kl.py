@@ -109,7 +109,8 @@ class GeneralizedKLClassifier(ReleaseLearner):
 
     def fit(
         self,
-        release: ReleasedDataset | HasDataset,
+        release: ReleasedDataset | HasDataset | Any,
+        y: Any = None,
         *,
         progress: Progress | None = None,
         prior: ClassPrior | None = None,
@@ -118,7 +119,8 @@ class GeneralizedKLClassifier(ReleaseLearner):
         """Fit to a release; arguments and errors as :meth:`ReleaseLearner.fit`, and:
 
         Args:
-            release: the released rows and their public facts.
+            release: the released rows and their public facts; with ``y``, (n, d) records.
+            y: their labels; None with a release.
             progress: called after each epoch with (epochs done, epochs in all).
             prior: refused: it takes none.
             validation: (n, d) raw extractor outputs and (n,) class indices, looked at after every epoch for
@@ -127,7 +129,7 @@ class GeneralizedKLClassifier(ReleaseLearner):
         """
         self._watched = validation
         try:
-            return super().fit(release, progress=progress, prior=prior)
+            return super().fit(release, y, progress=progress, prior=prior)
         finally:
             self._watched = None
 

@@ -73,6 +73,8 @@ def save_model(model: ReleaseLearner, folder: str | os.PathLike[str], *, overwri
     target = Path(folder)
     if type(model) is not LEARNERS.get(model.name) or not hasattr(model, "facts_"):
         raise InvalidInput("model", type(model).__name__, "a fitted learner: " + ", ".join(LEARNERS))
+    if not model.private_:
+        raise InvalidInput("model", "one fitted to records themselves", "one fitted to a release: this is not private")
     MODEL_FOLDER.check_target(target, overwrite=overwrite)
     arrays = {name: np.ascontiguousarray(array) for name, array in model._arrays().items()}
     centre = model.facts_.transform.centre

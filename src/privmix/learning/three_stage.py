@@ -50,6 +50,7 @@ class ThreeStageClassifier(TwoStageClassifier):
     """
 
     name: ClassVar[str] = "three-stage"
+    takes_records: ClassVar[bool] = False
     axes_: NDArray[np.float32]
     means_: NDArray[np.float32]
     shapes_: NDArray[np.float32]

@@ -63,6 +63,7 @@ class TwoStageClassifier(LinearLearner):
     """
 
     name: ClassVar[str] = "two-stage"
+    takes_records: ClassVar[bool] = False
     reads_rows: ClassVar[bool] = False
     directions_: int
     stretch_: float

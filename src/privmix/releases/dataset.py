@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,9 @@ from privmix.designs import design_named
 from privmix.errors import InvalidInput, check_choice, check_number
 from privmix.mechanisms.clipping import clip_l1, clip_l2
 from privmix.releases.moments import SecondMoments
+
+# The transform works in float64, so a batch bounds the memory.
+_BATCH: Final = 4096
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,13 @@ class RecordTransform:
         if self.centre is None or self.residual_clip_norm is None:
             return clipped
         return _clip(clipped - self.centre, self.residual_clip_norm, self.norm)
+
+    def rows(self, features: NDArray[Any]) -> NDArray[np.float32]:
+        """(n, d) extractor outputs -> (n, d) float32, as learners of the release see records; a batch at a time."""
+        found = np.empty(features.shape, np.float32)
+        for start in range(0, len(features), _BATCH):
+            found[start : start + _BATCH] = self(features[start : start + _BATCH])
+        return found
 
 
 def _clip(x: NDArray[Any], bound: float, norm: str) -> NDArray[np.float64]:

@@ -1,0 +1,113 @@
+"""A scikit-learn estimator that learns from a release: settings may be searched over on records of one's own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import NotFittedError
+
+from privmix.errors import InvalidInput
+from privmix.jobs.fit_options import AUTO
+from privmix.jobs.fitting import fit
+from privmix.jobs.models import Model
+from privmix.jobs.released import Release
+from privmix.learning.base import ReleaseLearner
+from privmix.releases import ReleasedDataset
+
+
+class ReleaseClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no type hints
+    """What :func:`privmix.fit` makes of a release, as a scikit-learn classifier of raw inputs.
+
+    ``fit(X, y)`` fits to the release and does not look at ``X`` and ``y``: ``cross_val_score`` then says how well the
+    release serves on records of your own, and ``GridSearchCV`` which settings do best on them. However often it is
+    fitted, no privacy is spent of the records that the release is of. Where your own records are private, what you
+    choose by them is not covered by any guarantee.
+
+    Args:
+        release: a release, or its folder; may be left out, and given to ``fit``.
+        learner, regularisation, model, epochs, seed: as of :func:`privmix.fit`.
+        features_model, trust_features_model: for an extractor whose model no package brings.
+
+    Attributes:
+        model_: the :class:`privmix.Model`.
+        classes_: (K,) class names, or indices where they were declared by their number alone.
+
+    Example:
+        >>> import numpy as np
+        >>> import privmix as pm
+        >>> rng = np.random.default_rng(0)
+        >>> y = rng.integers(0, 2, 400)
+        >>> x = np.eye(2)[y] + rng.normal(0, 0.1, (400, 2))
+        >>> release = pm.release((x, y), classes=["cat", "dog"], features="identity", epsilon=8, delta=1e-4)
+        >>> ReleaseClassifier(release).fit().predict([[0.0, 1.0]]).tolist()
+        ['dog']
+    """
+
+    model_: Model
+    classes_: NDArray[Any]
+
+    def __init__(
+        self,
+        release: Release | ReleasedDataset | str | Path | None = None,
+        *,
+        learner: str | ReleaseLearner = AUTO,
+        regularisation: float | str = AUTO,
+        model: str = "linear",
+        epochs: int = 200,
+        seed: int = 0,
+        features_model: str | Path | None = None,
+        trust_features_model: bool = False,
+    ) -> None:
+        self.release = release
+        self.learner = learner
+        self.regularisation = regularisation
+        self.model = model
+        self.epochs = epochs
+        self.seed = seed
+        self.features_model = features_model
+        self.trust_features_model = trust_features_model
+
+    def fit(self, X: Any = None, y: Any = None) -> Self:
+        """Fit to the release.
+
+        Args:
+            X: a release, or its folder, in place of the constructor's; anything else is not looked at.
+            y: not looked at.
+
+        Raises:
+            InvalidInput, StorageError: as :func:`privmix.fit`; or there is no release.
+        """
+        release = X if isinstance(X, Release | ReleasedDataset | str | Path) else self.release
+        if release is None:
+            raise InvalidInput("release", None, "a release, or its folder")
+        # A learner that was given is fitted as a copy: scikit-learn's estimators leave their arguments as they are.
+        learner = type(self.learner)(**self.learner.get_params()) if isinstance(self.learner, ReleaseLearner) else None
+        self.model_ = fit(
+            release,
+            learner or self.learner,
+            regularisation=self.regularisation,
+            model=self.model,
+            epochs=self.epochs,
+            seed=self.seed,
+            features_model=self.features_model,
+            trust_features_model=self.trust_features_model,
+        )
+        self.classes_ = self.model_.classes_
+        return self
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """(n,) classes of n raw inputs; as :meth:`privmix.Model.predict`."""
+        return self._fitted().predict(X)
+
+    def predict_proba(self, X: Any) -> NDArray[np.float32]:
+        """(n, K) probabilities of ``classes_``; as :meth:`privmix.Model.predict_proba`."""
+        return self._fitted().predict_proba(X)
+
+    def _fitted(self) -> Model:
+        if not hasattr(self, "model_"):
+            raise NotFittedError(f"this {type(self).__name__} is not fitted yet: call fit() first")
+        return self.model_

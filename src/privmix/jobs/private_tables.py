@@ -1,0 +1,101 @@
+"""Tables about a user's own records, written to a file of theirs: whole or not at all, readable by its owner only."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any, Final, Protocol
+
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+
+from privmix.errors import InvalidInput, StorageError
+from privmix.held_folders import new_file
+from privmix.jobs.places import check_unpublished, check_writable
+from privmix.private_files import file_mode
+
+# Numbers turned into a table at once.
+_STEP_NUMBERS: Final = 2**22
+
+
+class Tabled(Protocol):
+    """What can be written as a table."""
+
+    def __len__(self) -> int:
+        """Records."""
+
+    def table(self, start: int = 0, stop: int | None = None) -> Any:
+        """Records ``start`` to before ``stop`` as an Arrow table."""
+
+
+Writer = Callable[[Any, IO[bytes]], None]
+
+
+def check_out(out: Path, overwrite: bool, more: Sequence[str] = ()) -> None:
+    """Raise unless a table can be written there.
+
+    Args:
+        out: the file.
+        overwrite: whether one that is there may be replaced.
+        more: endings beside those of tables.
+
+    Raises:
+        InvalidInput: another kind of file, one that is there already, or a place in a release or model.
+        StorageError: the folder can't be written.
+    """
+    endings = (*more, *WRITERS)
+    if out.suffix.lower() not in endings:
+        raise InvalidInput("out", str(out), "a file name that ends in " + ", ".join(endings))
+    check_unpublished("out", out)
+    if out.is_dir() or out.is_symlink() or (out.exists() and not overwrite):
+        raise InvalidInput("out", str(out), "a file that does not exist yet (or `overwrite`, for a file)")
+    check_writable("out", out.parent)
+
+
+def write_table(found: Tabled, out: Path, more: Mapping[str, Writer] | None = None) -> None:
+    """Write the file, by its ending.
+
+    Args:
+        found: what it holds.
+        out: the file; see :func:`check_out`.
+        more: writers of further endings.
+
+    Raises:
+        StorageError: it can't be written.
+    """
+    writer = {**WRITERS, **(more or {})}[out.suffix.lower()]
+    try:
+        with file_mode(private=True):
+            out.parent.mkdir(parents=True, exist_ok=True)
+            with new_file(out) as stream:
+                writer(found, stream)
+    except OSError as error:
+        raise StorageError(f"out: can't write {out}: {error.strerror or type(error).__name__}") from None
+
+
+def _parts(found: Tabled) -> Iterator[Any]:
+    step = max(1, _STEP_NUMBERS // max(1, found.table(0, 0).num_columns))
+    for start in range(0, len(found), step):
+        yield found.table(start, min(start + step, len(found)))
+
+
+def _csv(found: Tabled, stream: IO[bytes]) -> None:
+    with pa_csv.CSVWriter(stream, found.table(0, 0).schema) as writer:
+        for part in _parts(found):
+            writer.write_table(part)
+
+
+def _parquet(found: Tabled, stream: IO[bytes]) -> None:
+    with pq.ParquetWriter(stream, found.table(0, 0).schema) as writer:
+        for part in _parts(found):
+            writer.write_table(part)
+
+
+def _jsonl(found: Tabled, stream: IO[bytes]) -> None:
+    for part in _parts(found):
+        lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in part.to_pylist())
+        stream.write("".join(lines).encode())
+
+
+WRITERS: Final[Mapping[str, Writer]] = {".csv": _csv, ".parquet": _parquet, ".jsonl": _jsonl}
