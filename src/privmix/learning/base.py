@@ -36,9 +36,7 @@ class HasDataset(Protocol):
         """The released rows and their public facts."""
 
 
-NOT_PRIVATE: Final = (
-    "fitted to records themselves: this model is NOT private, for their owner alone; fit(release) takes a release"
-)
+NOT_PRIVATE: Final = "fitted to records themselves: this model is NOT private, and for their owner alone"
 
 # Records classified at once.
 _PREDICTION_BATCH = 4096

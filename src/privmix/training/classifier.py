@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import NotFittedError
 
-from privmix.errors import WITHHELD, InvalidInput
+from privmix.errors import WITHHELD, InvalidInput, NotPrivateWarning
 from privmix.mechanisms.streams import SecretStreams
 from privmix.training.config import TrainingConfig
 from privmix.training.examples import PublicData
@@ -65,6 +67,9 @@ class DPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sci
     classes_: NDArray[Any]
     epsilon_: float
     n_features_in_: int
+    # How many copies scikit-learn's `clone` made of it and of its copies, and which one this is.
+    _copies: list[int] | None = None
+    _number: int = 0
 
     def __init__(
         self,
@@ -122,9 +127,10 @@ class DPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sci
                 met.
         """
         names = _checked(self.classes)
-        x = np.asarray(X)
-        if x.ndim < 2 or len(x) == 0:
+        x = _numbers(X)
+        if x.ndim < 2 or 0 in x.shape:
             raise InvalidInput("X", x.shape, "(n, d) features, or images (n, *input_shape)")
+        self._warn_of_copies()
         shape = (int(np.prod(x.shape[1:])),) if self.input_shape is None else tuple(self.input_shape)
         facts = ModelFacts(
             tuple(map(str, names)),
@@ -153,17 +159,51 @@ class DPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sci
         self.n_features_in_ = facts.dim
         return self
 
+    def __sklearn_clone__(self) -> Self:
+        copied: Self = super().__sklearn_clone__()
+        # Shared by all copies; each keeps which one it is, in whatever process it is fitted.
+        copied._copies = self._copies = self._copies or [0]
+        self._copies[0] += 1
+        copied._number = self._copies[0]
+        return copied
+
+    def _warn_of_copies(self) -> None:
+        """Say that fits add up where scikit-learn makes many: in a search, a cross-validation, an ensemble."""
+        if self._number > 1:
+            words = (
+                f"one of several copies of a {type(self).__name__} is fitted, as searches and cross-validation do: "
+                f"each fit spends its own epsilon, here {self.epsilon:g}, and fits to the same records add up; "
+                "epsilon_ is that of one fit. Choose settings by public data, or count every fit"
+            )
+            warnings.warn(words, NotPrivateWarning, stacklevel=3)
+
     def predict_proba(self, X: Any) -> NDArray[np.float32]:
         """(n, K) probabilities, columns in the order of ``classes_``; those of a linear head are calibrated."""
         if not hasattr(self, "model_"):
             raise NotFittedError(f"this {type(self).__name__} is not fitted yet: call fit(X, y) first")
-        x = np.asarray(X)
-        return self.model_.calibrated_proba(x.reshape(len(x), -1))
+        x = _numbers(X)
+        x = x.reshape(len(x), -1) if x.ndim > 1 else x
+        if x.ndim < 2:
+            raise InvalidInput("X", x.shape, f"(n, {self.n_features_in_}); Reshape your data to that")
+        if x.shape[1] != self.n_features_in_:
+            name, d = type(self).__name__, self.n_features_in_
+            allowed = f"X has {x.shape[1]} features, but {name} is expecting {d} features as input"
+            raise InvalidInput("X", x.shape, allowed)
+        return self.model_.calibrated_proba(x)
 
     def predict(self, X: Any) -> NDArray[Any]:
         """(n,) labels."""
         places = self.predict_proba(X).argmax(axis=1)
         return np.asarray(self.classes_[places])
+
+
+def _numbers(X: Any) -> NDArray[Any]:
+    if issparse(X):
+        raise InvalidInput("X", "sparse data", "a dense array")
+    x = np.asarray(X)
+    if x.dtype.kind == "f" and not np.isfinite(x).all():
+        raise InvalidInput("X", WITHHELD, "finite numbers, neither NaN nor inf")
+    return x
 
 
 def _checked(classes: Sequence[Any] | None) -> list[Any]:
