@@ -115,7 +115,7 @@ if __name__ == "__main__":
             print(job, {name: round(kept[-1][name], 3) for name in COLUMNS}, flush=True)
     gaps = [100 * (run["sampled"] - run["fit"]) for run in kept]
     words = (
-        f"Accuracy on the test set in percent, at epsilon {EPSILON:g}: means over seeds, in brackets standard deviation "
+        f"Accuracy on the test set, %, at epsilon {EPSILON:g}: means over seeds, in brackets standard deviation "
         "and number of runs. In bold the example of every release's card; it is "
         f"{np.mean(gaps):+.1f} points from `privmix fit` on average over all runs, {min(gaps):+.1f} at worst."
     )

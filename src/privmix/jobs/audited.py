@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,12 +18,13 @@ from privmix.jobs.audit_options import DesignClaim
 from privmix.jobs.kinds import certified
 from privmix.jobs.recording import Measured
 from privmix.releases import ReleaseConfig
+from privmix.rounding import exact, rounded_down, rounded_up
 from privmix.training import TrainingPlan
 
 A = TypeVar("A", Audit, NoiseAudit, CanaryAudit)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Audited(Measured, Generic[A]):
     """What an audit found.
 
@@ -33,6 +35,21 @@ class Audited(Measured, Generic[A]):
 
     audit: A
     not_noted: StorageError | None = None
+
+    def shown(self) -> tuple[str, Mapping[str, object]]:
+        """The verdict, and what it rests on."""
+        found, verdict = self.audit, "refuted" if self.violated else "not refuted"
+        if isinstance(found, NoiseAudit):
+            measured = {
+                noise.name: f"{noise.measured / noise.certified:.4f} of the certified" for noise in found.noises
+            }
+            return f"Audit of noise: {'not as certified' if self.violated else 'as certified'}", measured
+        proof = found.proof if isinstance(found, CanaryAudit) else found
+        claimed = "nothing" if math.isinf(proof.claimed_epsilon) else f"epsilon {rounded_up(proof.claimed_epsilon, 4)}"
+        return f"Audit: {verdict} at confidence {proof.confidence:g}", {
+            "claim": f"{claimed} at delta {exact(proof.delta)}",
+            "proven": f"epsilon at least {rounded_down(proof.proven_epsilon, 4)}",
+        }
 
     @property
     def violated(self) -> bool:

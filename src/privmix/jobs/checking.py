@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
@@ -11,7 +11,9 @@ from typing import Any, Final
 from privmix.certificate import PublicKey, Subject, Verification, claimed_key, verify_signature
 from privmix.features import wanted_model
 from privmix.jobs.kinds import FITTED, certified, kind_of
+from privmix.jobs.shown import Shown
 from privmix.learning import load_model
+from privmix.rounding import exact, rounded_up
 
 _FITTED_UNCHECKED: Final = (
     "that it was fitted on that release. A fitted model has no guarantee of its own: verify the release, whose "
@@ -19,8 +21,8 @@ _FITTED_UNCHECKED: Final = (
 )
 
 
-@dataclass(frozen=True)
-class Checked:
+@dataclass(frozen=True, repr=False)
+class Checked(Shown):
     """A folder that holds.
 
     Attributes:
@@ -42,6 +44,21 @@ class Checked:
     warnings: tuple[str, ...] = ()
     held: Verification | None = None
     signature: dict[str, Any] | None = None
+
+    def shown(self) -> tuple[str, Mapping[str, object]]:
+        """What holds."""
+        title, found, signed = f"{self.subject.kind} {self.subject.id}: holds", self.found, self.signature
+        facts: dict[str, object] = {}
+        if self.held is not None:
+            facts["epsilon"] = f"{rounded_up(found['epsilon'], 6)} at delta {exact(found['delta'])}"
+            facts["recomputed"] = rounded_up(found["recomputed_epsilon"], 6)
+            facts["adjacency"] = found["adjacency"]
+            facts["files"] = f"the hashes of {self.files}"
+            facts["tests of its noise"] = len(self.held.tests)
+        by = "" if signed is None else f"by key {signed['key_id']}"
+        facts["signature"] = f"{by}, {'checked' if signed['checked'] else 'not checked'}" if signed else "none"
+        facts["not checked"] = f"{len(self.unchecked)} things, see `unchecked`"
+        return title, {**facts, **({"warnings": "; ".join(self.warnings)} if self.warnings else {})}
 
 
 def verify(folder: str | PathLike[str], *, key: str | Path | None = None) -> Checked:

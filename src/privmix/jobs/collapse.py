@@ -30,7 +30,7 @@ _STATEMENT: Final = (
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Collapse(Measured):
     """How well classes are told apart after mixing.
 

@@ -24,6 +24,7 @@ from privmix.features.tabular import NOT_A_NUMBER
 from privmix.jobs.columns import Columns
 from privmix.jobs.dataset import open_dataset
 from privmix.jobs.progress import Asked, callback, shows_bars
+from privmix.jobs.shown import Shown
 
 NOT_FOR_OTHERS: Final = (
     "All of this is about private records: nothing of it may be passed on, and what it makes you change is a choice "
@@ -59,8 +60,8 @@ class Misfit:
     value: str | None = None
 
 
-@dataclass(eq=False)
-class DataCheck:
+@dataclass(eq=False, repr=False)
+class DataCheck(Shown):
     """What a check found. Private: for the owner of the data alone.
 
     Attributes:
@@ -80,6 +81,16 @@ class DataCheck:
     misfits: list[Misfit] = field(default_factory=list, repr=False)
     counts: Counter[tuple[str | None, str, bool]] = field(default_factory=Counter)
     norms: NDArray[np.float64] = field(default_factory=lambda: np.empty(0), repr=False)
+
+    def shown(self) -> tuple[str, Mapping[str, object]]:
+        """Counts alone. Private."""
+        misfits = {f"{column or 'label'}: {why}": f"{count:,}" for (column, why, _), count in self.counts.items()}
+        return f"Check of {self.records:,} records: {'all fit' if self.fits else 'some do not fit'}", {
+            **misfits,
+            "clipped": f"{100 * self.clipped:.1f}% at {self.clip_norm:g}",
+            **({"warnings": "; ".join(self.warnings)} if self.warnings else {}),
+            "for": NOT_FOR_OTHERS,
+        }
 
     @property
     def fits(self) -> bool:

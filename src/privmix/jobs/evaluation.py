@@ -33,7 +33,7 @@ _GROUP_STEP: Final = 65_536
 _MOST_GROUPS: Final = 1000
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Evaluation(Measured):
     """How well a model does on the records that it was evaluated on. It is about these; no guarantee covers them.
 
@@ -50,6 +50,20 @@ class Evaluation(Measured):
     reference: Quality | None = None
     reference_words: str = ""
     groups: Mapping[str, Quality] = field(default_factory=dict)
+
+    def shown(self) -> tuple[str, Mapping[str, object]]:
+        """What ``privmix evaluate`` prints first."""
+        quality, without = self.quality, self.reference
+        return f"Evaluation on {quality.n:,} records", {
+            "accuracy": f"{100 * quality.accuracy:.2f}%",
+            f"always {quality.majority}": f"{100 * quality.majority_accuracy:.2f}%",
+            "balanced accuracy": f"{100 * quality.balanced_accuracy:.2f}%",
+            **({} if quality.auc is None else {f"AUC for {quality.classes[1]}": f"{quality.auc:.3f}"}),
+            **({} if quality.log_loss is None else {"log loss": f"{quality.log_loss:.3f}"}),
+            **({} if without is None else {"accuracy without privacy": f"{100 * without.accuracy:.2f}%"}),
+            **({"groups": len(self.groups)} if self.groups else {}),
+            **({"warnings": "; ".join(quality.warnings)} if quality.warnings else {}),
+        }
 
     @property
     def accuracy(self) -> float:

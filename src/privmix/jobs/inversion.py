@@ -33,7 +33,7 @@ from privmix.reports.inversion import draw_inversion
 FEATURES: Final = "scattering"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Inversion(Measured):
     """What was recovered, beside the originals.
 

@@ -47,7 +47,7 @@ STATEMENTS: Final = (
 OWN_ONLY: Final = "Computed from private records, without any guarantee: for the data's owner only."
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Membership(Measured):
     """What membership inference found.
 

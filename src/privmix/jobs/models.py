@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,16 +17,19 @@ from privmix.data.frames import frame_inputs, library_of
 from privmix.data.source import as_inputs, as_table, encode_labels
 from privmix.errors import InvalidInput
 from privmix.features import Extractor, Identity, Tabular, TextEncoder, from_spec
+from privmix.features.spec import title_of
 from privmix.jobs.kinds import FITTED, kind_of
 from privmix.jobs.released import Release
+from privmix.jobs.shown import Shown
 from privmix.learning.base import ReleaseFacts, ReleaseLearner
 from privmix.learning.model_io import load_model, save_model
+from privmix.rounding import exact, rounded_up
 from privmix.training.run import MODEL_FOLDER
 from privmix.training.trained import ModelFacts, TrainedModel, load_trained
 
 
 @dataclass(eq=False, repr=False)
-class Model(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no type hints
+class Model(Shown, ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no type hints
     """A classifier together with its feature extractor: raw inputs in, classes out.
 
     For scikit-learn it is an estimator that is fitted already: ``fit`` and ``clone`` give back the model itself, so
@@ -50,6 +54,22 @@ class Model(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-lea
     def classes(self) -> tuple[str, ...]:
         """K class names; a prediction k means ``classes[k]``."""
         return tuple(self.facts.classes)
+
+    def shown(self) -> tuple[str, Mapping[str, object]]:
+        """What it is, and of what."""
+        facts, learner = self.facts, self.classifier
+        if isinstance(learner, TrainedModel):
+            promise = learner.certificate
+            made: dict[str, object] = {
+                "guarantee": f"epsilon={rounded_up(promise.epsilon)}, delta={exact(promise.delta)}, {promise.adjacency}",
+                "network": learner.network.name,
+            }
+        else:
+            assert isinstance(facts, ReleaseFacts)
+            made = {"learner": learner.name, "fitted on release": facts.release_id}
+        shape = " x ".join(map(str, facts.input_shape))
+        size = {"inputs": shape, "features": facts.dim, "classes": len(facts.classes)}
+        return "Model", {**made, "extractor": title_of(facts.extractor), **size}
 
     @property
     def classes_(self) -> NDArray[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,7 @@ from privmix.accounting import PrivacyCost
 from privmix.designs import Plan
 from privmix.jobs.budget import Charge
 from privmix.jobs.planning import Chosen
+from privmix.jobs.shown import Shown
 from privmix.mechanisms.run_state import RunState
 from privmix.releases import Choice, ReleasePlan, SecretStreams
 from privmix.releases.degree import WHY
@@ -18,8 +20,8 @@ if TYPE_CHECKING:
     from privmix.jobs.release import ReleaseJob
 
 
-@dataclass(frozen=True, eq=False)
-class Planned:
+@dataclass(frozen=True, eq=False, repr=False)
+class Planned(Shown):
     """A release that is planned: no private record was read, but for a private count, which is paid for.
 
     Attributes:
@@ -86,6 +88,14 @@ class Planned:
             "records, features, classes": f"{plan.records}, {plan.dim}, {plan.num_classes}",
             "target": f"epsilon {exact(job.epsilon)}, delta {exact(job.delta)}, adjacency {plan.adjacency.value}",
             **design_facts(plan),
+        }
+
+    def shown(self) -> tuple[str, Mapping[str, object]]:
+        """As it prints; what is planned is public, its data are not."""
+        return "Planned release", {
+            **self.facts(),
+            **({"why": " ".join(self.reasons)} if self.reasons else {}),
+            **({"warnings": "; ".join(self.warnings)} if self.warnings else {}),
         }
 
     def __str__(self) -> str:

@@ -54,7 +54,7 @@ _CLASSES: Final = 10
 _BATCH: Final = 2048
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Poisoning(Measured):
     """What an attack reached.
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -16,10 +16,14 @@ from privmix.jobs.dataset import open_unlabelled
 from privmix.jobs.models import Model, model_in
 from privmix.jobs.private_tables import check_out, write_table
 from privmix.jobs.progress import Asked, callback, shows_bars
+from privmix.jobs.shown import Shown
+
+# Classes that a summary names.
+_MOST_CLASSES: Final = 10
 
 
-@dataclass(frozen=True, eq=False)
-class Predictions:
+@dataclass(frozen=True, eq=False, repr=False)
+class Predictions(Shown):
     """What a model says of records. It is about these records; no guarantee covers them.
 
     Attributes:
@@ -38,6 +42,12 @@ class Predictions:
 
     def __len__(self) -> int:
         return len(self.places)
+
+    def shown(self) -> tuple[str, Mapping[str, object]]:
+        """How many of each class; private as the records are."""
+        most = sorted(self.counts.items(), key=lambda item: -item[1])[:_MOST_CLASSES]
+        facts: dict[str, object] = {name: f"{count:,}" for name, count in most}
+        return f"Predictions for {len(self):,} records", facts if self.out is None else {**facts, "file": self.out}
 
     @property
     def predicted(self) -> NDArray[np.str_]:

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from privmix.data.remote import public_name
 from privmix.jobs.places import check_unpublished
+from privmix.jobs.shown import Shown
 from privmix.packages import package_version
 from privmix.reports.places import last_name
 from privmix.reports.records import RunRecord, write_record
@@ -63,11 +64,17 @@ class Measurement:
         return write_record(self.record(command), Path(run))
 
 
-@dataclass(frozen=True)
-class Measured:
+@dataclass(frozen=True, repr=False)
+class Measured(Shown):
     """What a job found, with its :class:`Measurement`."""
 
     measurement: Measurement
+
+    def shown(self) -> tuple[str, Mapping[str, object]]:
+        """The figures that are a word or a number each."""
+        content = self.measurement.content
+        plain = {name: value for name, value in content.items() if isinstance(value, str | int | float)}
+        return self.measurement.title, {name.replace("_", " "): value for name, value in plain.items()}
 
     def keep(self, run: str | Path, command: str = "") -> Path:
         """:meth:`Measurement.keep`."""

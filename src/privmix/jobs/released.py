@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -14,13 +14,15 @@ from numpy.typing import NDArray
 
 from privmix.designs import Plan, plan_from_dict
 from privmix.errors import check_choice
-from privmix.features.spec import feature_names
+from privmix.features.spec import feature_names, title_of
 from privmix.jobs.columns import Columns
 from privmix.jobs.progress import Asked
+from privmix.jobs.shown import Shown
 from privmix.learning.base import ReleaseLearner
 from privmix.releases import ReleasedDataset, load_release, verify_release
 from privmix.releases.certificate import read_certificate
 from privmix.releases.folder import DATA_FOLDER, RELEASE_FOLDER, check_files, members
+from privmix.rounding import exact, rounded_up
 from privmix.scratch import ScratchFolder
 from privmix.untrusted import open_plain
 
@@ -28,7 +30,7 @@ SAMPLED: Final = 10_000
 """Records that are sampled where nothing is said."""
 
 
-class Release:
+class Release(Shown):
     """A release: noisy rows and their certificate. Everything here is public.
 
     Its files are in a folder: the user's, or a temporary one that is gone when this object is. The rows are read from
@@ -211,7 +213,15 @@ class Release:
         # Another process reads the folder, and leaves it where it is.
         return type(self), (self._folder,)
 
-    def __repr__(self) -> str:
-        plan = self.plan
-        shape = f"design={plan.design!r}, rows={plan.rows}, dim={plan.dim}, classes={plan.num_classes}"
-        return f"{type(self).__name__}({shape}, {self.certificate!r})"
+    def shown(self) -> tuple[str, Mapping[str, object]]:
+        """What is guaranteed, and what there is."""
+        plan, promise, where = self.plan, self.certificate, self.folder
+        epsilon = f"epsilon={rounded_up(promise.epsilon)}, delta={exact(promise.delta)}, {promise.adjacency}"
+        return f"Release {promise.id}", {
+            "guarantee": epsilon,
+            "design": plan.design,
+            "rows, features, classes": f"{plan.rows:,}, {plan.dim:,}, {plan.num_classes:,}",
+            "extractor": title_of(promise["extractor"]),
+            "folder": "none yet: save(FOLDER)" if where is None else where,
+            **({"warnings": "; ".join(promise.warnings)} if promise.warnings else {}),
+        }

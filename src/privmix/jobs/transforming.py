@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -18,12 +18,13 @@ from privmix.jobs.dataset import open_unlabelled
 from privmix.jobs.private_tables import check_out, write_table
 from privmix.jobs.progress import Asked, callback, shows_bars
 from privmix.jobs.released import Release
+from privmix.jobs.shown import Shown
 from privmix.learning.base import ReleaseFacts
 from privmix.releases import ReleasedDataset
 
 
-@dataclass(frozen=True, eq=False)
-class Transformed:
+@dataclass(frozen=True, eq=False, repr=False)
+class Transformed(Shown):
     """Records as a release's rows are. They are as private as the records that they were made of.
 
     Attributes:
@@ -40,6 +41,11 @@ class Transformed:
 
     def __len__(self) -> int:
         return len(self.features)
+
+    def shown(self) -> tuple[str, Mapping[str, object]]:
+        """How many there are, and where."""
+        facts = {"features": f"{len(self.feature_names):,}"}
+        return f"Transformed: {len(self):,} records", facts if self.out is None else {**facts, "file": self.out}
 
     def table(self, start: int = 0, stop: int | None = None) -> Any:
         """Records ``start`` to before ``stop`` as an Arrow table: a column a feature.

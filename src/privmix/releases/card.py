@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from privmix.certificate.assessment import SOURCE, markdown
 from privmix.designs import Plan
 from privmix.features.spec import title_of
 from privmix.rounding import exact, rounded_up
 
+# Names of features that a card lists.
+MOST_NAMES: Final = 100
 
-def data_card(plan: Plan, certificate: Mapping[str, Any]) -> str:
-    """Return the card in Markdown: what the rows are, what is guaranteed, how to load and use them."""
+
+def data_card(plan: Plan, certificate: Mapping[str, Any], *, before: bool = False) -> str:
+    """Return the card in Markdown: what the rows are, what is guaranteed, how to load and use them.
+
+    Args:
+        plan: what ran.
+        certificate: of the release.
+        before: as it was written before cards named features and had an example for scikit-learn.
+    """
     guarantee = certificate["guarantee"]
     epsilon = "infinite" if guarantee["epsilon"] is None else f"{rounded_up(guarantee['epsilon'], 4)}"
     warnings = "".join(f"\n> **Warning.** {text}\n" for text in certificate["warnings"])
@@ -50,7 +60,13 @@ The questions are those of {SOURCE}.
 {rows}
 Classes in order: {classes}.
 {_preparation(plan)}
-## How to use it
+{_use_before(learner) if before else _names(certificate, plan.dim) + _use(learner)}
+Training as often as you like costs no further privacy.
+{_choice(certificate.get("choice"))}"""
+
+
+def _use_before(learner: str) -> str:
+    return f"""## How to use it
 
 ```python
 import pandas as pd
@@ -62,9 +78,54 @@ rows = pd.read_parquet("data")          # polars, pyarrow and datasets.load_data
 privmix fit THIS_FOLDER --learner {learner} --out MODEL
 privmix evaluate MODEL --data YOUR_TEST_DATA --split test
 ```
+"""
 
-Training as often as you like costs no further privacy.
-{_choice(certificate.get("choice"))}"""
+
+def _names(certificate: Mapping[str, Any], dim: int) -> str:
+    """What the features are called; as JSON, in which no name can end the block that it stands in."""
+    names = certificate.get("feature_names")
+    if not names:
+        return f'Features have no names of their own: "feature 0" to "feature {dim - 1}", in the order of `x`.\n\n'
+    shown = "\n".join(json.dumps(name, ensure_ascii=False) for name in names[:MOST_NAMES])
+    more = "" if len(names) <= MOST_NAMES else f" The first {MOST_NAMES} of {len(names)}:"
+    return f"""Features, in the order of `x`; `certificate.json` and the metadata of the Parquet files have them as
+`feature_names`.{more}
+
+```
+{shown}
+```
+
+"""
+
+
+def _use(learner: str) -> str:
+    return f"""## How to use it
+
+With privmix, from raw records to classes:
+
+```sh
+privmix fit THIS_FOLDER --learner {learner} --out MODEL
+privmix evaluate MODEL --data YOUR_TEST_DATA --split test
+privmix predict MODEL --data YOUR_RECORDS --out predictions.csv
+```
+
+With a learner of your own, such as scikit-learn's:
+
+```python
+import privmix as pm
+from sklearn.linear_model import LogisticRegression
+
+release = pm.load("THIS_FOLDER")
+records, labels = release.sample()  # drawn from the release, with the classes that its learner gives them
+model = LogisticRegression(C=100, max_iter=1000).fit(records, labels)
+predicted = model.predict(release.transform(YOUR_RECORDS))
+```
+
+Learners that know nothing of noise do worse on the rows themselves: they take their noise for scatter and soft labels
+for hard ones. And every learner of them must see records transformed as those of the release were. `release.to_frame()`
+gives the rows with names, `pandas.read_parquet("data")` without; polars, pyarrow and
+`datasets.load_dataset("parquet", ...)` read the files too.
+"""
 
 
 def _preparation(plan: Plan) -> str:

@@ -88,8 +88,9 @@ def verify_release(folder: str | Path) -> Verification:
     cost = check_certificate(certificate)[1]
     if content != certificate.to_bytes():
         raise InvalidInput("certificate", "another layout", "the layout in which privmix writes it")
-    card = data_card(plan, certificate).encode()
-    if read_plain(root / CARD_FILE, CARD_FILE, len(card)) != card:
+    # Cards of earlier versions name no features.
+    cards = [data_card(plan, certificate, before=before).encode() for before in (False, True)]
+    if read_plain(root / CARD_FILE, CARD_FILE, max(map(len, cards))) not in cards:
         raise InvalidInput(CARD_FILE, "other content", "the data card that follows from the certificate")
     metadata = croissant(certificate, hashlib.sha256(content).hexdigest())
     if read_plain(root / CROISSANT_FILE, CROISSANT_FILE, len(metadata)) != metadata:
