@@ -60,10 +60,8 @@ class Model(Shown, ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sci
         facts, learner = self.facts, self.classifier
         if isinstance(learner, TrainedModel):
             promise = learner.certificate
-            made: dict[str, object] = {
-                "guarantee": f"epsilon={rounded_up(promise.epsilon)}, delta={exact(promise.delta)}, {promise.adjacency}",
-                "network": learner.network.name,
-            }
+            epsilon = f"epsilon={rounded_up(promise.epsilon)}, delta={exact(promise.delta)}, {promise.adjacency}"
+            made: dict[str, object] = {"guarantee": epsilon, "network": learner.network.name}
         else:
             assert isinstance(facts, ReleaseFacts)
             made = {"learner": learner.name, "fitted on release": facts.release_id}
