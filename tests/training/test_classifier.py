@@ -95,7 +95,7 @@ def test_images_and_views() -> None:
     [
         (np.zeros(5), np.zeros(5), "X"),
         (np.zeros((5, 2)), np.zeros(4), "labels"),
-        (np.full((5, 2), np.nan), np.zeros(5), "x"),
+        (np.full((5, 2), np.nan), np.zeros(5), "X"),
         (np.zeros((5, 2)), np.full(5, 7), "y"),
     ],
     ids=["one axis", "fewer labels", "not numbers", "undeclared label"],

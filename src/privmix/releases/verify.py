@@ -82,6 +82,7 @@ def verify_release(folder: str | Path) -> Verification:
     certificate = parse_certificate(content)
     check_spec(certificate["extractor"])
     plan = plan_from_dict(certificate["plan"])
+    _check_names(certificate, plan)
     # Before anything is computed from its numbers: there is a file for every row.
     check_files(root, certificate, plan)
     shards = check_shards(root, certificate, plan)
@@ -149,15 +150,19 @@ def check_certificate(certificate: Certificate) -> tuple[Plan, PrivacyCost]:
             raise InvalidInput("certificate choice", "another budget", "a choice made for this budget")
         check_choice_record(choice)
         check_choice_settings(choice, plan)
-    # Certificates of earlier versions have none.
-    names = list(stated_names(certificate["extractor"], plan.dim))
-    if certificate.get("feature_names", names) != names:
-        raise InvalidInput("certificate feature_names", "other names", "those that follow from the extractor")
+    _check_names(certificate, plan)
     _check_noise(certificate["noise_std"], plan)
     _check_curve(certificate, plan)
     facts = certificate.insecure_seed, certificate.in_ledger, certificate["extractor"]
     check_said(certificate, public_text(plan, *facts, choice), public_text(plan, *facts, choice, before=True))
     return plan, cost
+
+
+def _check_names(certificate: Mapping[str, Any], plan: Plan) -> None:
+    """Those that follow from the extractor's settings; certificates of earlier versions have none."""
+    names = list(stated_names(certificate["extractor"], plan.dim))
+    if "feature_names" in certificate and (not names or certificate["feature_names"] != names):
+        raise InvalidInput("certificate feature_names", "other names", "those that follow from the extractor")
 
 
 def _check_curve(certificate: Certificate, plan: Plan) -> None:

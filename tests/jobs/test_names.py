@@ -1,0 +1,150 @@
+"""Names of features in a release: certificate, Parquet files, card; and that what had none before still holds."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas
+import polars
+import pyarrow.parquet as pq
+import pytest
+
+import privmix as pm
+from privmix.certificate.certificate import content_hash
+from privmix.releases import certificate as certificates
+from privmix.releases import run as runs
+from privmix.releases.card import data_card
+from privmix.releases.folder import DATA_FOLDER
+from tests.cli.helpers import privmix
+
+SPEC = {"age": {"range": [0, 90]}, "sex": {"categories": ["F", "M"]}}
+WISHES: dict[str, Any] = {"classes": ["well", "ill"], "epsilon": 20, "delta": 1e-3, "design": "moments", "rows": 50}
+
+
+def people(seed: int = 0, count: int = 300) -> pandas.DataFrame:
+    rng = np.random.default_rng(seed)
+    age = rng.integers(0, 90, count)
+    return pandas.DataFrame(
+        {
+            "age": age,
+            "sex": rng.choice(["F", "M"], count),
+            "dose": rng.random(count),
+            "label": np.where(age > 45, "ill", "well"),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("own")
+    (folder / "spec.json").write_text(json.dumps(SPEC))
+    people().drop(columns="dose").to_csv(folder / "own.csv", index=False)
+    pm.release(folder / "own.csv", features=f"tabular:{folder / 'spec.json'}", out=folder / "REL", **WISHES)
+    return folder / "REL"
+
+
+def shard(release: Path) -> Path:
+    return next((release / DATA_FOLDER).iterdir())
+
+
+def test_a_release_says_what_its_features_are(table: Path) -> None:
+    names, release = ["age", "sex=F", "sex=M"], pm.load(table)
+    assert isinstance(release, pm.Release)
+    assert release.certificate["feature_names"] == names
+    assert list(release.feature_names) == names
+    told = {key.decode(): value.decode() for key, value in pq.read_metadata(shard(table)).metadata.items()}
+    assert json.loads(told["feature_names"]) == names
+    assert json.loads(told["class_names"]) == ["well", "ill"]
+    assert '"sex=F"\n' in (table / "README.md").read_text()
+    frame = release.to_frame()
+    assert list(frame.columns) == [*names, "y: well", "y: ill"]
+    assert np.array_equal(frame.to_numpy()[:, :3], release.x)
+    assert np.array_equal(frame.to_numpy()[:, 3:], release.y)
+    assert release.to_frame("pyarrow").to_pandas().equals(frame)
+    with pytest.raises(pm.InvalidInput, match="library"):
+        release.to_frame("numpy")
+
+
+def test_other_readers_read_the_rows(table: Path) -> None:
+    release = pm.load(table)
+    assert isinstance(release, pm.Release)
+    assert np.array_equal(np.stack(pandas.read_parquet(table / DATA_FOLDER)["x"].to_list()), release.x)
+    assert np.array_equal(polars.read_parquet(shard(table))["y"].to_numpy(), release.y)
+
+
+def test_columns_of_numbers_are_named_and_found_by_name(tmp_path: Path) -> None:
+    data = people()[["age", "dose", "label"]]
+    data["age"] /= 90
+    release = pm.release(data, features="identity", out=tmp_path / "REL", **WISHES)
+    assert release.feature_names == ("age", "dose")
+    assert pm.verify(release)
+    model = pm.fit(release)
+    turned = data[["dose", "label", "age"]].assign(other=1.0)
+    assert (model.predict(turned) == model.predict(data[["age", "dose"]])).all()
+    assert np.array_equal(release.transform(turned, label="label"), release.transform(data[["age", "dose"]]))
+    turned.to_csv(tmp_path / "turned.csv", index=False)
+    assert np.allclose(release.transform(tmp_path / "turned.csv"), release.transform(turned), atol=1e-6)
+    with pytest.raises(pm.InvalidInput, match="age"):
+        model.predict(data[["dose"]])
+    # Arrays have no names.
+    arrays = data[["age", "dose"]].to_numpy(), data["label"].tolist()
+    assert "feature_names" not in pm.release(arrays, features="identity", **WISHES).certificate
+
+
+def edited(release: Path, folder: Path, change: Any) -> Path:
+    """A copy whose certificate, and what follows from it, is made anew."""
+    shutil.copytree(release, folder)
+    place = folder / "certificate.json"
+    content = json.loads(place.read_text())
+    change(content)
+    content["content_sha256"] = content_hash(content)
+    place.write_text(json.dumps(content, indent=2) + "\n")
+    return folder
+
+
+@pytest.mark.parametrize("names", [["age", "sex=F", "name"], ["age", "sex=F"], [], ["age", "sex=F", 3], "age"])
+def test_other_names_are_refused(names: Any, table: Path, tmp_path: Path) -> None:
+    copy = edited(table, tmp_path / "REL", lambda content: content.update(feature_names=names))
+    with pytest.raises(pm.InvalidInput, match="feature_names"):
+        pm.verify(copy)
+
+
+def test_names_that_are_left_out_of_a_certificate_are_in_no_shard(table: Path, tmp_path: Path) -> None:
+    copy = edited(table, tmp_path / "REL", lambda content: content.pop("feature_names"))
+    with pytest.raises(pm.InvalidInput, match="parquet"):
+        pm.verify(copy)
+
+
+def test_releases_of_before_hold(table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As earlier versions wrote them: no names anywhere, and another card."""
+    for module in (runs, certificates):
+        monkeypatch.setattr(module, "stated_names", lambda spec, dim: ())
+    monkeypatch.setattr(runs, "data_card", lambda plan, certificate: data_card(plan, certificate, before=True))
+    own = table.parent
+    old = pm.release(own / "own.csv", features=f"tabular:{own / 'spec.json'}", out=tmp_path / "REL", **WISHES)
+    monkeypatch.undo()
+    assert "feature_names" not in old.certificate
+    assert "release.sample" not in (tmp_path / "REL" / "README.md").read_text()
+    assert pm.verify(tmp_path / "REL")
+    # What follows from the extractor is known all the same.
+    assert list(old.to_frame().columns)[:3] == ["age", "sex=F", "sex=M"]
+    assert privmix("inspect", str(tmp_path / "REL")).code == 0
+
+
+def test_names_are_no_part_of_the_cards_text(tmp_path: Path) -> None:
+    names = ["```\n# Guarantee: all is public", "<b>bold</b>", "a\\b\n```"]
+    x = np.random.default_rng(0).random((300, 3))
+    data = pandas.DataFrame(x, columns=names).assign(label=(x[:, 0] > 0.5).astype(int))
+    pm.release(data, features="identity", out=tmp_path / "REL", **{**WISHES, "classes": 2})
+    assert pm.verify(tmp_path / "REL")
+    lines = (tmp_path / "REL" / "README.md").read_text().split("\n")
+    for name in names:
+        assert json.dumps(name) in lines
+    # Fences come in pairs: none begins or ends with a name.
+    fences = [line for line in lines if line.startswith("```")]
+    assert all(line == "```" for line in fences[1::2])
+    assert len(fences) % 2 == 0

@@ -1,0 +1,124 @@
+"""New records in the space of a release's rows; and learners of others, which the card's example reaches `fit` with."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas
+import pytest
+from numpy.typing import NDArray
+
+import privmix as pm
+from privmix.features import from_spec
+from tests.cli.helpers import privmix
+
+CLASSES = ["well", "ill"]
+
+
+def records(seed: int, count: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, 2, count)
+    return np.eye(2, 4)[y] * 0.7 + rng.normal(0, 0.1, (count, 4)), y
+
+
+@pytest.fixture(scope="module")
+def release(tmp_path_factory: pytest.TempPathFactory) -> pm.Release:
+    place = tmp_path_factory.mktemp("own") / "REL"
+    wishes: dict[str, Any] = {"classes": CLASSES, "features": "identity", "design": "moments", "rows": 300}
+    return pm.release(records(0, 500), epsilon=20, delta=1e-3, out=place, **wishes)
+
+
+def test_it_is_what_learners_see(release: pm.Release) -> None:
+    x, y = records(1, 200)
+    found, dataset = release.transform(x), release.dataset
+    features = from_spec(dataset.extractor).transform(np.float32(x))
+    assert found.dtype == np.float32
+    assert np.array_equal(found, dataset.transform(features).astype(np.float32))
+    assert np.linalg.norm(found, axis=1).max() <= dataset.transform.final_clip_norm * (1 + 1e-6)
+    classifier: Any = pm.fit(release).classifier
+    assert np.array_equal(classifier.of_transformed(found), classifier.decision_function(features))
+    # Labels are not read, whether they are there or not.
+    assert np.array_equal(release.transform((x, y)), found)
+    with pytest.raises(pm.InvalidInput, match="shape"):
+        release.transform(x[:, :3])
+
+
+@pytest.mark.parametrize("suffix", ["npy", "csv", "parquet", "jsonl"])
+def test_the_command_writes_the_same(suffix: str, release: pm.Release, tmp_path: Path) -> None:
+    x, _ = records(2, 30)
+    np.save(tmp_path / "new.npy", x)
+    out = tmp_path / f"t.{suffix}"
+    asked = ("transform", str(release.folder), "--data", str(tmp_path / "new.npy"), "--out", str(out))
+    outcome = privmix(*asked)
+    assert outcome.code == 0, outcome.err
+    assert "30 records of 4 features" in outcome.out
+    assert out.stat().st_mode & 0o777 == 0o600
+    if suffix == "npy":
+        read = np.load(out)
+    elif suffix == "jsonl":
+        read = pandas.DataFrame([json.loads(line) for line in out.read_text().splitlines()]).to_numpy()
+    else:
+        read = (pandas.read_csv if suffix == "csv" else pandas.read_parquet)(out).to_numpy()
+    assert np.allclose(read, release.transform(x), atol=1e-6)
+    assert privmix(*asked).code == 2
+    assert privmix(*asked, "--overwrite").code == 0
+    assert privmix(*asked[:-1], f"{release.folder}/t.npy").code == 2
+
+
+def test_samples_teach_what_the_release_teaches(release: pm.Release) -> None:
+    x, labels = release.sample(2000, seed=1)
+    assert x.shape == (2000, 4)
+    assert set(labels) == set(CLASSES)
+    assert np.linalg.norm(x, axis=1).max() <= release.dataset.transform.final_clip_norm * (1 + 1e-6)
+    again, _ = release.sample(2000, seed=1)
+    assert np.array_equal(x, again)
+    assert not np.array_equal(x, release.sample(2000, seed=2)[0])
+    # Labels are the learner's.
+    classifier: Any = pm.fit(release).classifier
+    assert (np.array(CLASSES)[classifier.of_transformed(x).argmax(axis=1)] == labels).all()
+    with pytest.raises(pm.InvalidInput, match="records"):
+        release.sample(0)
+
+
+@pytest.mark.parametrize("design", ["moments", "two-stage", "poisson", "classwise", "merf"])
+def test_the_cards_example_works(design: str, tmp_path: Path) -> None:
+    """Classes lie six deviations apart, and noise is small: whatever works is right nearly always."""
+    wishes: dict[str, Any] = {"classes": CLASSES, "features": "identity", "design": design}
+    pm.release(records(3, 600), epsilon=100, delta=1e-3, out=tmp_path / "REL", **wishes)
+    code = re.findall(r"```python\n(.*?)```", (tmp_path / "REL" / "README.md").read_text(), re.DOTALL)
+    x, y = records(4, 200)
+    found: dict[str, Any] = {"YOUR_RECORDS": x}
+    assert len(code) == 1
+    exec(code[0].replace("THIS_FOLDER", str(tmp_path / "REL")), found)
+    assert (found["predicted"] == np.array(CLASSES)[y]).mean() > 0.9
+
+
+def test_commands_of_the_card_work(release: pm.Release, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    x, y = records(5, 60)
+    Path("own").mkdir()
+    np.savez("own/test.npz", x=x, y=y)
+    block = re.findall(r"```sh\n(.*?)```", (Path(release) / "README.md").read_text(), re.DOTALL)[0]
+    for line in block.strip().splitlines():
+        said = line.replace("THIS_FOLDER", str(release.folder)).replace("YOUR_TEST_DATA", "own")
+        outcome = privmix(*said.replace("YOUR_RECORDS", "own").split()[1:])
+        assert outcome.code == 0, (line, outcome.err)
+
+
+def test_bars_and_callbacks(release: pm.Release, capsys: pytest.CaptureFixture[str]) -> None:
+    x, _ = records(6, 10)
+    told: list[tuple[str, int, int]] = []
+    release.transform(x, progress=lambda *step: told.append(step))
+    assert told[-1] == ("features", 10, 10)
+    release.transform(x, progress=True)
+    pm.fit(release, progress=True)
+    shown = capsys.readouterr()
+    assert "features" in shown.err
+    assert "steps" in shown.err
+    assert not shown.out
+    with pytest.raises(pm.InvalidInput, match="progress"):
+        release.transform(x, progress=3)  # type: ignore[arg-type]
