@@ -42,8 +42,8 @@ class About:
         InvalidInput: a text is too long or has other than printable characters; the date is none.
 
     Example:
-        >>> About(title="Visits 2025", owner="St. Elsewhere", date="2026-01-31").to_dict()
-        {'title': 'Visits 2025', 'owner': 'St. Elsewhere', 'date': '2026-01-31'}
+        >>> About(title="Hospital visits", owner="St. Elsewhere", date="2026-01-31").to_dict()
+        {'title': 'Hospital visits', 'owner': 'St. Elsewhere', 'date': '2026-01-31'}
     """
 
     title: str | None = field(default=None, metadata={"help": "What this is, in a line.", "panel": _PANEL})

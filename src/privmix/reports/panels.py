@@ -6,7 +6,6 @@ from dataclasses import replace
 
 from markupsafe import Markup
 
-from privmix.certificate.about import LONGEST
 from privmix.reports.blocks import (
     Block,
     Callout,
@@ -91,9 +90,8 @@ def _headline_card(one: Shown, context: Context) -> Card:
 
 def owners_words(content: Fields) -> dict[str, str]:
     """What the owner says of what is certified: title first, then owner and the rest."""
-    about = content.fields("about")
-    said = {name: about.text(name) for name in (*LONGEST, "date", "licence_file")}
-    return {name.replace("_", " "): text for name, text in said.items() if text}
+    said = content.fields("about").others(())
+    return {name.replace("_", " "): text for name, text in said.items() if isinstance(text, str) and text}
 
 
 def _verdict(content: Fields, refuted: bool) -> Callout:
