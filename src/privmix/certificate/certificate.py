@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from privmix.accounting import PrivacyCost, event_from_dict, event_to_dict
 from privmix.accounting.filters import LEDGER_MODES
+from privmix.certificate.about import check_about
 from privmix.certificate.assessment import as_rows
 from privmix.errors import InvalidInput, check_choice, check_integer, check_number
 from privmix.mechanisms.plan import Plan
@@ -48,6 +49,8 @@ _FIELDS: Final[dict[str, type]] = {
     "versions": dict,
     "content_sha256": str,
 }
+# What certificates may have beside: those of earlier versions have none of it.
+_OPTIONAL: Final[dict[str, Callable[[Any], None]]] = {"about": check_about}
 _GUARANTEE: Final = {"epsilon", "delta", "adjacency", "accountant", "is_upper_bound"}
 _PACKAGES: Final = ("privmix", "dp-accounting", "numpy", "scipy", "randomgen", "torch")
 _ID, _HASH = re.compile(r"[0-9a-f]{32}\Z"), re.compile(r"[0-9a-f]{64}\Z")
@@ -172,6 +175,7 @@ def issue(
     files: Sequence[Mapping[str, Any]],
     insecure_seed: bool,
     in_ledger: str,
+    about: Mapping[str, Any] | None = None,
 ) -> Certificate:
     """A certificate from public facts.
 
@@ -185,6 +189,7 @@ def issue(
         files: file, rows and sha256 of each.
         insecure_seed: whether the randomness came from a seed that others may know.
         in_ledger: none, planned or adaptive.
+        about: the owner's words, of :meth:`privmix.certificate.about.About.to_dict`.
     """
     content = {
         "schema_version": SCHEMA_VERSION,
@@ -199,6 +204,7 @@ def issue(
         **said,
         "files": [dict(item) for item in files],
         "versions": {name: package_version(name) for name in _PACKAGES} | {"python": platform.python_version()},
+        **({"about": dict(about)} if about else {}),
     }
     return Certificate({**content, "content_sha256": content_hash(content)})
 
@@ -238,8 +244,8 @@ def parse_certificate(content: bytes, kind: Kind | None = None) -> Certificate:
         raise InvalidInput("certificate content_sha256", found.get("content_sha256"), "the hash of its own content")
     check_choice("certificate kind", found.get("kind"), (RELEASE, MODEL) if kind is None else (kind.name,))
     optional = {} if kind is None else {name: of for name, of in kind.optional.items() if name in found}
-    if kind is not None and set(found) - set(optional) != {*_FIELDS, *kind.fields}:
-        odd = sorted((set(found) - set(optional)) ^ {*_FIELDS, *kind.fields})
+    if kind is not None and set(found) - set(optional) - set(_OPTIONAL) != {*_FIELDS, *kind.fields}:
+        odd = sorted((set(found) - set(optional) - set(_OPTIONAL)) ^ {*_FIELDS, *kind.fields})
         raise InvalidInput("certificate", odd, "its fields and no others")
     for name, expected in {**_FIELDS, **({} if kind is None else kind.fields), **optional}.items():
         if not isinstance(found.get(name), expected):
@@ -269,6 +275,9 @@ def _check_common(content: Mapping[str, Any]) -> None:
     if not all(isinstance(value, str) and _VERSION_TEXT.match(f"{name}={value}") for name, value in versions.items()):
         raise InvalidInput("certificate versions", "other text", "names and versions")
     as_rows(content["assessment"])
+    for name, check in _OPTIONAL.items():
+        if name in content:
+            check(content[name])
 
 
 def _check_files(files: Sequence[Any], names: re.Pattern[str]) -> None:

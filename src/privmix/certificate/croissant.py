@@ -10,6 +10,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
+from privmix.certificate.about import about_of
 from privmix.rounding import exact, rounded_up
 
 CROISSANT_FILE: Final = "croissant.json"
@@ -20,6 +21,7 @@ _TYPES: Final = {
     ".json": "application/json",
     ".safetensors": "application/octet-stream",
     ".svg": "image/svg+xml",
+    ".txt": "text/plain",
 }
 _CONTEXT: Final[dict[str, Any]] = {
     "@language": "en",
@@ -80,12 +82,14 @@ def croissant(certificate: Mapping[str, Any], certificate_sha256: str) -> bytes:
     plan, guarantee = certificate["plan"], certificate["guarantee"]
     answers = {answer["question"]: answer for answer in certificate["assessment"]}
     files = [*certificate["files"], {"file": "certificate.json", "sha256": certificate_sha256}]
+    about = about_of(certificate)
     content = {
         "@context": _CONTEXT,
         "@type": "sc:Dataset",
         "conformsTo": ["http://mlcommons.org/croissant/1.1", "http://mlcommons.org/croissant/RAI/1.0"],
-        "name": f"privmix-release-{certificate['id']}",
-        "description": _description(plan, certificate["extractor"]["name"]),
+        "name": about.get("title", f"privmix-release-{certificate['id']}"),
+        "description": _description(plan, certificate["extractor"]["name"], about),
+        **_said(about),
         "keywords": ["differential privacy", "mixup"],
         "version": "1.0.0",
         "isLiveDataset": False,
@@ -103,11 +107,30 @@ def croissant(certificate: Mapping[str, Any], certificate_sha256: str) -> bytes:
     return (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode()
 
 
-def _description(plan: Mapping[str, Any], extractor: str) -> str:
+def _said(about: Mapping[str, str]) -> dict[str, Any]:
+    """Licence, creator and date as the owner gave them."""
+    found: dict[str, Any] = {}
+    if "licence" in about:
+        found["license"] = about["licence"]
+    if "owner" in about:
+        contact = {"description": f"Contact: {about['contact']}"} if "contact" in about else {}
+        found["creator"] = {"@type": "sc:Organization", "name": about["owner"], **contact}
+    if "date" in about:
+        found["datePublished"] = about["date"]
+    return found
+
+
+def _description(plan: Mapping[str, Any], extractor: str, about: Mapping[str, str]) -> str:
+    known = (
+        "Title, licence, creator, date and purpose are the owner's words."
+        if about
+        else "Licence, creator and date are not known to the program."
+    )
+    purpose = f" Purpose: {about['purpose']}" if "purpose" in about else ""
     return (
         f"A differentially private release of {plan['rows']} rows of {plan['dim']} `{extractor}` features and "
         f"{len(plan['classes'])} label values (design {plan['design']}), made by privmix. certificate.json states what "
-        "is guaranteed; `privmix verify` recomputes it. Licence, creator and date are not known to the program."
+        f"is guaranteed; `privmix verify` recomputes it. {known}{purpose}"
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from rich.table import Table
 
+from privmix.certificate.about import about_of
 from privmix.certificate.assessment import COLUMNS, as_rows
 from privmix.certificate.certificate import MODEL, Certificate
 from privmix.certificate.guarantee import Guarantee
@@ -52,6 +53,8 @@ def _show_release(certificate: Mapping[str, Any]) -> None:
     plan = plan_from_dict(certificate["plan"])
     _show_guarantee(f"release {plain(certificate['id'])}", certificate["guarantee"])
     _show_power(certificate)
+    for name, text in about_of(certificate).items():
+        out.print(f"{name.replace('_', ' ')}: {plain(text)}", soft_wrap=True)
     for text in certificate["warnings"]:
         out.print(f"[yellow]warning:[/] {plain(text)}", soft_wrap=True)
     _constants(plan, certificate["extractor"])

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from privmix.certificate import Certificate
+from privmix.certificate.about import about_of
 from privmix.certificate.certificate import MODEL, RELEASE
 from privmix.certificate.guarantee import Guarantee
 from privmix.designs import Plan
@@ -73,6 +74,7 @@ def _record(
         {
             "what": certificate.kind,
             "summary": summary,
+            "about": dict(about_of(certificate)),
             "epsilon": _finite(promise.epsilon),
             "delta": promise.delta,
             "adjacency": stated["adjacency"],

@@ -126,6 +126,7 @@ class ReleaseJob(ReleaseOptions):
             )
         self.assumptions.check()
         self.prior.check()
+        _ = self.about.licence_text()
         check_engine(self.engine, self.design_name, self.memory_gb, self.workers, self.ray_address)
         for name, place in (("out", None if self.out is None else self.out.parent), ("store", self.store)):
             if place is not None and not self.dry_run:
@@ -267,6 +268,7 @@ class ReleaseJob(ReleaseOptions):
                 plan,
                 extractor=extractor.spec(),
                 extractor_arrays=extractor.arrays(),
+                about=self.about.dated(None if state is None else state.settings.get("about")),
                 input_shape=self.opened.schema.input_shape,
                 reservation=charged.reserved,
                 choice=None if chosen is None else chosen.choice.to_dict(),

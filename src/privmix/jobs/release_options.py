@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from privmix._registry import told as told_names
+from privmix.certificate.about import About
 from privmix.errors import InvalidInput
 from privmix.jobs.asked import CLASSES_HELP, Asked, told
 from privmix.jobs.columns import Columns
@@ -127,6 +128,7 @@ class ReleaseOptions(Asked):
         private_count: estimate the record count, and pay for that.
         assumptions: the planner's.
         prior: public data for the features.
+        about: title, owner and other words of the owner's.
         project: numbers that features are projected to at random, by a public projection; None leaves them as they are.
         store: where features are kept and reused, in the clear; None keeps none.
         ledger, dataset: the budget that pays, or None of both.
@@ -150,6 +152,7 @@ class ReleaseOptions(Asked):
     private_count: bool = told(False, "The record count is private: estimate it, and pay for that.")
     assumptions: Assumptions = field(default_factory=Assumptions)
     prior: Prior = field(default_factory=Prior)
+    about: About = field(default_factory=About)
     project: int | None = told(
         None, "Project features to this many numbers, by a public random projection; for more than 8,192 of them."
     )

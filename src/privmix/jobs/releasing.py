@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
+from privmix.certificate.about import About
 from privmix.designs import Design
 from privmix.errors import InvalidInput
 from privmix.features import Extractor
@@ -45,6 +46,13 @@ class Settings(TypedDict, total=False):
     public_classes: Any
     public_records: int
     project: int
+    title: str
+    owner: str
+    contact: str
+    licence: str
+    licence_file: Path
+    purpose: str
+    date: str
 
 
 @shows_bars
@@ -65,7 +73,8 @@ def plan(data: Any, *, epsilon: float, delta: float, progress: Asked = None, **s
             what design ``"auto"`` may assume. ``public``, ``public_classes``, ``public_records``: public data that
             features are whitened by, such as ``"procedural:digits"``; see :class:`privmix.jobs.release_options.Prior`.
             ``project``: so many numbers that features are projected to, see
-            :class:`privmix.features.projected.Projected`.
+            :class:`privmix.features.projected.Projected`. ``title``, ``owner``, ``contact``, ``licence``,
+            ``licence_file``, ``purpose``, ``date``: the owner's words, see :class:`privmix.certificate.about.About`.
 
     Returns:
         the plan, which prints readably; give it to :func:`release`.
@@ -77,10 +86,10 @@ def plan(data: Any, *, epsilon: float, delta: float, progress: Asked = None, **s
     Example:
         >>> import numpy as np
         >>> import privmix as pm
-        >>> data = np.eye(300), np.arange(300) % 2
+        >>> data = np.eye(300)[:, :9], np.arange(300) % 2
         >>> planned = pm.plan(data, classes=2, features="identity", epsilon=1, delta=1e-4)
-        >>> planned.cost.epsilon <= 1, planned.plan.design, planned.choice
-        (True, 'poisson', None)
+        >>> planned.cost.epsilon <= 1, planned.plan.design == planned.choice.best.plan.design
+        (True, True)
     """
     return _job(data, epsilon, delta, settings, dry_run=True).plan(callback(progress))
 
@@ -204,6 +213,7 @@ def _job(data: Any, epsilon: Any, delta: Any, settings: Settings, **running: Any
             raise InvalidInput(name, None, "a budget: `epsilon` and `delta`, or a plan")
     assumed = {name: given.pop(name, None) for name in Assumptions.__dataclass_fields__}
     prior = {name: given.pop(name, None) for name in Prior.__dataclass_fields__}
+    about = {name: given.pop(name, None) for name in About.__dataclass_fields__}
     columns = Columns.declared(given.pop("columns", None), given.pop("label", None))
     return ReleaseJob(
         data,
@@ -212,6 +222,7 @@ def _job(data: Any, epsilon: Any, delta: Any, settings: Settings, **running: Any
         columns=columns,
         assumptions=Assumptions(**assumed),
         prior=Prior(**prior),
+        about=About(**about),
         **given,
         **running,
     )

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
+from privmix.certificate.about import about_of, hub_licence, in_markdown
 from privmix.certificate.assessment import SOURCE, markdown
 from privmix.designs import Plan
 from privmix.features.spec import title_of
@@ -30,9 +31,10 @@ def data_card(plan: Plan, certificate: Mapping[str, Any], *, before: bool = Fals
     extractor = title_of(certificate["extractor"])
     rows = plan.kind.card(plan, extractor)
     learner = plan.kind.learner
+    about = about_of(certificate)
     classes = ", ".join(f"`{name}`" for name in plan.classes)
     return f"""---
-tags:
+{_front_matter(about)}tags:
 - differential-privacy
 - mixup
 configs:
@@ -41,8 +43,8 @@ configs:
   - split: train
     path: data/*.parquet
 ---
-# A differentially private mixup release
-{warnings}
+# {in_markdown(about["title"]) if "title" in about else "A differentially private mixup release"}
+{_about(about)}{warnings}
 **Guarantee: ({epsilon}, {exact(guarantee["delta"])})-differential privacy, adjacency `{guarantee["adjacency"]}`,
 accountant `{guarantee["accountant"]}`.** `certificate.json` has every public constant, the accounting event and an
 epsilon-delta curve; `privmix verify` on this folder recomputes them.
@@ -126,6 +128,28 @@ for hard ones. And every learner of them must see records transformed as those o
 gives the rows with names, `pandas.read_parquet("data")` without; polars, pyarrow and
 `datasets.load_dataset("parquet", ...)` read the files too.
 """
+
+
+def _front_matter(about: Mapping[str, str]) -> str:
+    """What dataset hubs read of the owner's words; quoted as in JSON, which is YAML."""
+    lines = [f"pretty_name: {json.dumps(about['title'], ensure_ascii=False)}"] if "title" in about else []
+    if "licence" in about:
+        known = hub_licence(about["licence"])
+        lines.append(f"license: {known or 'other'}")
+        lines += [] if known else [f"license_name: {json.dumps(about['licence'], ensure_ascii=False)}"]
+    if "licence_file" in about:
+        lines.append(f"license_link: {about['licence_file']}")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _about(about: Mapping[str, str]) -> str:
+    """The owner's words, and whose they are."""
+    if not about:
+        return ""
+    said = [f"- {name.replace('_', ' ')}: {in_markdown(text)}" for name, text in about.items() if name != "title"]
+    lines = "\n".join(said)
+    first = "A differentially private mixup release. Title and the lines below are" if "title" in about else "These are"
+    return f"\n{first} the owner's words, and nobody checked them.\n\n{lines}\n"
 
 
 def _preparation(plan: Plan) -> str:

@@ -24,7 +24,9 @@ from privmix.releases.choice import chosen_by_data
 from privmix.releases.facts import release_facts
 
 PICTURE_FILE: Final = "predictions.svg"
-_FILE = re.compile(r"(data/train-\d{5,9}-of-\d{5,9}\.parquet|[a-z][a-z-]{0,63}\.safetensors|predictions\.svg)\Z")
+_FILE = re.compile(
+    r"(data/train-\d{5,9}-of-\d{5,9}\.parquet|[a-z][a-z-]{0,63}\.safetensors|predictions\.svg|LICENSE\.txt)\Z"
+)
 _EXTRACTOR: Final = {"name", "version", "options", "weights_sha256", "files_sha256", "arrays", "arrays_sha256"}
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}\Z")
 # Sizes beyond these belong to no input that fits a memory.
@@ -42,6 +44,7 @@ def make_certificate(
     reservation: ReservationNote | None = None,
     choice: Mapping[str, Any] | None = None,
     release_id: str | None = None,
+    about: Mapping[str, Any] | None = None,
 ) -> Certificate:
     """Assemble the certificate of a finished release from public facts only.
 
@@ -54,6 +57,7 @@ def make_certificate(
         reservation: of the ledger that was charged.
         choice: how the planner came to the plan; see :meth:`privmix.releases.choice.Choice.to_dict`.
         release_id: names the release; a fresh one if None.
+        about: the owner's words, of :meth:`privmix.certificate.about.About.to_dict`.
 
     Raises:
         InvalidInput: the plan costs more than was asked.
@@ -82,6 +86,7 @@ def make_certificate(
         files=files,
         insecure_seed=insecure_seed,
         in_ledger=in_ledger,
+        about=about,
     )
 
 

@@ -17,6 +17,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from privmix.certificate.about import LICENCE_FILE, has_licence_file
 from privmix.certificate.certificate import CERTIFICATE_FILE, Certificate
 from privmix.certificate.croissant import CROISSANT_FILE
 from privmix.certificate.signing import ATTESTATION_FILE
@@ -82,6 +83,7 @@ def members(plan: Plan) -> tuple[Member, ...]:
         Member(PICTURE_FILE, lambda _, certificate: certificate["choice"] is not None, lambda _: 0),
         Member(CENTRE_FILE, lambda plan, _: plan.centred, lambda _: 1),
         Member(EXTRACTOR_FILE, lambda _, certificate: bool(arrays_beside(certificate["extractor"])), lambda _: 0),
+        Member(LICENCE_FILE, lambda _, certificate: has_licence_file(certificate), lambda _: 0),
     )
 
 

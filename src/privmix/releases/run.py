@@ -18,6 +18,7 @@ from typing import Any, ClassVar, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from privmix.certificate.about import LICENCE_FILE, About, has_licence_file
 from privmix.certificate.certificate import CERTIFICATE_FILE, Certificate
 from privmix.certificate.croissant import CROISSANT_FILE, croissant
 from privmix.certificate.reservation import ReservationNote, mode_of
@@ -67,6 +68,7 @@ class ReleaseRun(Run):
         choice: how the planner came to the plan: :meth:`Choice.to_dict`.
         picture: SVG of the planner's predictions; given exactly with ``choice``.
         extractor_arrays: what the extractor carries.
+        about: the owner's words.
 
     Example:
         >>> import numpy as np, tempfile
@@ -93,6 +95,7 @@ class ReleaseRun(Run):
         choice: Mapping[str, Any] | None = None,
         picture: bytes | None = None,
         extractor_arrays: Mapping[str, NDArray[np.float32]] | None = None,
+        about: About | None = None,
         streams: SecretStreams | None = None,
         extra: Mapping[str, Any] | None = None,
         overwrite: bool = False,
@@ -116,6 +119,10 @@ class ReleaseRun(Run):
             "choice": None if choice is None else dict(choice),
         }
         files = {} if picture is None else {PICTURE_FILE: picture}
+        if about is not None and about.given:
+            settings["about"] = about.dated().to_dict()
+            if (licence := about.licence_text()) is not None:
+                files[LICENCE_FILE] = licence
         if self._carried:
             # Kept from the beginning: another attempt's fit may differ in last bits, and would be another extractor.
             files[EXTRACTOR_FILE] = arrays_bytes(self._carried)
@@ -132,7 +139,7 @@ class ReleaseRun(Run):
     def stated(cls, folder: Path) -> Stated:
         """See :meth:`Run.stated`."""
         found = read_certificate(folder)
-        settings = {name: found[name] for name in ("plan", "extractor", "input_shape")}
+        settings = {name: found[name] for name in ("plan", "extractor", "input_shape", "about") if name in found}
         listed = {item["file"]: item["sha256"] for item in found["files"]}
         return Stated(found.id, settings, {**dict.fromkeys(_UNLISTED), **listed})
 
@@ -213,6 +220,9 @@ class ReleaseRun(Run):
             files.append(write_centre(held, engine.transform.centre))
         if self._carried:
             files.append({"file": EXTRACTOR_FILE, "rows": 0, "sha256": file_hash(self.folder / EXTRACTOR_FILE)})
+        about = settings.get("about")
+        if has_licence_file({"about": about or {}}):
+            files.append({"file": LICENCE_FILE, "rows": 0, "sha256": file_hash(self.folder / LICENCE_FILE)})
         certificate = make_certificate(
             self._plan,
             extractor=settings["extractor"],
@@ -222,6 +232,7 @@ class ReleaseRun(Run):
             reservation=self._reservation,
             choice=settings["choice"],
             release_id=self.id,
+            about=about,
         )
         held.write(CARD_FILE, data_card(self._plan, certificate).encode(), shared=True)
         digest = hashlib.sha256(certificate.to_bytes()).hexdigest()

@@ -19,8 +19,9 @@ UNCHECKED: Final = (
     "that insecure_seed is honest, and that the key was kept secret and destroyed",
     "that the record count is what it says, and that each person has one record",
     "that a ledger was charged, and other releases of the same records",
-    "what texts say that are the owner's: names of classes (200 characters each), of a model, of a table's columns and "
-    "categories (64 KiB in all)",
+    "what texts say that are the owner's: title, owner, contact, licence (200 characters each), purpose (1,000), date, "
+    "a licence's own text (128 KiB), names of classes (200 each), of a model, of a table's columns and categories (64 "
+    "KiB in all)",
     "the planner's predictions and picture (128 KiB), if there are any, and what the weights of a feature extractor "
     "were made of",
     "who made the release, unless privmix verify --key finds it signed: hashes show edits and are no signature",

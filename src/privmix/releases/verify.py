@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from privmix.accounting import PrivacyCost
+from privmix.certificate.about import LICENCE_FILE, MOST_LICENCE_BYTES, check_licence
 from privmix.certificate.certificate import CERTIFICATE_FILE, MOST_BYTES, Certificate, check_guarantee, check_said
 from privmix.certificate.croissant import CROISSANT_FILE, croissant
 from privmix.certificate.verification import Verification
@@ -111,6 +112,10 @@ def _check_numbers(
             picture = read_plain(root / PICTURE_FILE, PICTURE_FILE, MOST_PICTURE_BYTES)
             check_hash(item, hashlib.sha256(picture).hexdigest())
             check_picture(picture, PICTURE_FILE)
+        if item["file"] == LICENCE_FILE:
+            licence = read_plain(root / LICENCE_FILE, LICENCE_FILE, MOST_LICENCE_BYTES)
+            check_hash(item, hashlib.sha256(licence).hexdigest())
+            check_licence(licence, LICENCE_FILE)
     if (centre := read_centre(root, plan, certificate)) is not None:
         found += centre_tests(centre, plan)
     carried = read_extractor(root, certificate)

@@ -16,7 +16,7 @@ from privmix.held_folders import write_durably
 from privmix.private_files import file_mode
 from privmix.reports.closing import closing_sections, glance, refutations
 from privmix.reports.context import AUDIENCES, OWNER, Context
-from privmix.reports.panels import guarantee_section, headline, usefulness_section
+from privmix.reports.panels import guarantee_section, headline, owners_words, usefulness_section
 from privmix.reports.panels_attacks import attack_sections
 from privmix.reports.records import RunRecord
 
@@ -104,7 +104,8 @@ def check_target(path: Path, *, overwrite: bool) -> None:
 
 def _title(context: Context) -> str:
     subjects = [
-        f"{one.record.subject['kind']} {str(one.record.subject['id'])[:8]}" for one in context.of_kind("guarantee")
+        owners_words(one.content).get("title") or f"{one.record.subject['kind']} {str(one.record.subject['id'])[:8]}"
+        for one in context.of_kind("guarantee")
     ]
     return "Privacy report" + (": " + ", ".join(subjects) if subjects else "")
 

@@ -82,7 +82,16 @@ def _headline_card(one: Shown, context: Context) -> Card:
         sentences = meaning(epsilon, delta, adjacency, power.number("caught"), power.number("right"))
         means = "What this means." if verdict.tone != "danger" else "What this would mean, if it held."
         blocks.append(Paragraphs([Markup("<strong>{}</strong> ").format(means) + sentences[0], *sentences[1:]]))
-    return Card(content.text("summary") or one.record.title, blocks)
+    if said := owners_words(content):
+        rows = [(capitalised(name), text) for name, text in said.items() if name != "title"]
+        blocks.append(Table("In the owner's words, which nobody checked", ("", ""), rows, text=(0, 1)))
+    return Card(said.get("title") or content.text("summary") or one.record.title, blocks)
+
+
+def owners_words(content: Fields) -> dict[str, str]:
+    """What the owner says of what is certified: title first, then owner and the rest."""
+    said = content.fields("about").others(())
+    return {name.replace("_", " "): text for name, text in said.items() if isinstance(text, str) and text}
 
 
 def _verdict(content: Fields, refuted: bool) -> Callout:

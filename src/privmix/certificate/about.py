@@ -1,0 +1,159 @@
+"""What an owner says of a release: title, owner, contact, licence, purpose and date, in the owner's own words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from privmix.errors import InvalidInput
+from privmix.untrusted import read_plain
+
+LICENCE_FILE: Final = "LICENSE.txt"
+MOST_LICENCE_BYTES: Final = 2**17
+LONGEST: Final = {"title": 200, "owner": 200, "contact": 200, "licence": 200, "purpose": 1000}
+"""The texts, in the order in which they are shown, and their greatest lengths in characters."""
+
+_PANEL: Final = "The owner's words"
+# Those that a line of Markdown gives a meaning to.
+_MARKUP: Final = re.compile(r"([\\`*_{}\[\]<>()#+!|~&$^=:-])")
+# Names of licences that dataset hubs know.
+_KNOWN: Final = ("cc0-1.0", "cc-by-4.0", "cc-by-sa-4.0", "cc-by-nc-4.0", "cc-by-nc-sa-4.0", "mit", "apache-2.0", "odbl")
+
+
+@dataclass(frozen=True)
+class About:
+    """What the owner says of a release. It stands in certificate, card and report, is hashed and signed, never checked.
+
+    Formal guarantees:
+        * Only what the owner gave and the day's date: nothing follows from a record.
+        * A text is one line of printable characters of bounded length, so that it can look like nothing else in a
+          terminal; :func:`in_markdown` escapes it where it reaches a card.
+
+    Attributes:
+        title, owner, contact, licence, purpose: texts, or None.
+        licence_file: the licence's own text, to go along as ``LICENSE.txt``.
+        date: YYYY-MM-DD; None: where something else is said, the day on which the release is begun (UTC).
+
+    Raises:
+        InvalidInput: a text is too long or has other than printable characters; the date is none.
+
+    Example:
+        >>> About(title="Hospital visits", owner="St. Elsewhere", date="2026-01-31").to_dict()
+        {'title': 'Hospital visits', 'owner': 'St. Elsewhere', 'date': '2026-01-31'}
+    """
+
+    title: str | None = field(default=None, metadata={"help": "What this is, in a line.", "panel": _PANEL})
+    owner: str | None = field(default=None, metadata={"help": "Who publishes it.", "panel": _PANEL})
+    contact: str | None = field(default=None, metadata={"help": "Where questions go.", "panel": _PANEL})
+    licence: str | None = field(
+        default=None, metadata={"help": "Licence of what is published, such as CC-BY-4.0.", "panel": _PANEL}
+    )
+    licence_file: Path | None = field(
+        default=None, metadata={"help": "The licence's text, a file; it goes along as LICENSE.txt.", "panel": _PANEL}
+    )
+    purpose: str | None = field(default=None, metadata={"help": "What it is published for.", "panel": _PANEL})
+    date: str | None = field(
+        default=None,
+        metadata={"help": "YYYY-MM-DD. Default: today (UTC), where something else is said.", "panel": _PANEL},
+    )
+
+    def __post_init__(self) -> None:
+        for name in LONGEST:
+            if (text := getattr(self, name)) is not None:
+                _check_text(name, text)
+        if self.date is not None:
+            _check_date("date", self.date)
+
+    @property
+    def given(self) -> bool:
+        """Whether anything is said."""
+        return any(getattr(self, name) is not None for name in self.__dataclass_fields__)
+
+    def dated(self, before: Mapping[str, Any] | None = None) -> About:
+        """The same with a date: its own, else that of an interrupted run, else today's."""
+        if self.date is not None or not self.given:
+            return self
+        return replace(self, date=(before or {}).get("date") or datetime.now(UTC).date().isoformat())
+
+    def licence_text(self) -> bytes | None:
+        """The bytes of the licence's file.
+
+        Raises:
+            InvalidInput, StorageError: it is no text of at most 128 KiB, or can't be read.
+        """
+        if self.licence_file is None:
+            return None
+        content = read_plain(Path(self.licence_file), "licence_file", MOST_LICENCE_BYTES)
+        check_licence(content, "licence_file")
+        return content
+
+    def to_dict(self) -> dict[str, str]:
+        """What is said, as JSON values."""
+        said = {name: getattr(self, name) for name in (*LONGEST, "date")}
+        if self.licence_file is not None:
+            said["licence_file"] = LICENCE_FILE
+        return {name: text for name, text in said.items() if text is not None}
+
+
+def check_about(found: Any) -> None:
+    """Raise :class:`InvalidInput` where a certificate's ``about`` is not what :meth:`About.to_dict` writes."""
+    if not isinstance(found, dict) or not found or not set(found) <= {*LONGEST, "date", "licence_file"}:
+        raise InvalidInput("certificate about", "another value", "the owner's words and a date")
+    for name, text in found.items():
+        if name == "licence_file":
+            if text != LICENCE_FILE:
+                raise InvalidInput("certificate about licence_file", text, LICENCE_FILE)
+        elif name == "date":
+            _check_date("certificate about date", text)
+        else:
+            _check_text(f"certificate about {name}", text, LONGEST[name])
+
+
+def about_of(certificate: Mapping[str, Any]) -> Mapping[str, str]:
+    """The owner's words in a certificate; older ones, and those of models, have none."""
+    found: Mapping[str, str] = certificate.get("about", {})
+    return found
+
+
+def has_licence_file(certificate: Mapping[str, Any]) -> bool:
+    """Whether the licence's text goes along."""
+    return "licence_file" in about_of(certificate)
+
+
+def check_licence(content: bytes, name: str) -> None:
+    """Raise :class:`InvalidInput` where bytes are no text of printable lines."""
+    try:
+        lines = content.decode().splitlines()
+    except UnicodeDecodeError:
+        lines = ["\0"]
+    if not content or not all(line.replace("\t", " ").isprintable() for line in lines):
+        raise InvalidInput(name, "other bytes", "a text of printable lines in UTF-8")
+
+
+def in_markdown(text: str) -> str:
+    """A text as it is, in Markdown."""
+    return _MARKUP.sub(r"\\\1", text)
+
+
+def hub_licence(name: str) -> str | None:
+    """A licence's name as dataset hubs write it, if they know it."""
+    return name.lower() if name.lower() in _KNOWN else None
+
+
+def _check_text(name: str, text: Any, most: int | None = None) -> None:
+    longest = LONGEST[name] if most is None else most
+    if not isinstance(text, str) or not 0 < len(text) <= longest or not text.isprintable() or text != text.strip():
+        raise InvalidInput(name, text, f"a line of 1 to {longest} printable characters")
+
+
+def _check_date(name: str, text: Any) -> None:
+    try:
+        known = isinstance(text, str) and date.fromisoformat(text).isoformat() == text
+    except ValueError:
+        known = False
+    if not known:
+        raise InvalidInput(name, text, "a day as YYYY-MM-DD")

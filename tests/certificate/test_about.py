@@ -1,0 +1,139 @@
+"""The owner's words: hashed with the certificate, shown as the owner's, and unable to pass for anything else."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import privmix as pm
+from privmix.certificate.about import About, about_of, check_about, in_markdown
+from privmix.releases.verify import verify_release
+from tests.cli.helpers import privmix
+
+RNG = np.random.default_rng(0)
+X, Y = RNG.normal(0, 0.3, (200, 3)).astype(np.float32), RNG.integers(0, 2, 200)
+WISHES: dict[str, Any] = {
+    "classes": 2, "features": "identity", "design": "moments", "rows": 20, "epsilon": 8, "delta": 1e-3,
+}  # fmt: skip
+SAID = {
+    "title": "Visits *2025*",
+    "owner": "St. Elsewhere",
+    "contact": "<data@example.org>",
+    "licence": "CC-BY-4.0",
+    "purpose": "Teaching: # no heading",
+    "date": "2026-01-31",
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("about")
+    (root / "text.txt").write_text("Use it well.\n\tAlways.\n")
+    pm.release((X, Y), **WISHES, **SAID, licence_file=root / "text.txt", out=root / "REL")
+    return root / "REL"
+
+
+def test_words_stand_in_certificate_card_metadata_and_report(folder: Path) -> None:
+    assert pm.verify(folder)
+    content = json.loads((folder / "certificate.json").read_text())
+    assert content["about"] == {**SAID, "licence_file": "LICENSE.txt"}
+    assert (folder / "LICENSE.txt").read_text() == "Use it well.\n\tAlways.\n"
+    card = (folder / "README.md").read_text()
+    assert 'pretty_name: "Visits *2025*"\nlicense: cc-by-4.0\nlicense_link: LICENSE.txt\n' in card
+    assert "\n# Visits \\*2025\\*\n" in card
+    assert "- purpose: Teaching\\: \\# no heading" in card
+    assert "nobody checked them" in card
+    metadata = json.loads((folder / "croissant.json").read_text())
+    assert (metadata["name"], metadata["license"]) == (SAID["title"], SAID["licence"])
+    assert (metadata["creator"]["name"], metadata["datePublished"]) == (SAID["owner"], SAID["date"])
+    page = folder.parent / "page.html"
+    assert privmix("report", str(folder), "--out", str(page)).code == 0
+    shown = page.read_text()
+    assert "<title>Privacy report: Visits *2025*</title>" in shown
+    assert "&lt;data@example.org&gt;" in shown
+    assert "St. Elsewhere" in privmix("inspect", str(folder)).out
+
+
+@pytest.mark.parametrize("edit", ["licence", "words", "card"])
+def test_words_are_part_of_what_verification_hashes(folder: Path, tmp_path: Path, edit: str) -> None:
+    import shutil
+
+    copy = Path(shutil.copytree(folder, tmp_path / "REL"))
+    if edit == "licence":
+        (copy / "LICENSE.txt").write_text("Do as you like.\n")
+    elif edit == "card":
+        (copy / "README.md").write_text((copy / "README.md").read_text().replace("Elsewhere", "Nowhere"))
+    else:
+        content = json.loads((copy / "certificate.json").read_text())
+        content["about"]["owner"] = "Somebody else"
+        (copy / "certificate.json").write_text(json.dumps(content, indent=2) + "\n")
+    with pytest.raises(pm.InvalidInput, match=r"LICENSE\.txt|README\.md|content_sha256"):
+        verify_release(copy)
+
+
+def test_without_words_nothing_is_said(tmp_path: Path) -> None:
+    release = pm.release((X, Y), **WISHES, out=tmp_path / "REL")
+    assert "about" not in release.certificate
+    assert about_of(release.certificate) == {}
+    assert not (tmp_path / "REL" / "LICENSE.txt").exists()
+    assert "# A differentially private mixup release\n" in (tmp_path / "REL" / "README.md").read_text()
+
+
+def test_the_command_line_says_the_same_and_dates_it(tmp_path: Path) -> None:
+    np.savez(tmp_path / "own.npz", x=X, y=Y)
+    line = ["--data", str(tmp_path / "own.npz"), "--classes", "2", "--features", "identity", "--design", "moments"]
+    budget = ["--rows", "20", "--epsilon", "8", "--delta", "1e-3", "--out", str(tmp_path / "REL")]
+    assert privmix("release", *line, *budget, "--title", "Visits").code == 0
+    about = pm.verify(tmp_path / "REL") and json.loads((tmp_path / "REL" / "certificate.json").read_text())["about"]
+    check_about(about)
+    assert set(about) == {"title", "date"}
+    refused = privmix("release", *line, *budget, "--overwrite", "--licence-file", str(tmp_path / "own.npz"))
+    assert refused.code == 2
+    assert "--licence-file" in refused.err
+
+
+def test_a_run_goes_on_with_its_own_words_and_day(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: dict[str, Any] = {**WISHES, "out": tmp_path / "REL"}
+
+    def stop(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("privmix.releases.run.data_card", stop)
+        with pytest.raises(KeyboardInterrupt):
+            pm.release((X, Y), **given, title="Visits", date="2025-12-31")
+    with pytest.raises(pm.InvalidInput, match="about"):
+        pm.release((X, Y), **given, title="Others", resume=True)
+    assert about_of(pm.release((X, Y), **given, title="Visits", resume=True).certificate)["date"] == "2025-12-31"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"title": ""},
+        {"title": "a\nb"},
+        {"owner": "x" * 201},
+        {"contact": "\x1b[2J"},
+        {"purpose": " "},
+        {"date": "1/2/26"},
+    ],
+)
+def test_words_that_could_look_like_something_else_are_refused(wrong: dict[str, str]) -> None:
+    with pytest.raises(pm.InvalidInput):
+        About(**wrong)  # type: ignore[arg-type]
+    with pytest.raises(pm.InvalidInput):
+        check_about(wrong)
+
+
+@pytest.mark.parametrize("wrong", [{}, [], {"titel": "x"}, {"licence_file": "/etc/passwd"}, {"title": 3}])
+def test_what_a_certificate_may_not_say(wrong: Any) -> None:
+    with pytest.raises(pm.InvalidInput):
+        check_about(wrong)
+
+
+def test_markup_is_shown_as_it_is() -> None:
+    assert in_markdown("[a](b) `c` <i>") == r"\[a\]\(b\) \`c\` \<i\>"
