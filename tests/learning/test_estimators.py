@@ -15,7 +15,6 @@ _ANEW = "noise is drawn anew in each fit"
 # A private fit: what it costs these checks.
 LEFT_OUT: dict[str, str] = {
     "check_classifiers_classes": _DECLARED,
-    "check_classifiers_one_label": _DECLARED,
     "check_classifiers_train": _DECLARED,
     "check_dtype_object": _DECLARED,
     "check_classifiers_regression_target": _SILENT,

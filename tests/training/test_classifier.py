@@ -120,3 +120,14 @@ def test_noise_makes_no_probability_sure() -> None:
             assert (chances.argmax(dim=1) == head(x).argmax(dim=1)).all()
         head.head.weight.mul_(1e-6)
     assert head.temperature == 1
+
+
+def test_probabilities_are_in_the_order_of_sorted_classes() -> None:
+    """As scikit-learn's scorers take them, however classes were declared."""
+    rng = np.random.default_rng(5)
+    y = np.where(rng.random(300) < 0.5, "well", "ill")
+    X = np.where(y == "ill", 1.0, -1.0)[:, None] * np.ones((1, 3)) + rng.normal(0, 0.1, (300, 3))
+    found = DPClassifier(epsilon=50, delta=1e-3, classes=["well", "ill"]).fit(X, y)
+    assert found.classes_.tolist() == ["ill", "well"]
+    assert (found.predict(X) == y).mean() > 0.9
+    assert (found.predict_proba(X)[y == "ill", 0] > 0.5).mean() > 0.9

@@ -34,7 +34,7 @@ class ReleaseClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
 
     Attributes:
         model_: the :class:`privmix.Model`.
-        classes_: (K,) class names, or indices where they were declared by their number alone.
+        classes_: (K,) class names, sorted, or indices where they were declared by their number alone.
 
     Example:
         >>> import numpy as np
@@ -49,6 +49,8 @@ class ReleaseClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
 
     model_: Model
     classes_: NDArray[Any]
+    # Declared places of the sorted classes.
+    _order: NDArray[np.intp]
 
     def __init__(
         self,
@@ -96,7 +98,10 @@ class ReleaseClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
             features_model=self.features_model,
             trust_features_model=self.trust_features_model,
         )
-        self.classes_ = self.model_.classes_
+        named = self.model_.named(np.arange(len(self.model_.classes)))
+        # scikit-learn's scorers take columns of probabilities to be in the order of sorted labels.
+        self._order = np.argsort(named)
+        self.classes_ = named[self._order]
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:
@@ -104,8 +109,8 @@ class ReleaseClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         return self._fitted().predict(X)
 
     def predict_proba(self, X: Any) -> NDArray[np.float32]:
-        """(n, K) probabilities of ``classes_``; as :meth:`privmix.Model.predict_proba`."""
-        return self._fitted().predict_proba(X)
+        """(n, K) probabilities of ``classes_``, in this order; errors as :meth:`privmix.Model.predict_proba`."""
+        return self._fitted().predict_proba(X)[:, self._order]
 
     def _fitted(self) -> Model:
         if not hasattr(self, "model_"):

@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
 
 from privmix.certificate.certificate import MODEL, Certificate
 from privmix.data.frames import frame_inputs, library_of
@@ -29,11 +28,11 @@ from privmix.training.trained import ModelFacts, TrainedModel, load_trained
 
 
 @dataclass(eq=False, repr=False)
-class Model(Shown, ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no type hints
+class Model(Shown):
     """A classifier together with its feature extractor: raw inputs in, classes out.
 
-    For scikit-learn it is an estimator that is fitted already: ``fit`` and ``clone`` give back the model itself, so
-    that ``Pipeline`` and ``cross_val_score`` take it, and fit nothing.
+    For scikit-learn's searches and scorers there are :class:`privmix.ReleaseClassifier` and
+    :class:`privmix.DPClassifier`, whose classes are in the order that these expect.
 
     Attributes:
         classifier: what classifies the extractor's output.
@@ -68,21 +67,6 @@ class Model(Shown, ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sci
         shape = " x ".join(map(str, facts.input_shape))
         size = {"inputs": shape, "features": facts.dim, "classes": len(facts.classes)}
         return "Model", {**made, "extractor": title_of(facts.extractor), **size}
-
-    @property
-    def classes_(self) -> NDArray[Any]:
-        """(K,) what :meth:`predict` calls the classes."""
-        return self.named(np.arange(len(self.classes)))
-
-    def fit(self, X: Any = None, y: Any = None) -> Self:
-        """The model itself: it is fitted already, and does not look at these."""
-        return self
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return True
-
-    def __sklearn_clone__(self) -> Self:
-        return self
 
     @property
     def certificate(self) -> Certificate:

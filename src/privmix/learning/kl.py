@@ -107,6 +107,12 @@ class GeneralizedKLClassifier(ReleaseLearner):
         self.augment = augment
         self.standardise = standardise
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        # Its epochs and learning rate are for thousands of noisy rows, not for a few hundred clean records.
+        tags.classifier_tags.poor_score = True
+        return tags
+
     def fit(
         self,
         release: ReleasedDataset | HasDataset | Any,

@@ -50,7 +50,7 @@ class DPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sci
 
     Attributes:
         model_: the :class:`TrainedModel`, with its certificate.
-        classes_: (K,) labels.
+        classes_: (K,) labels, sorted.
         epsilon_: what was spent, at most ``epsilon``.
         n_features_in_: d.
 
@@ -70,6 +70,8 @@ class DPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sci
     # How many copies scikit-learn's `clone` made of it and of its copies, and which one this is.
     _copies: list[int] | None = None
     _number: int = 0
+    # Declared places of the sorted classes.
+    _order: NDArray[np.intp]
 
     def __init__(
         self,
@@ -154,7 +156,9 @@ class DPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sci
         )
         job = Trainer(config, facts, len(x), public=public, synthetic=synthetic, pool=pool)
         self.model_ = job.run(records, streams=streams, progress=progress)
-        self.classes_ = np.asarray(names)
+        # scikit-learn's scorers take columns of probabilities to be in the order of sorted labels.
+        self._order = np.argsort(np.asarray(names))
+        self.classes_ = np.asarray(names)[self._order]
         self.epsilon_ = float(self.model_.certificate["guarantee"]["epsilon"])
         self.n_features_in_ = facts.dim
         return self
@@ -189,7 +193,7 @@ class DPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sci
             name, d = type(self).__name__, self.n_features_in_
             allowed = f"X has {x.shape[1]} features, but {name} is expecting {d} features as input"
             raise InvalidInput("X", x.shape, allowed)
-        return self.model_.calibrated_proba(x)
+        return self.model_.calibrated_proba(x)[:, self._order]
 
     def predict(self, X: Any) -> NDArray[Any]:
         """(n,) labels."""
