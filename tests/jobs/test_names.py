@@ -95,6 +95,17 @@ def test_columns_of_numbers_are_named_and_found_by_name(tmp_path: Path) -> None:
     assert "feature_names" not in pm.release(arrays, features="identity", **WISHES).certificate
 
 
+def test_names_are_the_same_with_a_record_more(tmp_path: Path) -> None:
+    """Whatever the record holds, for columns of numbers and for a table's."""
+    few, odd = people(), {"age": 17.25, "sex": "M", "dose": 1e9, "label": "ill"}
+    more = pandas.concat([few, pandas.DataFrame([odd])])
+    spec = tmp_path / "spec.json"
+    spec.write_text(json.dumps(SPEC))
+    for features, columns in ("identity", ["age", "dose"]), (f"tabular:{spec}", None):
+        found = [pm.release(data, features=features, columns=columns, **WISHES).feature_names for data in (few, more)]
+        assert found[0] == found[1] != ()
+
+
 def edited(release: Path, folder: Path, change: Any) -> Path:
     """A copy whose certificate, and what follows from it, is made anew."""
     shutil.copytree(release, folder)
