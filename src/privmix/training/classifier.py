@@ -14,6 +14,7 @@ from sklearn.exceptions import NotFittedError
 
 from privmix.errors import WITHHELD, InvalidInput, NotPrivateWarning
 from privmix.mechanisms.streams import SecretStreams
+from privmix.rounding import exact
 from privmix.training.config import TrainingConfig
 from privmix.training.examples import PublicData
 from privmix.training.optimiser import OptimiserConfig
@@ -176,7 +177,7 @@ class DPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sci
         if self._number > 1:
             words = (
                 f"one of several copies of a {type(self).__name__} is fitted, as searches and cross-validation do: "
-                f"each fit spends its own epsilon, here {self.epsilon:g}, and fits to the same records add up; "
+                f"each fit spends its own epsilon, here {exact(self.epsilon)}, and fits to the same records add up; "
                 "epsilon_ is that of one fit. Choose settings by public data, or count every fit"
             )
             warnings.warn(words, NotPrivateWarning, stacklevel=3)
