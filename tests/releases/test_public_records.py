@@ -8,7 +8,14 @@ import numpy as np
 import pytest
 
 from privmix.releases import DataModel, RecordTransform
-from privmix.releases.public_records import discriminants, mixture, shrunk_covariance, unlimited_accuracy
+from privmix.releases.public_records import (
+    along_principal_axes,
+    discriminants,
+    mixture,
+    own_shapes,
+    shrunk_covariance,
+    unlimited_accuracy,
+)
 
 DIM, CLASSES = 30, 4
 
@@ -89,3 +96,19 @@ def test_one_class_or_hardly_a_record_gives_a_model_all_the_same() -> None:
             assert np.isfinite(model.means).all()
             assert (model.within > 0).all()
             assert 0 <= model.attainable <= 1
+
+
+@pytest.mark.parametrize("unlike", [0.0, 1.0])
+def test_own_shapes_are_found_where_there_are_any(unlike: float) -> None:
+    """Two classes, a fifth of the records hard to tell by their means; scatters may differ by class along each axis."""
+    rng = np.random.default_rng(5)
+    labels = rng.integers(0, 2, 4000)
+    widths = np.exp(unlike * np.random.default_rng(6).normal(size=(2, DIM)))
+    x = rng.normal(size=(4000, DIM)) * widths[labels] + 0.3 * (2 * labels[:, None] - 1)
+    found = own_shapes(along_principal_axes(x, DIM), labels, rng)
+    assert found > 0.03 if unlike else found <= 0.0
+
+
+def test_own_shapes_of_few_records_are_not_counted_on() -> None:
+    x, labels = drawn(40, np.random.default_rng(7))
+    assert own_shapes(along_principal_axes(x, DIM), labels, np.random.default_rng(0)) == 0.0

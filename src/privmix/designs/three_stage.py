@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
@@ -102,8 +102,9 @@ class ThreeStage(TwoStage):
 
     name = "three-stage"
     draws = "second moments, then the scatter within classes, then that of each class, of all records"
-    # The planner's simulated classes have one scatter: it can't say what theirs would add.
-    labels: ClassVar[Mapping[str, str]] = {}
+    labels: ClassVar[Mapping[str, str]] = {"three-stage": "moments in three stages"}
+    # What classes' own scatters bring differs from dataset to dataset, and where they bring nothing they harm.
+    margin = 0.1
     learner = "three-stage"
     plan_type: ClassVar[type[TwoStagePlan]] = ThreeStagePlan
     lost = "Means and correlations of features, within each class, are kept, and nothing beyond them."
@@ -112,6 +113,7 @@ class ThreeStage(TwoStage):
         "The rows are samples of a model made from the first stage's moments; they add nothing to what these show.",
     )
     released: ClassVar = "second moments, scatter within classes and of each class"
+    first_shares: ClassVar[tuple[float, ...]] = (0.35, 0.6, 0.75)
 
     class_share: float = field(
         default=0.15, metadata={"help": "Three-stage: share of the budget for the scatter of each class."}
@@ -128,10 +130,6 @@ class ThreeStage(TwoStage):
     def plan(self, setting: Setting, noise_multiplier: float, centre_noise_multiplier: float | None) -> ThreeStagePlan:
         found = self.constants(setting, noise_multiplier, centre_noise_multiplier)
         return ThreeStagePlan(**found, class_share=float(self.class_share))
-
-    @classmethod
-    def trials(cls, setting: Setting) -> Sequence[tuple[str, TwoStage]]:
-        return []
 
     def settings(self) -> dict[str, Any]:
         return {**super().settings(), "class_share": self.class_share}

@@ -23,8 +23,7 @@ _SAMPLED_ROWS: Final = 10_000
 NORM_EDGES: Final = tuple(2.0 ** (quarter / 4) for quarter in range(-20, 9))
 # Where features are as they were extracted; what public data have whitened wants no second whitening.
 _WHITENING: Final = 0.75
-# What the planner tries: simulated mixtures like large first stages where noise hides the classes' means.
-_FIRST_SHARES: Final = (0.35, 0.6, 0.85)
+# What the planner tries.
 _LABEL_SHARES: Final = (0.5, 0.9)
 _COUNT_SHARES: Final = (0.002, 0.01)
 
@@ -232,6 +231,8 @@ class TwoStage(Design[TwoStagePlan]):
         "The rows are samples of a model made from the first stage's moments; they add nothing to what these show.",
     )
     released: ClassVar = "second moments and scatter within classes"
+    # What the planner tries: simulated mixtures like large first stages where noise hides the classes' means.
+    first_shares: ClassVar[tuple[float, ...]] = (0.35, 0.6, 0.85)
 
     first_share: float = field(
         default=0.35, metadata={"help": "Two-stage: share of the budget for the first stage's moments."}
@@ -302,7 +303,7 @@ class TwoStage(Design[TwoStagePlan]):
     @classmethod
     def trials(cls, setting: Setting) -> Sequence[tuple[str, TwoStage]]:
         # Each is a noise of its own: rounding the queries' multipliers moves the price by its last bits.
-        return [] if setting.dim > LARGEST_DIM else [(cls.name, cls(first_share=share)) for share in _FIRST_SHARES]
+        return [] if setting.dim > LARGEST_DIM else [(cls.name, cls(first_share=share)) for share in cls.first_shares]
 
     @property
     def rows_follow(self) -> bool:

@@ -10,6 +10,7 @@ import pkgutil
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Final, Self
 
@@ -34,6 +35,20 @@ MOST_OF_TWO: Final = 4096
 _REGISTRY: Final[dict[str, type[Extractor]]] = {}
 
 
+@dataclass(frozen=True)
+class Usual:
+    """What features of labelled records usually look like: assumed by a planner before any record is read.
+
+    Measured on public records alone: characters that privmix renders, docstrings of Python's standard library,
+    scikit-learn's wine and breast cancer (``benchmarks/bench_planner_constants.py``). What the attributes mean:
+    :meth:`privmix.releases.DataModel.declared`.
+    """
+
+    spectrum_decay: float = 1.6
+    concentration: float = 1.4
+    own_shapes: float = 0.0
+
+
 class Extractor(ABC):
     """A public, fixed map from one raw input to one feature vector.
 
@@ -50,7 +65,7 @@ class Extractor(ABC):
         carries: names of arrays that it needs beside its spec, and that travel with what it made features for.
         digest_names: fields of its spec, beside name, version and options, each a SHA-256 in hexadecimal.
         most_text: bytes that its options may take in a spec, as JSON.
-        spectrum_decay: what a planner assumes: see :meth:`privmix.releases.DataModel.declared`.
+        usual: what a planner assumes of its features.
     """
 
     name: ClassVar[str]
@@ -60,7 +75,7 @@ class Extractor(ABC):
     carries: ClassVar[tuple[str, ...]] = ()
     digest_names: ClassVar[tuple[str, ...]] = ()
     most_text: ClassVar[int] = 2048
-    spectrum_decay: ClassVar[float] = 1.6
+    usual: ClassVar[Usual] = Usual()
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

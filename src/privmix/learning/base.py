@@ -286,6 +286,18 @@ class ReleaseLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
         """
         return None
 
+    @classmethod
+    def errors_left(cls, plan: Plan, model: DataModel) -> float:
+        """How many of the errors of :meth:`forecast`'s rule are left by what the learner does beyond that rule.
+
+        Args:
+            plan, model: as of :meth:`forecast`, which had an answer.
+
+        Returns:
+            a share, 1 where the rule is all that the learner makes of a release; more where the rest misleads it.
+        """
+        return 1.0
+
     @abstractmethod
     def _check_params(self) -> None:
         """Raise InvalidInput when a constructor parameter is out of range."""

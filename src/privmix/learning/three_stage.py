@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from privmix.designs import Plan
+from privmix.designs.three_stage import ThreeStagePlan
 from privmix.errors import InvalidInput
 from privmix.learning.base import Progress, ReleaseFacts, check_arrays
 from privmix.learning.spectrum import AdditiveNoise, known_variance
 from privmix.learning.two_stage import TwoStageClassifier
+from privmix.releases.data_model import DataModel
 from privmix.releases.dataset import ReleasedDataset
 from privmix.releases.three_stage import ThreeStageMoments, class_deviation
 
 _RECORDS_AT_ONCE = 4096
+# Directions along which public data were looked at; what more of them bring is not counted on.
+_MEASURED = 50
 
 
 class ThreeStageClassifier(TwoStageClassifier):
@@ -58,6 +64,12 @@ class ThreeStageClassifier(TwoStageClassifier):
     @property
     def summary(self) -> str:
         return f"{super().summary}, {len(self.axes_)} for each class"
+
+    @classmethod
+    def errors_left(cls, plan: Plan, model: DataModel) -> float:
+        """As many as public data lose by it along as many directions as the plan has for each class."""
+        assert isinstance(plan, ThreeStagePlan)
+        return math.exp(-model.own_shapes * min(plan.class_directions, _MEASURED))
 
     def _fit(self, release: ReleasedDataset, progress: Progress) -> None:
         moments = release.beside

@@ -54,4 +54,5 @@ def predict_accuracy(plan: Plan, model: DataModel, *, learner: str | None = None
         if rule is None:
             raise InvalidInput("learner", name, f"one that can say beforehand what it makes of design {plan.design}")
         found.append(model.accuracy(*rule, seed=seed))
-    return Prediction(float(np.mean(found)), name)
+    errors = (1 - float(np.mean(found))) * LEARNERS[name].errors_left(plan, model)
+    return Prediction(max(0.0, 1 - errors), name)

@@ -23,6 +23,7 @@ from privmix.releases.dataset import RecordTransform
 from privmix.releases.public_records import (
     along_principal_axes,
     mixture,
+    own_shapes,
     unlimited_accuracy,
 )
 
@@ -38,22 +39,18 @@ DIRECTIONS: Final = 256
 """Axes that are simulated; noise is made larger to stand for those that are not."""
 
 _TEST_RECORDS = 4000
-# A declared spectrum: variance along axis i is (i + 4)^-decay (1 - i/d)^2, and between classes in proportion to its
-# square. All of it is of public data: characters that privmix renders (8 to 28 pixels wide, and their scattering
-# features) fit offsets of 4 to 8, decays of 1.5 to 1.8 and powers of 1.5 to 2.8, with 2.1 in the middle; docstrings of
-# Python's standard library an offset of 8 and a decay of 1.1; and where features are few (characters of 8 x 8 pixels,
-# scikit-learn's wine and breast cancer) the last ones have next to nothing.
+# A declared spectrum: variance along axis i is (i + 4)^-decay (1 - i/d)^2, and between classes in proportion to a power
+# of it. All of it is of public data: rendered characters, docstrings of Python's standard library, scikit-learn's wine
+# and breast cancer (benchmarks/bench_planner_constants.py).
 _OFFSET = 4.0
 _END = 2.0
-_CONCENTRATION = 2.0
-_DECAY = 1.6
 # No axis tells classes apart entirely.
 _MOST_BETWEEN = 0.9
-# Classes lie apart by 1 - K^-0.15 of the variance at most: 10% of it with two, 29% with ten, 48% with 77. Where less of
-# it is enough for the accuracy, with the tail that scikit-learn's digits have (0.47; wine and breast cancer 0.34 and
-# 0.11), they lie apart by that: a planner would otherwise see classes far above noise that hides real ones.
-_GATHERING = 0.15
-_TAIL = 0.5
+# Classes lie apart by 1 - K^-0.25 of the variance at most: 16% of it with two, 44% with ten, 66% with 77. Where less is
+# enough for the accuracy, with the tail that is usual for so many classes (0.2 + 0.2 log K, from 0.3 to 1), they lie
+# apart by that: a planner would otherwise see classes far above noise that hides real ones.
+_GATHERING = 0.25
+_TAIL = (0.2, 0.2)
 _LEAST_APART = 1e-3
 # Logarithms of the classes' sizes differ by this much.
 _UNEVEN = 0.4
@@ -76,6 +73,8 @@ class DataModel:
         sampled: whether private records are thought of as a sample of these, which err as samples do. Where not,
             :attr:`attainable` is what a learner reaches from as many records as there are, their sampling error in it.
         doubt: standard error of the logarithm of :attr:`attainable`'s odds, where it is no declared figure.
+        own_shapes: what a linear rule gains by each class's own scatter along q directions: exp(-own_shapes q) of its
+            errors are left. Below 0 where classes' scatters mislead.
 
     Example:
         >>> model = DataModel.declared(dim=1000, classes=10, generator=np.random.default_rng(0))
@@ -93,6 +92,7 @@ class DataModel:
     tail: float = 0.0
     sampled: bool = False
     doubt: float = 0.0
+    own_shapes: float = 0.0
 
     @cached_property
     def between(self) -> Reals:
@@ -191,7 +191,9 @@ class DataModel:
         classes: int,
         generator: np.random.Generator,
         *,
-        spectrum_decay: float = _DECAY,
+        spectrum_decay: float = 1.6,
+        concentration: float = 1.5,
+        own_shapes: float = 0.0,
         between_share: float | None = None,
         attainable: float | None = None,
     ) -> DataModel:
@@ -203,6 +205,9 @@ class DataModel:
             generator: draws the directions of the classes' means, and the classes' sizes.
             spectrum_decay: the variance of records along axis i falls as (i + 4)^-decay, and to nothing at the last.
                 Features of public networks and scattering transforms have decays of 1.0 to 1.8.
+            concentration: the variance of the classes' means along an axis falls as that power of the records' does: 1
+                where they differ along all axes alike, more where they differ most along those of much variance.
+            own_shapes: see the attribute.
             between_share: share of the variance that lies between classes; None takes what ``attainable`` asks for, and
                 1 - K^-0.15 at most, since more classes are finer ones.
             attainable: accuracy that a learner reaches without privacy; None takes :data:`ATTAINABLE`, in doubt.
@@ -210,6 +215,7 @@ class DataModel:
         check_integer("dim", dim, low=1)
         check_integer("classes", classes, low=2)
         check_number("spectrum_decay", spectrum_decay, low=0, high=10)
+        check_number("concentration", concentration, low=0, high=10)
         reached = ATTAINABLE if attainable is None else attainable
         check_number("attainable", reached, low=0, high=1, low_open=True, high_open=True)
         apart = 1 - classes**-_GATHERING if between_share is None else between_share
@@ -220,11 +226,11 @@ class DataModel:
         shares = np.exp(_UNEVEN * generator.standard_normal(classes))
         shares /= shares.sum()
         drawn = generator.standard_normal((classes, len(axes)))
+        tail = min(_HEAVIEST, _TAIL[0] + _TAIL[1] * math.log(classes))
 
         def with_share(share: float) -> DataModel:
-            # Classes differ most where records do.
-            between = _with_sum(total**_CONCENTRATION, min(share, 0.999 * _MOST_BETWEEN), _MOST_BETWEEN * total)
-            return cls(total - between, _means(shares, between, drawn), shares, dim, tail=_TAIL)
+            between = _with_sum(total**concentration, min(share, 0.999 * _MOST_BETWEEN), _MOST_BETWEEN * total)
+            return cls(total - between, _means(shares, between, drawn), shares, dim, tail=tail, own_shapes=own_shapes)
 
         if between_share is None:
             low = _LEAST_APART * apart
@@ -267,7 +273,8 @@ class DataModel:
         if len(names) > 1:
             accuracy = unlimited_accuracy(along, index, generator)
             model = model.attaining(accuracy)
-            model = replace(model, doubt=1 / math.sqrt(len(index) * accuracy * (1 - accuracy)))
+            doubt = 1 / math.sqrt(len(index) * accuracy * (1 - accuracy))
+            model = replace(model, doubt=doubt, own_shapes=own_shapes(along, index, generator))
         if len(names) == classes:
             return model
         shares = np.full(classes, 1 / classes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Final
 
 import numpy as np
@@ -13,6 +14,9 @@ LinearRule = tuple[Reals, Reals]
 """(k, K) weights and (K,) offsets: the class of a record x is that of the largest of x'weights + offsets."""
 
 _FOLDS: Final = 5
+# Directions along which classes' own scatters are looked at, and records of a class for each of them.
+_SHAPED: Final = 20
+_RECORDS_A_DIRECTION: Final = 5
 # The variance of records along directions that hold next to nothing, as a share of the mean.
 _LEAST: Final = 1e-4
 # What stands for that variance where no record differs from others of its class.
@@ -122,6 +126,59 @@ def unlimited_accuracy(x: Reals, labels: NDArray[np.int64], generator: np.random
         seen += float(right[~held].mean()) / folds
         unseen += float(right[held].sum()) / len(x)
     return ((seen + unseen) / 2 * len(x) + 0.5) / (len(x) + 1)
+
+
+def own_shapes(x: Reals, labels: NDArray[np.int64], generator: np.random.Generator) -> float:
+    """What :func:`discriminants` gain by each class's own scatter: exp(-a q) of their errors are left by q directions.
+
+    Along the first q axes, scaled so that the scatter within all classes is 1 there, residuals are cut off at their
+    usual length; -(v'S_k^-1 v - v'v) / 2 is added to the score of class k, S_k being its scatter there, of determinant
+    1: what the learner of releases in three stages does, without noise. Errors are counted on five folds.
+
+    Args:
+        x: (n, k) along axes of falling variance.
+        labels: (n,), 0 to K - 1.
+        generator: divides the records.
+
+    Returns:
+        a, less its standard error: 0 where classes have too few records to tell, below 0 where scatters may mislead.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> labels = rng.integers(0, 2, 2000)
+        >>> widths = np.where(labels[:, None] == 0, [1.0, 0.1], [0.1, 1.0])
+        >>> own_shapes(widths * rng.normal(size=(2000, 2)), labels, rng) > 0.5
+        True
+    """
+    counts = np.bincount(labels)
+    axes = min(_SHAPED, x.shape[1], int(counts.min() * (_FOLDS - 1) / _FOLDS / _RECORDS_A_DIRECTION))
+    if axes < 2:
+        return 0.0
+    fold = generator.permutation(len(x)) % _FOLDS
+    plain = shaped = 0
+    for index in range(_FOLDS):
+        held, seen = fold == index, fold != index
+        weights, offsets = discriminants(x[seen], labels[seen], len(counts))
+        _, means, residuals = _classes(x[seen][:, :axes], labels[seen], len(counts))
+        values, basis = eigh(residuals.T @ residuals / len(residuals))
+        root = basis / np.sqrt(np.maximum(values, _LEAST * values[-1]))
+        cut = residuals @ root
+        cut /= np.maximum(1.0, np.sqrt(np.square(cut).sum(axis=1, keepdims=True) / axes))
+        # Scores are of records as long as they are, scatters of such as were cut off.
+        stretch = axes / np.square(cut).sum(axis=1).mean()
+        scores = x[held] @ weights + offsets
+        plain += int((scores.argmax(axis=1) != labels[held]).sum())
+        for number, mean in enumerate(means):
+            own = cut[labels[seen] == number]
+            values, basis = eigh(own.T @ own)
+            told = np.log(np.maximum(values, _LEAST * values[-1]))
+            apart = (x[held][:, :axes] - mean) @ root
+            unlike = np.square(apart @ basis) @ (np.exp(told.mean() - told) - 1)
+            scores[:, number] -= unlike / (2 * stretch)
+        shaped += int((scores.argmax(axis=1) != labels[held]).sum())
+    # An error more in both: none at all would be a gain without end.
+    gain, doubt = math.log((plain + 1) / (shaped + 1)), math.hypot(1 / math.sqrt(plain + 1), 1 / math.sqrt(shaped + 1))
+    return (gain - doubt) / axes
 
 
 def _classes(x: Reals, labels: NDArray[np.int64], classes: int) -> tuple[NDArray[np.int64], Reals, Reals]:

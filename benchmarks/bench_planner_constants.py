@@ -1,0 +1,153 @@
+"""What a planner assumes of records that it has not seen, and what public records say of it.
+
+Characters that privmix renders (as pixels and through scattering), docstrings of Python's standard library through
+MiniLM, a class a module, and scikit-learn's wine and breast cancer: what is the same for all of them within a factor is
+in ``privmix.releases.data_model``, what differs by extractor in ``usual`` of each. No record here is of a dataset on
+which privmix is judged. Along the axes of the scatter within classes:
+
+* decay: of the records' variance, along axis i in proportion to (i + 4)^-decay;
+* concentration: the power of that variance to which the classes' means are in proportion, such that half of what tells
+  classes apart lies on as few axes as it does;
+* own shapes a: exp(-a q) of the errors of a linear rule are left by classes' own scatters along q directions;
+* share of the variance between classes, and the tail at which a Gaussian mixture is told apart as well as they are.
+
+    python benchmarks/bench_planner_constants.py
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import sysconfig
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.datasets import load_breast_cancer, load_wine
+
+import common
+from privmix.features import parse_features
+from privmix.procedural import get_generator
+from privmix.releases import DataModel, RecordTransform
+from privmix.releases.public_records import along_principal_axes, own_shapes
+
+DRAWN = 4000
+# Modules with so many docstrings, and how much of one is read.
+FEWEST, LENGTH = 60, 200
+LEFT_OUT = {"site-packages", "test", "tests", "idlelib", "lib2to3", "__pycache__"}
+
+
+def docstrings() -> tuple[NDArray[np.object_], NDArray[np.int64]]:
+    """Docstrings of functions and classes of the standard library, (n, 1), and their modules."""
+    root = Path(sysconfig.get_paths()["stdlib"])
+    found: dict[str, dict[str, None]] = {}
+    for path in sorted(root.rglob("*.py")):
+        inside = path.relative_to(root)
+        if LEFT_OUT & set(inside.parts) or inside.parts[0].startswith("config"):
+            continue
+        try:
+            tree = ast.parse(path.read_text(encoding="utf-8"))
+        except (SyntaxError, UnicodeDecodeError):
+            continue
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.AsyncFunctionDef) and (
+                text := ast.get_docstring(node)
+            ):
+                found.setdefault(inside.parts[0].removesuffix(".py"), {})[" ".join(text.split())[:LENGTH]] = None
+    kept = {name: texts for name, texts in sorted(found.items()) if len(texts) >= FEWEST}
+    labels = np.repeat(np.arange(len(kept)), [len(texts) for texts in kept.values()])
+    return np.array([text for texts in kept.values() for text in texts], dtype=object)[:, None], labels
+
+
+def records() -> Iterator[tuple[str, str, NDArray[Any], NDArray[np.int64]]]:
+    """Public records: what they are, the extractor, features and labels."""
+    for name in ("digits", "letters"):
+        for side, features in ((28, "scattering"), (28, "pixels"), (8, "pixels")):
+            drawn = get_generator(name, (side, side)).draw(DRAWN)
+            assert drawn.y is not None
+            yield f"{name}, {side} x {side}", features, parse_features(features).transform(drawn.x), drawn.y
+    texts, modules = docstrings()
+    yield "docstrings", "minilm", parse_features("minilm").transform(texts), modules
+    for load in (load_wine, load_breast_cancer):
+        x, y = load(return_X_y=True)
+        x = (x - x.mean(axis=0)) / x.std(axis=0)
+        yield load.__name__.removeprefix("load_"), "identity", x / np.linalg.norm(x, axis=1, keepdims=True), y
+
+
+def measured(x: NDArray[Any], labels: NDArray[np.int64]) -> dict[str, float]:
+    transform = RecordTransform(1.0, "l2", np.zeros(x.shape[1], np.float32), 0.55)
+    classes = int(labels.max()) + 1
+    model = DataModel.of_public_data(x.astype(np.float32), labels, classes, transform, np.random.default_rng(0))
+    total = model.within + model.between
+    order = np.argsort(-total)
+    total, signal = total[order], (model.between / model.within)[order]
+    axes = max(5, min(len(total), round(0.6 * x.shape[1])))
+    places = np.log(np.arange(axes) + 4)
+    decay = -float(np.polyfit(places, np.log(total[:axes]), 1)[0])
+    # Signal along axis i in proportion to (i + 4)^-(decay (power - 1)): half of it lies on the first (1/2)^(1/s) of
+    # all axes, s = 1 - decay (power - 1).
+    half = (int(np.searchsorted(np.cumsum(signal), signal.sum() / 2)) + 1) / len(signal)
+    concentration = 1 + (1 - math.log(0.5) / math.log(half)) / decay
+    return {
+        "records": len(x),
+        "dim": x.shape[1],
+        "classes": classes,
+        "accuracy": model.attainable,
+        "decay": decay,
+        "concentration": concentration,
+        "own_shapes": own_shapes(along_principal_axes(x, 256), labels, np.random.default_rng(0)),
+        "between": float(model.between.sum() / total.sum()),
+        "tail": model.tail,
+    }
+
+
+def main() -> None:
+    found = [{"what": what, "features": name, **measured(x, y)} for what, name, x, y in records()]
+    rows = [
+        [
+            run["what"],
+            run["features"],
+            run["classes"],
+            f"{100 * run['accuracy']:.1f}",
+            f"{run['decay']:.2f}",
+            f"{run['concentration']:.2f}",
+            f"{run['own_shapes']:+.4f}",
+            f"{run['between']:.2f}",
+            f"{run['tail']:.2f}",
+        ]
+        for run in found
+    ]
+    header = [
+        "records",
+        "features",
+        "classes",
+        "accuracy, %",
+        "decay",
+        "concentration",
+        "own shapes",
+        "between",
+        "tail",
+    ]
+    taken = [
+        [name, *(f"{value:g}" for value in asdict(parse_features(name).usual).values())]
+        for name in ("scattering", "pixels", "minilm", "identity")
+    ]
+    tables = [
+        common.table(header, rows),
+        "What the planner takes:",
+        common.table(["features", "decay", "concentration", "own shapes"], taken),
+    ]
+    settings = {
+        "characters": f"{DRAWN} of each generator, seed 0",
+        "docstrings": f"modules with {FEWEST} or more; the first {LENGTH} characters of each",
+        "accuracy": "of discriminant analysis that has many records, estimated by cross-validation",
+        "own shapes": "less a standard error; of texts 0 is taken: where these helped, other texts were harmed",
+    }
+    common.save("planner_constants", "What the planner assumes of records", settings, found, tables)
+
+
+if __name__ == "__main__":
+    main()
