@@ -51,6 +51,8 @@ bench_designs.DATASETS["cifar10"] = {"features": "pixels", "classes": 10, "image
 # Linear classifiers without privacy: as papers and tutorials give them, in round figures.
 PUBLISHED = {"banking77": 0.93, "adult": 0.85, "digits": 0.96, "mnist": 0.99, "cifar10": 0.40}
 SEEDS = {"banking77": 5, "adult": 5, "digits": 5, "mnist": 1, "cifar10": 1}
+# As the extractor says of images of this size.
+CHANNELS = {"mnist": parse_features("scattering").channels((28, 28))}
 TOLD = ("nothing", "published", "public")
 EPSILONS = (1, 8)
 # Test splits of fewer records are divided both ways.
@@ -81,7 +83,9 @@ def in_half(count: int, half: int) -> NDArray[np.bool_]:
 def one_choice(dataset: str, told: str, epsilon: float) -> dict[str, Any]:
     x, y = data(dataset, "train")
     test_y = data(dataset, "test")[1]
-    config = ReleaseConfig(records=len(x), dim=x.shape[1], classes=tuple(map(str, range(int(y.max()) + 1))))
+    config = ReleaseConfig(
+        len(x), x.shape[1], tuple(map(str, range(int(y.max()) + 1))), channels=CHANNELS.get(dataset, 1)
+    )
     halves = (0, 1) if told == "public" and len(test_y) < FEW else (0,)
     found, accuracies, seconds = [], [], 0.0
     for half in halves:
@@ -117,7 +121,8 @@ def classified(dataset: str, design: Design[Any], epsilon: float, seed: int) -> 
     # Rows sampled from moments are for other learners: one is enough here.
     rows = 1 if design.rows_follow else None
     classes = tuple(map(str, range(int(y.max()) + 1)))
-    plan = ReleaseConfig(len(x), x.shape[1], classes, design, rows=rows).calibrate(epsilon, DELTA)
+    channels = CHANNELS.get(dataset, 1)
+    plan = ReleaseConfig(len(x), x.shape[1], classes, design, rows=rows, channels=channels).calibrate(epsilon, DELTA)
     release = release_to_memory(
         plan,
         PrivateRecords(x, y),
