@@ -1,15 +1,15 @@
 """Texts of two and six classes: what the planner chooses, what it expects and what releases reach.
 
-Datasets, not part of this repository: 5,452 questions of six kinds (Li and Roth 2002), and three of two classes: sentences
-of films' reviews (Socher et al. 2013), subjective sentences (Pang and Lee 2004) and customers' reviews (Hu and Liu 2004),
-in the files of Kim (2014), a number and a text a line: TREC.train.all, TREC.test.all, stsa.binary.train,
-stsa.binary.test, subj.all, custrev.all. Where there is no test split, a fifth at random is one. Texts go through
-``--features minilm``.
+Datasets, not part of this repository: 5,452 questions of six kinds (Li and Roth 2002), and three of two classes:
+sentences of films' reviews (Socher et al. 2013), subjective sentences (Pang and Lee 2004) and customers' reviews (Hu
+and Liu 2004), in the files of Kim (2014), a number and a text a line: TREC.train.all, TREC.test.all,
+stsa.binary.train, stsa.binary.test, subj.all, custrev.all. Where there is no test split, a fifth at random is one.
+Texts go through ``--features minilm``.
 
 A release is what ``privmix release --design auto`` makes where it is told nothing, or the accuracy of discriminant
-analysis without privacy (``--attainable``); beside it stand moments with the share of X'Y that the planner took for such
-sets before it knew how far apart few classes lie. Descriptions of the classes, for ``fit --class-descriptions``, were
-written from the classes' names alone. Runs are kept in results/few_classes_runs.json.
+analysis without privacy (``--attainable``); beside it stand moments with the share of X'Y that the planner took for
+such sets before it knew how far apart few classes lie. Descriptions of the classes, for ``fit --class-descriptions``,
+were written from the classes' names alone. Runs are kept in results/few_classes_runs.json.
 
     python benchmarks/bench_few_classes.py --data FOLDER
 """

@@ -28,8 +28,8 @@ _CURVE: Final = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 # there are two standard errors of what the model says of it.
 _UNSURE: Final = 3.0
 _SURE: Final = 1.5
-# Odds of the share of variance between classes, where it is declared: of public records they are 0.2 to 4 times what is
-# assumed (benchmarks/bench_planner_constants.py).
+# Odds of the share of variance between classes, where it is declared: of public records they are between an eighth and
+# 2.6 times those of the most that is assumed (benchmarks/bench_planner_constants.py).
 _APART: Final = 4.0
 
 
