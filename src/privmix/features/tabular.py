@@ -16,7 +16,6 @@ from privmix.errors import InvalidInput, StorageError
 from privmix.features.base import LONGEST_NAME, Extractor
 from privmix.features.table_kinds import KINDS, Bins, Kind, Numeric, token_of
 
-
 PLACEHOLDER: Final = "declare"
 """The field of a column of which a draft says nothing yet."""
 
@@ -97,8 +96,8 @@ class Tabular(Extractor):
         if options.get("drafted") is None:
             return ()
         said = (
-            "The specification of the table's columns was drafted by looking at the private records. What it says, such "
-            "as ranges and categories, is not covered by the guarantee."
+            "The specification of the table's columns was drafted by looking at the private records. What it says, "
+            "such as ranges and categories, is not covered by the guarantee."
         )
         return (said,)
 

@@ -73,8 +73,8 @@ def open_for(
     source = readers.open_dataset(data, **options)
     if isinstance(reads, Pixels) and source.number_names is not None and input_shape is None:
         allowed = (
-            "identity for columns of numbers, or tabular:SPEC.json for a table with categories, dates or missing values; "
-            "pixels, which is assumed where none is named, is for images"
+            "identity for columns of numbers, tabular:SPEC.json for tables with categories, dates or missing values; "
+            "pixels, which is assumed where nothing is named, is for images"
         )
         raise InvalidInput("features", reads.name, allowed)
     named = reads.feature_names if isinstance(reads, Identity) else ()
