@@ -33,9 +33,9 @@ def spec(
     category: Annotated[list[str] | None, _told("category", "COLUMN=VALUE,VALUE")] = None,
     ordinal: Annotated[list[str] | None, _told("ordinal", "COLUMN=VALUE,VALUE")] = None,
     date: Annotated[list[str] | None, _told("date", "COLUMN=FIRST:LAST")] = None,
-    boolean: Annotated[list[str] | None, _told("boolean", "COLUMNS")] = None,
+    boolean: Annotated[list[str] | None, _told("boolean", "COLUMN[=TRUE:FALSE]")] = None,
     ignore: Annotated[list[str] | None, _told("ignore", "COLUMNS")] = None,
-    missing: Annotated[str | None, _told("missing", "TEXTS")] = None,
+    missing: Annotated[list[str] | None, _told("missing", "[COLUMN=]TEXT,TEXT")] = None,
     look: Annotated[bool, typer.Option("--look", help=help_of(SpecOptions, "look"))] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file that is there.")] = False,
 ) -> None:

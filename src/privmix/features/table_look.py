@@ -19,6 +19,8 @@ RAREST: Final = 10
 
 _MOST_CATEGORIES: Final = 60
 _MOST_VALUES: Final = 2000
+# A longer text, or one of several lines, is no category.
+_LONGEST: Final = 60
 # What forms and programs write where nothing is known.
 _ABSENT: Final = frozenset({"na", "n/a", "n.a.", "nan", "null", "?"})
 _SENTINELS: Final = frozenset({-9.0, -99.0, -999.0, -9999.0})
@@ -42,7 +44,9 @@ class Look:
     """
 
     def __init__(self, tokens: Collection[str] = ()) -> None:
-        self._declared, self._tokens, self._blank, self._count = frozenset(tokens), dict.fromkeys(tokens), False, 0
+        self._declared, self._blank, self._count = frozenset(tokens), False, 0
+        self._numbers_declared = {number_in(token) for token in tokens}
+        self._tokens: dict[str, None] = {}
         self._values: Counter[str] = Counter()
         self._unique_of = 0
         self._numbers = self._integers = True
@@ -61,14 +65,18 @@ class Look:
             text = token_of(cell).strip()
             if text in self._declared or text.casefold() in _ABSENT:
                 self._tokens[text] = None
-                continue
-            self._see(text, cell)
+            elif self._numbers_declared and number_in(cell) in self._numbers_declared:
+                self._tokens[token_of(number_in(cell))] = None
+            else:
+                self._see(token_of(cell), cell)
 
     def _see(self, text: str, cell: Any) -> None:
         self._count += 1
+        if len(self._values) < _MOST_VALUES:
+            # How many differ is judged by the first ones.
+            self._unique_of = self._count
         if len(self._values) < _MOST_VALUES or text in self._values:
             self._values[text] += 1
-            self._unique_of += len(self._values) < _MOST_VALUES
         if self._numbers:
             number = number_in(cell)
             if number in _SENTINELS:
@@ -91,10 +99,10 @@ class Look:
         distinct = len(self._values)
         if not self._count:
             return {"ignore": True}
-        if {value.casefold() for value in self._values} in _TRUTH:
+        if {value.strip().casefold() for value in self._values} in _TRUTH:
             return {"boolean": True, **self._missing()}
         if self._numbers and self._low <= self._high:
-            if self._integers and distinct == self._unique_of >= _FEWEST and not self._sentinels:
+            if self._integers and distinct == self._unique_of >= _FEWEST:
                 return {"ignore": True}
             return self._range()
         if self._dates:
@@ -102,7 +110,8 @@ class Look:
         if distinct >= _NEARLY_ALL * max(self._unique_of, 1) and self._count >= _FEWEST:
             return {"ignore": True}
         common = sorted(value for value, count in self._values.items() if count >= RAREST)
-        if not common or len(common) > _MOST_CATEGORIES:
+        prose = any(len(value) > _LONGEST or not value.isprintable() for value in self._values)
+        if not common or len(common) > _MOST_CATEGORIES or prose:
             return {"ignore": True}
         missing = {"missing_tokens": list(self._tokens)} if self._tokens or self._blank else {}
         return {"categories": common, **missing, **({"other": True} if len(common) < distinct else {})}

@@ -91,7 +91,7 @@ def spec(
     date: Said = None,
     boolean: Said = None,
     ignore: Said = None,
-    missing: str | Sequence[str] | None = None,
+    missing: Said = None,
     look: bool = False,
     split: str = "train",
     columns: Columns | None = None,
@@ -160,7 +160,7 @@ def spec(
     if not known:
         raise InvalidInput("data", "no column beside the labels'", "a table")
     wanted = [name for name in known if name not in entries]
-    seen = _looked(data, wanted, declared, split, _texts(missing), callback(progress)) if look and wanted else {}
+    seen = _looked(data, wanted, declared, split, _gone(missing, known), callback(progress)) if look and wanted else {}
     hints = header or {}
     found = {name: entries.get(name) or seen.get(name) or {PLACEHOLDER: _HINTS[hints.get(name, "")]} for name in known}
     if seen and "drafted" in found:
@@ -201,22 +201,26 @@ def _json(value: Any) -> str:
 
 def _texts(given: Any) -> list[str]:
     if isinstance(given, str):
-        given = given.split(",")
+        given = [text for text in given.split(",") if text.strip()]
     return [str(one).strip() for one in given or ()]
 
 
 def _said(asked: SpecOptions, known: list[str] | None, label: str) -> dict[str, dict[str, Any]]:
     """The entries that the owner gives."""
-    tokens = _texts(asked.missing)
-    single = {"missing": INDICATOR, "missing_tokens": tokens} if tokens else {}
-    listed = {"missing_tokens": tokens} if tokens else {}
+    gone = _gone(asked.missing, known)
+
+    def absent(name: str, single: bool) -> dict[str, Any]:
+        tokens = gone.get(name, gone.get(None))
+        said = {} if tokens is None else {"missing_tokens": tokens}
+        return {"missing": INDICATOR, **(said if tokens else {})} if single and said else said
+
     kinds: list[tuple[str, Said, Callable[[str, Any], dict[str, Any]]]] = [
-        ("number", asked.number, lambda field, what: {"range": _numbers(field, what, ":", 2), **single}),
-        ("bins", asked.bins, lambda field, what: {"bins": _numbers(field, what, ",", None), **single}),
-        ("category", asked.category, lambda field, what: {"categories": _values(field, what), **listed}),
-        ("ordinal", asked.ordinal, lambda field, what: {"ordinal": _values(field, what), **single}),
-        ("date", asked.date, lambda field, what: {"date": _days(field, what), **single}),
-        ("boolean", asked.boolean, lambda field, what: {"boolean": what or True, **single}),
+        ("number", asked.number, lambda field, what: {"range": _numbers(field, what, ":", 2)}),
+        ("bins", asked.bins, lambda field, what: {"bins": _numbers(field, what, ",", None)}),
+        ("category", asked.category, lambda field, what: {"categories": _values(field, what)}),
+        ("ordinal", asked.ordinal, lambda field, what: {"ordinal": _values(field, what)}),
+        ("date", asked.date, lambda field, what: _days(field, what)),
+        ("boolean", asked.boolean, lambda field, what: {"boolean": _truth(field, what)}),
         ("ignore", asked.ignore, lambda field, what: {"ignore": True}),
     ]
     found: dict[str, dict[str, Any]] = {}
@@ -226,8 +230,24 @@ def _said(asked: SpecOptions, known: list[str] | None, label: str) -> dict[str, 
                 raise InvalidInput(field, name, "each column once, and not the labels'")
             if known is not None and name not in known:
                 raise InvalidInput(field, name, "columns that the header of the data names")
-            found[name] = entry(field, what)
+            found[name] = entry(field, what) | (absent(name, field != "category") if field != "ignore" else {})
+    for name in () if asked.look else gone:
+        if name is not None and "ignore" in found.get(name, {"ignore": True}):
+            raise InvalidInput("missing", name, "columns of which it is said what they hold")
     return found if known is None else {name: found[name] for name in known if name in found}
+
+
+def _gone(given: Any, known: list[str] | None) -> dict[str | None, list[str]]:
+    """Column -> the texts that mean a missing value in it; None -> those of all others."""
+    if given is None:
+        return {}
+    if isinstance(given, Mapping):
+        return {str(name): _texts(what) for name, what in given.items()}
+    texts = [given] if isinstance(given, str) else list(given)
+    named = [text for text in texts if "=" in text]
+    found: dict[str | None, list[str]] = {name: _texts(what) for name, what in _pairs("missing", named, known)}
+    whole = [token for text in texts if "=" not in text for token in _texts(text)]
+    return {**found, **({None: whole} if whole else {})}
 
 
 def _pairs(field: str, given: Said, known: list[str] | None) -> Iterable[tuple[str, Any]]:
@@ -237,11 +257,12 @@ def _pairs(field: str, given: Said, known: list[str] | None) -> Iterable[tuple[s
     if isinstance(given, Mapping):
         return [(str(name), what) for name, what in given.items()]
     texts = [given] if isinstance(given, str) else list(given)
-    if field in ("boolean", "ignore"):
-        # A name may have a comma in it.
-        return [(name, None) for text in texts for name in ([text] if text in (known or ()) else _texts(text))]
-    found = []
+    found: list[tuple[str, Any]] = []
     for text in texts:
+        if field == "ignore" or (field == "boolean" and ("=" not in text or text in (known or ()))):
+            # A name may have a comma in it.
+            found += [(name, None) for name in ([text] if text in (known or ()) else _texts(text))]
+            continue
         names = [name for name in known or () if text.startswith(f"{name}=")]
         name = max(names, key=len) if names else text.partition("=")[0].strip()
         if not name or not text[len(name) :].lstrip().startswith("="):
@@ -269,11 +290,20 @@ def _values(field: str, what: Any) -> list[Any]:
     return values
 
 
-def _days(field: str, what: Any) -> list[str]:
-    days = what.split(":") if isinstance(what, str) else [str(day) for day in what]
-    if len(days) != 2:
-        raise InvalidInput(field, what, "COLUMN=FIRST:LAST, days as 2015-01-31")
-    return [day.strip() for day in days]
+def _days(field: str, what: Any) -> dict[str, Any]:
+    parts = what.split(":", 2) if isinstance(what, str) else [str(part) for part in what]
+    if len(parts) not in (2, 3):
+        raise InvalidInput(field, what, "COLUMN=FIRST:LAST with days as 2015-01-31, or FIRST:LAST:%d.%m.%Y")
+    return {"date": [day.strip() for day in parts[:2]], **({"format": parts[2]} if len(parts) > 2 else {})}
+
+
+def _truth(field: str, what: Any) -> Any:
+    if what in (None, True) or isinstance(what, Mapping):
+        return what or True
+    words = what.split(":") if isinstance(what, str) else [str(word) for word in what]
+    if len(words) != 2:
+        raise InvalidInput(field, what, "COLUMN, or COLUMN=TRUE:FALSE with the texts of both")
+    return {"true": words[:1], "false": words[1:]}
 
 
 def _opened(data: Any, names: Sequence[str], declared: Columns, split: str) -> Any:
@@ -305,12 +335,12 @@ def _looked(
     names: Sequence[str],
     declared: Columns,
     split: str,
-    tokens: Sequence[str],
+    tokens: Mapping[str | None, list[str]],
     report: Callable[[str, int, int], None],
 ) -> dict[str, dict[str, Any]]:
     """Drafts of the columns from all records."""
     source = _opened(data, names, declared, split)
-    looks, done = [Look(tokens) for _ in names], 0
+    looks, done = [Look(tokens.get(name, tokens.get(None, []))) for name in names], 0
     for part in source.inputs(_STEP):
         for place, one in enumerate(looks):
             one.add(part[:, place].tolist())
