@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import privmix as pm
-from privmix.features.tabular import DRAFTED
+from privmix.features.tabular import DRAFTED, Tabular
 from tests.cli.helpers import privmix
 
 SECRET = "Zq7Secret"
@@ -239,3 +239,18 @@ def test_what_is_no_table() -> None:
     Path("d.jsonl").write_text("{}\n")
     with pytest.raises(pm.InvalidInput, match="no header"):
         pm.spec("d.jsonl")
+
+
+def test_a_trained_model_says_it_too() -> None:
+    frame = visits()
+    said: dict[str, Any] = {"label": "ill", "classes": ["yes", "no"], "model": "linear", "epochs": 1, "batch_size": 20}
+    for look in (False, True):
+        spec = pm.spec(frame, label="ill", ignore=["id", "age"], boolean=[] if look else ["smoker"], look=look)
+        columns = {name: one for name, one in spec.to_dict().items() if look or "declare" not in one}
+        out = Path(f"MODEL-{look}")
+        pm.train(frame, features=Tabular(columns), epsilon=9, delta=1e-3, out=out,
+                 **said)  # fmt: skip
+        statements = " ".join(json.loads((out / "certificate.json").read_text())["statements"])
+        assert ("drafted by looking at the private records" in statements) is look
+        assert ("the feature extractor and the initial weights" in statements) is not look
+        pm.verify(out)

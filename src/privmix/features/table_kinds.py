@@ -311,13 +311,13 @@ class Categories(Kind):
             raise InvalidInput(field, values, "categories, each of them once, and a missing_token that is none of them")
         if not isinstance(other, bool):
             raise InvalidInput(field, other, "other: true or false")
-        tokens = None if token is None else (token,)
+        tokens: tuple[str, ...] | None = None if token is None else (token,)
         if entry.get("missing_tokens") is not None:
-            tokens = tuple(_tokens(field, "missing_tokens", entry["missing_tokens"]))
-            if token is not None or set(tokens) & set(texts):
-                raise InvalidInput(
-                    field, list(tokens), "missing_tokens that are no categories, and no missing_token beside"
-                )
+            several = _tokens(field, "missing_tokens", entry["missing_tokens"])
+            if token is not None or set(several) & set(texts):
+                allowed = "missing_tokens that are no categories, and no missing_token beside"
+                raise InvalidInput(field, several, allowed)
+            tokens = tuple(several)
         return cls(texts, tokens, other)
 
     @property

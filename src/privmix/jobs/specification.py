@@ -231,9 +231,9 @@ def _said(asked: SpecOptions, known: list[str] | None, label: str) -> dict[str, 
             if known is not None and name not in known:
                 raise InvalidInput(field, name, "columns that the header of the data names")
             found[name] = entry(field, what) | (absent(name, field != "category") if field != "ignore" else {})
-    for name in () if asked.look else gone:
-        if name is not None and "ignore" in found.get(name, {"ignore": True}):
-            raise InvalidInput("missing", name, "columns of which it is said what they hold")
+    for column in () if asked.look else gone:
+        if column is not None and "ignore" in found.get(column, {"ignore": True}):
+            raise InvalidInput("missing", column, "columns of which it is said what they hold")
     return found if known is None else {name: found[name] for name in known if name in found}
 
 
