@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import csv
+import gc
 import gzip
 import io
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -203,3 +205,21 @@ def test_parts_of_a_dataset_keep_days_and_decimal_commas(tmp_path: Path) -> None
     text = (tmp_path / "public.jsonl").read_text()
     assert '"2.5"' in text
     assert '"31.12.1999"' in text
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "cp1252"])
+@pytest.mark.parametrize("line", [b"\x81\xff,1", b'"\x81\xff\n",1,yes,4', b"\x81\xff,1,yes"])
+def test_bytes_of_another_encoding_are_printed_by_nobody(
+    tmp_path: Path, encoding: str, line: bytes, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Neither by an error nor by a library that can't raise one."""
+    path = tmp_path / "d.csv"
+    path.write_bytes(b"note,size,label\nx,1,no\n" + line + b"\ny,2,yes\n")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        source = open_dataset(path, columns=["note"], classes=CLASSES, dialect=Dialect(encoding=encoding))
+        assert source.schema.records == 3
+        with pytest.raises(InvalidInput, match="private and not shown"):
+            source.read()
+    gc.collect()
+    assert capfd.readouterr() == ("", "")

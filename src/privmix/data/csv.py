@@ -147,7 +147,10 @@ def _count(path: Path, dialect: Dialect) -> int:
             # Bytes of one column, and not texts: values are not looked into.
             blocks = pa_csv.open_csv(
                 stream,
-                read_options=pa_csv.ReadOptions(column_names=names, block_size=_BLOCK_BYTES, use_threads=False),
+                # As Latin-1 no byte is wrong: of rows of other length pyarrow makes texts, and prints where it can't.
+                read_options=pa_csv.ReadOptions(
+                    column_names=names, block_size=_BLOCK_BYTES, use_threads=False, encoding="latin-1"
+                ),
                 parse_options=pa_csv.ParseOptions(
                     delimiter=dialect.mark, newlines_in_values=True, invalid_row_handler=wrong
                 ),
