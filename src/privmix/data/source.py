@@ -292,7 +292,7 @@ def _cell(value: Any) -> str | float | None:
     if isinstance(value, bool | int | float | np.integer | np.floating | np.bool_):
         try:
             number = float(value)
-        except OverflowError:
+        except (OverflowError, TypeError):
             number = math.inf
         if math.isfinite(number):
             return number
