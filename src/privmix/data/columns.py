@@ -189,7 +189,8 @@ def _is_cell(kind: Any) -> bool:
     if pa.types.is_dictionary(kind):
         return _is_cell(kind.value_type)
     texts = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
-    return bool(texts or is_number(kind) or _is_time(kind) or pa.types.is_null(kind))
+    numbers = is_number(kind) or pa.types.is_decimal(kind)
+    return bool(texts or numbers or _is_time(kind) or pa.types.is_null(kind))
 
 
 def _is_time(kind: Any) -> bool:
@@ -203,7 +204,7 @@ def table_of(columns: Sequence[Any]) -> NDArray[np.object_]:
     for place, column in enumerate(columns):
         if pa.types.is_dictionary(column.type):
             column = column.dictionary_decode()
-        if is_number(column.type):
+        if is_number(column.type) or pa.types.is_decimal(column.type):
             # By way of floats; a null becomes NaN there, which as_table refuses, so it is put back.
             cells = column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False).astype(object)
             cells[column.is_null().to_numpy(zero_copy_only=False)] = None

@@ -394,5 +394,10 @@ def _image(path: Path, shape: tuple[int, ...]) -> tuple[NDArray[Any], NDArray[An
 
 
 def told(found: DataCheck) -> DataCheck:
-    """The same with refusals first, for people."""
-    return replace(found, misfits=sorted(found.misfits, key=lambda one: not one.refused))
+    """The same with refusals first, and the first of each kind before the second of any, for people."""
+    times: Counter[tuple[str | None, str]] = Counter()
+    ranked = []
+    for one in found.misfits:
+        ranked.append((not one.refused, times[one.column, one.why], len(ranked)))
+        times[one.column, one.why] += 1
+    return replace(found, misfits=[found.misfits[place] for _, _, place in sorted(ranked)])
