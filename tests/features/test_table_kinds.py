@@ -379,3 +379,9 @@ def test_days_of_frames_and_schemas() -> None:
             assert pm.spec(f"{folder}/d.parquet").columns[name] == {"declare": "date; or ignore"}
             looked = pm.spec(f"{folder}/d.parquet", look=True).columns[name]
             assert looked == {"date": ["2015-01-01", "2021-12-31"], "missing": "indicator"}
+
+
+def test_a_decimal_comma_is_told_apart() -> None:
+    cells = np.array([["3,5"], ["tall"], ["1.234,5"], ["3.5"]], dtype=object)
+    said = [(row, why) for row, _, why in column({"range": [0, 10]}).unusual(cells)]
+    assert said == [(0, "no number, but for a decimal comma"), (1, "no number"), (2, "no number")]

@@ -9,7 +9,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from privmix.errors import check_choice
+from privmix.errors import InvalidInput, check_choice
 
 # As they are declared: a tab in a command line is easily lost.
 _SEPARATORS: Final = {",": ",", ";": ";", "|": "|", "tab": "\t", "\\t": "\t", "\t": "\t"}
@@ -45,7 +45,8 @@ class Dialect:
     needed: bool = True
 
     def __post_init__(self) -> None:
-        check_choice("separator", self.separator, _SEPARATORS)
+        if not isinstance(self.separator, str) or self.separator not in _SEPARATORS:
+            raise InvalidInput("separator", self.separator, "one of , ; | tab")
         check_choice("decimal", self.decimal, (".", ","))
         check_choice("encoding", self.encoding, _ENCODINGS)
 

@@ -71,7 +71,7 @@ def columns_of(data: Any, dialect: Dialect | None = None, split: str = "train") 
     if reader is not None and reader.name == "csv":
         return dict.fromkeys(column_names(file, dialect), UNKNOWN)
     if dialect is not None:
-        raise InvalidInput("separator, decimal, encoding", "for other data", "none: they are for CSV files alone")
+        raise InvalidInput("separator, decimal, encoding", "some for other data", "none: they are for CSV files alone")
     if reader is not None and reader.name == "jsonl":
         return None
     format_ = None if reader is None else {"parquet": PARQUET, "arrow": ARROW}.get(reader.name)

@@ -102,4 +102,4 @@ def refuse_dialect(request: Request) -> None:
     """Raise :class:`InvalidInput` where it is declared how CSV files are written, and the data are none."""
     dialect = request.selection.dialect
     if dialect is not None and dialect.needed:
-        raise InvalidInput("separator, decimal, encoding", "for other data", "none: they are for CSV files alone")
+        raise InvalidInput("separator, decimal, encoding", "some for other data", "none: they are for CSV files alone")

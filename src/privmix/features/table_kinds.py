@@ -20,10 +20,11 @@ INDICATOR: Final = "indicator"
 """What ``"missing"`` says where a missing value has a feature of its own."""
 
 _NO_NUMBER: Final = "no number"
+_COMMA: Final = "no number, but for a decimal comma"
 _NO_DATE: Final = "no date of the declared format"
 _NO_TRUTH: Final = "neither true nor false"
 _NO_RANK: Final = "none of the ordered categories"
-REFUSED: Final = frozenset({_NO_NUMBER, _NO_DATE, _NO_TRUTH, _NO_RANK})
+REFUSED: Final = frozenset({_NO_NUMBER, _COMMA, _NO_DATE, _NO_TRUTH, _NO_RANK})
 """What makes a record be refused; everything else that :meth:`Kind.unusual` tells of is taken in some way."""
 
 _OWN_PLACE: Final = "missing: has a place of its own"
@@ -163,6 +164,10 @@ class _Single(Kind):
         """What is said where the value is taken for another; else None."""
         return None
 
+    def why_refused(self, cell: Any) -> str:
+        """What is said of a cell that is no value and not missing; one of :data:`REFUSED`."""
+        return self.refusal
+
     def values(self, cells: list[Any], name: str) -> list[Any]:
         """Values; None where one is missing and has a feature of its own.
 
@@ -184,7 +189,7 @@ class _Single(Kind):
                 yield row, self.missing.why(self.shown(self.missing.instead))
                 continue
             value = self.value(cell)
-            why = self.refusal if value is None else self.cut(value)
+            why = self.why_refused(cell) if value is None else self.cut(value)
             if why is not None:
                 yield row, why
 
@@ -205,6 +210,10 @@ class _OfNumbers(_Single):
 
     def shown(self, value: Any) -> str:
         return f"{value:g}" if value is not None else ""
+
+    def why_refused(self, cell: Any) -> str:
+        comma = isinstance(cell, str) and not math.isnan(number_in(cell.replace(",", ".")))
+        return _COMMA if comma else self.refusal
 
 
 @dataclass(frozen=True)

@@ -396,7 +396,7 @@ def _image(path: Path, shape: tuple[int, ...]) -> tuple[NDArray[Any], NDArray[An
 def told(found: DataCheck) -> DataCheck:
     """The same with refusals first, and the first of each kind before the second of any, for people."""
     times: Counter[tuple[str | None, str]] = Counter()
-    ranked = []
+    ranked: list[tuple[bool, int, int]] = []
     for one in found.misfits:
         ranked.append((not one.refused, times[one.column, one.why], len(ranked)))
         times[one.column, one.why] += 1

@@ -148,7 +148,7 @@ def spec(
     )
     header = columns_of(data, declared.dialect(), split)
     if header is not None and declared.label_column not in header:
-        raise InvalidInput("label", declared.label_column, "the labels' column, in the header of the data")
+        raise InvalidInput("label column", declared.label_column, "the labels' column, which the header names")
     known = None if header is None else [name for name in header if name != declared.label_column]
     entries = _said(asked, known, declared.label_column)
     if known is None and look:
