@@ -26,7 +26,7 @@ from privmix.errors import InvalidInput
 
 CLASSES = ["yes", "no"]
 SECRET = "Zq7Secret"
-FEW = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+FEW = settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
 CELL = st.text(alphabet='ab ,;|"\n\r\té', max_size=6)
 MARKS = {",": ",", ";": ";", "|": "|", "tab": "\t"}
 

@@ -6,6 +6,7 @@ The other columns are numbers, or texts where the caller asks for a table. Cells
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 from collections.abc import Iterator
@@ -109,10 +110,8 @@ def _parse(path: Path, dialect: Dialect, types: dict[str, Any]) -> Iterator[Any]
         names = _header(path, stream, dialect)
         # pyarrow goes on where the header ended.
         yield from pa_csv.open_csv(
-            stream,
-            read_options=pa_csv.ReadOptions(
-                column_names=names, block_size=_BLOCK_BYTES, use_threads=False, encoding=dialect.encoding
-            ),
+            _Pieces(stream, dialect.encoding),
+            read_options=pa_csv.ReadOptions(column_names=names, block_size=_BLOCK_BYTES, use_threads=False),
             parse_options=pa_csv.ParseOptions(delimiter=dialect.mark, newlines_in_values=True),
             convert_options=pa_csv.ConvertOptions(
                 column_types=types,
@@ -145,12 +144,10 @@ def _count(path: Path, dialect: Dialect) -> int:
         with open_binary(path) as stream:
             _header(path, stream, dialect)
             # Bytes of one column, and not texts: values are not looked into.
+            # As Latin-1 no byte is wrong: of rows of other length pyarrow makes texts, and prints where it can't.
             blocks = pa_csv.open_csv(
-                stream,
-                # As Latin-1 no byte is wrong: of rows of other length pyarrow makes texts, and prints where it can't.
-                read_options=pa_csv.ReadOptions(
-                    column_names=names, block_size=_BLOCK_BYTES, use_threads=False, encoding="latin-1"
-                ),
+                _Pieces(stream, "latin-1"),
+                read_options=pa_csv.ReadOptions(column_names=names, block_size=_BLOCK_BYTES, use_threads=False),
                 parse_options=pa_csv.ParseOptions(
                     delimiter=dialect.mark, newlines_in_values=True, invalid_row_handler=wrong
                 ),
@@ -163,6 +160,36 @@ def _count(path: Path, dialect: Dialect) -> int:
         with open_binary(path) as stream:
             _header(path, stream, dialect)
             return sum(1 for _ in filled_lines(stream, _BLOCK_BYTES, rb"\r"))
+
+
+class _Pieces(io.RawIOBase):
+    """The rest of a text file as UTF-8, in pieces that do not end between CR and LF.
+
+    There pyarrow drops the LF, in quotes, too: a cell would depend on what stands before it in the file.
+    """
+
+    def __init__(self, stream: IO[bytes], encoding: str) -> None:
+        super().__init__()
+        self._stream, self._held, self._ended = stream, b"", False
+        self._decoder = None if encoding == "utf-8" else codecs.getincrementaldecoder(encoding)()
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int | None = -1) -> bytes:
+        wanted = _BLOCK_BYTES if size is None or size < 0 else size
+        # One more, to see whether the file goes on.
+        while len(self._held) <= wanted and not self._ended:
+            content = self._stream.read(wanted)
+            self._ended = not content
+            if self._decoder is not None:
+                content = self._decoder.decode(content, final=self._ended).encode()
+            self._held += content
+        end = min(wanted, len(self._held))
+        if 1 < end < len(self._held) and self._held[end - 1 : end] == b"\r":
+            end -= 1
+        piece, self._held = self._held[:end], self._held[end:]
+        return piece
 
 
 def _is_blank(stream: IO[bytes]) -> bool:
