@@ -52,6 +52,15 @@ def blocks(page: Path, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
 
 
+def named_files(page: Path, folder: Path) -> None:
+    """Files that a page shows under their names: ```csv visits.csv."""
+    folder.mkdir()
+    for name, content in re.findall(
+        r"^```(?:csv|json) (\S+)\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
+    ):
+        (folder / name).write_text(content, encoding="utf-8")
+
+
 def small_texts(folder: Path) -> None:
     """Texts in the layout of banking77."""
     folder.mkdir()
@@ -102,6 +111,9 @@ def test_shell_commands_run(page: Path, digits: Path, tmp_path: Path, monkeypatc
     small_images(tmp_path / "cifar10", "train", "test")
     small_images(tmp_path / "public", "train")
     shutil.copy(ROOT / "docs" / "adult.json", tmp_path)
+    named_files(page, tmp_path / "shown")
+    for file in (tmp_path / "shown").glob("*.csv"):
+        shutil.copy(file, tmp_path)
     for line in (line for block in blocks(page, "sh") for line in block.replace("\\\n", "").splitlines()):
         words = shlex.split(line, comments=True)
         if not words:
@@ -121,6 +133,9 @@ def test_shell_commands_run(page: Path, digits: Path, tmp_path: Path, monkeypatc
         # What an audit is asked about may be refuted: one line is there to show that.
         done = (0, REFUTED) if words[1] == "audit" else (0,)
         assert outcome.code in done, f"{page.name}: {line}\n{outcome.err}"
+    # What a page shows of what its commands write is what they write.
+    for file in (tmp_path / "shown").glob("*.json"):
+        assert (tmp_path / file.name).read_text(encoding="utf-8") == file.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

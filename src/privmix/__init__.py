@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from privmix.jobs.released import Release
     from privmix.jobs.releasing import plan, release
     from privmix.jobs.report import report
+    from privmix.jobs.specification import TableSpec, spec
     from privmix.jobs.synthesis import synthesise
     from privmix.jobs.training import train
     from privmix.learning.discriminant import DiscriminantClassifier
@@ -97,6 +98,7 @@ __all__ = [
     "Repeated",
     "SecondMomentsClassifier",
     "StorageError",
+    "TableSpec",
     "ThreeStageClassifier",
     "TwoStageClassifier",
     "UnsupportedEvent",
@@ -114,6 +116,7 @@ __all__ = [
     "predict",
     "release",
     "report",
+    "spec",
     "synthesise",
     "train",
     "verify",

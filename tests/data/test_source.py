@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date, datetime
 from typing import Any
 
 import numpy as np
@@ -178,7 +179,14 @@ def test_tables_hold_texts_floats_and_nothing(rows: list[tuple[Any, Any]]) -> No
         assert {type(cell) for cell in table.ravel()} <= {str, float, type(None)}
 
 
-@pytest.mark.parametrize("value", [b"Smith", [1], {"Smith": 1}, 1j, np.datetime64("2026-01-01"), 10**400])
+def test_days_in_tables_are_their_texts() -> None:
+    days = [date(2026, 1, 2), datetime(2026, 1, 2, 3, 4), np.datetime64("2026-01-02"), np.datetime64("NaT"), pandas.NaT]
+    raw = np.array([[day] for day in days], dtype=object)
+    expected = ["2026-01-02", "2026-01-02 03:04:00", "2026-01-02", None, None]
+    assert as_table(raw, ("a",))[:, 0].tolist() == expected
+
+
+@pytest.mark.parametrize("value", [b"Smith", [1], {"Smith": 1}, 1j, np.timedelta64(3, "D"), 10**400])
 def test_other_values_in_tables_are_refused_silently(value: Any) -> None:
     raw = np.empty((1, 1), dtype=object)
     raw[0, 0] = value

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+from datetime import date
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +74,8 @@ def test_parquet_tables(tmp_path: Path) -> None:
         "whole": pa.array([1, None, 3], type=pa.int32()),
         "real": [0.5, 1.5, None],
         "truth": [True, False, None],
+        "exact": pa.array([Decimal("1.25"), None, Decimal("3")], type=pa.decimal128(6, 2)),
+        "day": pa.array([date(2026, 1, 2), None, date(1, 1, 1)], type=pa.date32()),
         "kind": pa.array(["u", None, "v"]).dictionary_encode(),
         "empty": pa.nulls(3),
         "label": ["0", "1", "1"],
@@ -86,6 +90,8 @@ def test_parquet_tables(tmp_path: Path) -> None:
         [1.0, None, 3.0],
         [0.5, 1.5, None],
         [1.0, 0.0, None],
+        [1.25, None, 3.0],
+        ["2026-01-02", None, "0001-01-01"],
         ["u", None, "v"],
         [None, None, None],
     ]

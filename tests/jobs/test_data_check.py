@@ -75,7 +75,7 @@ def test_what_is_cut_missing_or_unknown_is_counted() -> None:
             "free": {"ignore": True},
         })
     )  # fmt: skip
-    rows = ["50,A,x", "120,B,x", ",A,x", "-3,b,x", "50,?,x", "tall,A,x", "50,,x"]
+    rows = ["50,A,x", "120,B,x", ",A,x", "-3,C,x", "50,?,x", "tall,A,x", "50,,x", "50,b,x", "50,A ,x"]
     Path("d.csv").write_text("age,ward,free,label\n" + "".join(f"{row},yes\n" for row in rows))
     found = pm.check("d.csv", features="tabular:spec.json", classes=CLASSES)
     expected = {
@@ -84,11 +84,12 @@ def test_what_is_cut_missing_or_unknown_is_counted() -> None:
         ("age", "missing: taken as 40", False): 1,
         ("age", "no number", True): 1,
         ("ward", "unknown category: taken as none", False): 1,
+        ("ward", "unknown category, but for blanks and case a known one: taken as none", False): 2,
         ("ward", "missing: has a place of its own", False): 2,
     }
     assert dict(found.counts) == expected
     assert (6, "age", True) in places(found)
-    assert len(found.norms) == 6
+    assert len(found.norms) == 8
     assert "1 of 2 declared classes" in found.warnings[0]
 
 

@@ -64,6 +64,10 @@ VERBS: Final = {
         "privmix.cli.sign",
         "Sign every file of a release or model, once it verifies: others then see that it is yours and unchanged.",
     ),
+    "spec": Verb(
+        "privmix.cli.spec",
+        "Draft the specification of a table from its header and your word: what `--features tabular:SPEC.json` takes.",
+    ),
     "split": Verb(
         "privmix.cli.split",
         "Part a random share of a private dataset off as PUBLIC records, for --public and --pool of privmix train.",

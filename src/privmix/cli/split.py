@@ -16,7 +16,16 @@ from privmix.jobs.split_options import SplitOptions
 
 # A table's texts are among its columns: no extractor says here what they are.
 _COLUMNS = Take(
-    "label_column", "image_column", "feature_column", "image_size", "colour", "number_columns", "feature_length"
+    "label_column",
+    "image_column",
+    "feature_column",
+    "image_size",
+    "colour",
+    "number_columns",
+    "feature_length",
+    "separator",
+    "decimal",
+    "encoding",
 )
 
 

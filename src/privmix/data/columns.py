@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from privmix.data.dialect import Dialect
 from privmix.data.images import image_shape
 from privmix.errors import WITHHELD, InvalidInput
 
@@ -34,6 +35,7 @@ class Selection:
         shape: shape of another dataset's inputs or a model's, for what is not declared above.
         labelled: whether labels are read. Where they are not, there may be none: the label's column, if there is one,
             is left out of the inputs.
+        dialect: how CSV files are written; None: as usual.
     """
 
     label: str = "label"
@@ -46,6 +48,7 @@ class Selection:
     colour: str | None = None
     shape: tuple[int, ...] | None = None
     labelled: bool = True
+    dialect: Dialect | None = None
 
     @property
     def image_shape(self) -> tuple[int, ...]:
@@ -127,7 +130,7 @@ def choose_inputs(arrow: Any, selection: Selection) -> tuple[list[str], str]:
             if name not in arrow.names:
                 raise InvalidInput("columns", name, "columns of the data")
             if not _is_cell(arrow.field(name).type):
-                raise InvalidInput("columns", name, "columns of texts, numbers or truth values")
+                raise InvalidInput("columns", name, "columns of texts, numbers, truth values or dates")
         return list(selection.table), "table"
     if selection.numbers is not None:
         for name in selection.numbers:
@@ -186,20 +189,28 @@ def _is_cell(kind: Any) -> bool:
     if pa.types.is_dictionary(kind):
         return _is_cell(kind.value_type)
     texts = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
-    return bool(texts or is_number(kind) or pa.types.is_null(kind))
+    numbers = is_number(kind) or pa.types.is_decimal(kind)
+    return bool(texts or numbers or _is_time(kind) or pa.types.is_null(kind))
+
+
+def _is_time(kind: Any) -> bool:
+    """Days, and moments of days: texts as 2015-01-31 in a table."""
+    return bool(pa.types.is_date(kind) or pa.types.is_timestamp(kind))
 
 
 def table_of(columns: Sequence[Any]) -> NDArray[np.object_]:
-    """(n, columns) objects: texts, floats, and None where an Arrow column has no value."""
+    """(n, columns) objects: texts, floats, days as texts, and None where an Arrow column has no value."""
     table = np.empty((len(columns[0]), len(columns)), dtype=object)
     for place, column in enumerate(columns):
         if pa.types.is_dictionary(column.type):
             column = column.dictionary_decode()
-        if is_number(column.type):
+        if is_number(column.type) or pa.types.is_decimal(column.type):
             # By way of floats; a null becomes NaN there, which as_table refuses, so it is put back.
             cells = column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False).astype(object)
             cells[column.is_null().to_numpy(zero_copy_only=False)] = None
             table[:, place] = cells
+        elif _is_time(column.type):
+            table[:, place] = column.cast(pa.string()).to_pylist()
         else:
             table[:, place] = column.to_pylist()
     return table

@@ -1,11 +1,14 @@
 """CSV files with a header line and one column of labels; plain or gzipped.
 
-The other columns are numbers, or texts where the caller asks for a table.
+The other columns are numbers, or texts where the caller asks for a table. Cells in quotes may hold separators, quotes
+(doubled) and line breaks: a record is what the parser takes for one, wherever records are counted or read.
 """
 
 from __future__ import annotations
 
+import codecs
 import csv
+import io
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, ClassVar, Final
@@ -15,7 +18,8 @@ import pyarrow.csv as pa_csv
 
 from privmix.data.arrow_source import ArrowFormat, ArrowSource
 from privmix.data.columns import Selection
-from privmix.data.files import filled_lines, open_binary
+from privmix.data.dialect import Dialect, other_separator
+from privmix.data.files import decoding, filled_lines, open_binary
 from privmix.data.reader import READERS, Reader, Request, refuse_images
 from privmix.data.source import Source, resolve_classes
 from privmix.errors import InvalidInput
@@ -24,70 +28,168 @@ _BLOCK_BYTES: Final = 2**22
 _HEADER_BYTES: Final = 2**20
 
 
-def csv_format(label_column: str, numeric: bool, labelled: bool = True) -> ArrowFormat:
-    """CSV in UTF-8, with a header line.
+def csv_format(label_column: str, numeric: bool, labelled: bool = True, dialect: Dialect | None = None) -> ArrowFormat:
+    """CSV with a header line.
 
     Args:
         label_column: its values are texts always.
-        numeric: every other column is numbers; records are then counted by lines, without looking into them. Else
-            every value is a text, quoted ones may hold line breaks, and counting follows the quotes.
+        numeric: every other column is numbers, else texts.
         labelled: whether there must be labels.
+        dialect: how the files are written.
     """
+    dialect = dialect or Dialect()
 
     def describe(path: Path) -> tuple[Any, int]:
         with open_binary(path) as stream:
-            names = _header(path, stream)
-            if labelled and label_column not in names:
-                raise InvalidInput("label column", label_column, f"a column of {path}")
-            if labelled and len(names) == 1:
-                raise InvalidInput(f"header of {path}", "a single column", "the label's column and others")
-            lines = sum(1 for _ in filled_lines(stream, _BLOCK_BYTES, rb"\r")) if numeric else 0
-        return pa.schema([(name, kind_of(name)) for name in names]), lines if numeric else _count(path)
+            names = _header(path, stream, dialect)
+        _check_header(path, names, label_column if labelled else None, dialect)
+        return pa.schema([(name, kind_of(name)) for name in names]), _count(path, dialect)
 
     def kind_of(name: str) -> Any:
         return pa.float64() if numeric and name != label_column else pa.string()
 
     def blocks(path: Path, columns: list[str], size: int) -> Iterator[Any]:
-        for block in _parse(path, {name: kind_of(name) for name in columns}, quoted_breaks=not numeric):
+        for block in _parse(path, dialect, {name: kind_of(name) for name in columns}):
+            block = block if numeric else _with_points(block, dialect)
             for start in range(0, block.num_rows, size):
                 yield block.slice(start, size)
 
-    rest = "all numbers but the label" if numeric else "texts in UTF-8"
-    return ArrowFormat(f"a CSV file with as many values a row as its header, {rest}", describe, blocks)
+    texts = "all numbers but the label" if numeric else "texts"
+    return ArrowFormat(
+        f"a CSV file with as many values a row as its header, {texts} in {dialect.encoding}", describe, blocks
+    )
 
 
-def _parse(path: Path, types: dict[str, Any], quoted_breaks: bool) -> Iterator[Any]:
+def column_names(path: Path, dialect: Dialect | None = None) -> list[str]:
+    """The names in the header line of a CSV file; nothing beyond it is looked at.
+
+    Raises:
+        InvalidInput: there is no such line.
+        StorageError: the file can't be read.
+    """
+    dialect = dialect or Dialect()
+    with decoding(path, f"a CSV file with a header line in {dialect.encoding}"), open_binary(path) as stream:
+        names = _header(path, stream, dialect)
+    _check_header(path, names, None, dialect)
+    return names
+
+
+def rows_of(stream: IO[bytes], dialect: Dialect | None = None) -> Iterator[list[str]]:
+    """Header and records of a CSV file one by one, with U+FFFD for what is in another encoding."""
+    dialect = dialect or Dialect()
+    encoding = "utf-8-sig" if dialect.encoding == "utf-8" else dialect.encoding
+    text = io.TextIOWrapper(stream, encoding=encoding, errors="replace", newline="")
+    yield from csv.reader(text, delimiter=dialect.mark)
+
+
+def _check_header(path: Path, names: list[str], label: str | None, dialect: Dialect) -> None:
+    mark = other_separator(names[0], dialect) if len(names) == 1 else None
+    # The header is not quoted: of a file without one it is a record.
+    if mark is not None and label != names[0]:
+        found = f"a single column with {mark} in its name"
+        allowed = f"several columns, with {dialect.separator} between them; else declare `separator` '{mark}'"
+        raise InvalidInput(f"header of {path}", found, allowed)
+    if label is not None and label not in names:
+        raise InvalidInput("label column", label, f"a column of {path}")
+    if label is not None and len(names) == 1:
+        raise InvalidInput(f"header of {path}", "a single column", "the label's column and others")
+
+
+def _with_points(block: Any, dialect: Dialect) -> Any:
+    names = block.schema.names
+    columns = [
+        dialect.as_point(column) if name in dialect.numbers else column
+        for name, column in zip(names, block.columns, strict=True)
+    ]
+    return pa.record_batch(columns, names=names)
+
+
+def _parse(path: Path, dialect: Dialect, types: dict[str, Any]) -> Iterator[Any]:
     """Record batches of the columns in ``types``, in the file's blocks."""
     with open_binary(path) as stream:
-        names = _header(path, stream)
+        names = _header(path, stream, dialect)
         # pyarrow goes on where the header ended.
         yield from pa_csv.open_csv(
-            stream,
+            _Pieces(stream, dialect.encoding),
             read_options=pa_csv.ReadOptions(column_names=names, block_size=_BLOCK_BYTES, use_threads=False),
-            parse_options=pa_csv.ParseOptions(newlines_in_values=quoted_breaks),
+            parse_options=pa_csv.ParseOptions(delimiter=dialect.mark, newlines_in_values=True),
             convert_options=pa_csv.ConvertOptions(
-                column_types=types, include_columns=list(types), null_values=[], strings_can_be_null=False
+                column_types=types,
+                include_columns=list(types),
+                null_values=[],
+                strings_can_be_null=False,
+                decimal_point=dialect.decimal,
             ),
         )
 
 
-def _count(path: Path) -> int:
+def _count(path: Path, dialect: Dialect) -> int:
     """Number of records, by the parser that reads them later; block after block.
 
-    Where it can't parse one, of lines: such a record is refused when records are read, for opening must not tell
-    whether there is one.
+    A row of another length than the header's is one, too: it is refused when records are read, for opening must not
+    tell whether there is one. Where the parser finds no end of a record, lines are counted.
     """
     with open_binary(path) as stream:
-        names = _header(path, stream)
+        names = _header(path, stream, dialect)
         if _is_blank(stream):
             return 0
+    skipped = 0
+
+    def wrong(_: Any) -> str:
+        nonlocal skipped
+        skipped += 1
+        return "skip"
+
     try:
-        # Bytes, not texts: values are not looked into.
-        return sum(int(block.num_rows) for block in _parse(path, {names[0]: pa.binary()}, quoted_breaks=True))
+        with open_binary(path) as stream:
+            _header(path, stream, dialect)
+            # Bytes of one column, and not texts: values are not looked into.
+            # As Latin-1 no byte is wrong: of rows of other length pyarrow makes texts, and prints where it can't.
+            blocks = pa_csv.open_csv(
+                _Pieces(stream, "latin-1"),
+                read_options=pa_csv.ReadOptions(column_names=names, block_size=_BLOCK_BYTES, use_threads=False),
+                parse_options=pa_csv.ParseOptions(
+                    delimiter=dialect.mark, newlines_in_values=True, invalid_row_handler=wrong
+                ),
+                convert_options=pa_csv.ConvertOptions(
+                    column_types={names[0]: pa.binary()}, include_columns=names[:1], null_values=[]
+                ),
+            )
+            return sum(int(block.num_rows) for block in blocks) + skipped
     except pa.ArrowInvalid:
         with open_binary(path) as stream:
-            _header(path, stream)
+            _header(path, stream, dialect)
             return sum(1 for _ in filled_lines(stream, _BLOCK_BYTES, rb"\r"))
+
+
+class _Pieces(io.RawIOBase):
+    """The rest of a text file as UTF-8, in pieces that do not end between CR and LF.
+
+    There pyarrow drops the LF, in quotes, too: a cell would depend on what stands before it in the file.
+    """
+
+    def __init__(self, stream: IO[bytes], encoding: str) -> None:
+        super().__init__()
+        self._stream, self._held, self._ended = stream, b"", False
+        self._decoder = None if encoding == "utf-8" else codecs.getincrementaldecoder(encoding)()
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int | None = -1) -> bytes:
+        wanted = _BLOCK_BYTES if size is None or size < 0 else size
+        # One more, to see whether the file goes on.
+        while len(self._held) <= wanted and not self._ended:
+            content = self._stream.read(wanted)
+            self._ended = not content
+            if self._decoder is not None:
+                content = self._decoder.decode(content, final=self._ended).encode()
+            self._held += content
+        end = min(wanted, len(self._held))
+        if 1 < end < len(self._held) and self._held[end - 1 : end] == b"\r":
+            end -= 1
+        piece, self._held = self._held[:end], self._held[end:]
+        return piece
 
 
 def _is_blank(stream: IO[bytes]) -> bool:
@@ -97,21 +199,21 @@ def _is_blank(stream: IO[bytes]) -> bool:
     return True
 
 
-def _header(path: Path, stream: IO[bytes]) -> list[str]:
+def _header(path: Path, stream: IO[bytes], dialect: Dialect) -> list[str]:
     """Column names; leaves the stream at the first record."""
-    names = next(csv.reader(_lines(path, stream)), [])
+    names = next(csv.reader(_lines(path, stream, dialect.encoding), delimiter=dialect.mark), [])
     if len(set(names)) != len(names) or not all(names):
         raise InvalidInput(f"header of {path}", f"{len(names)} names", "names that are not empty, each of them once")
     return names
 
 
-def _lines(path: Path, stream: IO[bytes]) -> Iterator[str]:
-    encoding = "utf-8-sig"
+def _lines(path: Path, stream: IO[bytes], declared: str) -> Iterator[str]:
+    encoding = "utf-8-sig" if declared == "utf-8" else declared
     while line := stream.readline(_HEADER_BYTES):
         if len(line) == _HEADER_BYTES:
             raise InvalidInput(f"header of {path}", "a longer line", f"less than {_HEADER_BYTES} bytes")
         yield line.decode(encoding)
-        encoding = "utf-8"
+        encoding = declared
 
 
 @READERS.register
@@ -123,6 +225,7 @@ class Csv(Reader):
     endings: ClassVar[str] = ".csv"
     suffixes: ClassVar[tuple[str, ...]] = ("csv",)
     zipped: ClassVar[bool] = True
+    dialects: ClassVar[bool] = True
 
     @classmethod
     def open(cls, files: list[Path], request: Request) -> Source:
@@ -131,7 +234,12 @@ class Csv(Reader):
         if asked.length is not None:
             raise InvalidInput("feature_length", asked.length, "none: CSV holds no lists")
         selection = Selection(
-            asked.label, image=None, table=asked.table, numbers=asked.numbers, labelled=asked.labelled
+            asked.label,
+            image=None,
+            table=asked.table,
+            numbers=asked.numbers,
+            labelled=asked.labelled,
+            dialect=asked.dialect,
         )
-        format_ = csv_format(selection.label, numeric=selection.table is None, labelled=selection.labelled)
+        format_ = csv_format(selection.label, selection.table is None, selection.labelled, selection.dialect)
         return ArrowSource(files, format_, selection, resolve_classes(request.classes))

@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from privmix.data.columns import Selection, check_columns, check_names
+from privmix.data.dialect import Dialect
 from privmix.data.files import reading
 from privmix.data.frames import library_of, open_frame, open_hugging_face
 from privmix.data.images import check_colour, check_image_size, class_folders, is_image
 from privmix.data.ipc import DESCRIPTIONS, is_saved_dataset, saved_splits
 from privmix.data.memory import open_arrays
 from privmix.data.openers import holds_split, open_files, open_images, open_saved
-from privmix.data.reader import Request, formats, reader_of, refuse_images
+from privmix.data.reader import Request, formats, reader_of, refuse_dialect, refuse_images
 from privmix.data.remote import RemoteSource, is_remote, local_path
 from privmix.data.source import MAX_RECORD_VALUES, ArraySource, LabelledArray, Schema, Source
 from privmix.data.splits import SPLITS, folder_split, split_of
@@ -43,6 +44,7 @@ def open_dataset(
     colour: str | None = None,
     input_shape: tuple[int, ...] | None = None,
     labelled: bool = True,
+    dialect: Dialect | None = None,
 ) -> Source:
     """Open a dataset; only public facts are read until the source is asked for records.
 
@@ -51,7 +53,7 @@ def open_dataset(
           the records (array shapes, a table's schema, a CSV's header line). A record more, whatever it holds, changes
           the number of records alone, or the opening fails with and without it.
         - Unread: opening looks into no record. It counts them: by headers, by files in folders of images, by lines in
-          JSON lines and in CSV of numbers, and by quotes and line breaks in CSV of texts.
+          JSON lines, and by quotes and line breaks in CSV.
         - Per record: what becomes of a record depends on that record and on what is declared.
 
     Formats: idx, .npz, .npy, .safetensors (tensors x and y), .parquet, .arrow, .feather, .csv and .jsonl (these two
@@ -91,6 +93,7 @@ def open_dataset(
         labelled: False opens records whose labels are not read and need not be there: a column less, ``x`` without
             ``y``, images without sub-folders; :meth:`Source.inputs` reads them. The column ``label_column``, where
             there is one, is still none of the inputs.
+        dialect: CSV: separator, decimal mark and encoding, where they are not ``,``, ``.`` and UTF-8.
 
     Raises:
         InvalidInput: unknown format, split or column, classes not declared, damaged header.
@@ -124,6 +127,7 @@ def open_dataset(
         check_colour(colour),
         None if input_shape is None else tuple(input_shape),
         labelled,
+        dialect,
     )
     request = Request(check_choice("split", split, SPLITS), classes, selection)
     if not isinstance(data, str | Path):
@@ -134,6 +138,7 @@ def open_dataset(
 
 
 def _open_memory(data: Any, request: Request) -> Source:
+    refuse_dialect(request)
     selection, split = request.selection, request.split
     library = library_of(data)
     if library == "datasets":

@@ -7,7 +7,7 @@ from pathlib import Path
 from privmix.data.arrow_source import ArrowSource
 from privmix.data.images import ImageFolderSource
 from privmix.data.ipc import ARROW, arrow_classes, saved_classes, saved_files
-from privmix.data.reader import Reader, Request, formats, reader_of, refuse_columns
+from privmix.data.reader import Reader, Request, formats, reader_of, refuse_columns, refuse_dialect
 from privmix.data.source import Source, resolve_classes
 from privmix.errors import InvalidInput
 
@@ -17,6 +17,8 @@ def open_files(files: list[Path], request: Request) -> Source:
     reader = reader_of(files[0])
     if reader is None:
         raise InvalidInput("data", str(files[0]), formats())
+    if not reader.dialects:
+        refuse_dialect(request)
     source = reader.open(files, request)
     labels = [place for file in files for place in reader.companions(file) if place.is_file()]
     source.files = tuple(dict.fromkeys([*files, *labels]))
@@ -26,6 +28,7 @@ def open_files(files: list[Path], request: Request) -> Source:
 def open_images(folder: Path, request: Request) -> Source:
     """Open a folder with one sub-folder of images a class, or of images where no labels are asked for."""
     refuse_columns(request, "a folder of images")
+    refuse_dialect(request)
     # Folders are there for the records in them, so a record more could add one: the list is declared.
     classes = resolve_classes(request.classes)
     return ImageFolderSource(folder, classes, request.selection.image_shape, request.selection.labelled)
@@ -33,6 +36,7 @@ def open_images(folder: Path, request: Request) -> Source:
 
 def open_saved(folder: Path, request: Request) -> Source:
     """Open one split that Hugging Face's ``save_to_disk`` wrote."""
+    refuse_dialect(request)
     files, label = saved_files(folder), request.selection.label
     public = None
     if request.classes is None:

@@ -34,6 +34,7 @@ class Reader(ABC):
         endings: what messages say of the names of its files.
         suffixes: what the names of its files end in, without the dot.
         zipped: whether files may be gzipped, which ``.gz`` says.
+        dialects: whether files may be written in a dialect; see :class:`privmix.data.dialect.Dialect`.
     """
 
     name: ClassVar[str]
@@ -41,6 +42,7 @@ class Reader(ABC):
     endings: ClassVar[str]
     suffixes: ClassVar[tuple[str, ...]] = ()
     zipped: ClassVar[bool] = False
+    dialects: ClassVar[bool] = False
 
     @classmethod
     def claims(cls, name: str) -> bool:
@@ -94,3 +96,10 @@ def refuse_images(request: Request) -> None:
     for field, value in (("image_size", request.selection.image_size), ("colour", request.selection.colour)):
         if value is not None:
             raise InvalidInput(field, value, "none: the inputs are not encoded images")
+
+
+def refuse_dialect(request: Request) -> None:
+    """Raise :class:`InvalidInput` where it is declared how CSV files are written, and the data are none."""
+    dialect = request.selection.dialect
+    if dialect is not None and dialect.needed:
+        raise InvalidInput("separator, decimal, encoding", "some for other data", "none: they are for CSV files alone")

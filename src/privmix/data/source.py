@@ -6,6 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from typing import Any, Final
 
@@ -263,7 +264,7 @@ def as_inputs(raw: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
 
 
 def as_table(raw: NDArray[Any], columns: tuple[str, ...]) -> NDArray[np.object_]:
-    """Check raw table rows: (n, columns) objects, each a str, a finite number (made float) or None.
+    """Check raw table rows: (n, columns) objects, each a str, a finite number (made float), a day (made a str) or None.
 
     Example:
         >>> as_table(np.array([["blue", 3]], dtype=object), ("colour", "size")).tolist()
@@ -291,11 +292,14 @@ def _cell(value: Any) -> str | float | None:
     if isinstance(value, bool | int | float | np.integer | np.floating | np.bool_):
         try:
             number = float(value)
-        except OverflowError:
+        except (OverflowError, TypeError):
             number = math.inf
         if math.isfinite(number):
             return number
-    raise InvalidInput("values of a table", WITHHELD, "texts, finite numbers or nothing")
+    if isinstance(value, date | np.datetime64):
+        # Nothing is equal to no time at all.
+        return None if value != value else str(value)
+    raise InvalidInput("values of a table", WITHHELD, "texts, finite numbers, days or nothing")
 
 
 def encode_labels(raw: NDArray[Any], classes: tuple[str, ...]) -> NDArray[np.int64]:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from privmix.errors import InvalidInput, check_choice, check_integer
 from privmix.features.base import Extractor, extractor_kinds, extractor_names
 from privmix.features.origin import OwnModel
+from privmix.features.tabular import Tabular
 
 # Keys of a spec that say which model it is about; a copy of the model must have the same.
 _DIGESTS: Final = ("weights_sha256", "files_sha256", "arrays_sha256")
@@ -245,6 +246,21 @@ def statements_of(spec: Mapping[str, Any]) -> tuple[str, ...]:
         return ()
     kind, options = _read(spec)
     return kind.statements(options)
+
+
+def drafted_statements(spec: Any) -> tuple[str, ...]:
+    """What must be said of a specification that was drafted by looking at private records; of anything else nothing.
+
+    Example:
+        >>> drafted_statements({"name": "pixels", "version": 1, "options": {}})
+        ()
+    """
+    while isinstance(spec, Mapping):
+        options = spec.get("options")
+        if spec.get("name") == Tabular.name and isinstance(options, Mapping):
+            return Tabular.statements(options)
+        spec = options.get("inner") if isinstance(options, Mapping) else None
+    return ()
 
 
 def check_carried(spec: Mapping[str, Any], arrays: Mapping[str, NDArray[np.float32]]) -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar, Final, Self
 
@@ -14,155 +12,40 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privmix.data.source import Schema
-from privmix.errors import WITHHELD, InvalidInput, StorageError, check_number
+from privmix.errors import InvalidInput, StorageError
 from privmix.features.base import LONGEST_NAME, Extractor
+from privmix.features.table_kinds import KINDS, Bins, Kind, Numeric, token_of
 
+PLACEHOLDER: Final = "declare"
+"""The field of a column of which a draft says nothing yet."""
 
-@dataclass(frozen=True)
-class _Numeric:
-    """A number between public bounds, scaled to [0, 1]."""
+DRAFTED: Final = "by looking at the records: no guarantee covers what it says"
+"""What a specification says of itself that was drafted from private records; see :func:`privmix.spec`."""
 
-    low: float
-    high: float
-    log: bool
-    missing: float | None
-
-    width: ClassVar[int] = 1
-
-    def names(self, column: str) -> list[str]:
-        """What the features of such a column are called."""
-        return [column]
-
-    def unusual(self, cells: list[Any]) -> Iterator[tuple[int, str]]:
-        """See :meth:`Tabular.unusual`."""
-        return _unusual_numbers(cells, self.missing, self.low, self.high)
-
-    def encode(self, cells: list[Any], name: str) -> NDArray[np.float64]:
-        """(b,) cells -> (b, 1) in [0, 1]."""
-        numbers = np.array([_number(cell, name, self.missing) for cell in cells], np.float64).reshape(-1, 1)
-        above = np.clip(numbers, self.low, self.high) - self.low
-        return np.log1p(above) / math.log1p(self.high - self.low) if self.log else above / (self.high - self.low)
-
-
-@dataclass(frozen=True)
-class _Categories:
-    """One of a public list of values, one-hot."""
-
-    values: tuple[str, ...]
-    missing_token: str | None
-
-    @property
-    def width(self) -> int:
-        return len(self.values) + (self.missing_token is not None)
-
-    def names(self, column: str) -> list[str]:
-        """What the features of such a column are called."""
-        missing = [] if self.missing_token is None else [f"{column} missing"]
-        return [*(f"{column}={value}" for value in self.values), *missing]
-
-    def unusual(self, cells: list[Any]) -> Iterator[tuple[int, str]]:
-        """See :meth:`Tabular.unusual`."""
-        known = {*self.values, self.missing_token}
-        for row, cell in enumerate(cells):
-            token = "" if cell is None else _token(cell)
-            absent = cell is None or (_is_missing(cell) and token not in known)
-            if absent and self.missing_token is None and "" not in known:
-                yield row, "missing: taken as none of the categories"
-            elif absent or token == self.missing_token:
-                yield row, "missing: has a place of its own"
-            elif token not in known:
-                yield row, "unknown category: taken as none"
-
-    def encode(self, cells: list[Any], name: str) -> NDArray[np.float64]:
-        """(b,) cells -> (b, width); all zeros where the value is unknown."""
-        places = {value: place for place, value in enumerate(self.values)}
-        if self.missing_token is not None:
-            places[self.missing_token] = len(self.values)
-        onehot = np.zeros((len(cells), self.width))
-        for row, cell in enumerate(cells):
-            token = "" if cell is None else _token(cell)
-            # Files without types leave a cell empty where others have none.
-            absent = cell is None or (_is_missing(cell) and token not in places)
-            place = places.get(self.missing_token or "" if absent else token)
-            if place is not None:
-                onehot[row, place] = 1
-        return onehot
-
-
-@dataclass(frozen=True)
-class _Bins:
-    """Which of some public intervals a number lies in, one-hot: a linear classifier then need not be linear in it."""
-
-    edges: tuple[float, ...]
-    missing: float | None
-
-    @property
-    def width(self) -> int:
-        return len(self.edges) + 1
-
-    def names(self, column: str) -> list[str]:
-        """What the features of such a column are called."""
-        edges = [_token(edge) for edge in self.edges]
-        between = [f"{low} <= {column} < {high}" for low, high in pairwise(edges)]
-        return [f"{column} < {edges[0]}", *between, f"{column} >= {edges[-1]}"]
-
-    def unusual(self, cells: list[Any]) -> Iterator[tuple[int, str]]:
-        """See :meth:`Tabular.unusual`."""
-        return _unusual_numbers(cells, self.missing, -math.inf, math.inf)
-
-    def encode(self, cells: list[Any], name: str) -> NDArray[np.float64]:
-        """(b,) cells -> (b, width); an edge belongs to the interval above it."""
-        numbers = [_number(cell, name, self.missing) for cell in cells]
-        return np.asarray(np.eye(self.width)[np.searchsorted(self.edges, numbers, side="right")])
-
-
-def _number(cell: Any, name: str, missing: float | None) -> float:
-    if missing is not None and _is_missing(cell):
-        return missing
-    try:
-        number = float(cell)
-    except (TypeError, ValueError, OverflowError):
-        number = math.nan
-    if not math.isfinite(number):
-        raise InvalidInput(f"column {name}", WITHHELD, "a number in every record (or declare what missing means)")
-    return number
-
-
-def _is_missing(cell: Any) -> bool:
-    return cell is None or (isinstance(cell, str) and not cell.strip())
-
-
-NOT_A_NUMBER: Final = "no number"
-"""What makes a record be refused; everything else that :meth:`Tabular.unusual` tells of is taken in some way."""
-
-
-def _unusual_numbers(cells: list[Any], missing: float | None, low: float, high: float) -> Iterator[tuple[int, str]]:
-    for row, cell in enumerate(cells):
-        if missing is not None and _is_missing(cell):
-            yield row, f"missing: taken as {missing:g}"
-            continue
-        try:
-            number = _number(cell, "", None)
-        except InvalidInput:
-            yield row, NOT_A_NUMBER
-            continue
-        if number < low:
-            yield row, f"below the range: taken as {low:g}"
-        elif number > high:
-            yield row, f"above the range: taken as {high:g}"
+_EXAMPLES: Final = (
+    '{"range": [0, 120]}, {"bins": [18, 65]}, {"categories": ["a", "b"]}, {"ordinal": ["low", "high"]}, '
+    '{"boolean": true}, {"date": ["2015-01-01", "2025-12-31"]} or {"ignore": true}'
+)
 
 
 class Tabular(Extractor):
     """Rows of a table as vectors of norm at most 1, by a public specification.
 
-    The specification names every column of the table, in its order, and says one of:
+    The specification names the columns that are read, and says one of each (docs/tables.md has all fields):
 
     - ``{"range": [low, high]}``: a number, cut to the range and scaled to [0, 1]; with ``"log": true`` on the scale of
-      log(1 + value - low); with ``"missing": number``, that number where the value is missing.
-    - ``{"bins": [25, 35, 50]}``: one-hot, by the interval between these numbers; with ``"missing"`` as above.
-    - ``{"categories": [...]}``: one-hot. A value that is not listed, or is missing, gives zeros; with
-      ``"missing_token": "?"`` a missing value, or that text, has a place of its own, the last.
+      log(1 + value - low).
+    - ``{"bins": [25, 35, 50]}``: one-hot, by the interval between these numbers.
+    - ``{"categories": [...]}``: one-hot. A value that is not listed gives zeros, with ``"other": true`` a place of its
+      own. A missing one gives zeros; with ``"missing_token": "?"`` a missing value, or that text, has its place, too.
+    - ``{"ordinal": [...]}``: ordered categories, as a number from 0 to 1.
+    - ``{"boolean": true}``, or ``{"boolean": {"true": ["J"], "false": ["N"]}}``: 0 or 1.
+    - ``{"date": ["2015-01-01", "2025-12-31"]}``: the place between two days; with ``"format": "%d.%m.%Y"`` and
+      ``"parts": ["days", "month", "weekday"]``.
     - ``{"ignore": true}``: not used.
+
+    A value that is missing, empty or one of ``"missing_tokens"``, is refused unless ``"missing"`` says what is taken
+    in its place, or ``"indicator"`` for a feature of its own.
 
     Bounds and categories must be public knowledge (a code book, a form, physics), not looked up in the private table.
     A text that reads as a number counts as one in a numeric column.
@@ -174,7 +57,9 @@ class Tabular(Extractor):
         - Silent: no message shows a value.
 
     Args:
-        columns: mapping from a column's name to its specification, or a list of specifications with a ``"name"`` each.
+        columns: mapping from a column's name to its specification, or a list of specifications with a ``"name"`` each;
+            a mapping may say ``"drafted"``, too.
+        drafted: :data:`DRAFTED`, where the records were looked at for the specification.
 
     Example:
         >>> colours = Tabular({"size": {"range": [0, 10]}, "colour": {"categories": ["red", "blue"]}})
@@ -189,27 +74,43 @@ class Tabular(Extractor):
     @classmethod
     def check_stated(cls, options: Mapping[str, Any]) -> None:
         """A specification whose texts are short: names and categories are its author's."""
-        if set(options) != {"columns"}:
+        if not {"columns"} <= set(options) <= {"columns", "drafted"}:
             raise InvalidInput("features options", sorted(options), "options of tabular: columns")
-        found = cls(options["columns"]).options()["columns"]
-        texts = [text for entry in found for text in _texts(entry)]
-        if found != options["columns"] or any(len(text) > LONGEST_NAME for text in texts):
+        found = cls(**options).options()
+        texts = [text for entry in found["columns"] for text in _texts(entry)]
+        texts += [token_of(value) for entry in found["columns"] for value in entry.get("categories", ())]
+        if found != options or any(len(text) > LONGEST_NAME for text in texts):
             raise InvalidInput(
                 "columns of tabular", "other columns", f"a list, texts of at most {LONGEST_NAME} characters"
             )
 
     @classmethod
     def names_of(cls, options: Mapping[str, Any]) -> tuple[str, ...]:
-        """By column and category: "age", "sex=F", "sex missing", "25 <= age < 35"."""
-        encoders = cls(options["columns"])._encoders
-        return tuple(
-            name for column, encoder in encoders.items() if encoder is not None for name in encoder.names(column)
-        )
+        """By column and category: "age", "sex=F", "sex missing", "25 <= age < 35", "admitted month=3"."""
+        kinds = cls(**options)._kinds
+        return tuple(name for column, kind in kinds.items() if kind is not None for name in kind.names(column))
 
-    def __init__(self, columns: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> None:
+    @classmethod
+    def statements(cls, options: Mapping[str, Any]) -> tuple[str, ...]:
+        """That the records were looked at for the specification, where it says so."""
+        if options.get("drafted") is None:
+            return ()
+        said = (
+            "The specification of the table's columns was drafted by looking at the private records. What it says, "
+            "such as ranges and categories, is not covered by the guarantee."
+        )
+        return (said,)
+
+    def __init__(self, columns: Mapping[str, Any] | Sequence[Mapping[str, Any]], drafted: str | None = None) -> None:
+        if isinstance(columns, Mapping) and isinstance(columns.get("drafted"), str):
+            drafted = columns["drafted"]
+            columns = {name: entry for name, entry in columns.items() if name != "drafted"}
+        if drafted not in (None, DRAFTED):
+            raise InvalidInput("drafted", drafted, f"no such word, or: {DRAFTED}")
+        self._drafted = drafted
         self._entries = _entries(columns)
-        self._encoders = {entry["name"]: _encoder(entry) for entry in self._entries}
-        used = sum(encoder is not None for encoder in self._encoders.values())
+        self._kinds = {entry["name"]: _kind(entry) for entry in self._entries}
+        used = sum(kind is not None for kind in self._kinds.values())
         if not used:
             raise InvalidInput("columns of tabular", len(self._entries), "at least one that is not ignored")
         self._scale = 1 / math.sqrt(used)
@@ -238,11 +139,17 @@ class Tabular(Extractor):
     @property
     def columns(self) -> tuple[str, ...]:
         """Names of the columns that a table must have, in order."""
-        return tuple(self._encoders)
+        return tuple(self._kinds)
+
+    @property
+    def number_columns(self) -> tuple[str, ...]:
+        """Names of those that hold numbers, in which text files may write a decimal comma."""
+        return tuple(name for name, kind in self._kinds.items() if isinstance(kind, Numeric | Bins))
 
     def options(self) -> dict[str, Any]:
         """The specification, as a list: the order of columns matters."""
-        return {"columns": [dict(entry) for entry in self._entries]}
+        columns = {"columns": [dict(entry) for entry in self._entries]}
+        return columns if self._drafted is None else {**columns, "drafted": self._drafted}
 
     def check_schema(self, schema: Schema) -> None:
         """The table's columns must be those of the specification, in the same order."""
@@ -256,11 +163,11 @@ class Tabular(Extractor):
             raise InvalidInput("columns for tabular", what, "a table with " + ", ".join(self.columns))
 
     def output_dim(self, input_shape: tuple[int, ...]) -> int:
-        """One place a number, one a category."""
+        """One place a number, one a category; see :meth:`names_of` for all."""
         if tuple(input_shape) != (len(self._entries),):
             allowed = f"({len(self._entries)},), one value a column of the specification"
             raise InvalidInput("input shape for tabular", tuple(input_shape), allowed)
-        return sum(encoder.width for encoder in self._encoders.values() if encoder is not None)
+        return sum(kind.width for kind in self._kinds.values() if kind is not None)
 
     def unusual(self, x: NDArray[Any]) -> Iterator[tuple[int, str, str]]:
         """Of (b, columns) cells those that are refused, cut, missing or unknown: (row, column, why), no value.
@@ -272,25 +179,33 @@ class Tabular(Extractor):
             >>> list(colours.unusual(np.array([[5.0, "green"], ["tall", "red"]], dtype=object)))
             [(1, 'size', 'no number'), (0, 'colour', 'unknown category: taken as none')]
         """
-        for place, (name, encoder) in enumerate(self._encoders.items()):
-            if encoder is not None:
-                for row, why in encoder.unusual(x[:, place].tolist()):
+        for place, (name, kind) in enumerate(self._kinds.items()):
+            if kind is not None:
+                for row, why in kind.unusual(x[:, place].tolist()):
                     yield row, name, why
 
     def transform(self, x: NDArray[Any]) -> NDArray[np.float32]:
         """(b, columns) texts, numbers and None -> (b, d) float32."""
         self.output_dim(x.shape[1:])
         parts = [
-            encoder.encode(x[:, place].tolist(), name)
-            for place, (name, encoder) in enumerate(self._encoders.items())
-            if encoder is not None
+            kind.encode(x[:, place].tolist(), name)
+            for place, (name, kind) in enumerate(self._kinds.items())
+            if kind is not None
         ]
         return (np.concatenate(parts, axis=1) * self._scale).astype(np.float32)
 
 
-def _texts(entry: Mapping[str, Any]) -> list[str]:
-    """Name and categories of a column."""
-    return [entry["name"], str(entry.get("missing_token", "")), *map(_token, entry.get("categories", ()))]
+def _texts(value: Any) -> Iterator[str]:
+    """Every text in an entry, keys among them."""
+    if isinstance(value, Mapping):
+        for key, one in value.items():
+            yield str(key)
+            yield from _texts(one)
+    elif isinstance(value, list | tuple):
+        for one in value:
+            yield from _texts(one)
+    elif isinstance(value, str):
+        yield value
 
 
 def _entries(columns: Any) -> list[dict[str, Any]]:
@@ -307,51 +222,17 @@ def _entries(columns: Any) -> list[dict[str, Any]]:
     return [dict(entry) for entry in columns]
 
 
-def _encoder(entry: Mapping[str, Any]) -> _Numeric | _Bins | _Categories | None:
+def _kind(entry: Mapping[str, Any]) -> Kind | None:
+    """What a column holds; None where it is not used."""
     field = f"specification of column {entry['name']}"
     keys = set(entry) - {"name"}
     if keys == {"ignore"} and entry["ignore"] is True:
         return None
-    if "range" in keys and keys <= {"range", "log", "missing"}:
-        return _numeric(entry, field)
-    if "bins" in keys and keys <= {"bins", "missing"}:
-        edges = entry["bins"]
-        if not isinstance(edges, list | tuple) or not edges:
-            raise InvalidInput(field, edges, "bins: a list of numbers, rising")
-        numbers = tuple(check_number(field, edge) for edge in edges)
-        if any(after <= before for before, after in pairwise(numbers)):
-            raise InvalidInput(field, list(edges), "bins: a list of numbers, rising")
-        missing = entry.get("missing")
-        return _Bins(numbers, None if missing is None else check_number(field, missing))
-    if "categories" in keys and keys <= {"categories", "missing_token"}:
-        values, token = entry["categories"], entry.get("missing_token")
-        if (
-            not isinstance(values, list | tuple)
-            or not values
-            or not all(isinstance(v, str | int | float) for v in values)
-        ):
-            raise InvalidInput(field, values, "categories: a list of texts or numbers")
-        texts = tuple(_token(value) for value in values)
-        if len(set(texts)) != len(texts) or token in texts or not isinstance(token, str | None):
-            raise InvalidInput(field, values, "categories, each of them once, and a missing_token that is none of them")
-        return _Categories(texts, token)
-    allowed = "range (with log, missing), bins (with missing), categories (with missing_token), or ignore: true"
-    raise InvalidInput(field, sorted(map(str, keys)), allowed)
-
-
-def _numeric(entry: Mapping[str, Any], field: str) -> _Numeric:
-    bounds, log = entry["range"], entry.get("log", False)
-    if not isinstance(bounds, list | tuple) or len(bounds) != 2 or not isinstance(log, bool):
-        raise InvalidInput(field, [bounds, log], "range: [low, high]; log: true or false")
-    low = check_number(field, bounds[0])
-    high = check_number(field, bounds[1], low=low, low_open=True)
-    check_number(field, high - low)
-    missing = entry.get("missing")
-    return _Numeric(low, high, log, None if missing is None else check_number(field, missing))
-
-
-def _token(value: Any) -> str:
-    """A category as text: a reader of tables may have made the category 3 a float."""
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
-    return str(value)
+    if keys == {PLACEHOLDER}:
+        allowed = f'in place of {{"{PLACEHOLDER}": ...}} what the column holds, by public knowledge: {_EXAMPLES}'
+        raise InvalidInput(field, "nothing declared yet", allowed)
+    for kind in KINDS.values():
+        if kind.key in keys and keys <= {kind.key, *kind.fields}:
+            return kind.read(entry, field)
+    known = ", ".join(f"{kind.key} (with {', '.join(kind.fields)})" for kind in KINDS.values())
+    raise InvalidInput(field, sorted(map(str, keys)), f"{known}, or ignore: true")

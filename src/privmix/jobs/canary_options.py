@@ -27,6 +27,9 @@ class TargetColumns(Columns):
     colour: str | None = _told(None, "grey or rgb, for images. Default: as TARGET's.")
     number_columns: str | Sequence[str] | None = _told(None, "Columns of numbers, with commas.", flag="columns")
     feature_length: int | None = _told(None, "How many numbers each list has. Default: TARGET's.")
+    separator: str | None = _told(None, "CSV: what stands between cells: , ; | or tab.")
+    decimal: str | None = _told(None, "CSV: the decimal mark of numbers, a point or a comma.")
+    encoding: str | None = _told(None, "CSV: utf-8, latin-1, cp1252 (Windows), cp1250 or iso-8859-15.")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from privmix.errors import InvalidInput, StorageError
 from privmix.jobs.asked import told
+
+if TYPE_CHECKING:
+    from privmix.data.dialect import Dialect
 
 
 @dataclass(frozen=True)
@@ -23,6 +27,9 @@ class Columns:
         colour: ``"grey"`` or ``"rgb"``, which each image is converted to.
         number_columns: columns of numbers, as a list or with commas between them.
         feature_length: how many numbers each list has.
+        separator: CSV: what stands between cells, ``","``, ``";"``, ``"|"`` or ``"tab"``.
+        decimal: CSV: the decimal mark of numbers, ``"."`` or ``","``.
+        encoding: CSV: of the texts, such as ``"cp1252"``.
 
     Example:
         >>> Columns(number_columns="age, dose").number_names
@@ -43,6 +50,20 @@ class Columns:
     feature_length: int | None = told(
         None, "How many numbers each list has; needed where the file's schema does not fix it."
     )
+    separator: str | None = told(None, "CSV: what stands between cells: , ; | or tab. Default: a comma.")
+    decimal: str | None = told(None, "CSV: the decimal mark of numbers, a point or a comma. Default: a point.")
+    encoding: str | None = told(None, "CSV: utf-8, latin-1, cp1252 (Windows), cp1250 or iso-8859-15. Default: utf-8.")
+
+    def dialect(self, numbers: Sequence[str] = (), needed: bool = True) -> Dialect | None:
+        """How CSV files are written, where anything is declared of it; see :class:`privmix.data.dialect.Dialect`."""
+        said = {"separator": self.separator, "decimal": self.decimal, "encoding": self.encoding}
+        given = {name: value for name, value in said.items() if value is not None}
+        if not given:
+            return None
+        # Imported here: options are listed without it.
+        from privmix.data.dialect import Dialect
+
+        return Dialect(**given, numbers=tuple(numbers), needed=needed)
 
     @property
     def number_names(self) -> list[str] | None:
@@ -64,7 +85,16 @@ class Columns:
 
     def elsewhere(self) -> Columns:
         """For another dataset of the same inputs, whose format may differ: its shape is declared by the first's."""
-        return replace(self, image_size=None, colour=None, feature_length=None)
+        said = {item.name: getattr(self, item.name) for item in fields(Columns)}
+        return _Elsewhere(**{**said, "image_size": None, "colour": None, "feature_length": None})
+
+
+@dataclass(frozen=True)
+class _Elsewhere(Columns):
+    """Of a dataset beside another one, which need not be CSV where that is."""
+
+    def dialect(self, numbers: Sequence[str] = (), needed: bool = False) -> Dialect | None:
+        return super().dialect(numbers, needed)
 
 
 @dataclass(frozen=True)
@@ -75,6 +105,9 @@ class ImageColumns(Columns):
     text_column: str | None = field(default=None, init=False)
     number_columns: str | Sequence[str] | None = field(default=None, init=False)
     feature_length: int | None = field(default=None, init=False)
+    separator: str | None = field(default=None, init=False)
+    decimal: str | None = field(default=None, init=False)
+    encoding: str | None = field(default=None, init=False)
 
 
 def class_list(text: str | None) -> int | list[str] | None:

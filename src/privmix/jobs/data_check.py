@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,13 +12,15 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from privmix.data.csv import rows_of
+from privmix.data.dialect import Dialect
 from privmix.data.files import open_binary
 from privmix.data.images import ImageFolderSource, decode_images
 from privmix.data.jsonl import JsonlSource
 from privmix.data.source import Source, as_inputs, as_table, encode_labels
 from privmix.errors import InvalidInput, PrivmixError, check_number
 from privmix.features import Extractor, Tabular, parse_features
-from privmix.features.tabular import NOT_A_NUMBER
+from privmix.features.table_kinds import REFUSED
 from privmix.jobs.columns import Columns
 from privmix.jobs.dataset import open_dataset
 from privmix.jobs.progress import Asked, callback, shows_bars
@@ -262,7 +262,7 @@ class _Look:
         if isinstance(self._extractor, Tabular):
             places = {name: place for place, name in enumerate(schema.columns)}
             for row, name, why in self._extractor.unusual(raw):
-                refused = why == NOT_A_NUMBER
+                refused = why in REFUSED
                 bad |= {row} if refused else set()
                 self._tell(row, name, why, refused, raw[row, places[name]])
         return bad
@@ -330,14 +330,18 @@ class _Look:
             for row, _ in source._rows():
                 yield partial(source._arrays, [row])
         elif self._file is not None and self._file.lower().endswith((".csv", ".csv.gz")):
+            dialect = columns.dialect() or Dialect()
             with open_binary(Path(self._file)) as stream:
-                lines = csv.reader(io.TextIOWrapper(stream, encoding="utf-8-sig", errors="replace", newline=""))
+                lines = rows_of(stream, dialect)
                 names, label = next(lines), columns.label_column
                 wanted = source.schema.columns or columns.number_names
                 inputs = list(wanted or [name for name in names if name != label])
+                numeric = source.schema.columns is None
+                if not numeric and isinstance(self._extractor.reads, Tabular):
+                    dialect = replace(dialect, numbers=self._extractor.reads.number_columns)
                 for line in lines:
                     if line:
-                        yield partial(_line, line, names, inputs, label, source.schema.columns is None)
+                        yield partial(_line, line, names, inputs, label, numeric, dialect)
 
     def _tell(self, row: int, column: str | None, why: str, refused: bool, value: Any) -> None:
         """Of a row of the chunk that is looked at."""
@@ -360,24 +364,25 @@ class _WrongCells(Exception):
 
 
 def _line(
-    row: list[str], names: list[str], inputs: list[str], label: str, numeric: bool
+    row: list[str], names: list[str], inputs: list[str], label: str, numeric: bool, dialect: Dialect
 ) -> tuple[NDArray[Any], NDArray[Any]]:
     """A line of a CSV file as a chunk of one record."""
     if len(row) != len(names):
         raise _WrongCells([(None, f"{len(row)} cells, where the header has {len(names)}", ",".join(row))])
     cells = dict(zip(names, row, strict=True))
     wrong: list[tuple[str | None, str, str]] = [
-        (name, "not in UTF-8", cells[name]) for name in [*inputs, label] if "\ufffd" in cells[name]
+        (name, f"not in {dialect.encoding}", cells[name]) for name in [*inputs, label] if "\ufffd" in cells[name]
     ]
     y = np.array([cells[label]], dtype=object)
     if not numeric and not wrong:
-        return np.array([[cells[name] for name in inputs]], dtype=object), y
+        points = {name: dialect.point(cells[name]) if name in dialect.numbers else cells[name] for name in inputs}
+        return np.array([[points[name] for name in inputs]], dtype=object), y
     numbers = []
     for name in inputs if numeric else ():
         try:
-            numbers.append(float(cells[name]))
+            numbers.append(float(dialect.point(cells[name])))
         except ValueError:
-            why = NOT_A_NUMBER if cells[name].strip() else "missing, where only numbers are"
+            why = "no number" if cells[name].strip() else "missing, where only numbers are"
             wrong.append((name, why, cells[name]))
     if wrong:
         raise _WrongCells(wrong)
@@ -389,5 +394,10 @@ def _image(path: Path, shape: tuple[int, ...]) -> tuple[NDArray[Any], NDArray[An
 
 
 def told(found: DataCheck) -> DataCheck:
-    """The same with refusals first, for people."""
-    return replace(found, misfits=sorted(found.misfits, key=lambda one: not one.refused))
+    """The same with refusals first, and the first of each kind before the second of any, for people."""
+    times: Counter[tuple[str | None, str]] = Counter()
+    ranked: list[tuple[bool, int, int]] = []
+    for one in found.misfits:
+        ranked.append((not one.refused, times[one.column, one.why], len(ranked)))
+        times[one.column, one.why] += 1
+    return replace(found, misfits=[found.misfits[place] for _, _, place in sorted(ranked)])

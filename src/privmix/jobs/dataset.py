@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -15,8 +15,10 @@ from privmix.data.fingerprint import fingerprint, hashed_files, listing_hash, re
 from privmix.data.frames import CLASS_LABEL
 from privmix.data.remote import is_remote, public_name
 from privmix.errors import InvalidInput
-from privmix.features import Extractor, Identity, Tabular, TextEncoder
+from privmix.features import Extractor, Identity, Pixels, Tabular, TextEncoder
 from privmix.jobs.columns import Columns, class_list
+
+_LATER: Final = ("separator", "decimal", "encoding")
 
 
 def open_for(
@@ -66,8 +68,15 @@ def open_for(
         "colour": columns.colour,
         "input_shape": reads.image_shape if input_shape is None else input_shape,
         "labelled": labelled,
+        "dialect": columns.dialect(reads.number_columns if isinstance(reads, Tabular) else ()),
     }
     source = readers.open_dataset(data, **options)
+    if isinstance(reads, Pixels) and source.number_names is not None and input_shape is None:
+        allowed = (
+            "identity for columns of numbers, tabular:SPEC.json for tables with categories, dates or missing values; "
+            "pixels, which is assumed where nothing is named, is for images"
+        )
+        raise InvalidInput("features", reads.name, allowed)
     named = reads.feature_names if isinstance(reads, Identity) else ()
     if named and source.number_names not in (None, named):
         # The columns that were released, in their order, wherever the data have them.
@@ -102,6 +111,8 @@ class Dataset:
     def identity(self) -> dict[str, Any]:
         """What an interrupted run is bound to, as JSON values."""
         columns = {**asdict(self.columns), "number_columns": self.columns.number_names}
+        # What a run began before there were these is bound to has none of them.
+        columns = {name: value for name, value in columns.items() if name not in _LATER or value is not None}
         found = records_hash(self.source) if self.place is None else fingerprint(self.place)
         return {"fingerprint": found, "split": self.split, "columns": columns}
 

@@ -66,6 +66,7 @@ def split(data: Any, public: Path, private: Path, columns: Columns, asked: Split
 
 def _opened(data: Any, columns: Columns, asked: SplitOptions) -> Source:
     table = asked.table_columns
+    listed = [name.strip() for name in table.split(",")] if isinstance(table, str) else table
     return readers.open_dataset(
         data,
         split=asked.split,
@@ -74,9 +75,11 @@ def _opened(data: Any, columns: Columns, asked: SplitOptions) -> Source:
         image_column=columns.image_column,
         feature_column=columns.feature_column,
         text_column=asked.text_column,
-        columns=[name.strip() for name in table.split(",")] if isinstance(table, str) else table,
+        columns=listed,
         number_columns=columns.number_names,
         feature_length=columns.feature_length,
         image_size=columns.image_size,
         colour=columns.colour,
+        # Both parts are written with a decimal point: nothing says here which columns hold numbers.
+        dialect=columns.dialect(listed or ()),
     )

@@ -15,6 +15,7 @@ from privmix.certificate.certificate import Certificate, Kind, delta_warning, is
 from privmix.certificate.reservation import ReservationNote, use
 from privmix.data.overlap_rule import PUBLISHED
 from privmix.errors import InvalidInput
+from privmix.features.spec import drafted_statements
 from privmix.mechanisms.plan import check_price
 from privmix.rounding import exact, rounded_down
 from privmix.training.plan import TrainingPlan
@@ -57,7 +58,7 @@ def training_certificate(
         check_price(plan, {TrainingPlan}),
         name=model_id,
         own={"settings": dict(settings), "public_data": dict(public_data)},
-        said=public_text(plan, public_data, insecure_seed, in_ledger),
+        said=public_text(plan, public_data, insecure_seed, in_ledger, extractor=settings.get("extractor")),
         files=[{"file": WEIGHTS_FILE, "rows": 0, "sha256": weights_sha256}],
         insecure_seed=insecure_seed,
         in_ledger=in_ledger,
@@ -65,18 +66,27 @@ def training_certificate(
 
 
 def public_text(
-    plan: TrainingPlan, public_data: Mapping[str, Any], insecure_seed: bool, in_ledger: str, *, before: bool = False
+    plan: TrainingPlan,
+    public_data: Mapping[str, Any],
+    insecure_seed: bool,
+    in_ledger: str,
+    *,
+    extractor: Any = None,
+    before: bool = False,
 ) -> dict[str, Any]:
     """The certificate's warnings, statements and assessment: what people read, from the plan and stated facts.
 
     Args:
         plan: what ran.
         public_data, insecure_seed, in_ledger: as the certificate states them.
+        extractor: its spec, as the certificate's settings state it.
         before: as it was written before statements said how public data were compared.
     """
+    drafted = drafted_statements(extractor)
+    statements = _statements(plan, public_data, insecure_seed, in_ledger, before, not drafted)
     return {
         "warnings": _warnings(plan, insecure_seed),
-        "statements": _statements(plan, public_data, insecure_seed, in_ledger, before),
+        "statements": [*statements, *drafted],
         "assessment": assess(_facts(plan, public_data, insecure_seed, in_ledger)),
     }
 
@@ -118,7 +128,12 @@ def _warnings(plan: TrainingPlan, insecure_seed: bool) -> list[str]:
 
 
 def _statements(
-    plan: TrainingPlan, public_data: Mapping[str, Any], insecure_seed: bool, in_ledger: str, before: bool
+    plan: TrainingPlan,
+    public_data: Mapping[str, Any],
+    insecure_seed: bool,
+    in_ledger: str,
+    before: bool,
+    unseen: bool,
 ) -> list[str]:
     match plan.adjacency:
         case Adjacency.ADD_REMOVE:
@@ -137,7 +152,7 @@ def _statements(
         else f"gradients of groups of about {plan.microbatch_size} records are clipped: one record moves one by twice C"
     )
     if plan.steps == 0:
-        return _statements_without_steps(count, public_data, before)
+        return _statements_without_steps(count, public_data, before, unseen)
     verb = "Not guaranteed, as the noise came from a seed, but meant" if insecure_seed else "Guaranteed"
     found = [
         f"{verb}: all weights of all steps together tell little about {relation}. A person with several records in the "
@@ -150,8 +165,7 @@ def _statements(
         ledger_statement(
             in_ledger, "uses", "No budget ledger was used: other uses of the same records are not counted here."
         ),
-        "The class list, the feature extractor and the initial weights, pretrained ones too, are taken as made without "
-        "the private records.",
+        _made_without(unseen),
         "Not covered: how long steps took, and whatever else is seen of the machine, its memory or its disk.",
         "Not covered: hyper-parameters tuned on the same private records, in other runs, cost privacy of their own.",
         "Not covered: what evaluation on private records shows.",
@@ -162,7 +176,13 @@ def _statements(
     return found
 
 
-def _statements_without_steps(count: str, public_data: Mapping[str, Any], before: bool) -> list[str]:
+def _made_without(unseen: bool) -> str:
+    """``unseen``: the extractor, too."""
+    what = "The class list, the feature extractor and" if unseen else "The class list and"
+    return f"{what} the initial weights, pretrained ones too, are taken as made without the private records."
+
+
+def _statements_without_steps(count: str, public_data: Mapping[str, Any], before: bool, unseen: bool) -> list[str]:
     guaranteed = (
         "Guaranteed: no private record was read. All weights are made of what is taken as public, of settings and of a "
         "public seed, so that epsilon is 0, at any delta."
@@ -180,8 +200,7 @@ def _statements_without_steps(count: str, public_data: Mapping[str, Any], before
         guaranteed + compared,
         count,
         f"Taken as public, without any protection: {', '.join(sorted(public_data))}. {public}",
-        "The class list, the feature extractor and the initial weights, pretrained ones too, are taken as made without "
-        "the private records.",
+        _made_without(unseen),
         "Not covered: settings and public data that were chosen by results on the private records.",
         "Not covered: what evaluation on private records shows.",
     ]

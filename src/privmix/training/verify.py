@@ -99,7 +99,8 @@ def verify_trained(folder: str | Path) -> Verification:
         raise InvalidInput("certificate plan steps", 0, "more than 0 for a model that public data did not make")
     cost = check_guarantee(certificate, plan)
     facts = certificate["public_data"], certificate.insecure_seed, certificate.in_ledger
-    check_said(certificate, public_text(plan, *facts), public_text(plan, *facts, before=True))
+    said = {"extractor": certificate["settings"].get("extractor")}
+    check_said(certificate, public_text(plan, *facts, **said), public_text(plan, *facts, **said, before=True))
     _check_settings(certificate["settings"])
     _check_files(root, model)
     return Verification.of(certificate, cost, extractor=model.facts_.extractor, unchecked=UNCHECKED)

@@ -1,0 +1,94 @@
+"""How CSV files are written where they are not as usual: declared, never guessed from records."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from privmix.errors import InvalidInput, check_choice
+
+# As they are declared: a tab in a command line is easily lost.
+_SEPARATORS: Final = {",": ",", ";": ";", "|": "|", "tab": "\t", "\\t": "\t", "\t": "\t"}
+# In all of them quotes, separators and line ends are the bytes of ASCII, and no others.
+_ENCODINGS: Final = ("utf-8", "latin-1", "cp1252", "cp1250", "iso-8859-15")
+# What may be a number in either notation, with one mark at most; all else, such as 31.12.1999, stays as it is written.
+_LIKE_NUMBER: Final = r"^\s*[+-]?[0-9]*[.,]?[0-9]*([eE][+-]?[0-9]+)?\s*$"
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """How the CSV files of a dataset are written.
+
+    Attributes:
+        separator: between the cells of a line: ``,``, ``;``, ``|`` or ``tab``.
+        decimal: the mark in numbers: ``.`` or ``,``.
+        encoding: of the texts; a byte order mark of UTF-8 may stand before them.
+        numbers: columns of a table in which ``decimal`` counts; columns of numbers are known without.
+        needed: whether data in another format are refused; else the dialect is for those that are CSV.
+
+    Raises:
+        InvalidInput: something else is declared.
+
+    Example:
+        >>> Dialect("tab").mark, Dialect(";", decimal=",").decimal
+        ('\\t', ',')
+    """
+
+    separator: str = ","
+    decimal: str = "."
+    encoding: str = "utf-8"
+    numbers: tuple[str, ...] = ()
+    needed: bool = True
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.separator, str) or self.separator not in _SEPARATORS:
+            raise InvalidInput("separator", self.separator, "one of , ; | tab")
+        check_choice("decimal", self.decimal, (".", ","))
+        check_choice("encoding", self.encoding, _ENCODINGS)
+
+    @property
+    def mark(self) -> str:
+        """The separator as one character."""
+        return _SEPARATORS[self.separator]
+
+    def as_point(self, column: pa.Array) -> pa.Array:
+        """Texts of a column of numbers with a decimal point.
+
+        Points, which may part thousands, become commas: such a cell is no number, and not a thousandth of one.
+
+        Example:
+            >>> Dialect(decimal=",").as_point(pa.array(["2,5", "1.234", "n.a."])).to_pylist()
+            ['2.5', '1,234', 'n.a.']
+        """
+        if self.decimal == ".":
+            return column
+        swapped = pc.replace_substring(column, ".", ";")
+        swapped = pc.replace_substring(pc.replace_substring(swapped, ",", "."), ";", ",")
+        return pc.if_else(pc.match_substring_regex(column, _LIKE_NUMBER), swapped, column)
+
+    def point(self, text: str) -> str:
+        """As :meth:`as_point`, for one text.
+
+        Example:
+            >>> Dialect(decimal=",").point("2,5")
+            '2.5'
+        """
+        if self.decimal == "." or not re.match(_LIKE_NUMBER, text, re.ASCII):
+            return text
+        return text.translate({ord("."): ",", ord(","): "."})
+
+
+def other_separator(header: str, dialect: Dialect) -> str | None:
+    """What may part the columns of a header that is one column, as it is declared; None where nothing does.
+
+    Example:
+        >>> other_separator("age;y", Dialect())
+        ';'
+    """
+    found = {"\t": "tab"}
+    marks = [mark for mark in (";", "\t", "|", ",") if mark != dialect.mark and mark in header]
+    return found.get(marks[0], marks[0]) if marks else None

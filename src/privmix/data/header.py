@@ -1,0 +1,110 @@
+"""What a table says of its columns apart from its records: names, and types where its format declares them."""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+
+from privmix.data.columns import is_number
+from privmix.data.csv import column_names
+from privmix.data.dialect import Dialect
+from privmix.data.files import decoding
+from privmix.data.frames import library_of
+from privmix.data.ipc import ARROW
+from privmix.data.parquet import PARQUET
+from privmix.data.reader import reader_of
+from privmix.data.remote import is_remote, local_path
+from privmix.data.splits import split_of
+from privmix.errors import InvalidInput, StorageError
+
+NUMBER: Final = "number"
+BOOLEAN: Final = "boolean"
+DATE: Final = "date"
+TEXT: Final = "text"
+UNKNOWN: Final = ""
+
+
+def columns_of(data: Any, dialect: Dialect | None = None, split: str = "train") -> Mapping[str, str] | None:
+    """Columns of a table by name, each with what a schema declares it to be; no record is looked at.
+
+    Formal guarantees:
+        - Unread: of a CSV file only the header line, of Parquet and Arrow only the schema, of a frame in memory only
+          the names of its columns: its types follow from the records.
+
+    Args:
+        data: a CSV, JSON lines, Parquet or Arrow file; a folder or pattern of such, of which the first of the split
+            counts; a pandas or polars frame, or a Hugging Face ``Dataset``.
+        dialect: how CSV files are written.
+        split: which part of a folder.
+
+    Returns:
+        Name -> ``"number"``, ``"boolean"``, ``"date"``, ``"text"``, or ``""`` where nothing is declared; None for JSON
+        lines, which have no header.
+
+    Raises:
+        InvalidInput: not a table, or of another format.
+        StorageError: it can't be read.
+
+    Example:
+        >>> import tempfile
+        >>> file = Path(tempfile.mkdtemp()) / "jobs.csv"
+        >>> _ = file.write_text("age,job,income\\n")
+        >>> columns_of(file)
+        {'age': '', 'job': '', 'income': ''}
+    """
+    library = library_of(data)
+    if library:
+        names = data.column_names if library == "datasets" else data.columns
+        if isinstance(names, Mapping):
+            names = next(iter(names.values()))
+        return {str(name): UNKNOWN for name in names}
+    if not isinstance(data, str | Path):
+        raise InvalidInput("data", type(data).__name__, "a file, or a frame whose columns have names")
+    if is_remote(data):
+        raise InvalidInput("data", str(data), "a file on this machine: copy one that has the header")
+    file = _first(local_path(data), split)
+    reader = reader_of(file)
+    if reader is not None and reader.name == "csv":
+        return dict.fromkeys(column_names(file, dialect), UNKNOWN)
+    if dialect is not None:
+        raise InvalidInput("separator, decimal, encoding", "some for other data", "none: they are for CSV files alone")
+    if reader is not None and reader.name == "jsonl":
+        return None
+    format_ = None if reader is None else {"parquet": PARQUET, "arrow": ARROW}.get(reader.name)
+    if format_ is not None:
+        with decoding(file, format_.kind):
+            schema, _ = format_.describe(file)
+        return {field.name: _declared(field.type) for field in schema}
+    raise InvalidInput("data", str(data), "a table: CSV, JSON lines, Parquet or Arrow")
+
+
+def _declared(kind: Any) -> str:
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    if pa.types.is_boolean(kind):
+        return BOOLEAN
+    if is_number(kind) or pa.types.is_decimal(kind):
+        return NUMBER
+    if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
+        return DATE
+    texts = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+    return TEXT if any(test(kind) for test in texts) else UNKNOWN
+
+
+def _first(place: Path, split: str) -> Path:
+    """The first file of a split: all have one header, or are refused when they are opened."""
+    if place.is_file():
+        return place
+    if place.is_dir():
+        found = sorted(file for file in place.rglob("*") if file.is_file() and not file.name.startswith("."))
+    else:
+        found = [Path(name) for name in sorted(glob.glob(str(place), recursive=True))]
+    tables = [file for file in found if reader_of(file) is not None and not file.name.lower().endswith(".json")]
+    marked = [file for file in tables if split in (split_of(file.name), split_of(file.parent.name))]
+    if not (marked or tables):
+        raise StorageError(f"{place}: no such file, or no table in the folder")
+    return (marked or tables)[0]

@@ -1,0 +1,627 @@
+"""Kinds of columns that a table's specification can declare: a cell as numbers, and what is unusual about it."""
+
+from __future__ import annotations
+
+import math
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from itertools import pairwise
+from typing import Any, ClassVar, Final, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privmix.errors import WITHHELD, InvalidInput, check_number
+
+INDICATOR: Final = "indicator"
+"""What ``"missing"`` says where a missing value has a feature of its own."""
+
+_NO_NUMBER: Final = "no number"
+_COMMA: Final = "no number, but for a decimal comma"
+_NO_DATE: Final = "no date of the declared format"
+_NO_TRUTH: Final = "neither true nor false"
+_NO_RANK: Final = "none of the ordered categories"
+REFUSED: Final = frozenset({_NO_NUMBER, _COMMA, _NO_DATE, _NO_TRUTH, _NO_RANK})
+"""What makes a record be refused; everything else that :meth:`Kind.unusual` tells of is taken in some way."""
+
+_OWN_PLACE: Final = "missing: has a place of its own"
+
+
+class Kind(ABC):
+    """What one column holds, declared.
+
+    Formal guarantees:
+        - Per cell: what a cell becomes depends on that cell and on the declaration alone.
+        - Norm: what one cell becomes has norm at most 1.
+
+    Attributes:
+        key: the field of a specification that declares the kind.
+        fields: what else may stand beside it.
+    """
+
+    key: ClassVar[str]
+    fields: ClassVar[tuple[str, ...]] = ()
+
+    @classmethod
+    @abstractmethod
+    def read(cls, entry: Mapping[str, Any], field: str) -> Self:
+        """Of a column's entry, whose fields are those of the kind; ``field`` is what messages call it."""
+
+    @property
+    @abstractmethod
+    def width(self) -> int:
+        """How many features one cell becomes."""
+
+    @abstractmethod
+    def names(self, column: str) -> list[str]:
+        """What the features of such a column are called."""
+
+    @abstractmethod
+    def encode(self, cells: list[Any], name: str) -> NDArray[np.float64]:
+        """(b,) cells -> (b, width)."""
+
+    @abstractmethod
+    def unusual(self, cells: list[Any]) -> Iterator[tuple[int, str]]:
+        """(row, why) of cells that are refused, cut, missing or unknown; no value."""
+
+
+def token_of(value: Any) -> str:
+    """A category as text: a reader of tables may have made the category 3 a float."""
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value)
+
+
+def is_blank(cell: Any) -> bool:
+    """Whether nothing is there: files without types leave a cell empty where others have none."""
+    return cell is None or (isinstance(cell, str) and not cell.strip())
+
+
+def number_in(cell: Any) -> float:
+    """The finite number that a cell is or spells; NaN where it is none.
+
+    Example:
+        >>> number_in(" 2.5 "), number_in("tall")
+        (2.5, nan)
+    """
+    try:
+        number = float(cell)
+    except (TypeError, ValueError, OverflowError):
+        number = math.nan
+    return number if math.isfinite(number) else math.nan
+
+
+@dataclass(frozen=True)
+class Missing:
+    """What says that a value is missing, and what is taken in its place.
+
+    Attributes:
+        instead: the value; None where missing values are refused.
+        own: whether a missing value has a feature of its own, and ``instead`` is nothing.
+        texts: cells that mean it, beside those in which nothing is.
+        numbers: those of them that are numbers, in whatever way they are written.
+    """
+
+    instead: Any = None
+    own: bool = False
+    texts: frozenset[str] = frozenset()
+    numbers: frozenset[float] = frozenset()
+
+    @classmethod
+    def read(cls, entry: Mapping[str, Any], field: str, value: Any) -> Missing:
+        """Of ``missing`` and ``missing_tokens`` of an entry; ``value`` makes a value of what the first one says."""
+        said, tokens = entry.get("missing"), entry.get("missing_tokens")
+        if tokens is not None and said is None:
+            raise InvalidInput(
+                field, "missing_tokens alone", f'"missing" beside it: what is taken then, or "{INDICATOR}"'
+            )
+        texts = _tokens(field, "missing_tokens", tokens or ())
+        numbers = frozenset(number for text in texts if not math.isnan(number := number_in(text)))
+        own = said == INDICATOR
+        return cls(None if said is None or own else value(said), own, frozenset(texts), numbers)
+
+    @property
+    def declared(self) -> bool:
+        """Whether missing values are taken in some way."""
+        return self.own or self.instead is not None
+
+    def holds(self, cell: Any) -> bool:
+        """Whether a cell is missing by declaration."""
+        if not self.declared:
+            return False
+        if is_blank(cell):
+            return True
+        return bool(self.texts) and (token_of(cell).strip() in self.texts or number_in(cell) in self.numbers)
+
+    def names(self, column: str) -> list[str]:
+        """Of the feature of missing values, if there is one."""
+        return [f"{column} missing"] if self.own else []
+
+    def why(self, shown: str) -> str:
+        """What is said of a missing value; ``shown``: how what is taken is written."""
+        return _OWN_PLACE if self.own else f"missing: taken as {shown}"
+
+
+class _Single(Kind):
+    """A kind whose cells are single values: each is one, or missing, or refused."""
+
+    missing: Missing
+    refusal: ClassVar[str]
+    wanted: ClassVar[str]
+
+    @abstractmethod
+    def value(self, cell: Any) -> Any:
+        """The value of a cell that is not missing; None where it is none."""
+
+    @abstractmethod
+    def shown(self, value: Any) -> str:
+        """How a declared value is written in messages."""
+
+    def cut(self, value: Any) -> str | None:
+        """What is said where the value is taken for another; else None."""
+        return None
+
+    def why_refused(self, cell: Any) -> str:
+        """What is said of a cell that is no value and not missing; one of :data:`REFUSED`."""
+        return self.refusal
+
+    def values(self, cells: list[Any], name: str) -> list[Any]:
+        """Values; None where one is missing and has a feature of its own.
+
+        Raises:
+            InvalidInput: a cell is refused.
+        """
+        found = []
+        for cell in cells:
+            value = self.missing.instead if self.missing.holds(cell) else self.value(cell)
+            if value is None and not (self.missing.own and self.missing.holds(cell)):
+                allowed = f"{self.wanted} in every record (or declare what missing means)"
+                raise InvalidInput(f"column {name}", WITHHELD, allowed)
+            found.append(value)
+        return found
+
+    def unusual(self, cells: list[Any]) -> Iterator[tuple[int, str]]:
+        for row, cell in enumerate(cells):
+            if self.missing.holds(cell):
+                yield row, self.missing.why(self.shown(self.missing.instead))
+                continue
+            value = self.value(cell)
+            why = self.why_refused(cell) if value is None else self.cut(value)
+            if why is not None:
+                yield row, why
+
+    def joined(self, values: list[Any], found: NDArray[np.float64]) -> NDArray[np.float64]:
+        """(b, w) features of the values, and the feature of missing ones, where there is one: then all others are 0."""
+        if not self.missing.own:
+            return found
+        gone = np.array([value is None for value in values], dtype=np.float64).reshape(-1, 1)
+        return np.concatenate([found * (1 - gone), gone], axis=1)
+
+
+class _OfNumbers(_Single):
+    refusal, wanted = _NO_NUMBER, "a number"
+
+    def value(self, cell: Any) -> float | None:
+        number = number_in(cell)
+        return None if math.isnan(number) else number
+
+    def shown(self, value: Any) -> str:
+        return f"{value:g}" if value is not None else ""
+
+    def why_refused(self, cell: Any) -> str:
+        comma = isinstance(cell, str) and not math.isnan(number_in(cell.replace(",", ".")))
+        return _COMMA if comma else self.refusal
+
+
+@dataclass(frozen=True)
+class Numeric(_OfNumbers):
+    """A number between public bounds, scaled to [0, 1]."""
+
+    low: float
+    high: float
+    log: bool
+    missing: Missing
+
+    key: ClassVar[str] = "range"
+    fields: ClassVar[tuple[str, ...]] = ("log", "missing", "missing_tokens")
+
+    @classmethod
+    def read(cls, entry: Mapping[str, Any], field: str) -> Self:
+        bounds, log = entry["range"], entry.get("log", False)
+        if not isinstance(bounds, list | tuple) or len(bounds) != 2 or not isinstance(log, bool):
+            raise InvalidInput(field, [bounds, log], "range: [low, high]; log: true or false")
+        low = check_number(field, bounds[0])
+        high = check_number(field, bounds[1], low=low, low_open=True)
+        check_number(field, high - low)
+        return cls(low, high, log, Missing.read(entry, field, lambda said: check_number(field, said)))
+
+    @property
+    def width(self) -> int:
+        return 1 + self.missing.own
+
+    def names(self, column: str) -> list[str]:
+        return [column, *self.missing.names(column)]
+
+    def cut(self, value: float) -> str | None:
+        if value < self.low:
+            return f"below the range: taken as {self.low:g}"
+        return f"above the range: taken as {self.high:g}" if value > self.high else None
+
+    def encode(self, cells: list[Any], name: str) -> NDArray[np.float64]:
+        values = self.values(cells, name)
+        numbers = np.array([self.low if value is None else value for value in values], np.float64).reshape(-1, 1)
+        above = np.clip(numbers, self.low, self.high) - self.low
+        length = self.high - self.low
+        return self.joined(values, np.log1p(above) / math.log1p(length) if self.log else above / length)
+
+
+@dataclass(frozen=True)
+class Bins(_OfNumbers):
+    """Which of some public intervals a number lies in, one-hot: a linear classifier then need not be linear in it."""
+
+    edges: tuple[float, ...]
+    missing: Missing
+
+    key: ClassVar[str] = "bins"
+    fields: ClassVar[tuple[str, ...]] = ("missing", "missing_tokens")
+
+    @classmethod
+    def read(cls, entry: Mapping[str, Any], field: str) -> Self:
+        edges = entry["bins"]
+        if not isinstance(edges, list | tuple) or not edges:
+            raise InvalidInput(field, edges, "bins: a list of numbers, rising")
+        numbers = tuple(check_number(field, edge) for edge in edges)
+        if any(after <= before for before, after in pairwise(numbers)):
+            raise InvalidInput(field, list(edges), "bins: a list of numbers, rising")
+        return cls(numbers, Missing.read(entry, field, lambda said: check_number(field, said)))
+
+    @property
+    def width(self) -> int:
+        return len(self.edges) + 1 + self.missing.own
+
+    def names(self, column: str) -> list[str]:
+        edges = [token_of(edge) for edge in self.edges]
+        between = [f"{low} <= {column} < {high}" for low, high in pairwise(edges)]
+        return [f"{column} < {edges[0]}", *between, f"{column} >= {edges[-1]}", *self.missing.names(column)]
+
+    def encode(self, cells: list[Any], name: str) -> NDArray[np.float64]:
+        """An edge belongs to the interval above it."""
+        values = self.values(cells, name)
+        numbers = [0.0 if value is None else value for value in values]
+        onehot = np.eye(len(self.edges) + 1)[np.searchsorted(self.edges, numbers, side="right")]
+        return self.joined(values, onehot)
+
+
+@dataclass(frozen=True)
+class Categories(Kind):
+    """One of a public list of values, one-hot; then a place of missing values, and one of all others, if declared."""
+
+    values: tuple[str, ...]
+    tokens: tuple[str, ...] | None
+    other: bool
+
+    key: ClassVar[str] = "categories"
+    fields: ClassVar[tuple[str, ...]] = ("missing_token", "missing_tokens", "other")
+
+    @classmethod
+    def read(cls, entry: Mapping[str, Any], field: str) -> Self:
+        values, token, other = entry["categories"], entry.get("missing_token"), entry.get("other", False)
+        if (
+            not isinstance(values, list | tuple)
+            or not values
+            or not all(isinstance(v, str | int | float) for v in values)
+        ):
+            raise InvalidInput(field, values, "categories: a list of texts or numbers")
+        texts = tuple(token_of(value) for value in values)
+        if len(set(texts)) != len(texts) or token in texts or not isinstance(token, str | None):
+            raise InvalidInput(field, values, "categories, each of them once, and a missing_token that is none of them")
+        if not isinstance(other, bool):
+            raise InvalidInput(field, other, "other: true or false")
+        tokens: tuple[str, ...] | None = None if token is None else (token,)
+        if entry.get("missing_tokens") is not None:
+            several = _tokens(field, "missing_tokens", entry["missing_tokens"])
+            if token is not None or set(several) & set(texts):
+                allowed = "missing_tokens that are no categories, and no missing_token beside"
+                raise InvalidInput(field, several, allowed)
+            tokens = tuple(several)
+        return cls(texts, tokens, other)
+
+    @property
+    def width(self) -> int:
+        return len(self.values) + (self.tokens is not None) + self.other
+
+    def names(self, column: str) -> list[str]:
+        missing = [] if self.tokens is None else [f"{column} missing"]
+        return [*(f"{column}={value}" for value in self.values), *missing, *([f"{column} other"] * self.other)]
+
+    def _place(self, cell: Any, places: Mapping[str, int]) -> int | None:
+        """Of a cell: its feature's, None where it has none."""
+        token = "" if cell is None else token_of(cell)
+        # Files without types leave a cell empty where others have none.
+        if cell is None or (is_blank(cell) and token not in places):
+            return len(self.values) if self.tokens is not None else places.get("")
+        return places.get(token, self.width - 1 if self.other else None)
+
+    def _places(self) -> dict[str, int]:
+        places = {value: place for place, value in enumerate(self.values)}
+        return places | dict.fromkeys(self.tokens or (), len(self.values))
+
+    def unusual(self, cells: list[Any]) -> Iterator[tuple[int, str]]:
+        places, folded = self._places(), {value.strip().casefold() for value in self.values}
+        instead = "taken as other" if self.other else "taken as none"
+        for row, cell in enumerate(cells):
+            place, token = self._place(cell, places), "" if cell is None else token_of(cell)
+            if place is not None and place < len(self.values):
+                continue
+            if self.tokens is not None and place == len(self.values):
+                yield row, _OWN_PLACE
+            elif is_blank(cell):
+                yield row, "missing: taken as none of the categories"
+            elif token.strip().casefold() in folded:
+                yield row, f"unknown category, but for blanks and case a known one: {instead}"
+            else:
+                yield row, f"unknown category: {instead}"
+
+    def encode(self, cells: list[Any], name: str) -> NDArray[np.float64]:
+        """All zeros where the value is unknown and there is no place for others."""
+        places = self._places()
+        onehot = np.zeros((len(cells), self.width))
+        for row, cell in enumerate(cells):
+            place = self._place(cell, places)
+            if place is not None:
+                onehot[row, place] = 1
+        return onehot
+
+
+_TRUE: Final = ("true", "yes", "1")
+_FALSE: Final = ("false", "no", "0")
+
+
+@dataclass(frozen=True)
+class Truth(_Single):
+    """Yes or no, as 1 or 0; case and blanks around a text do not count."""
+
+    true: frozenset[str]
+    false: frozenset[str]
+    missing: Missing
+
+    key: ClassVar[str] = "boolean"
+    fields: ClassVar[tuple[str, ...]] = ("missing", "missing_tokens")
+    refusal: ClassVar[str] = _NO_TRUTH
+    wanted: ClassVar[str] = "one of the texts for true and false"
+
+    @classmethod
+    def read(cls, entry: Mapping[str, Any], field: str) -> Self:
+        said = {"true": _TRUE, "false": _FALSE} if entry["boolean"] is True else entry["boolean"]
+        if not isinstance(said, Mapping) or set(said) != {"true", "false"}:
+            raise InvalidInput(field, said, 'boolean: true, or {"true": [...], "false": [...]} with the texts of each')
+        true, false = ({_folded(text) for text in _tokens(field, word, said[word])} for word in ("true", "false"))
+        if not true or not false or true & false:
+            raise InvalidInput(field, dict(said), "texts for true and others for false")
+        missing = Missing.read(entry, field, lambda said: check_number(field, said, low=0, high=1))
+        return cls(frozenset(true), frozenset(false), missing)
+
+    @property
+    def width(self) -> int:
+        return 1 + self.missing.own
+
+    def names(self, column: str) -> list[str]:
+        return [column, *self.missing.names(column)]
+
+    def value(self, cell: Any) -> float | None:
+        text = _folded(token_of(cell))
+        return 1.0 if text in self.true else 0.0 if text in self.false else None
+
+    def shown(self, value: Any) -> str:
+        return "" if value is None else f"{value:g}"
+
+    def encode(self, cells: list[Any], name: str) -> NDArray[np.float64]:
+        values = self.values(cells, name)
+        return self.joined(values, np.array([value or 0.0 for value in values], np.float64).reshape(-1, 1))
+
+
+@dataclass(frozen=True)
+class Ranks(_Single):
+    """One of ordered categories, as a number: 0 for the first, 1 for the last, evenly spaced between."""
+
+    ranks: tuple[str, ...]
+    missing: Missing
+
+    key: ClassVar[str] = "ordinal"
+    fields: ClassVar[tuple[str, ...]] = ("missing", "missing_tokens")
+    refusal: ClassVar[str] = _NO_RANK
+    wanted: ClassVar[str] = "one of the ordered categories"
+
+    @classmethod
+    def read(cls, entry: Mapping[str, Any], field: str) -> Self:
+        values = [text.strip() for text in _tokens(field, "ordinal", entry["ordinal"])]
+        if len(values) < 2 or len(set(values)) < len(values) or not all(values) or INDICATOR in values:
+            allowed = f'ordinal: at least two texts or numbers, in order, each once, none of them "{INDICATOR}"'
+            raise InvalidInput(field, values, allowed)
+
+        def place(said: Any) -> int:
+            if token_of(said).strip() not in values:
+                raise InvalidInput(field, said, f'missing: one of the ordered categories, or "{INDICATOR}"')
+            return values.index(token_of(said).strip())
+
+        return cls(tuple(values), Missing.read(entry, field, place))
+
+    @property
+    def width(self) -> int:
+        return 1 + self.missing.own
+
+    def names(self, column: str) -> list[str]:
+        return [column, *self.missing.names(column)]
+
+    def value(self, cell: Any) -> int | None:
+        text = token_of(cell).strip()
+        return self.ranks.index(text) if text in self.ranks else None
+
+    def shown(self, value: Any) -> str:
+        return "" if value is None else self.ranks[value]
+
+    def encode(self, cells: list[Any], name: str) -> NDArray[np.float64]:
+        values = self.values(cells, name)
+        places = np.array([value or 0 for value in values], np.float64).reshape(-1, 1)
+        return self.joined(values, places / (len(self.ranks) - 1))
+
+
+_ISO: Final = re.compile(r"(?P<Y>\d{4})-(?P<m>\d{2})-(?P<d>\d{2})(?:[T ][0-9:.,+Z -]*)?", re.ASCII)
+_MONTHS: Final = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+# Of strptime's directives those that mean the same everywhere: no names of another language, no century to guess.
+_DIRECTIVES: Final = {
+    "Y": r"(?P<Y>\d{4})",
+    "m": r"(?P<m>\d{1,2})",
+    "d": r"(?P<d>\d{1,2})",
+    "b": r"(?P<b>[A-Za-z]{3})",
+    "H": r"\d{1,2}",
+    "M": r"\d{1,2}",
+    "S": r"\d{1,2}",
+    "%": "%",
+}
+_TIGHT: Final = {"m": r"(?P<m>\d{2})", "d": r"(?P<d>\d{2})", "H": r"\d{2}", "M": r"\d{2}", "S": r"\d{2}"}
+_LONGEST_FORMAT: Final = 40
+PARTS: Final = ("days", "year", "month", "weekday")
+_WEEKDAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_MOST_YEARS: Final = 100
+
+
+@dataclass(frozen=True)
+class Dates(_Single):
+    """A day between public bounds: its place between them in [0, 1], or its year, month and weekday, one-hot."""
+
+    low: date
+    high: date
+    pattern: re.Pattern[str]
+    parts: tuple[str, ...]
+    missing: Missing
+
+    key: ClassVar[str] = "date"
+    fields: ClassVar[tuple[str, ...]] = ("format", "parts", "missing", "missing_tokens")
+    refusal: ClassVar[str] = _NO_DATE
+    wanted: ClassVar[str] = "a date of the declared format"
+
+    @classmethod
+    def read(cls, entry: Mapping[str, Any], field: str) -> Self:
+        bounds = entry["date"]
+        if not isinstance(bounds, list | tuple) or len(bounds) != 2:
+            raise InvalidInput(field, bounds, 'date: [first, last], as ["2015-01-01", "2025-12-31"]')
+        low, high = (_iso(field, bound) for bound in bounds)
+        if not low < high:
+            raise InvalidInput(field, list(bounds), "date: the first day, and a later one")
+        parts = entry.get("parts", ["days"])
+        if not isinstance(parts, list | tuple) or not parts or any(parts.count(part) > 1 for part in parts):
+            raise InvalidInput(field, parts, f"parts: a list of some of {', '.join(PARTS)}")
+        if unknown := [part for part in parts if part not in PARTS]:
+            raise InvalidInput(field, unknown, f"parts: a list of some of {', '.join(PARTS)}")
+        if "year" in parts and high.year - low.year >= _MOST_YEARS:
+            raise InvalidInput(field, list(bounds), f"year among the parts of at most {_MOST_YEARS} years")
+        pattern = _ISO if entry.get("format") is None else _date_pattern(entry["format"], field)
+        found = Missing.read(entry, field, lambda said: _iso(field, said))
+        return cls(low, high, pattern, tuple(parts), found)
+
+    def _one_hot(self, part: str) -> list[tuple[str, int]]:
+        """Names of a part's values, each with the value."""
+        if part == "year":
+            return [(str(year), year) for year in range(self.low.year, self.high.year + 1)]
+        if part == "month":
+            return [(str(month), month) for month in range(1, 13)]
+        return [(name, day) for day, name in enumerate(_WEEKDAYS)]
+
+    @property
+    def width(self) -> int:
+        wide = sum(1 if part == "days" else len(self._one_hot(part)) for part in self.parts)
+        return wide + self.missing.own
+
+    def names(self, column: str) -> list[str]:
+        found = []
+        for part in self.parts:
+            one_hot = [] if part == "days" else [f"{column} {part}={name}" for name, _ in self._one_hot(part)]
+            found += one_hot or [column]
+        return [*found, *self.missing.names(column)]
+
+    def value(self, cell: Any) -> date | None:
+        found = self.pattern.fullmatch(token_of(cell).strip())
+        if found is None:
+            return None
+        said = found.groupdict()
+        month = said.get("m") or "1"
+        if said.get("b"):
+            name = said["b"].lower()
+            month = str(_MONTHS.index(name) + 1) if name in _MONTHS else "0"
+        try:
+            return date(int(said["Y"]), int(month), int(said.get("d") or "1"))
+        except ValueError:
+            return None
+
+    def shown(self, value: Any) -> str:
+        return "" if value is None else str(value)
+
+    def cut(self, value: date) -> str | None:
+        if value < self.low:
+            return f"before the first day: taken as {self.low}"
+        return f"after the last day: taken as {self.high}" if value > self.high else None
+
+    def encode(self, cells: list[Any], name: str) -> NDArray[np.float64]:
+        values = self.values(cells, name)
+        days = [self.low if value is None else min(max(value, self.low), self.high) for value in values]
+        found = []
+        for part in self.parts:
+            if part == "days":
+                length = (self.high - self.low).days
+                found.append(np.array([(day - self.low).days / length for day in days], np.float64).reshape(-1, 1))
+                continue
+            first = self._one_hot(part)[0][1]
+            of = [day.weekday() if part == "weekday" else getattr(day, part) for day in days]
+            found.append(np.eye(len(self._one_hot(part)))[np.array(of, dtype=np.int64) - first])
+        # Each part has norm at most 1.
+        return self.joined(values, np.concatenate(found, axis=1) / math.sqrt(len(self.parts)))
+
+
+KINDS: Final[Mapping[str, type[Kind]]] = {kind.key: kind for kind in (Numeric, Bins, Categories, Ranks, Truth, Dates)}
+
+
+def _tokens(field: str, word: str, given: Any) -> list[str]:
+    if not isinstance(given, Sequence) or isinstance(given, str):
+        raise InvalidInput(field, given, f"{word}: a list of texts or numbers")
+    if not all(isinstance(one, str | int | float) and not isinstance(one, bool) for one in given):
+        raise InvalidInput(field, list(given), f"{word}: a list of texts or numbers")
+    return [token_of(one) for one in given]
+
+
+def _folded(text: str) -> str:
+    return text.strip().casefold()
+
+
+def _iso(field: str, given: Any) -> date:
+    """A day that a specification names, as 2015-01-31."""
+    found = _ISO.fullmatch(given) if isinstance(given, str) and len(given) == len("2015-01-31") else None
+    try:
+        return date(*map(int, found.group("Y", "m", "d"))) if found else date(0, 0, 0)
+    except ValueError:
+        raise InvalidInput(field, given, "a day as 2015-01-31") from None
+
+
+def _date_pattern(text: Any, field: str) -> re.Pattern[str]:
+    """What finds year, month and day in texts of a format such as ``%d.%m.%Y``; it matches in linear time."""
+    allowed = "format: %Y, and %m or %b, %d, %H, %M, %S, each at most once, with other characters between; as %d.%m.%Y"
+    if not isinstance(text, str) or len(text) > _LONGEST_FORMAT:
+        raise InvalidInput(field, text, allowed)
+    found, seen, rest = [], [], text
+    while rest:
+        literal, percent, rest = rest.partition("%")
+        found.append(re.escape(literal))
+        if percent:
+            word, rest = rest[:1], rest[1:]
+            if word not in _DIRECTIVES or word in seen:
+                raise InvalidInput(field, text, allowed)
+            # Between digits and digits only a fixed number of them can be told apart.
+            close = rest.startswith("%") or (bool(found) and len(found) > 1 and not literal)
+            found.append(_TIGHT.get(word, _DIRECTIVES[word]) if close else _DIRECTIVES[word])
+            seen += [word] if word != "%" else []
+    if "Y" not in seen or {"m", "b"} <= set(seen) or ("d" in seen and not {"m", "b"} & set(seen)):
+        raise InvalidInput(field, text, allowed)
+    return re.compile("".join(found), re.ASCII)

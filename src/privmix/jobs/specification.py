@@ -1,0 +1,349 @@
+"""Drafting the specification of a table from its header and its owner's word, or by looking at the records."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from privmix import data as readers
+from privmix.data.header import BOOLEAN, DATE, NUMBER, TEXT, columns_of
+from privmix.data.jsonl import JsonlSource
+from privmix.errors import InvalidInput, StorageError
+from privmix.features.table_kinds import INDICATOR
+from privmix.features.table_look import Look
+from privmix.features.tabular import DRAFTED, PLACEHOLDER, Tabular
+from privmix.held_folders import new_file
+from privmix.jobs.columns import Columns
+from privmix.jobs.places import check_unpublished, check_writable
+from privmix.jobs.progress import Asked, callback, shows_bars
+from privmix.jobs.shown import Shown
+from privmix.jobs.spec_options import Said, SpecOptions
+from privmix.private_files import file_mode
+
+_STEP: Final = 4096
+# What stands in a draft where nothing was said, by what a schema declares.
+_HINTS: Final = {
+    NUMBER: "a number: range or bins; or ignore",
+    BOOLEAN: "boolean; or ignore",
+    DATE: "date; or ignore",
+    TEXT: "a text: categories, ordinal, boolean or date; or ignore",
+    "": "range, bins, categories, ordinal, boolean or date; or ignore",
+}
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class TableSpec(Shown):
+    """A draft of the specification of a table, for ``tabular:``.
+
+    Attributes:
+        columns: column -> its entry; see docs/tables.md.
+        looked: whether records were looked at for it.
+        out: the file that was written, if any.
+    """
+
+    columns: Mapping[str, Mapping[str, Any]]
+    looked: bool
+    out: Path | None = None
+
+    def shown(self) -> tuple[str, Mapping[str, object]]:
+        """What is said of each column."""
+        return f"Specification of {len(self.columns)} columns", {
+            name: json.dumps(entry, ensure_ascii=False) for name, entry in self.columns.items()
+        }
+
+    @property
+    def undeclared(self) -> tuple[str, ...]:
+        """Columns of which nothing is said yet: ``tabular:`` refuses them."""
+        return tuple(name for name, entry in self.columns.items() if PLACEHOLDER in entry)
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values, as the file has them."""
+        columns: dict[str, Any] = {name: dict(one) for name, one in self.columns.items()}
+        return {"drafted": DRAFTED, **columns} if self.looked else columns
+
+    def to_json(self) -> str:
+        """The file's text: a line a column."""
+        lines = (f"  {_json(name)}: {_json(entry)}" for name, entry in self.to_dict().items())
+        return "{\n" + ",\n".join(lines) + "\n}\n"
+
+    def extractor(self) -> Tabular:
+        """What ``features=`` takes.
+
+        Raises:
+            InvalidInput: a column is undeclared.
+        """
+        return Tabular(self.to_dict())
+
+
+@shows_bars
+def spec(
+    data: Any,
+    *,
+    out: str | Path | None = None,
+    label: str | None = None,
+    number: Said = None,
+    bins: Said = None,
+    category: Said = None,
+    ordinal: Said = None,
+    date: Said = None,
+    boolean: Said = None,
+    ignore: Said = None,
+    missing: Said = None,
+    look: bool = False,
+    split: str = "train",
+    columns: Columns | None = None,
+    overwrite: bool = False,
+    progress: Asked = None,
+) -> TableSpec:
+    """Draft the specification of a table, which is public: bounds and categories come from what is public knowledge.
+
+    Formal guarantees:
+        - Unread: unless ``look``, no record is read. The draft follows from the header (of Parquet and Arrow files from
+          the schema) and the arguments: it is the same, byte for byte, whatever the records are.
+        - Said: a draft for which records were looked at says so, and so do certificates of what is made with it.
+
+    Args:
+        data: a CSV, JSON lines, Parquet or Arrow file, a folder or pattern of such, or a frame in memory.
+        out: a JSON file to write.
+        label: the labels' column, which is not specified; default ``label``.
+        number, bins, category, ordinal, date, boolean, ignore, missing, look: see
+            :class:`privmix.jobs.spec_options.SpecOptions`.
+        split: which part of a folder.
+        columns: how CSV files are written, and the labels' column; see :class:`privmix.Columns`.
+        overwrite: replace the file that is there.
+        progress: called with (stage, done, total), or True for bars, where records are looked at.
+
+    Raises:
+        InvalidInput: something is said of a column that is not there, or twice, or it makes no sense; the file is there
+            already.
+        StorageError: something can't be read or written.
+
+    Example:
+        >>> import pandas
+        >>> visits = pandas.DataFrame({"age": [31], "ward": ["A"], "ill": ["no"]})
+        >>> print(spec(visits, label="ill", number={"age": (0, 120)}, category=["ward=A,B"]).to_json())
+        {
+          "age": {"range": [0, 120]},
+          "ward": {"categories": ["A", "B"]}
+        }
+        <BLANKLINE>
+    """
+    place = None if out is None else Path(out)
+    if place is not None:
+        _check_out(place, overwrite)
+    declared = Columns.declared(columns, label)
+    asked = SpecOptions(
+        number=number,
+        bins=bins,
+        category=category,
+        ordinal=ordinal,
+        date=date,
+        boolean=boolean,
+        ignore=ignore,
+        missing=missing,
+        look=look,
+    )
+    header = columns_of(data, declared.dialect(), split)
+    if header is not None and declared.label_column not in header:
+        raise InvalidInput("label column", declared.label_column, "the labels' column, which the header names")
+    known = None if header is None else [name for name in header if name != declared.label_column]
+    entries = _said(asked, known, declared.label_column)
+    if known is None and look:
+        known = [*entries, *(name for name in _keys(data, declared, split) if name not in entries)]
+    if known is None and not entries:
+        allowed = "what each column holds: JSON lines have no header (or `look`, which reads the records)"
+        raise InvalidInput("number, category, ...", "nothing", allowed)
+    known = list(entries) if known is None else known
+    if not known:
+        raise InvalidInput("data", "no column beside the labels'", "a table")
+    wanted = [name for name in known if name not in entries]
+    seen = _looked(data, wanted, declared, split, _gone(missing, known), callback(progress)) if look and wanted else {}
+    hints = header or {}
+    found = {name: entries.get(name) or seen.get(name) or {PLACEHOLDER: _HINTS[hints.get(name, "")]} for name in known}
+    if seen and "drafted" in found:
+        raise InvalidInput("look", True, "False where a column is called drafted, by which the file says what it is")
+    made = TableSpec(found, bool(seen), place)
+    # What was said must make sense now, and not when data are released.
+    used = {name: entry for name, entry in found.items() if not {PLACEHOLDER, "ignore"} & set(entry)}
+    if used:
+        Tabular(used)
+    if place is not None:
+        _write(made, place)
+    return made
+
+
+def _check_out(out: Path, overwrite: bool) -> None:
+    if out.suffix.lower() != ".json":
+        raise InvalidInput("out", str(out), "a file name that ends in .json")
+    check_unpublished("out", out)
+    if out.is_dir() or out.is_symlink() or (out.exists() and not overwrite):
+        raise InvalidInput("out", str(out), "a file that does not exist yet (or `overwrite`, for a file)")
+    check_writable("out", out.parent)
+
+
+def _write(made: TableSpec, out: Path) -> None:
+    try:
+        # A draft from records is as private as they are until its owner publishes it.
+        with file_mode(private=made.looked):
+            out.parent.mkdir(parents=True, exist_ok=True)
+            with new_file(out) as stream:
+                stream.write(made.to_json().encode())
+    except OSError as error:
+        raise StorageError(f"out: can't write {out}: {error.strerror or type(error).__name__}") from None
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _texts(given: Any) -> list[str]:
+    if isinstance(given, str):
+        given = [text for text in given.split(",") if text.strip()]
+    return [str(one).strip() for one in given or ()]
+
+
+def _said(asked: SpecOptions, known: list[str] | None, label: str) -> dict[str, dict[str, Any]]:
+    """The entries that the owner gives."""
+    gone = _gone(asked.missing, known)
+
+    def absent(name: str, single: bool) -> dict[str, Any]:
+        tokens = gone.get(name, gone.get(None))
+        said = {} if tokens is None else {"missing_tokens": tokens}
+        return {"missing": INDICATOR, **(said if tokens else {})} if single and said else said
+
+    kinds: list[tuple[str, Said, Callable[[str, Any], dict[str, Any]]]] = [
+        ("number", asked.number, lambda field, what: {"range": _numbers(field, what, ":", 2)}),
+        ("bins", asked.bins, lambda field, what: {"bins": _numbers(field, what, ",", None)}),
+        ("category", asked.category, lambda field, what: {"categories": _values(field, what)}),
+        ("ordinal", asked.ordinal, lambda field, what: {"ordinal": _values(field, what)}),
+        ("date", asked.date, lambda field, what: _days(field, what)),
+        ("boolean", asked.boolean, lambda field, what: {"boolean": _truth(field, what)}),
+        ("ignore", asked.ignore, lambda field, what: {"ignore": True}),
+    ]
+    found: dict[str, dict[str, Any]] = {}
+    for field, given, entry in kinds:
+        for name, what in _pairs(field, given, known):
+            if name in found or name == label:
+                raise InvalidInput(field, name, "each column once, and not the labels'")
+            if known is not None and name not in known:
+                raise InvalidInput(field, name, "columns that the header of the data names")
+            found[name] = entry(field, what) | (absent(name, field != "category") if field != "ignore" else {})
+    for column in () if asked.look else gone:
+        if column is not None and "ignore" in found.get(column, {"ignore": True}):
+            raise InvalidInput("missing", column, "columns of which it is said what they hold")
+    return found if known is None else {name: found[name] for name in known if name in found}
+
+
+def _gone(given: Any, known: list[str] | None) -> dict[str | None, list[str]]:
+    """Column -> the texts that mean a missing value in it; None -> those of all others."""
+    if given is None:
+        return {}
+    if isinstance(given, Mapping):
+        return {str(name): _texts(what) for name, what in given.items()}
+    texts = [given] if isinstance(given, str) else list(given)
+    named = [text for text in texts if "=" in text]
+    found: dict[str | None, list[str]] = {name: _texts(what) for name, what in _pairs("missing", named, known)}
+    whole = [token for text in texts if "=" not in text for token in _texts(text)]
+    return {**found, **({None: whole} if whole else {})}
+
+
+def _pairs(field: str, given: Said, known: list[str] | None) -> Iterable[tuple[str, Any]]:
+    """(column, what is said of it) of an option."""
+    if given is None:
+        return []
+    if isinstance(given, Mapping):
+        return [(str(name), what) for name, what in given.items()]
+    texts = [given] if isinstance(given, str) else list(given)
+    found: list[tuple[str, Any]] = []
+    for text in texts:
+        if field == "ignore" or (field == "boolean" and ("=" not in text or text in (known or ()))):
+            # A name may have a comma in it.
+            found += [(name, None) for name in ([text] if text in (known or ()) else _texts(text))]
+            continue
+        names = [name for name in known or () if text.startswith(f"{name}=")]
+        name = max(names, key=len) if names else text.partition("=")[0].strip()
+        if not name or not text[len(name) :].lstrip().startswith("="):
+            raise InvalidInput(field, text, "COLUMN=WHAT, as the help shows")
+        found.append((name, text[len(name) :].lstrip()[1:]))
+    return found
+
+
+def _numbers(field: str, what: Any, mark: str, count: int | None) -> list[float]:
+    parts = what.split(mark) if isinstance(what, str) else list(what)
+    try:
+        numbers = [float(part) for part in parts]
+    except (TypeError, ValueError):
+        numbers = []
+    if not numbers or len(numbers) != (count or len(numbers)):
+        allowed = "COLUMN=LOW:HIGH, two numbers" if count else "COLUMN=NUMBER,NUMBER,..., rising"
+        raise InvalidInput(field, what, allowed)
+    return [int(number) if number.is_integer() else number for number in numbers]
+
+
+def _values(field: str, what: Any) -> list[Any]:
+    values = _texts(what) if isinstance(what, str) else list(what)
+    if not all(isinstance(value, str | int | float) and value != "" for value in values):
+        raise InvalidInput(field, what, "COLUMN=VALUE,VALUE,..., none of them empty")
+    return values
+
+
+def _days(field: str, what: Any) -> dict[str, Any]:
+    parts = what.split(":", 2) if isinstance(what, str) else [str(part) for part in what]
+    if len(parts) not in (2, 3):
+        raise InvalidInput(field, what, "COLUMN=FIRST:LAST with days as 2015-01-31, or FIRST:LAST:%d.%m.%Y")
+    return {"date": [day.strip() for day in parts[:2]], **({"format": parts[2]} if len(parts) > 2 else {})}
+
+
+def _truth(field: str, what: Any) -> Any:
+    if what in (None, True) or isinstance(what, Mapping):
+        return what or True
+    words = what.split(":") if isinstance(what, str) else [str(word) for word in what]
+    if len(words) != 2:
+        raise InvalidInput(field, what, "COLUMN, or COLUMN=TRUE:FALSE with the texts of both")
+    return {"true": words[:1], "false": words[1:]}
+
+
+def _opened(data: Any, names: Sequence[str], declared: Columns, split: str) -> Any:
+    return readers.open_dataset(
+        data,
+        split=split,
+        # Labels are not read: any list does.
+        classes=1,
+        label_column=declared.label_column,
+        columns=names,
+        labelled=False,
+        dialect=declared.dialect(names),
+    )
+
+
+def _keys(data: Any, declared: Columns, split: str) -> list[str]:
+    """Keys of JSON lines with values that a table can hold, in the order in which they come."""
+    source = _opened(data, ["any"], declared, split)
+    keys: dict[str, bool] = {}
+    if isinstance(source, JsonlSource):
+        for row, _ in source._rows():
+            for key, value in row.items():
+                keys[key] = keys.get(key, True) and not isinstance(value, list | dict)
+    return [key for key, plain in keys.items() if plain and key != declared.label_column]
+
+
+def _looked(
+    data: Any,
+    names: Sequence[str],
+    declared: Columns,
+    split: str,
+    tokens: Mapping[str | None, list[str]],
+    report: Callable[[str, int, int], None],
+) -> dict[str, dict[str, Any]]:
+    """Drafts of the columns from all records."""
+    source = _opened(data, names, declared, split)
+    looks, done = [Look(tokens.get(name, tokens.get(None, []))) for name in names], 0
+    for part in source.inputs(_STEP):
+        for place, one in enumerate(looks):
+            one.add(part[:, place].tolist())
+        done += len(part)
+        report("look", done, source.schema.records)
+    return {name: one.draft() for name, one in zip(names, looks, strict=True)}

@@ -1,0 +1,225 @@
+"""How CSV files are written is declared; a record is what the parser takes for one, wherever records are counted."""
+
+from __future__ import annotations
+
+import csv
+import gc
+import gzip
+import io
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pandas
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import privmix as pm
+from privmix.data import csv as reader
+from privmix.data import open_dataset
+from privmix.data.dialect import Dialect
+from privmix.data.header import columns_of
+from privmix.errors import InvalidInput
+
+CLASSES = ["yes", "no"]
+SECRET = "Zq7Secret"
+FEW = settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+CELL = st.text(alphabet='ab ,;|"\n\r\té', max_size=6)
+MARKS = {",": ",", ";": ";", "|": "|", "tab": "\t"}
+
+
+def write(folder: Path, text: str, encoding: str = "utf-8", name: str = "d.csv") -> Path:
+    path = folder / name
+    path.write_bytes(text.encode(encoding))
+    return path
+
+
+@FEW
+@given(
+    notes=st.lists(CELL, min_size=1, max_size=30),
+    mark=st.sampled_from(list(MARKS)),
+    ends=st.sampled_from(["\n", "\r\n"]),
+    block=st.sampled_from([64, 100, 4096]),
+    quoting=st.sampled_from([csv.QUOTE_NONNUMERIC, csv.QUOTE_ALL]),
+    zipped=st.booleans(),
+)
+def test_a_record_is_one_whatever_is_in_its_quotes(
+    notes: list[str], mark: str, ends: str, block: int, quoting: int, zipped: bool, tmp_path: Path
+) -> None:
+    """Line breaks, separators and doubled quotes in cells, at the edges of blocks, too; numbers beside them."""
+    stream = io.StringIO()
+    writer = csv.writer(stream, delimiter=MARKS[mark], lineterminator=ends, quoting=quoting)
+    writer.writerows([["note", "size", "label"], *([note, row, CLASSES[row % 2]] for row, note in enumerate(notes))])
+    content = stream.getvalue().encode("cp1252")
+    path = tmp_path / ("d.csv.gz" if zipped else "d.csv")
+    path.write_bytes(gzip.compress(content) if zipped else content)
+    dialect = Dialect(mark, encoding="cp1252")
+    before = reader._BLOCK_BYTES
+    reader._BLOCK_BYTES = block  # type: ignore[misc]
+    try:
+        for wanted in ({"columns": ["note", "size"]}, {"number_columns": ["size"]}):
+            source = open_dataset(path, classes=CLASSES, dialect=dialect, **wanted)  # type: ignore[arg-type]
+            assert source.schema.records == len(notes)
+            read = source.read()
+            assert read.y.tolist() == [row % 2 for row in range(len(notes))]
+            assert [float(row[-1]) for row in read.x.tolist()] == list(range(len(notes)))
+            if "columns" in wanted:
+                assert read.x[:, 0].tolist() == notes
+    finally:
+        reader._BLOCK_BYTES = before  # type: ignore[misc]
+
+
+def test_plans_and_prices_count_records_and_not_lines(tmp_path: Path) -> None:
+    rows = [f'"line one\r\nsays ""no""\nline {row}",{row % 7},{CLASSES[row % 2]}' for row in range(2000)]
+    path = write(tmp_path, "note,dose,label\r\n" + "\r\n".join(rows) + "\r\n")
+    said = {"classes": CLASSES, "epsilon": 1, "delta": 1e-5, "design": pm.designs.Moments()}
+    assert pm.plan(path, features="identity", columns=["dose"], **said).plan.records == 2000  # type: ignore[arg-type]
+    assert pm.check(path, features="identity", columns=["dose"], classes=CLASSES).records == 2000
+    released = pm.release(path, features="identity", columns=["dose"], clip_norm=7, **said)  # type: ignore[arg-type]
+    assert released.certificate.plan["records"] == 2000  # type: ignore[attr-defined]
+
+
+def test_a_row_of_another_length_is_a_record_and_is_refused_when_read(tmp_path: Path) -> None:
+    """Opening does not tell that there is one: it counts one record more."""
+    good = ['"a\nb",1,yes', "c,2,no", '"d\n\ne",3,yes']
+    for wrong in ("x", "1,2,3,4", '"p\nq"', ",,,,,"):
+        for place in range(4):
+            lines = [*good[:place], wrong, *good[place:]]
+            path = write(tmp_path, "note,size,label\n" + "\n".join(lines) + "\n")
+            for wanted in ({"columns": ["note", "size"]}, {"number_columns": ["size"]}):
+                source = open_dataset(path, classes=CLASSES, **wanted)  # type: ignore[arg-type]
+                assert source.schema.records == 4
+                with pytest.raises(InvalidInput, match="as many values a row"):
+                    source.read()
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "latin-1", "cp1252", "cp1250", "iso-8859-15"])
+def test_encodings(tmp_path: Path, encoding: str) -> None:
+    path = write(tmp_path, "Größe;Ort;label\n1,5;Köln;yes\n-2e1;Łódź;no\n".replace("Łódź", "Ulm"), encoding)
+    dialect = Dialect(";", ",", encoding.removesuffix("-sig"), numbers=("Größe",))
+    source = open_dataset(path, columns=["Größe", "Ort"], classes=CLASSES, dialect=dialect)
+    assert source.read().x.tolist() == [["1.5", "Köln"], ["-2e1", "Ulm"]]
+    numbers = open_dataset(path, number_columns=["Größe"], classes=CLASSES, dialect=dialect)
+    assert numbers.read().x.tolist() == [[1.5], [-20]]
+    if not encoding.startswith("utf"):
+        with pytest.raises(InvalidInput, match="in utf-8, complete and undamaged"):
+            open_dataset(path, columns=["Ort"], classes=CLASSES, dialect=Dialect(";"))
+
+
+def test_the_decimal_mark_is_declared(tmp_path: Path) -> None:
+    """A point that parts thousands is refused, not read as a thousandth; days and texts stay what they are."""
+    cells = ["3,5", "1.234", "1.234,5", "31.12.1999", "n.a.", " -1,0 ", ",5", "1e3"]
+    path = write(tmp_path, "a;b;label\n" + "".join(f"{cell};{cell};yes\n" for cell in cells))
+    dialect = Dialect(";", ",", numbers=("a",))
+    x = open_dataset(path, columns=["a", "b"], classes=CLASSES, dialect=dialect).read().x
+    assert x[:, 0].tolist() == ["3.5", "1,234", "1.234,5", "31.12.1999", "n.a.", " -1.0 ", ".5", "1e3"]
+    assert x[:, 1].tolist() == cells
+    assert [dialect.point(cell) for cell in cells] == x[:, 0].tolist()
+    # Without a declaration nothing is taken for a decimal comma.
+    assert open_dataset(path, columns=["a"], classes=CLASSES, dialect=Dialect(";")).read().x[0, 0] == "3,5"
+
+
+def test_numbers_of_a_table_are_those_of_its_specification(tmp_path: Path) -> None:
+    path = write(tmp_path, "dose;code;label\n" + '"2,5";1,5;yes\n"x";"1,5";no\n' * 2)
+    spec = pm.spec(path, number={"dose": (0, 5)}, category={"code": ["1,5"]}, columns=pm.Columns(separator=";"))
+    columns = pm.Columns(separator=";", decimal=",")
+    found = pm.check(path, features=spec.extractor(), classes=CLASSES, columns=columns)
+    assert dict(found.counts) == {("dose", "no number", True): 2}
+    wide = write(tmp_path, "dose,code,label\n2.5,1,yes\n1,2,3,no\n")
+    with pytest.raises(InvalidInput, match="separator"):
+        pm.check(wide, features="identity", classes=CLASSES, columns=columns)
+
+
+@pytest.mark.parametrize(
+    ("text", "said", "mark"),
+    [("age;y\n1;yes\n", {}, ";"), ("age\ty\n1\tyes\n", {}, "tab"), ("age,y\n1,yes\n", {"separator": ";"}, ",")],
+)
+def test_a_header_that_is_one_column_names_the_option(
+    tmp_path: Path, text: str, said: dict[str, str], mark: str
+) -> None:
+    path = write(tmp_path, text)
+    for call in (
+        lambda: pm.check(path, features="identity", label="y", classes=CLASSES, columns=pm.Columns(**said)),
+        lambda: pm.spec(path, label="y", columns=pm.Columns(**said)),
+    ):
+        with pytest.raises(InvalidInput) as caught:
+            call()
+        assert "single column" in str(caught.value)
+        assert f"`separator` '{mark}'" in str(caught.value)
+
+
+def test_a_header_that_may_be_a_record_is_not_shown(tmp_path: Path) -> None:
+    path = write(tmp_path, f"{SECRET};31\nx;20\n")
+    for call in (lambda: open_dataset(path, classes=CLASSES), lambda: columns_of(path)):
+        with pytest.raises(InvalidInput) as caught:
+            call()
+        assert SECRET not in str(caught.value)
+
+
+@pytest.mark.parametrize("said", [{"separator": ":"}, {"decimal": ";"}, {"encoding": "utf-16"}, {"encoding": "rot13"}])
+def test_dialects_that_make_no_sense(said: dict[str, str]) -> None:
+    with pytest.raises(InvalidInput, match=next(iter(said))):
+        pm.Columns(**said).dialect()
+
+
+def test_dialects_are_for_csv(tmp_path: Path) -> None:
+    frame = pandas.DataFrame({"a": [1.0, 2.0], "label": ["yes", "no"]})
+    pq.write_table(pa.Table.from_pandas(frame), tmp_path / "d.parquet")
+    for data in (frame, tmp_path / "d.parquet", (np.eye(2), ["yes", "no"])):
+        with pytest.raises(InvalidInput, match="for CSV files alone"):
+            pm.check(data, features="identity", classes=CLASSES, columns=pm.Columns(separator=";"))
+    # Data beside the private ones may be in another format.
+    lenient = pm.Columns(separator=";").elsewhere().dialect()
+    assert open_dataset(tmp_path / "d.parquet", classes=CLASSES, dialect=lenient).schema.records == 2
+
+
+def test_pixels_are_not_assumed_of_columns_of_numbers(tmp_path: Path) -> None:
+    path = write(tmp_path, "age,job,label\n30,clerk,yes\n40,judge,no\n")
+    for data in (path, pandas.read_csv(path)):
+        with pytest.raises(InvalidInput, match=r"tabular:SPEC\.json for tables.*pixels, which is assumed"):
+            pm.plan(data, classes=CLASSES, epsilon=1, delta=1e-3)
+
+
+def test_a_run_that_was_begun_without_dialects_goes_on(tmp_path: Path) -> None:
+    """What it is bound to is what it was."""
+    from privmix.features import Identity
+    from privmix.jobs.dataset import open_dataset as opened
+
+    path = write(tmp_path, "a,label\n1,yes\n2,no\n")
+    names = set(opened(path, Identity(), classes=CLASSES).identity()["columns"])
+    assert not names & {"separator", "decimal", "encoding"}
+    columns = pm.Columns(separator=",")
+    assert "separator" in opened(path, Identity(), classes=CLASSES, columns=columns).identity()["columns"]
+
+
+def test_parts_of_a_dataset_keep_days_and_decimal_commas(tmp_path: Path) -> None:
+    from privmix.jobs.split import split
+    from privmix.jobs.split_options import SplitOptions
+
+    path = write(tmp_path, "dose;born;label\n" + "2,5;31.12.1999;yes\n3,5;1.1.2000;no\n" * 10)
+    asked = SplitOptions(count=2, classes=CLASSES, table_columns="dose,born", seed=0)
+    split(path, tmp_path / "public.jsonl", tmp_path / "private.jsonl", pm.Columns(separator=";", decimal=","), asked)
+    text = (tmp_path / "public.jsonl").read_text()
+    assert '"2.5"' in text
+    assert '"31.12.1999"' in text
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "cp1252"])
+@pytest.mark.parametrize("line", [b"\x81\xff,1", b'"\x81\xff\n",1,yes,4', b"\x81\xff,1,yes"])
+def test_bytes_of_another_encoding_are_printed_by_nobody(
+    tmp_path: Path, encoding: str, line: bytes, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Neither by an error nor by a library that can't raise one."""
+    path = tmp_path / "d.csv"
+    path.write_bytes(b"note,size,label\nx,1,no\n" + line + b"\ny,2,yes\n")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        source = open_dataset(path, columns=["note"], classes=CLASSES, dialect=Dialect(encoding=encoding))
+        assert source.schema.records == 3
+        with pytest.raises(InvalidInput, match="private and not shown"):
+            source.read()
+    gc.collect()
+    assert capfd.readouterr() == ("", "")

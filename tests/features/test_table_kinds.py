@@ -1,0 +1,387 @@
+"""What columns may hold: declared, per cell, of norm at most 1, silent; what strangers declare is typed and small."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from datetime import date, timedelta
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from privmix.errors import InvalidInput
+from privmix.features import Tabular, from_spec
+from privmix.features.spec import check_spec, stated_names, statements_of
+from privmix.features.table_kinds import KINDS, REFUSED
+from privmix.features.tabular import DRAFTED
+
+SECRET = "Zq7Secret"
+ENTRIES: list[dict[str, Any]] = [
+    {"range": [0, 10]},
+    {"range": [-1, 3], "log": True, "missing": 0.5, "missing_tokens": ["NA", -999]},
+    {"range": [0, 10], "missing": "indicator"},
+    {"range": [0, 10], "missing": "indicator", "missing_tokens": ["NA", -999]},
+    {"bins": [1, 2.5, 7], "missing": "indicator", "missing_tokens": [-999]},
+    {"bins": [0], "missing": 3},
+    {"categories": ["a", "b", 3]},
+    {"categories": ["a", "b"], "missing_token": "?", "other": True},
+    {"categories": ["a"], "missing_tokens": ["NA", "?"]},
+    {"categories": ["a", ""], "missing_tokens": [], "other": True},
+    {"ordinal": ["low", "mid", 3]},
+    {"ordinal": ["low", "mid", "high"], "missing": "mid", "missing_tokens": ["NA"]},
+    {"ordinal": [1, 2], "missing": "indicator"},
+    {"boolean": True},
+    {"boolean": {"true": ["J", "ja"], "false": ["N"]}, "missing": 0.5},
+    {"boolean": True, "missing": "indicator", "missing_tokens": ["NA", -999]},
+    {"date": ["2015-01-01", "2025-12-31"]},
+    {"date": ["2015-01-01", "2025-12-31"], "parts": ["days", "year", "month", "weekday"], "missing": "indicator"},
+    {"date": ["2015-01-01", "2025-12-31"], "parts": ["weekday"], "missing": "2020-02-29", "missing_tokens": ["NA"]},
+    {"date": ["2000-01-01", "2001-01-01"], "format": "%d.%m.%Y %H:%M"},
+    {"date": ["2000-01-01", "2001-01-01"], "format": "%d-%b-%Y"},
+    {"date": ["2000-01-01", "2001-01-01"], "format": "%Y%m%d"},
+]
+CELLS = st.one_of(
+    st.none(),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.sampled_from(
+        ["", " ", "NA", "-999", -999.0, "-999.0", "?", "a", "b ", "A", "3", 3.0, "low", "J", "ja ", "YES", "0", 1.0]
+    ),
+    st.sampled_from(
+        ["2020-02-30", "2020-02-29", "1999-12-31T10:00:00", "31.12.2000 23:59", "31-dec-2000", "20000704", 20000704.0]
+    ),
+    st.sampled_from([SECRET, "nan", "inf", "1e999", "\x00", "２０２０-01-01"]),
+    st.text(max_size=6),
+    st.dates().map(str),
+)
+
+
+def column(entry: dict[str, Any]) -> Tabular:
+    return Tabular({"c": entry})
+
+
+def one(entry: dict[str, Any], cell: Any) -> list[float]:
+    found: list[float] = column(entry).transform(np.array([[cell]], dtype=object))[0].astype(float).round(4).tolist()
+    return found
+
+
+def test_old_specifications_make_the_very_bits_that_they_made() -> None:
+    """Frozen before there were other kinds."""
+    spec: dict[str, Any] = {
+        "zip": {"ignore": True},
+        "size": {"range": [10, 20], "missing": 15},
+        "money": {"range": [0, 999], "log": True},
+        "colour": {"categories": ["red", "blue"]},
+        "floor": {"categories": [1, 2], "missing_token": "?"},
+        "age": {"bins": [20, 30.5], "missing": 99},
+    }
+    cells: list[list[Any]] = [
+        ["x", 12.0, 0.0, "red", 2.0, None],
+        [None, "14", 999.0, "blue", "1", 20],
+        [1.0, None, 30.6227766, "green", None, "30.5"],
+        [1.0, 1e9, -5.0, None, "?", ""],
+        ["", "17.5", "12", " ", "", "4"],
+    ]
+    extractor = Tabular(spec)
+    assert extractor.fingerprint() == "29b0905f8c707f5c065b48573740e1935e99e3c40344184bd3a8effddfdec4bb"
+    features = hashlib.sha256(extractor.transform(np.array(cells, dtype=object)).tobytes()).hexdigest()
+    assert features == "bc901bdddae2bf4115d097daaaa0e470659400c8c12894821da96599bf3577e1"
+    for name, fingerprint in (
+        ("adult", "0e7009457cf53d7aff4e7d6add9df655305ba0ca9ba5457393cbb309f394346d"),
+        ("adult-bins", "421270a0e29b036bf82fd630c61c9bce2bb87f4d9735f007ce1de6b022585041"),
+    ):
+        assert Tabular.from_file(f"docs/{name}.json").fingerprint() == fingerprint
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=json.dumps)
+@settings(deadline=None, max_examples=60)
+@given(cells=st.lists(CELLS, max_size=6))
+def test_every_kind_keeps_its_promises(entry: dict[str, Any], cells: list[Any]) -> None:
+    extractor = column(entry)
+    check_spec(json.loads(json.dumps(extractor.spec())))
+    names = stated_names(extractor.spec(), extractor.output_dim((1,)))
+    assert len(names) == len(set(names)) == extractor.output_dim((1,))
+    table = np.array([[cell] for cell in cells], dtype=object).reshape(-1, 1)
+    unusual = list(extractor.unusual(table))
+    assert SECRET not in repr(unusual)
+    refused = {row for row, _, why in unusual if why in REFUSED}
+    kept = table[[row for row in range(len(cells)) if row not in refused]]
+    features = extractor.transform(kept)
+    assert features.shape == (len(kept), len(names))
+    assert np.isfinite(features).all()
+    assert (features >= 0).all()
+    # Norm, and one row a record whatever stands beside it.
+    assert all(np.linalg.norm(features.astype(float), axis=1) <= 1 + 1e-6)
+    assert all(np.array_equal(extractor.transform(kept[[row]])[0], features[row]) for row in range(len(kept)))
+    assert np.array_equal(from_spec(extractor.spec()).transform(kept), features)
+    for row in refused:
+        with pytest.raises(InvalidInput, match="private and not shown"):
+            extractor.transform(table[[row]])
+
+
+def test_missing_values() -> None:
+    for cell in (None, "", " ", "NA", -999.0, "-999", " -999.00 "):
+        assert one({"range": [0, 10], "missing": "indicator", "missing_tokens": ["NA", -999]}, cell) == [0, 1]
+        assert one({"range": [0, 10], "missing": 5, "missing_tokens": ["NA", "-999"]}, cell) == [0.5]
+        assert one({"bins": [1], "missing": "indicator", "missing_tokens": ["NA", -999]}, cell) == [0, 0, 1]
+    assert one({"range": [0, 10], "missing": "indicator"}, "7") == [0.7, 0]
+    # What no declaration says is no missing value.
+    assert one({"range": [0, 10], "missing": 5}, "-999") == [0]
+    with pytest.raises(InvalidInput, match="declare what missing means"):
+        one({"range": [0, 10], "missing": 5}, "NA")
+    for cell in (None, "", "NA", "?"):
+        assert one({"categories": ["a"], "missing_tokens": ["NA", "?"]}, cell) == [0, 1]
+    assert one({"categories": ["a"], "missing_tokens": []}, "NA") == [0, 0]
+
+
+def test_a_place_for_other_categories() -> None:
+    entry = {"categories": ["a", "b"], "missing_token": "?", "other": True}
+    assert [one(entry, cell) for cell in ("a", "b", "?", None, "A", "c")] == [
+        [1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 1, 0], [0, 0, 0, 1], [0, 0, 0, 1]
+    ]  # fmt: skip
+    assert column(entry).feature_names == ("c=a", "c=b", "c missing", "c other")
+    # Missing is not another category.
+    assert one({"categories": ["a"], "other": True}, None) == [0, 0]
+    why = [said for _, _, said in column(entry).unusual(np.array([["A "], ["c"]], dtype=object))]
+    assert why == [
+        "unknown category, but for blanks and case a known one: taken as other",
+        "unknown category: taken as other",
+    ]
+
+
+def test_ordered_categories_and_truth() -> None:
+    stage = {"ordinal": ["I", "II", "III"], "missing": "II"}
+    assert [one(stage, cell) for cell in ("I", " II ", "III", None)] == [[0], [0.5], [1], [0.5]]
+    assert one({"ordinal": [1, 2, 3]}, 3.0) == [1]
+    assert [one({"boolean": True}, cell) for cell in ("Yes", "no ", "TRUE", "false", 1.0, "0")] == [
+        [1], [0], [1], [0], [1], [0]
+    ]  # fmt: skip
+    assert one({"boolean": {"true": ["J"], "false": ["N"]}, "missing": 0.5}, "") == [0.5]
+    for entry, cell in ((stage, "IV"), ({"boolean": True}, "J"), ({"boolean": True}, None)):
+        with pytest.raises(InvalidInput, match="column c"):
+            one(entry, cell)
+
+
+@given(st.dates(min_value=date(1990, 1, 1), max_value=date(2030, 12, 31)))
+def test_days(day: date) -> None:
+    low, high = date(2000, 1, 1), date(2020, 12, 31)
+    bounds = [str(low), str(high)]
+    inside = min(max(day, low), high)
+    place = round((inside - low).days / (high - low).days, 4)
+    written = {
+        None: [str(day), f"{day}T12:30:00", f"{day} 23:59:59.5+01:00"],
+        "%d.%m.%Y": [f"{day:%d.%m.%Y}", f"{day.day}.{day.month}.{day.year}"],
+        "%Y%m%d": [f"{day:%Y%m%d}", float(f"{day:%Y%m%d}")],
+        "%d%m%Y": [f"{day:%d%m%Y}"],
+        "%m/%d/%Y %H:%M": [f"{day:%m/%d/%Y} 7:05"],
+    }
+    for format_, cells in written.items():
+        entry = {"date": bounds, **({"format": format_} if format_ else {})}
+        assert [one(entry, cell) for cell in cells] == [[place]] * len(cells)
+    parts = column({"date": bounds, "parts": ["year", "month", "weekday"]})
+    found = parts.transform(np.array([[str(day)]], dtype=object))[0]
+    names = [name for name, value in zip(parts.feature_names, found, strict=True) if value]
+    week = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")[inside.weekday()]
+    assert names == [f"c year={inside.year}", f"c month={inside.month}", f"c weekday={week}"]
+    assert math.isclose(float(np.linalg.norm(found)), 1, rel_tol=1e-6)
+    said = [why for _, _, why in column({"date": bounds}).unusual(np.array([[str(day)]], dtype=object))]
+    assert said == (
+        [f"before the first day: taken as {low}"] if day < low
+        else [f"after the last day: taken as {high}"] if day > high
+        else []
+    )  # fmt: skip
+
+
+def test_months_by_name_are_those_of_one_language() -> None:
+    entry = {"date": ["2000-01-01", "2000-12-31"], "format": "%d-%b-%Y", "parts": ["month"]}
+    for number, name in enumerate(("Jan", "FEB", "mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")):
+        assert one(entry, f"3-{name}-2000").index(1) == number
+    with pytest.raises(InvalidInput):
+        one(entry, "3-Okt-2000")
+
+
+def test_a_format_takes_little_time_whatever_it_meets() -> None:
+    import time
+
+    entry = {"date": ["2000-01-01", "2001-01-01"], "format": "%d" + " " * 30 + "%m%Y"}
+    start = time.perf_counter()
+    with pytest.raises(InvalidInput):
+        one(entry, "1" + " " * 100_000)
+    assert time.perf_counter() - start < 1
+
+
+BOUNDS = ["2015-01-01", "2025-12-31"]
+SENSELESS: list[Any] = [
+    {"range": [0, 1], "missing_tokens": ["NA"]},
+    {"range": [0, 1], "missing": "other"},
+    {"range": [0, 1], "missing": "indicator", "missing_tokens": "NA"},
+    {"range": [0, 1], "missing": "indicator", "missing_tokens": [["NA"]]},
+    {"range": [0, 1], "missing": "indicator", "missing_tokens": [True]},
+    {"range": [0, 1], "missing": True},
+    {"range": [0, 1], "other": True},
+    {"range": [0, 1], "bins": [0]},
+    {"categories": ["a"], "other": 1},
+    {"categories": ["a"], "missing": "indicator"},
+    {"categories": ["a"], "missing_tokens": ["a"]},
+    {"categories": ["a"], "missing_token": "?", "missing_tokens": ["NA"]},
+    {"ordinal": ["a"]},
+    {"ordinal": "abc"},
+    {"ordinal": ["a", "a"]},
+    {"ordinal": ["a", " a"]},
+    {"ordinal": ["a", ""]},
+    {"ordinal": ["a", "indicator"]},
+    {"ordinal": ["a", "b"], "missing": "c"},
+    {"boolean": False},
+    {"boolean": "yes"},
+    {"boolean": {"true": ["a"]}},
+    {"boolean": {"true": ["a"], "false": ["A "]}},
+    {"boolean": {"true": [], "false": ["A"]}},
+    {"boolean": True, "missing": 2},
+    {"date": BOUNDS[::-1]},
+    {"date": BOUNDS[:1]},
+    {"date": ["2015-1-1", "2025-12-31"]},
+    {"date": ["2015-02-30", "2025-12-31"]},
+    {"date": [2015, 2025]},
+    {"date": BOUNDS, "parts": []},
+    {"date": BOUNDS, "parts": ["hour"]},
+    {"date": BOUNDS, "parts": ["days", "days"]},
+    {"date": BOUNDS, "parts": "days"},
+    {"date": ["0001-01-01", "9999-12-31"], "parts": ["year"]},
+    {"date": BOUNDS, "format": "%d.%m"},
+    {"date": BOUNDS, "format": "%d %Y"},
+    {"date": BOUNDS, "format": "%Y %Y"},
+    {"date": BOUNDS, "format": "%Y-%m-%b"},
+    {"date": BOUNDS, "format": "%x"},
+    {"date": BOUNDS, "format": "%Y%"},
+    {"date": BOUNDS, "format": "%Y" + "a" * 50},
+    {"date": BOUNDS, "format": 3},
+    {"date": BOUNDS, "missing": "1.1.2015"},
+    {"declare": "a number"},
+]
+
+
+@pytest.mark.parametrize("entry", SENSELESS, ids=json.dumps)
+def test_declarations_that_make_no_sense(entry: Any) -> None:
+    with pytest.raises(InvalidInput, match="column c"):
+        Tabular({"c": entry, "other": {"range": [0, 1]}})
+    stated = {"name": "tabular", "version": 1, "options": {"columns": [{"name": "c", **entry}]}}
+    with pytest.raises(InvalidInput):
+        check_spec(stated)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    key=st.sampled_from([*KINDS, "ignore", "declare"]),
+    more=st.dictionaries(
+        st.sampled_from(["missing", "missing_tokens", "log", "other", "format", "parts", "missing_token", "x"]),
+        st.recursive(
+            st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=4)),
+            lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=3), inner)),
+            max_leaves=5,
+        ),
+        max_size=3,
+    ),
+    value=st.recursive(
+        st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=4), st.just("2015-01-01")),
+        lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=3), inner, max_size=2)),
+        max_leaves=5,
+    ),
+)
+def test_what_a_stranger_states_is_a_specification_or_refused(key: str, more: dict[str, Any], value: Any) -> None:
+    """Never another error, and what is taken is bounded."""
+    options = {"columns": [{"name": "c", key: value, **more}, {"name": "d", "range": [0, 1]}]}
+    try:
+        check_spec({"name": "tabular", "version": 1, "options": options})
+    except InvalidInput:
+        return
+    assert len(Tabular.names_of(options)) <= 2 + 100 + 12 + 7 + 2
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"categories": ["x" * 201]},
+        {"categories": ["a"], "missing_tokens": ["x" * 201]},
+        {"ordinal": ["a", "x" * 201]},
+        {"boolean": {"true": ["x" * 201], "false": ["b"]}},
+        {"range": [0, 1], "missing": "indicator", "missing_tokens": ["x" * 201]},
+    ],
+)
+def test_texts_of_a_certificate_are_short(entry: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInput, match="200 characters"):
+        check_spec({"name": "tabular", "version": 1, "options": {"columns": [{"name": "c", **entry}]}})
+
+
+def test_a_draft_that_looked_says_so_wherever_it_goes() -> None:
+    plain, looked = Tabular({"a": {"range": [0, 1]}}), Tabular({"drafted": DRAFTED, "a": {"range": [0, 1]}})
+    assert looked.columns == plain.columns == ("a",)
+    assert looked.fingerprint() != plain.fingerprint()
+    assert statements_of(plain.spec()) == ()
+    assert "not covered by the guarantee" in statements_of(looked.spec())[0]
+    again = from_spec(json.loads(json.dumps(looked.spec(), sort_keys=True)))
+    assert again.fingerprint() == looked.fingerprint()
+    check_spec(looked.spec())
+    # A column may be called so.
+    assert Tabular({"drafted": {"range": [0, 1]}}).columns == ("drafted",)
+    for word in ("by me", "", DRAFTED + " "):
+        with pytest.raises(InvalidInput, match="drafted"):
+            Tabular({"drafted": word, "a": {"range": [0, 1]}})
+        stated = {"columns": [{"name": "a", "range": [0, 1]}], "drafted": word}
+        with pytest.raises(InvalidInput):
+            check_spec({"name": "tabular", "version": 1, "options": stated})
+
+
+def test_a_placeholder_says_what_to_write() -> None:
+    with pytest.raises(InvalidInput) as caught:
+        Tabular({"age": {"declare": "a number: range or bins; or ignore"}})
+    assert "specification of column age: got 'nothing declared yet'" in str(caught.value)
+    assert '{"range": [0, 120]}' in str(caught.value)
+
+
+def test_days_of_frames_and_schemas() -> None:
+    """Arrow's days, pandas' and Python's are what their texts are."""
+    import pandas
+    import polars
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    import privmix as pm
+
+    days = [date(2015, 1, 1) + timedelta(days=400 * number) for number in range(8)]
+    spec = {"when": {"date": BOUNDS, "missing": "indicator"}}
+    expected = column(spec["when"]).transform(np.array([[str(day)] for day in [*days[:-1], ""]], dtype=object))
+    values = [*days[:-1], None]
+    when = pa.array(values, pa.date32())
+    table = pa.table({"when": when, "moment": when.cast(pa.timestamp("us"))})
+    frames = [
+        pandas.DataFrame({"when": values}),
+        pandas.DataFrame({"when": pandas.to_datetime(values)}),
+        polars.DataFrame({"when": values}),
+        table.select(["when"]).to_pandas(date_as_object=False),
+    ]
+    from privmix.data import open_dataset
+
+    for frame in frames:
+        source = open_dataset(frame, columns=["when"], labelled=False, classes=1)
+        found = Tabular(spec).transform(next(iter(source.inputs(100))))
+        np.testing.assert_array_equal(found, expected)
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        for name in ("when", "moment"):
+            pq.write_table(table.append_column("label", pa.array(["a", "b"] * 4)), f"{folder}/d.parquet")
+            source = open_dataset(f"{folder}/d.parquet", columns=[name], classes=["a", "b"])
+            found = Tabular({name: spec["when"]}).transform(source.read().x)
+            np.testing.assert_array_equal(found, expected)
+            assert pm.spec(f"{folder}/d.parquet").columns[name] == {"declare": "date; or ignore"}
+            looked = pm.spec(f"{folder}/d.parquet", look=True).columns[name]
+            assert looked == {"date": ["2015-01-01", "2021-12-31"], "missing": "indicator"}
+
+
+def test_a_decimal_comma_is_told_apart() -> None:
+    cells = np.array([["3,5"], ["tall"], ["1.234,5"], ["3.5"]], dtype=object)
+    said = [(row, why) for row, _, why in column({"range": [0, 10]}).unusual(cells)]
+    assert said == [(0, "no number, but for a decimal comma"), (1, "no number"), (2, "no number")]

@@ -1,0 +1,256 @@
+"""A specification is drafted from the header and the owner's word; of records only where that is asked for."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import datasets
+import pandas
+import polars
+import pyarrow as pa
+import pyarrow.ipc as pa_ipc
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import privmix as pm
+from privmix.features.tabular import DRAFTED, Tabular
+from tests.cli.helpers import privmix
+
+SECRET = "Zq7Secret"
+FEW = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+NAMES = ["id", "age", "sex", "stage", "admitted", "smoker", "ill"]
+SAID = [
+    "--label-column", "ill", "--number", "age=0:120", "--category", "sex=F,M", "--ordinal", "stage=I,II,III",
+    "--date", "admitted=2015-01-01:2025-12-31", "--boolean", "smoker", "--ignore", "id", "--missing", "age=NA,-999",
+]  # fmt: skip
+WORD: dict[str, Any] = {
+    "label": "ill", "number": {"age": (0, 120)}, "category": {"sex": ["F", "M"]},
+    "ordinal": {"stage": ["I", "II", "III"]}, "date": {"admitted": ("2015-01-01", "2025-12-31")}, "boolean": ["smoker"],
+    "ignore": ["id"], "missing": {"age": ["NA", "-999"]},
+}  # fmt: skip
+EXPECTED = {
+    "id": {"ignore": True},
+    "age": {"range": [0, 120], "missing": "indicator", "missing_tokens": ["NA", "-999"]},
+    "sex": {"categories": ["F", "M"]},
+    "stage": {"ordinal": ["I", "II", "III"]},
+    "admitted": {"date": ["2015-01-01", "2025-12-31"]},
+    "smoker": {"boolean": True},
+}
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def visits(records: int = 120) -> pandas.DataFrame:
+    rows = [
+        [f"P{number}", ["NA", "-999", ""][number % 3] if number % 10 == 0 else str(20 + number % 50), "FM"[number % 2],
+         ["I", "II", "III"][number % 3], f"20{15 + number % 10}-05-{1 + number % 28:02}", ["yes", "no"][number % 2],
+         ["yes", "no"][number % 2]]
+        for number in range(records)
+    ]  # fmt: skip
+    return pandas.DataFrame(rows, columns=NAMES)
+
+
+def test_the_command_and_the_function_say_the_same() -> None:
+    visits().to_csv("d.csv", index=False)
+    outcome = privmix("spec", "d.csv", "--out", "spec.json", *SAID)
+    assert outcome.code == 0, outcome.err
+    assert (outcome.out, outcome.err) == ("6 columns, written to spec.json\n", "")
+    assert json.loads(Path("spec.json").read_text()) == EXPECTED
+    made = pm.spec("d.csv", **WORD)
+    assert made.columns == EXPECTED
+    assert made.to_json() == Path("spec.json").read_text()
+    assert made.extractor().fingerprint() == pm.spec(visits(), **WORD).extractor().fingerprint()
+    assert not made.looked
+    assert made.undeclared == ()
+    assert "stage" in repr(made)
+    # It is what a release takes, from the check on.
+    line = ["--features", "tabular:spec.json", "--label-column", "ill", "--classes", "yes,no"]
+    assert privmix("check", "d.csv", *line).code == 0
+    paid = ["--design", "moments", "--epsilon", "5", "--delta", "1e-3"]
+    assert privmix("release", "--data", "d.csv", *line, *paid, "--out", "REL").code == 0
+    names = json.loads(Path("REL/certificate.json").read_text())["feature_names"]
+    assert names == ["age", "age missing", "sex=F", "sex=M", "stage", "admitted", "smoker"]
+    assert privmix("verify", "REL").code == 0
+
+
+@FEW
+@given(records=st.lists(st.lists(st.text(max_size=5), min_size=3, max_size=3), max_size=5), declared=st.booleans())
+def test_a_draft_without_a_look_is_the_same_bytes_whatever_the_records_are(
+    records: list[list[str]], declared: bool, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """In every format; and not one byte beyond the header is decided by a record."""
+    import csv
+
+    folder = tmp_path_factory.mktemp("d")
+    with (folder / "d.csv").open("w", newline="", encoding="utf-8", errors="replace") as stream:
+        csv.writer(stream).writerows([["a", "b", "label"], *records])
+    (folder / "e.csv").write_bytes(b"a,b,label\n\xff\xfe broken," + b'"' * len(records))
+    columns = {name: pa.array([row[place] for row in records], pa.string()) for place, name in enumerate("abc")}
+    table = pa.table(columns).rename_columns(["a", "b", "label"])
+    pq.write_table(table, folder / "d.parquet")
+    with pa_ipc.new_file(str(folder / "d.arrow"), table.schema) as out:
+        out.write_table(table)
+    said: dict[str, Any] = {"number": ["a=0:1"]} if declared else {}
+    whole = {**said, "category": {"b": ["x"]}}
+    (folder / "d.jsonl").write_text("".join(json.dumps(row) + "\n" for row in records))
+    frames = [table.to_pandas(), polars.from_arrow(table), datasets.Dataset(table)]
+    untyped = {pm.spec(data, **said).to_json() for data in (folder / "d.csv", folder / "e.csv", *frames)}
+    typed = {pm.spec(folder / name, **said).to_json() for name in ("d.parquet", "d.arrow")}
+    first = '  "a": {"range": [0, 1]}' if declared else '  "a": {"declare": "%s"}'
+    any_kind = "range, bins, categories, ordinal, boolean or date; or ignore"
+    text = "a text: categories, ordinal, boolean or date; or ignore"
+    for found, hint in ((untyped, any_kind), (typed, text)):
+        line = first if declared else first % hint
+        assert found == {"{\n" + line + ',\n  "b": {"declare": "' + hint + '"}\n}\n'}
+    if declared:
+        assert pm.spec(folder / "d.jsonl", **whole).columns == {"a": {"range": [0, 1]}, "b": {"categories": ["x"]}}
+
+
+def test_columns_of_which_nothing_is_said_are_refused_by_name() -> None:
+    visits().to_csv("d.csv", index=False)
+    outcome = privmix("spec", "d.csv", "--out", "spec.json", "--label-column", "ill", "--ignore", "id,sex,stage")
+    assert "still to be declared in the file: age, admitted, smoker" in outcome.out
+    line = ["--features", "tabular:spec.json", "--label-column", "ill", "--classes", "yes,no"]
+    refused = privmix("check", "d.csv", *line)
+    assert refused.code == 2
+    assert "specification of column age: got 'nothing declared yet'" in refused.err
+    assert '{"range": [0, 120]}' in refused.err
+
+
+def test_looking_says_so_wherever_the_draft_goes() -> None:
+    visits().to_csv("d.csv", index=False)
+    outcome = privmix("spec", "d.csv", "--out", "spec.json", "--label-column", "ill", "--look", "--number", "age=0:99")
+    assert outcome.code == 0, outcome.err
+    assert "no guarantee covers it" in outcome.err
+    written = json.loads(Path("spec.json").read_text())
+    assert written == {
+        "drafted": DRAFTED,
+        "id": {"ignore": True},
+        "age": {"range": [0, 99]},
+        "sex": {"categories": ["F", "M"]},
+        "stage": {"categories": ["I", "II", "III"]},
+        "admitted": {"date": ["2015-01-01", "2024-12-31"]},
+        "smoker": {"boolean": True},
+    }
+    assert Path("spec.json").stat().st_mode & 0o077 == 0
+    written["age"] |= {"missing": "indicator", "missing_tokens": ["NA", -999]}
+    Path("spec.json").write_text(json.dumps(written))
+    line = ["--features", "tabular:spec.json", "--label-column", "ill", "--classes", "yes,no", "--design", "moments"]
+    done = privmix("release", "--data", "d.csv", *line, "--epsilon", "5", "--delta", "1e-3", "--out", "REL")
+    assert done.code == 0, done.err
+    certificate = json.loads(Path("REL/certificate.json").read_text())
+    assert certificate["extractor"]["options"]["drafted"] == DRAFTED
+    for text in (Path("REL/certificate.json").read_text(), Path("REL/README.md").read_text()):
+        assert "drafted by looking at the private records" in " ".join(text.split())
+    assert privmix("verify", "REL").code == 0
+    # All is declared: there is nothing to look for, and nothing is looked at.
+    assert not pm.spec("d.csv", **WORD, look=True).looked
+
+
+def test_every_format_can_be_looked_at() -> None:
+    frame = visits()
+    frame.to_csv("d.csv", index=False)
+    table = pa.Table.from_pandas(frame, preserve_index=False)
+    pq.write_table(table, "d.parquet")
+    with pa_ipc.new_file("d.arrow", table.schema) as out:
+        out.write_table(table)
+    lines = [{**row, "deep": [1, 2]} for row in frame.to_dict("records")]
+    Path("d.jsonl").write_text("".join(json.dumps(row) + "\n" for row in lines))
+    Path("d.csv.gz").write_bytes(gzip.compress(Path("d.csv").read_bytes()))
+    Path("shards").mkdir()
+    frame[:60].to_csv("shards/train-a.csv", index=False)
+    frame[60:].to_csv("shards/train-b.csv", index=False)
+    visits(30).drop(columns=["age"]).to_csv("shards/test.csv", index=False)
+    places = ["d.csv", "d.parquet", "d.arrow", "d.jsonl", "d.csv.gz", "shards", "shards/train-*.csv"]
+    found = [pm.spec(place, label="ill", look=True) for place in places]
+    frames = [frame, polars.from_pandas(frame), datasets.Dataset(table)]
+    found += [pm.spec(one, label="ill", look=True) for one in frames]
+    assert len({one.to_json() for one in found}) == 1
+    assert found[0].columns["age"] == {"range": [20, 70], "missing": "indicator", "missing_tokens": ["NA", -999]}
+
+
+def test_files_that_are_there_and_places_that_are_handed_on() -> None:
+    visits().to_csv("d.csv", index=False)
+    line = ["spec", "d.csv", "--label-column", "ill", "--out"]
+    assert privmix(*line, "spec.json").code == 0
+    assert "--overwrite" in privmix(*line, "spec.json").err
+    assert privmix(*line, "spec.json", "--overwrite").code == 0
+    assert "ends in .json" in privmix(*line, "spec.txt").err
+    Path("REL").mkdir()
+    Path("REL/certificate.json").write_text("{}")
+    assert privmix(*line, "REL/spec.json").code == 2
+    assert not Path("REL/spec.json").exists()
+    assert privmix(*line, "none/spec.json").code == 0
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--number", "agee=0:1"], ["--number", "header"]),
+        (["--number", "age=0"], ["--number", "LOW:HIGH"]),
+        (["--number", "age"], ["--number", "COLUMN=WHAT"]),
+        (["--number", "age=9:1"], ["column age"]),
+        (["--bins", "age=3,2"], ["column age"]),
+        (["--category", "sex="], ["column sex"]),
+        (["--ordinal", "stage=I"], ["column stage"]),
+        (["--date", "admitted=2015-01-01"], ["--date", "FIRST:LAST"]),
+        (["--date", "admitted=1.1.2015:2.2.2020"], ["column admitted", "2015-01-31"]),
+        (["--date", "admitted=2015-01-01:2020-01-01:%d"], ["column admitted", "%d.%m.%Y"]),
+        (["--boolean", "smoker=ja"], ["--boolean", "TRUE:FALSE"]),
+        (["--ignore", "age", "--number", "age=0:1"], ["once"]),
+        (["--ignore", "ill"], ["not the labels'"]),
+        (["--missing", "age=NA"], ["--missing"]),
+        (["--label-column", "label"], ["label", "header"]),
+    ],
+    ids=lambda given: given[1] if given[0].startswith("--") and len(given) > 1 else "words",
+)
+def test_words_that_make_no_sense(flags: list[str], words: list[str]) -> None:
+    visits().to_csv("d.csv", index=False)
+    label = [] if "--label-column" in flags else ["--label-column", "ill"]
+    outcome = privmix("spec", "d.csv", "--out", "spec.json", *label, *flags)
+    assert outcome.code == 2
+    assert all(word in outcome.err for word in words), outcome.err
+    assert not Path("spec.json").exists()
+
+
+def test_names_with_commas_and_equals_signs() -> None:
+    Path("d.csv").write_text('"a=b","c,d",e,label\n')
+    made = pm.spec("d.csv", number=["a=b=0:1"], ignore=["c,d"], boolean="e=J:N")
+    assert made.columns == {
+        "a=b": {"range": [0, 1]}, "c,d": {"ignore": True}, "e": {"boolean": {"true": ["J"], "false": ["N"]}}
+    }  # fmt: skip
+
+
+def test_what_is_no_table() -> None:
+    for data in ([[1, 2]], Path("none.csv"), "s3://bucket/d.csv"):
+        with pytest.raises(pm.PrivmixError):
+            pm.spec(data)
+    Path("d.npz").write_bytes(b"")
+    with pytest.raises(pm.InvalidInput, match="a table"):
+        pm.spec("d.npz")
+    Path("d.jsonl").write_text("{}\n")
+    with pytest.raises(pm.InvalidInput, match="no header"):
+        pm.spec("d.jsonl")
+
+
+def test_a_trained_model_says_it_too() -> None:
+    frame = visits()
+    said: dict[str, Any] = {"label": "ill", "classes": ["yes", "no"], "model": "linear", "epochs": 1, "batch_size": 20}
+    for look in (False, True):
+        spec = pm.spec(frame, label="ill", ignore=["id", "age"], boolean=[] if look else ["smoker"], look=look)
+        columns = {name: one for name, one in spec.to_dict().items() if look or "declare" not in one}
+        out = Path(f"MODEL-{look}")
+        pm.train(frame, features=Tabular(columns), epsilon=9, delta=1e-3, out=out,
+                 **said)  # fmt: skip
+        statements = " ".join(json.loads((out / "certificate.json").read_text())["statements"])
+        assert ("drafted by looking at the private records" in statements) is look
+        assert ("the feature extractor and the initial weights" in statements) is not look
+        pm.verify(out)
