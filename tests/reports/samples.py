@@ -314,10 +314,36 @@ def poisoning(*, private: bool = True, **changes: Any) -> RunRecord:
     return record("poisoning", content, private=private, title="Poisoning: patch-backdoor")
 
 
+def ledger(*, private: bool = False, **changes: Any) -> RunRecord:
+    """As of a signed statement that was checked."""
+    content = {
+        "dataset": "visits",
+        "epsilon": 4.0,
+        "delta": 1e-5,
+        "adjacency": "add_remove",
+        "mode": "planned",
+        "spent": 1.85202,
+        "left": 2.14798,
+        "charges": {"release": 2, "training": 1},
+        "date": "2026-01-31T12:00:00+00:00",
+        "digest": "ab" * 32,
+        "filter": None,
+        "share": None,
+        "unit": "record",
+        "outcomes": {"committed": 2, "open": 1, "results": [f"release {RELEASE_ID}", "model " + "0" * 32]},
+        "source": "signed",
+        "key_id": "cd" * 32,
+        **changes,
+    }
+    about = {"kind": "dataset", "id": None}
+    return record("ledger", content, private=private, title="Budget of visits", subject=about)
+
+
 def everything(*, private: bool = True) -> list[RunRecord]:
     """One of each kind; those that stem from private rows are private."""
     return [
         guarantee(),
+        ledger(),
         audit(),
         canaries(private=private),
         noise(),

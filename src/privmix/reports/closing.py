@@ -7,14 +7,19 @@ from typing import Final
 from privmix.reports.blocks import Block, Callout, Card, Columns, Command, Number, Numbers, Points, Section, Table
 from privmix.reports.context import Context, Shown
 from privmix.reports.fields import flat
-from privmix.reports.panels import capitalised
 from privmix.reports.panels_audit import by_curve
-from privmix.reports.sentences import percent
+from privmix.reports.sentences import capitalised, percent
 from privmix.rounding import rounded_down, rounded_up
 
 # What to run for a panel that isn't there: kinds, what they are called, what they tell, and the command.
 _MISSING: Final = (
     (("guarantee",), "The guarantee", "from a certificate", "privmix report RUN RELEASE"),
+    (
+        ("ledger",),
+        "The dataset's budget",
+        "what everything that was made of it has cost",
+        "privmix report RELEASE --ledger URL --dataset NAME",
+    ),
     (("evaluation",), "Accuracy", "on labelled data of your own", "privmix evaluate MODEL --data DATA --record RUN"),
     (
         ("utility",),
@@ -51,6 +56,7 @@ _UNCHECKED: Final = (
 )
 KIND_NAMES: Final = {
     "guarantee": "guarantee",
+    "ledger": "the dataset's budget",
     "audit": "worst-case audit",
     "canary-audit": "canary audit",
     "noise-audit": "noise audit",

@@ -18,6 +18,7 @@ from privmix.reports.closing import closing_sections, glance, refutations
 from privmix.reports.context import AUDIENCES, OWNER, Context
 from privmix.reports.panels import guarantee_section, headline, owners_words, usefulness_section
 from privmix.reports.panels_attacks import attack_sections
+from privmix.reports.panels_budget import budget_section
 from privmix.reports.records import RunRecord
 
 _MARK: Final = "<!doctype html>"
@@ -54,7 +55,12 @@ def render_page(records: Iterable[RunRecord], audience: str) -> str:
     first = glance(context)
     sections = [
         section
-        for section in (guarantee_section(context), usefulness_section(context), *attack_sections(context))
+        for section in (
+            guarantee_section(context),
+            budget_section(context),
+            usefulness_section(context),
+            *attack_sections(context),
+        )
         if section is not None
     ]
     return (

@@ -25,6 +25,7 @@ from privmix.reports.fields import Fields, shown
 from privmix.reports.figures import draw_epsilon_delta, draw_shares, draw_tradeoff, draw_utility
 from privmix.reports.sentences import (
     beliefs,
+    capitalised,
     figure,
     how_often,
     is_loose,
@@ -34,7 +35,7 @@ from privmix.reports.sentences import (
     power_of_ten,
     unit,
 )
-from privmix.rounding import rounded_up
+from privmix.rounding import exact, rounded_up
 
 # A larger confusion matrix is drawn and not written out.
 _MOST_CELLS = 16
@@ -49,11 +50,6 @@ def card_of(one: Shown, blocks: list[Block], known: tuple[str, ...], plain_title
         rows = [(name.replace("_", " "), shown(value)) for name, value in others.items()]
         blocks = [*blocks, Table("Further figures", ("figure", "value"), rows, text=(1,))]
     return Card(capitalised(one.record.title) or plain_title, blocks, tuple(one.record.statements), one.record.private)
-
-
-def capitalised(text: str) -> str:
-    """A title as titles begin."""
-    return text[:1].upper() + text[1:]
 
 
 def headline(context: Context) -> list[Card]:
@@ -76,6 +72,8 @@ def _headline_card(one: Shown, context: Context) -> Card:
         Number("delta", "–" if delta is None else f"δ = {power_of_ten(delta)}", _delta_words(delta)),
         Number("what is hidden", *unit(adjacency)),
     ]
+    if content.text("in_ledger") != "none":
+        numbers += [number for other in context.of_kind("ledger") if (number := _spent_of(other)) is not None]
     blocks.append(Numbers(numbers))
     if epsilon is not None and delta is not None:
         power = content.fields("power")
@@ -86,6 +84,16 @@ def _headline_card(one: Shown, context: Context) -> Card:
         rows = [(capitalised(name), text) for name, text in said.items() if name != "title"]
         blocks.append(Table("In the owner's words, which nobody checked", ("", ""), rows, text=(0, 1)))
     return Card(said.get("title") or content.text("summary") or one.record.title, blocks)
+
+
+def _spent_of(one: Shown) -> Number | None:
+    """What is spent in all, for the page's first card."""
+    spent, budget = one.content.number("spent"), one.content.number("epsilon")
+    if spent is None or budget is None:
+        return None
+    unchecked = one.content.text("source") not in ("ledger", "signed")
+    note = f"of a total of {exact(budget)}" + (", by a statement that nobody checked" if unchecked else "")
+    return Number("all of the dataset's uses", f"ε ≤ {rounded_up(spent)}", note)
 
 
 def owners_words(content: Fields) -> dict[str, str]:

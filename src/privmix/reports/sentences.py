@@ -39,6 +39,11 @@ def percent_up(share: float) -> str:
     return "practically 100%"
 
 
+def capitalised(text: str) -> str:
+    """A title as titles begin."""
+    return text[:1].upper() + text[1:]
+
+
 def percent(share: float | None, decimals: int = 1) -> str:
     """A measured share as a percentage; a dash where there is none.
 
