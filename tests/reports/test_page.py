@@ -503,3 +503,43 @@ def test_records_survive_json(tmp_path: Path) -> None:
     for record in samples.everything():
         again = RunRecord.from_dict(json.loads(json.dumps(record.to_dict(), allow_nan=False)))
         assert render_page([again], "owner") == render_page([record], "owner")
+
+
+def test_an_evaluation_shows_what_evaluate_shows() -> None:
+    """Every measure in words and in a table, of the reference too, what takes no model, by class and by group."""
+    figures = {
+        "accuracy": 0.845,
+        "balanced_accuracy": 0.557,
+        "auc": 0.77,
+        "log_loss": 0.381,
+        "calibration_error": 0.025,
+    }
+    better = {"accuracy": 0.851, "balanced_accuracy": 0.584, "auc": 0.776, "log_loss": 0.372, "calibration_error": 0.02}
+    record = samples.evaluation(
+        classes=("no", "yes"),
+        **figures,
+        majority="no",
+        majority_accuracy=0.8365,
+        guessing_log_loss=0.445,
+        warnings=["the model says no to every record"],
+        reference_accuracy=0.851,
+        reference=better,
+        groups=[{"group": "ward b", "n": 667, "majority_accuracy": 0.835, **figures}],
+    )
+    page = Page(render_page([samples.guarantee(), record], "owner"))
+    text = " ".join(" ".join(one.text.split()) for one in page.elements if one.tag in ("p", "tr", "main", "td", "th"))
+    for words in (
+        "The model says no to every record.",
+        "Always saying “no” is right on 83.7%: the model is worth 0.8 points more than that.",
+        "in 77.0% of all pairs (AUC)",
+        "log loss 0.381 against 0.445",
+        "2.5 points off the share that is right",
+        "privacy costs 0.6 points of accuracy",
+        "ward b",
+    ):
+        assert words in text, words
+    for row in (("accuracy", "84.5%", "85.1%", "83.7%"), ("AUC", "0.770", "0.776", "0.500")):
+        assert any(" ".join(one.text.split()) == " ".join(row) for one in page.elements if one.tag == "tr"), row
+    # A record of before has accuracy and little else.
+    old = {name: record.content[name] for name in ("accuracy", "n", "classes", "confusion", "split")}
+    assert "84.5%" in render_page([changed(record, content=old)], "owner")

@@ -16,9 +16,10 @@ from privmix.held_folders import write_durably
 from privmix.private_files import file_mode
 from privmix.reports.closing import closing_sections, glance, refutations
 from privmix.reports.context import AUDIENCES, OWNER, Context
-from privmix.reports.panels import guarantee_section, headline, owners_words, usefulness_section
+from privmix.reports.panels import guarantee_section, headline, owners_words
 from privmix.reports.panels_attacks import attack_sections
 from privmix.reports.panels_budget import budget_section
+from privmix.reports.panels_utility import usefulness_section
 from privmix.reports.records import RunRecord
 
 _MARK: Final = "<!doctype html>"
