@@ -79,6 +79,11 @@ class ReleaseJob(ReleaseOptions):
             return found
         return Projected(found, check_integer("project", self.project, low=1))
 
+    @property
+    def plain_numbers(self) -> bool:
+        """Whether features are numbers as they stand in the data, on whatever scale."""
+        return self.public is None and self.reader.name == "identity"
+
     @cached_property
     def public(self) -> Opened | None:
         """The public data that its features are whitened by, not read yet."""
