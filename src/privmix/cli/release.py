@@ -69,7 +69,7 @@ def _show_result(planned: Planned, certificate: Certificate, folder: Path, json_
     if planned.reasons:
         out.print(f"design: {plain(planned.reasons[0])}", soft_wrap=True)
     out.print(
-        f"released: {f'{beside} and ' if beside else ''}{plan.rows} rows of {plan.dim} features to "
+        f"released: {f'{beside} and ' if beside else ''}{plan.rows:,} rows of {plan.dim:,} features to "
         f"{plain(folder)}\n"
         f"guarantee: epsilon {rounded_up(guarantee['epsilon'], 4)}, delta {exact(guarantee['delta'])}, "
         f"adjacency {guarantee['adjacency']} (accountant {guarantee['accountant']})\n"

@@ -102,7 +102,7 @@ def _show_tests(checked: certificate.Verification) -> None:
     out.print(table)
     out.print(
         f"An honest release fails one of these with probability {rounded_up(checked.false_alarm, 2)} at most, whatever "
-        "its data. Noise of a share below the last column is caught with probability 0.99 where data add nothing to "
-        "it; what data add can hide as much.",
+        "its data. If the data add no variation of their own, noise below the last column is detected 99% of the time. "
+        "Variation in the data can hide missing noise of the same size.",
         soft_wrap=True,
     )

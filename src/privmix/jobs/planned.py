@@ -92,7 +92,7 @@ class Planned(Shown):
         plan, job = self.plan, self.job
         return {
             "design": plan.design,
-            "records, features, classes": f"{plan.records}, {plan.dim}, {plan.num_classes}",
+            "records, features, classes": f"{plan.records:,}, {plan.dim:,}, {plan.num_classes:,}",
             "target": f"epsilon {exact(job.epsilon)}, delta {exact(job.delta)}, adjacency {plan.adjacency.value}",
             **design_facts(plan),
         }

@@ -78,10 +78,12 @@ def glance(context: Context) -> Card | None:
     audits = context.of_kind("audit", "canary-audit")
     # Audits of designs say nothing of a release, where there is one.
     audits = [one for one in audits if one.record.subject["id"] is not None] or audits
+    # What saw only what is published may have done better than what saw each step.
     proven = [
         (value, one.content.flag("violated"))
         for one in audits
-        if (value := one.content.number("proven_epsilon")) is not None
+        for found in (one.content, one.content.fields("black_box"))
+        if (value := found.number("proven_epsilon")) is not None
     ]
     if proven:
         value, violated = max(proven)
@@ -176,7 +178,7 @@ def _settings(context: Context) -> Section | None:
 def _reproduce(context: Context) -> Section | None:
     commands: list[Block] = [Command(_named(one), one.record.command) for one in context if one.record.command]
     lead = "The command lines that the figures come from. Noise is drawn anew each time, so figures differ a little."
-    return Section("reproduce", "How to make it again", lead, [Card("", commands)]) if commands else None
+    return Section("reproduce", "How to check it and make it again", lead, [Card("", commands)]) if commands else None
 
 
 def _provenance(context: Context) -> Section | None:

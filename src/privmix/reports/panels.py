@@ -153,7 +153,8 @@ def _guarantee_card(one: Shown) -> Card:
     if curve and alpha is not None and caught is not None:
         svg = draw_tradeoff(f"{one.name}-tf", curve[0], curve[1], (alpha, 1 - caught))
         caption = (
-            "No attack gets into the shaded part: whoever accuses few of those absent misses most of those present."
+            "No attack gets into the shaded part: one that accuses few of the records that are absent misses most of "
+            "those that are present."
         )
         drawn.append(Figure(svg, caption, (Key("blue", "limit for every attack"), Key("dashed", "guessing"))))
     if drawn:
@@ -172,7 +173,7 @@ def _worth(delta: float | None) -> str:
     """
     if not delta:
         return "How sure an attacker can become"
-    return f"What seeing everything is worth, but for being told the answer {how_often(delta)}"
+    return f"How sure an attacker can become, unless told the answer ({how_often(delta)})"
 
 
 def _comparison(content: Fields, epsilon: float) -> Table:
