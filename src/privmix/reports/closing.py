@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from privmix.reports.blocks import Block, Callout, Card, Columns, Command, Number, Numbers, Points, Section, Table
+from privmix.reports.blocks import Block, Callout, Card, Command, Details, Number, Numbers, Points, Section, Table
 from privmix.reports.context import Context, Shown
 from privmix.reports.fields import flat
 from privmix.reports.panels_audit import by_curve
@@ -165,13 +165,13 @@ def _missing(context: Context) -> Section | None:
 def _settings(context: Context) -> Section | None:
     cards = []
     for private in (False, True):
-        tables: list[list[Block]] = [
-            [Table(_named(one), ("setting", "value"), rows, text=(1,))]
+        blocks: list[Block] = [
+            Details(f"{_named(one)}: {len(rows)} settings", [Table(_named(one), ("setting", "value"), rows, text=(1,))])
             for one in context
             if one.record.private == private and (rows := flat(one.record.settings))
         ]
-        if tables:
-            cards.append(Card("", [Columns(tables, flowing=True)], private=private))
+        if blocks:
+            cards.append(Card("", blocks, private=private))
     return Section("settings", "All settings", "Everything that decided the figures above.", cards) if cards else None
 
 

@@ -69,6 +69,7 @@ def render_page(records: Iterable[RunRecord], audience: str) -> str:
         .get_template("page.html.j2")
         .render(
             title=_title(context),
+            about=_about(context),
             owner=audience == OWNER,
             style=Markup(files("privmix.reports").joinpath("templates", "page.css").read_text(encoding="utf-8")),
             refutations=refutations(context),
@@ -115,6 +116,19 @@ def _title(context: Context) -> str:
         for one in context.of_kind("guarantee")
     ]
     return "Privacy report" + (": " + ", ".join(subjects) if subjects else "")
+
+
+def _about(context: Context) -> list[str]:
+    """Whose it is, of which day, and its id: by which a page is filed. The words are the owner's."""
+    found = []
+    for one in context.of_kind("guarantee"):
+        said = owners_words(one.content)
+        kind, name = one.record.subject["kind"], str(one.record.subject["id"])
+        words = [said[part] for part in ("owner", "date") if part in said]
+        found.append(
+            " · ".join([*words, *([f"licence {said['licence']}"] if "licence" in said else []), f"{kind} {name}"])
+        )
+    return found
 
 
 @cache

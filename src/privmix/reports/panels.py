@@ -23,6 +23,7 @@ from privmix.reports.context import Context, Shown
 from privmix.reports.fields import Fields, shown
 from privmix.reports.figures import draw_epsilon_delta, draw_tradeoff
 from privmix.reports.sentences import (
+    ADD_REMOVE,
     beliefs,
     capitalised,
     figure,
@@ -151,7 +152,9 @@ def _guarantee_card(one: Shown) -> Card:
     curve = content.fields("tradeoff").curve("alpha", "beta")
     alpha, caught = power.number("alpha"), power.number("caught")
     if curve and alpha is not None and caught is not None:
-        svg = draw_tradeoff(f"{one.name}-tf", curve[0], curve[1], (alpha, 1 - caught))
+        svg = draw_tradeoff(
+            f"{one.name}-tf", curve[0], curve[1], (alpha, 1 - caught), _sides(content.text("adjacency"))
+        )
         caption = (
             "No attack gets into the shaded part: one that accuses few of the records that are absent misses most of "
             "those that are present."
@@ -165,6 +168,11 @@ def _guarantee_card(one: Shown) -> Card:
         blocks.append(Columns([[sure], [_comparison(content, epsilon)]]))
     # Its statements have a section of their own.
     return replace(card_of(one, blocks, _GUARANTEE_FIELDS), notes=())
+
+
+def _sides(adjacency: str) -> tuple[str, str]:
+    """What an attack tells apart."""
+    return ("absent", "present") if adjacency == ADD_REMOVE else ("one version's", "the other's")
 
 
 def _worth(delta: float | None) -> str:
