@@ -83,7 +83,6 @@ def _of_folder(asked: PriceOptions, design: str | None, options: Mapping[str, An
     if any(value is not None for value in others) or options:
         raise InvalidInput("release", str(asked.release), "no other plan beside it: leave the design's options out")
     certificate = certified(asked.release).read(asked.release)
-    plan = certified(asked.release).plan(certificate)
     stated = certificate["guarantee"]
     delta, adjacency = stated["delta"] if asked.delta is None else asked.delta, Adjacency(stated["adjacency"])
     named = "as_published" if asked.as_published else asked.accountant
@@ -97,7 +96,7 @@ def _of_folder(asked: PriceOptions, design: str | None, options: Mapping[str, An
                 raise
             found.append({"accountant": name, "unsupported": error.allowed})
         else:
-            found.append({**cost.to_dict(), "noise_multiplier": plan.noise_multiplier})
+            found.append({**cost.to_dict(), "noise_multiplier": certificate["plan"]["noise_multiplier"]})
     return Prices(f"{certificate.kind} {certificate.id[:8]}", adjacency, found, delta)
 
 

@@ -74,7 +74,7 @@ class ReleaseJob(ReleaseOptions):
     @cached_property
     def reader(self) -> Extractor:
         """The public extractor of raw inputs, projected where that is asked for."""
-        found = parse_features(self.features) if isinstance(self.features, str) else self.features
+        found = parse_features(self.features)
         if self.project is None:
             return found
         return Projected(found, check_integer("project", self.project, low=1))

@@ -17,7 +17,7 @@ from privmix.rounding import exact, rounded_down, rounded_up
 MOST_NAMES: Final = 100
 
 
-EDITIONS: Final = ({}, {"baseline": False}, {"before": True})
+EDITIONS: Final[tuple[dict[str, bool], ...]] = ({}, {"baseline": False}, {"before": True})
 """How cards are written, and how earlier builds wrote them: arguments of :func:`data_card`, the newest first."""
 
 
