@@ -184,7 +184,7 @@ records is not in this card, since such figures would tell of them.
 Naming the same class for every record takes no model. It is right on the share of the most frequent class: at least
 {least}% of the records with {count} classes, and more where classes differ in size. A model has to beat that on records
 of your own: `privmix evaluate` prints it beside accuracy, balanced accuracy, recall of each class, log loss and, of two
-classes, AUC. `--group-by` tells how groups fare.
+classes, AUC, where asked also by group.
 """
 
 

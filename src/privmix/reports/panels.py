@@ -117,7 +117,8 @@ def _verdict(content: Fields, refuted: bool) -> Callout:
     if is_weak(content.fields("power").number("right")):
         return Callout("warning", "A weak promise: nearly everything about a record may be learned", text)
     stated = f"epsilon {rounded_up(epsilon)}, delta {power_of_ten(delta)}"
-    if is_loose(epsilon, delta):
+    # A delta that may show whole records stands among the warnings of a certificate.
+    if is_loose(epsilon, delta) or content.texts("warnings"):
         return Callout("warning", f"A loose guarantee: {stated}", f"{text} {_LOOSE}")
     return Callout("note", f"Guarantee: {stated}", text)
 
