@@ -35,18 +35,19 @@ def draw_predictions(record: Mapping[str, Any], path: Path) -> None:
             label=record["labels"][name] + (" (chosen)" if chosen else ""),
         )
     axes.axvline(record["epsilon"], color="#666666", linestyle=":", linewidth=1)
-    low, high = (100 * value for value in record["ranges"][record["chosen"]])
-    names = list(record["curves"])
-    colour = COLOURS[names.index(record["chosen"]) % len(COLOURS) if record["chosen"] in names else 0]
-    width = record["epsilon"] * np.array([0.93, 1 / 0.93])
-    axes.fill_between(
-        width, low, high, color=colour, alpha=0.25, linewidth=0, label=f"its range: {low:.0f} to {high:.0f}%"
-    )
+    drawn = [100 * value for values in record["curves"].values() for value in values]
+    if (between := record.get("ranges", {}).get(record["chosen"])) is not None:
+        low, high = (100 * value for value in between)
+        names = list(record["curves"])
+        colour = COLOURS[names.index(record["chosen"]) % len(COLOURS) if record["chosen"] in names else 0]
+        width = record["epsilon"] * np.array([0.93, 1 / 0.93])
+        words = f"its range: {low:.0f} to {high:.0f}%"
+        axes.fill_between(width, low, high, color=colour, alpha=0.25, linewidth=0, label=words)
+        drawn += [low, high]
     axes.set_xscale("log", base=2)
     axes.set_xticks(record["epsilons"], [f"{value:g}" for value in record["epsilons"]])
     axes.minorticks_off()
-    drawn = [100 * value for values in record["curves"].values() for value in values]
-    least, most = min([low, *drawn]), max([high, *drawn])
+    least, most = min(drawn, default=0.0), max(drawn, default=100.0)
     margin = 0.06 * (most - least) + 0.5
     axes.set_ylim(max(0.0, least - margin), min(101.0, most + margin))
     axes.set_xlabel(f"epsilon (delta {exact(record['delta'])}); dotted: the budget asked for")
