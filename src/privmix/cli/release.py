@@ -45,7 +45,7 @@ def release(
     with progress_bars() as progress:
         planned = job.plan(progress)
     for text in planned.warnings:
-        err.print(f"[yellow]warning:[/] {plain(with_flags(text))}")
+        err.print(f"[yellow]warning:[/] {plain(with_flags(text))}", soft_wrap=True)
     if job.dry_run:
         _show_plan(planned, json_output)
         return

@@ -67,7 +67,7 @@ class Planned(Shown):
         found = []
         if self.job.delta >= 1 / self.plan.records:
             found.append(f"delta {exact(self.job.delta)} is not below 1/records = {1 / self.plan.records:.3g}")
-        if self.job.plain_numbers and self.job.clip_norm == DEFAULT_CLIP_NORM:
+        if self.job.plain_numbers and self.job.clip_norm == DEFAULT_CLIP_NORM and not self.job.resume:
             found.append(
                 f"features are plain numbers and the clipping bound is {DEFAULT_CLIP_NORM:g}, its default: of a longer "
                 "record only the proportions are left, so a column of large numbers hides the others. Give a bound by "
