@@ -543,3 +543,28 @@ def test_an_evaluation_shows_what_evaluate_shows() -> None:
     # A record of before has accuracy and little else.
     old = {name: record.content[name] for name in ("accuracy", "n", "classes", "confusion", "split")}
     assert "84.5%" in render_page([changed(record, content=old)], "owner")
+
+
+def test_a_page_says_whose_it_is_and_of_which_day() -> None:
+    """By which an officer files it: title, owner, date, licence and id at the top, as texts."""
+    about = {"title": "Visits <b>2025</b>", "owner": "St. Elsewhere", "date": "2026-01-31", "licence": "CC-BY-4.0"}
+    page = render_page([samples.guarantee(about=about)], "public")
+    top = page[: page.index("<nav")]
+    assert f"St. Elsewhere · 2026-01-31 · licence CC-BY-4.0 · release {samples.RELEASE_ID}" in top
+    assert "Visits &lt;b&gt;2025&lt;/b&gt;" in top
+    assert f"release {samples.RELEASE_ID}" in render_page([samples.guarantee()], "public")
+
+
+def test_settings_are_behind_their_headings() -> None:
+    page = Page(render_page(samples.everything(), "owner"))
+    folded = [one for one in page.elements if one.tag == "details"]
+    named = [one for one in samples.everything() if one.settings]
+    assert len(folded) == len(named)
+    assert all(any(inner.tag == "table" for inner in one.inside) for one in folded)
+
+
+@pytest.mark.parametrize(("warnings", "tone"), [([], "note"), (["delta 0.002 is not below 1/records"], "warning")])
+def test_a_delta_that_is_warned_of_is_no_green_box(warnings: list[str], tone: str) -> None:
+    page = render_page([samples.guarantee(warnings=warnings)], "public")
+    assert f'class="callout {tone}"' in page
+    assert ('class="callout note"' in page) == (tone == "note")
