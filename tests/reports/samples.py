@@ -185,7 +185,7 @@ def membership(*, private: bool = True, **changes: Any) -> RunRecord:
         "gap_low": -0.007,
         "gap_high": 0.011,
         "attacks": [attack("loss", 0.03), attack("LiRA", 0.11), attack("RMIA", 0.09)],
-        "highest_risk": [{"record": 4711, "score": 3.25}, {"record": 271828, "score": 3.125}],
+        "highest_risk": [{"record": 47118193, "score": 3.25}, {"record": 271828, "score": 3.125}],
         "reference_models": 16,
         **changes,
     }

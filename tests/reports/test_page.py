@@ -89,7 +89,7 @@ def test_nobody_is_singled_out_in_public(private: bool) -> None:
     record = samples.membership(private=private, more={"highest_risk": [{"record": 161803, "score": 1.0}]})
     records = [samples.guarantee(), record]
     public, owner = render_page(records, "public"), render_page(records, "owner")
-    for number in ("4711", "271828", "161803", "highest risk"):
+    for number in ("47118193", "271828", "161803", "highest risk"):
         assert number not in public
     assert "271828" in owner
     assert "Records at highest risk" in owner
@@ -404,7 +404,7 @@ def test_a_loose_guarantee_is_told_from_a_close_one(changes: dict[str, Any]) -> 
 def test_beliefs_are_not_said_to_hold_but_for_delta() -> None:
     """Under (epsilon, delta)-DP a finding beyond e^epsilon may be likelier than delta; what it is worth is bounded."""
     text = Page(render_page([samples.guarantee()], "public")).all("main")[0].text
-    assert "but for being told the answer 1 in 100,000 times" in text
+    assert "no better off than being this sure, and told the answer 1 in 100,000 times" in text
     assert "How sure an attacker can become" not in text
     pure = Page(render_page([samples.guarantee(delta=0.0)], "public")).all("main")[0].text
     assert "How sure an attacker can become" in pure

@@ -182,7 +182,7 @@ def _worth(delta: float | None) -> str:
     """
     if not delta:
         return "How sure an attacker can become"
-    return f"How sure an attacker can become, unless told the answer ({how_often(delta)})"
+    return f"An attacker is no better off than being this sure, and told the answer {how_often(delta)}"
 
 
 def _comparison(content: Fields, epsilon: float) -> Table:
