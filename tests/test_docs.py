@@ -29,7 +29,10 @@ from tests.data.helpers import png
 __all__ = ["digits"]
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [
+    *(ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "SECURITY")),
+    *sorted((ROOT / "docs").glob("*.md")),
+]
 # A full-size figure where a small one shows the same: sizes only, never flags.
 SMALLER = {
     "--rows 60000": "--rows 3000",

@@ -90,6 +90,7 @@ def test_the_front_door_is_open_at_once() -> None:
 import sys
 import privmix as pm
 assert {"load", "fit", "verify", "epsilon", "Ledger", "DPClassifier"} <= set(dir(pm))
+assert {name for name in dir(pm) if not name.startswith("__")} == set(pm.__all__)
 event = pm.Repeated(pm.PoissonSampled(0.01, pm.Gaussian(2.0)), 100)
 first = set(sys.modules)
 assert pm.epsilon(event, 1e-5).epsilon < 1

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from privmix.jobs.data_check import DataCheck, check
     from privmix.jobs.evaluation import evaluate
     from privmix.jobs.fitting import fit
+    from privmix.jobs.ledger_total import ledger_total
     from privmix.jobs.models import Model, load
     from privmix.jobs.predicting import Predictions, predict
     from privmix.jobs.released import Release
@@ -111,6 +112,7 @@ __all__ = [
     "epsilon",
     "evaluate",
     "fit",
+    "ledger_total",
     "load",
     "plan",
     "predict",

@@ -53,7 +53,9 @@ def lazily(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]
         return vars(sys.modules[package])[name]
 
     def names() -> list[str]:
-        return sorted({*vars(sys.modules[package]), *_exports(package)})
+        # Parts of a package, and what its source imports, are no names of it: editors offer what is listed here.
+        own = {name for name in vars(sys.modules[package]) if name.startswith("__")}
+        return sorted(own | set(_exports(package)))
 
     return find, names
 

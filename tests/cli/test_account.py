@@ -7,8 +7,10 @@ import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from privmix.releases import PrivateRecords, ReleaseConfig, SecretStreams, release_to_folder
 from privmix.reports.curves import draw_noise_comparison
 from tests.cli.helpers import Outcome, privmix
 
@@ -211,3 +213,28 @@ def test_help_teaches() -> None:
     assert "Example" in outcome.out
     for verb in ("account", "release", "fit", "evaluate", "verify", "inspect", "demo"):
         assert verb in privmix("--help").out
+
+
+def test_a_release_is_priced_whole(tmp_path: Path) -> None:
+    """Its mean query too, by its own certificate; beside another plan it is refused."""
+    rng = np.random.default_rng(0)
+    records = PrivateRecords(rng.normal(size=(300, 4)), rng.integers(0, 2, 300))
+    plan = ReleaseConfig(records=300, dim=4, classes=("no", "yes"), design="moments").calibrate(1.0, 1e-4)
+    release_to_folder(
+        plan,
+        records,
+        SecretStreams.from_entropy(),
+        tmp_path / "REL",
+        extractor={"name": "identity", "version": 1, "options": {}},
+        input_shape=(4,),
+    )
+    place = str(tmp_path / "REL")
+    found = json.loads(privmix("account", "--release", place, "--json").out)
+    assert found["epsilon"] == pytest.approx(plan.cost().epsilon, rel=1e-6)
+    assert (found["delta"], found["noise_multiplier"]) == (1e-4, plan.noise_multiplier)
+    alone = ["account", "--design", "moments", "--records", "300", "--classes", "2", "--delta", "1e-4", "--json"]
+    without_mean = json.loads(privmix(*alone, "--noise-multiplier", str(plan.noise_multiplier)).out)
+    assert without_mean["epsilon"] < found["epsilon"]
+    assert len(json.loads(privmix("account", "--release", place, "--all", "--json").out)) > 3
+    assert privmix("account", "--release", place, "--records", "300").code == 2
+    assert privmix("account", "--release", str(tmp_path)).code != 0

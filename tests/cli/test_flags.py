@@ -38,7 +38,7 @@ FREE = "a folder that does not exist yet (or `overwrite`)"
     [
         ("make X --out R", InvalidInput("out", "R", FREE), f"--out: got 'R'; allowed: {FREE}"),
         ("make X --out=R", InvalidInput("out_folder", "R", "none"), "--out: got 'R'; allowed: none"),
-        ("make X", InvalidInput("number_columns", None, "`columns`"), "--columns: got None; allowed: --columns"),
+        ("make X", InvalidInput("number_columns", None, "`columns`"), "--columns: not given; needed: --columns"),
         ("make X", InvalidInput("place", "X", "another"), "PLACE: got 'X'; allowed: another"),
         ("make X --records 4", InvalidInput("records", 4, "3"), "--records: got 4; allowed: 3"),
         # Not what was given, but a field of a file, or the records themselves.

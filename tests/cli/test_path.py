@@ -126,7 +126,7 @@ def test_verify_and_inspect(released: Path) -> None:
     shown = privmix("inspect", str(released))
     assert shown.code == 0
     for words in (
-        "accuses 5%",
+        "accuses 5% of the records",
         "after somebody changed one record",
         "poisson",
         "add_remove",

@@ -300,7 +300,7 @@ def moments(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     line = {"design": "moments", "rows": "2000", "epsilon": "50", "label-share": "0.4", "seed": "0"}
     outcome = release(data, out, **line)
     assert outcome.code == 0, outcome.err
-    assert "second moments and 2000 rows of 6 features" in outcome.out
+    assert "second moments and 2,000 rows of 6 features" in outcome.out
     return out
 
 

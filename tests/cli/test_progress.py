@@ -67,3 +67,27 @@ def test_bars_show_the_record_count_only_where_it_is_public(
     assert "features (identity)" in terminal.getvalue()
     assert (str(COUNT) in terminal.getvalue()) is shown
     assert "100/100" in terminal.getvalue() or shown
+
+
+@pytest.mark.parametrize("percent", [False, True])
+def test_without_a_terminal_there_is_a_line_now_and_then(percent: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A log shows that work goes on, and no count that is not public."""
+    shown = io.StringIO()
+    monkeypatch.setattr(progress, "err", Console(file=shown, width=200, highlight=False))
+    # A time is kept whenever a line is printed: at 31 and at 62.
+    monkeypatch.setattr(progress, "monotonic", iter((0.0, 10.0, 31.0, 31.0, 40.0, 62.0, 62.0)).__next__)
+    with progress.progress_bars(percent=percent) as update:
+        for done in (1, 2, 3, 4):
+            update("features (rows)", done * 1000, COUNT)
+    lines = shown.getvalue().splitlines()
+    told = ["22%", "45%"] if percent else ["2,000 of 8,731", "4,000 of 8,731"]
+    assert lines == [f"features: {how_far}" for how_far in told]
+
+
+def test_quiet_means_no_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = io.StringIO()
+    monkeypatch.setattr(progress, "err", Console(file=shown, width=200))
+    monkeypatch.setattr(progress, "_SECONDS", -1.0)
+    with progress.progress_bars(quiet=True) as update:
+        update("features", 1, 2)
+    assert shown.getvalue() == ""

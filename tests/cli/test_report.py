@@ -14,9 +14,11 @@ from scipy.stats import norm
 from privmix.accounting import Adjacency, Gaussian, Repeated, event_from_dict, gdp_tradeoff, tradeoff_curve
 from privmix.certificate.certificate import content_hash
 from privmix.jobs.guarantee import folder_guarantee
+from privmix.ledger import Ledger
 from privmix.releases import PrivateRecords, ReleaseConfig, SecretStreams, release_to_folder
 from privmix.releases.count import count_noise
 from privmix.reports.records import RunRecord, read_records, write_record
+from privmix.rounding import rounded_up
 from privmix.training import ModelFacts, Trainer, TrainingConfig, TrainingRecords
 from tests.cli.helpers import Outcome, privmix
 from tests.releases.helpers import own_options
@@ -345,3 +347,64 @@ def test_an_edited_weight_is_noticed(work: Path) -> None:
     path = Path("TRAINED/weights.safetensors")
     path.write_bytes(path.read_bytes()[:-1] + b"\x01")
     refused(privmix("report", "TRAINED"), "weights")
+
+
+@pytest.fixture
+def charged(work: Path) -> str:
+    """A ledger that was charged for something else than the release."""
+    url = f"sqlite:///{work / 'l.db'}"
+    ledger = Ledger.create(url)
+    ledger.add_dataset("visits", epsilon=9.0, delta=1e-5)
+    taken = ledger.reserve("visits", Gaussian(1.0), purpose="release")
+    ledger.commit(taken, result="release " + "1" * 32)
+    ledger.reserve("visits", Gaussian(4.0), purpose="training")
+    return url
+
+
+def test_the_datasets_total_stands_in_front(work: Path, charged: str) -> None:
+    line = ("report", "REL", "--ledger", charged, "--dataset", "visits", "--overwrite", "--out", "page.html")
+    assert privmix(*line).code == 0
+    page = (work / "page.html").read_text()
+    spent = Ledger.open(charged).budget("visits").spent
+    assert f"ε ≤ {rounded_up(spent, 4)}" in page
+    assert "Read from the ledger when this page was made" in page
+    # No ledger was charged for this release, and how runs ended is nothing for the public.
+    assert "says that no ledger was charged" in page
+    assert "Without a result" not in page
+    assert privmix(*line, "--for", "owner").code == 0
+    assert "Without a result" in (work / "page.html").read_text()
+
+
+def test_a_statement_is_shown_with_what_its_signature_is_worth(work: Path, charged: str) -> None:
+    assert privmix("keygen", "ana").code == privmix("keygen", "bo").code == 0
+    state = ("ledger", "statement", "--ledger", charged, "--dataset", "visits", "--outcomes", "--overwrite", "--out")
+    assert privmix(*state, "signed.json", "--key", "ana.pem").code == 0
+    assert privmix(*state, "plain.json").code == 0
+    line = ("report", "REL", "--overwrite", "--out", "page.html", "--statement")
+    for file, key, words in (
+        ("signed.json", ["--key", "ana.pub.pem"], "its signature was checked"),
+        ("signed.json", [], "signature was NOT checked"),
+        ("plain.json", [], "a statement that nobody signed"),
+    ):
+        assert privmix(*line, file, *key).code == 0
+        page = (work / "page.html").read_text()
+        assert words in page
+        assert "Without a result" not in page
+    for wrong in (
+        (*line, "signed.json", "--key", "bo.pub.pem"),
+        (*line, "plain.json", "--key", "ana.pub.pem"),
+        (*line, "REL/certificate.json"),
+        (*line, "signed.json", "--ledger", charged, "--dataset", "visits"),
+        ("report", "REL", "--ledger", charged, "--out", "other.html"),
+        ("report", "REL", "--key", "ana.pub.pem", "--out", "other.html"),
+    ):
+        assert privmix(*wrong).code == 2
+    assert not (work / "other.html").exists()
+
+
+def test_a_total_in_a_run_folder_is_refused(work: Path) -> None:
+    """Whoever hands over a run can't make a page say that a ledger was read."""
+    total = {"source": "ledger", "spent": 0.1, "epsilon": 9.0, "delta": 1e-5}
+    write_record(RunRecord("ledger", {"kind": "dataset", "id": None}, False, total, {}), work / "RUN")
+    outcome = privmix("report", "RUN", "REL", "--out", "page.html")
+    assert (outcome.code, "totals in ledgers and statements alone" in outcome.err) == (2, True)

@@ -345,7 +345,7 @@ WRONG: dict[str, tuple[dict[str, str | None], list[str]]] = {
     "public labels outside": ({**WARM, "public": "other-labels.npz"}, ["--public", "class list"]),
     "private data called public": ({**WARM, "public": "own"}, ["--public", "private dataset"]),
     "private data as a pool": ({**MIX, "pool": "./own"}, ["--pool", "private dataset"]),
-    "warm without data": ({"scenario": "warm"}, ["--public: got None", "warm"]),
+    "warm without data": ({"scenario": "warm"}, ["--public: not given; needed", "warm"]),
     "data without a use": ({"public": "public.npz"}, ["--public: got", "cold"]),
     "a method without data": ({"public_method": "dope"}, ["--public-method: got", "cold"]),
     "extended without a method": ({**WARM, "scenario": "extended"}, ["public_method", "extended"]),

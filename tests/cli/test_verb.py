@@ -177,3 +177,22 @@ def test_the_version_is_an_option_and_a_verb() -> None:
     for word in ("--version", "version"):
         outcome = privmix(word)
         assert (outcome.code, outcome.out.strip()) == (0, __version__)
+
+
+def test_of_many_options_the_needed_stand_first_and_the_rest_in_panels() -> None:
+    """What a first release takes is in one list; an expert's options come last, each with its help."""
+    from tests.cli.helpers import privmix
+
+    outcome = privmix("release", "--help")
+    panels = ["Options", "Columns and images", "Planner", "Size and engines", "The owner's words", "Expert"]
+    places = [outcome.out.index(f"─ {panel} ") for panel in panels]
+    assert places == sorted(places)
+    first, last = outcome.out[places[0] : places[1]], outcome.out[places[-1] :]
+    flags = ("--data", "--epsilon", "--delta", "--out", "--features", "--classes", "--label-column", "--design")
+    found = [first.index(f"{flag} ") for flag in flags]
+    assert max(found[:4]) < min(found[4:])
+    assert "--spectrum-decay" not in first
+    assert "--residual-clip-norm" in last
+    # Few options need no panels; what several verbs share is in a panel of one alone.
+    assert "Expert" not in privmix("predict", "--help").out
+    assert "Expert" not in privmix("train", "--help").out

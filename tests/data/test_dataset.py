@@ -95,3 +95,11 @@ def test_embedded_digits() -> None:
     assert (train.x.min(), train.x.max()) == (0, 255)
     assert min(np.bincount(test.y, minlength=10)) >= 20
     assert np.array_equal(embedded_digits("train").read().x, train.x)
+
+
+def test_a_missing_split_names_those_that_there_are(tmp_path: Path) -> None:
+    """Names of files are the owner's words; what is in them is not looked at."""
+    for name in ("train.csv", "valid.csv"):
+        (tmp_path / name).write_text("x,label\n1,a\n")
+    with pytest.raises(InvalidInput, match=r"split: got 'test'; allowed: a split that .* holds: train, val"):
+        open_dataset(tmp_path, split="test", classes=["a"])

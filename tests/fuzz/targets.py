@@ -17,6 +17,8 @@ from safetensors.numpy import load_file
 
 from privmix.certificate import PrivateKey, sign_folder, verify_signature
 from privmix.certificate.certificate import content_hash
+from privmix.certificate.dsse import Envelope
+from privmix.certificate.ledger_total import LedgerTotal, read_total
 from privmix.certificate.signing import ATTESTATION_FILE, Subject
 from privmix.learning import NoiseAwareRidgeClassifier, load_model, save_model
 from privmix.mechanisms.run_folder import sealed, unsealed
@@ -227,6 +229,34 @@ def _open_signature(content: bytes, folder: Path) -> None:
     assert json.loads(content) == json.loads(honest)
 
 
+@cache
+def _total() -> tuple[LedgerTotal, PrivateKey]:
+    charges = {"release": 2, "training": 1}
+    made = LedgerTotal(
+        "visits", 4.0, 1e-5, "add_remove", "planned", 1.85, 2.15, charges, "2026-01-31T12:00:00+00:00", "ab" * 32
+    )
+    return made, PrivateKey.new()
+
+
+def _total_mutant(source: random.Random) -> bytes:
+    made, key = _total()
+    if source.random() < 0.5:
+        return mutated_text(made.to_payload(), source)
+    payload = mutated_text(made.to_payload(), source)
+    unsigned = Envelope(payload, key.public.key_id, bytes(64))
+    envelope = Envelope(payload, key.public.key_id, key.sign(unsigned.signed_bytes)).to_bytes()
+    return envelope if source.random() < 0.5 else mutated_text(envelope, source)
+
+
+def _open_total(content: bytes, folder: Path) -> None:
+    path = folder / "total.json"
+    path.write_bytes(content)
+    key = _total()[1] if content.startswith(b'{\n  "payloadType"') else None
+    found = read_total(path, None if key is None else key.public).total
+    # What passes is stated as privmix states it, and a page shows it.
+    assert LedgerTotal.from_payload(found.to_payload()) == found
+
+
 _NOTES: Final = {"plan": {"rows": 3, "noise": 1.5}, "fingerprint": None, "extra": {"reservation": ["a", 1]}}
 
 
@@ -248,6 +278,7 @@ TARGETS: Final[dict[str, Target]] = {
     "data": Target(_data, _read_data, share=60),
     "json": Target(_json_mutant, _open_json, share=20),
     "arrays": Target(_arrays_mutant, _open_arrays, share=40),
+    "ledger total": Target(_total_mutant, _open_total, share=20),
     "signature": Target(_signature_mutant, _open_signature, share=20),
     "run notes": Target(_notes_mutant, _open_notes, share=20),
     "certificate": Target(_certificate_mutant, _certificate_alone, share=10),

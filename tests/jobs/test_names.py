@@ -17,7 +17,7 @@ import privmix as pm
 from privmix.certificate.certificate import content_hash
 from privmix.releases import certificate as certificates
 from privmix.releases import run as runs
-from privmix.releases.card import data_card
+from privmix.releases.card import EDITIONS, data_card
 from privmix.releases.folder import DATA_FOLDER
 from tests.cli.helpers import privmix
 
@@ -159,3 +159,16 @@ def test_names_are_no_part_of_the_cards_text(tmp_path: Path) -> None:
     fences = [line for line in lines if line.startswith("```")]
     assert all(line == "```" for line in fences[1::2])
     assert len(fences) % 2 == 0
+
+
+@pytest.mark.parametrize("edition", EDITIONS)
+def test_cards_of_every_edition_hold(
+    edition: dict[str, bool], table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runs, "data_card", lambda plan, certificate: data_card(plan, certificate, **edition))
+    own = table.parent
+    pm.release(own / "own.csv", features=f"tabular:{own / 'spec.json'}", out=tmp_path / "REL", **WISHES)
+    assert pm.verify(tmp_path / "REL")
+    card = (tmp_path / "REL" / "README.md").read_text()
+    # What a model has to beat follows from the number of classes alone.
+    assert ("at least\n50% of the records with 2 classes" in card) == (edition == {})

@@ -338,3 +338,13 @@ def test_neighbouring_frames_have_one_plan(odd: Any, own_place: Path) -> None:
             assert "Zq7Secret" not in str(caught.value)
             assert "41" not in str(caught.value)
     assert len(plans) == 1
+
+
+def test_plain_numbers_at_the_default_bound_are_warned_of() -> None:
+    """Before anything is charged; not where a bound is given, nor of features that lie within it."""
+    numbers = np.random.default_rng(0).normal(size=(300, 2)) * (40.0, 1.0), np.arange(300) % 2
+    wishes: dict[str, Any] = {"classes": 2, "design": "moments", "epsilon": 4.0, "delta": 1e-4}
+    (said,) = pm.plan(numbers, features="identity", **wishes).warnings
+    assert "a column of large numbers hides the others" in said
+    assert pm.plan(numbers, features="identity", clip_norm=60.0, **wishes).warnings == ()
+    assert pm.plan((numbers[0].reshape(-1, 1, 2), numbers[1]), features="pixels", **wishes).warnings == ()

@@ -7,7 +7,7 @@ import inspect
 import json
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import numpy as np
 import pytest
@@ -19,6 +19,7 @@ from privmix.jobs import training
 from privmix.jobs.asked import Asked
 from privmix.jobs.public_data import refuse_private
 from privmix.jobs.training import TrainingJob
+from privmix.jobs.training_arguments import TrainingArguments
 from privmix.jobs.training_options import TrainingOptions
 from tests.cli.training import (
     LEDGER,
@@ -200,3 +201,14 @@ def test_a_file_of_one_split_is_the_private_data_by_any_split(tmp_path: Path) ->
     refuse_private({"public": (x + 1, y)}, (x, y), "train")
     with pytest.raises(InvalidInput, match="this is the private dataset"):
         refuse_private({"public": (x, 1 - y)}, (x, y), "train")
+
+
+def test_what_python_may_say_of_a_training_is_what_there_is() -> None:
+    """By name and type, as type checkers read it; another name is refused with those that there are."""
+    hints = get_type_hints(TrainingArguments, localns={"Extractor": Any})
+    named = {"data", "epsilon", "delta", "columns", "dry_run"}
+    assert set(hints) == {one.name for one in dataclasses.fields(TrainingOptions)} - named
+    with pytest.raises(TypeError, match=r"modl: no argument of a training; there are .*model"):
+        pm.train(([[0.0]], [0]), epsilon=1.0, delta=1e-4, modl="cnn")  # type: ignore[call-arg]
+    with pytest.raises(InvalidInput, match=r"features: got 'function'; allowed: the name of an extractor"):
+        pm.train(([[0.0]], [0]), epsilon=1.0, delta=1e-4, classes=2, features=lambda x: x)  # type: ignore[arg-type]

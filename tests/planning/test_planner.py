@@ -16,7 +16,7 @@ from privmix.errors import InvalidInput
 from privmix.learning import LEARNERS, DiscriminantClassifier
 from privmix.planning import choose_design, predict_accuracy
 from privmix.releases import Choice, DataModel, PrivateRecords, ReleaseConfig, SecretStreams, release_to_memory
-from privmix.releases.choice import DECLARED, PUBLIC, check_choice_record, counted_error, labels
+from privmix.releases.choice import DECLARED, PUBLIC, check_choice_record, counted_error, labels, reasons_of
 from privmix.releases.dataset import RecordTransform
 
 NAMES = tuple("abcdefgh")
@@ -441,3 +441,27 @@ def test_records_of_a_sample_cost_accuracy_where_they_are_few() -> None:
     known, sampled = declared(), replace(declared(), sampled=True)
     assert predict_accuracy(few, known).accuracy > predict_accuracy(few, sampled).accuracy + 0.02
     assert predict_accuracy(many, sampled).accuracy == pytest.approx(predict_accuracy(many, known).accuracy, abs=0.01)
+
+
+def test_why_a_simpler_design_is_taken_is_said_plainly() -> None:
+    """Where another was forecast at more, within its margin; and as earlier builds said it."""
+    found = json.loads(json.dumps(record()))
+    chosen = "moments"
+    found["chosen"] = chosen
+    found["predicted"][chosen] = 0.868
+    found["predicted"] = {name: min(value, 0.5) for name, value in found["predicted"].items()} | {
+        chosen: 0.868,
+        "two-stage": 0.871,
+    }
+    found["ranges"] = {name: [value, value] for name, value in found["predicted"].items()}
+    found["reasons"] = reasons_of(found)
+    number = len(found["predicted"])
+    assert (
+        f"is 86.8%, the best of {number} designs. `two-stage` was forecast at 87.1%, within the margin, so the"
+        in (found["reasons"][0])
+    )
+    check_choice_record(found)
+    found["reasons"] = reasons_of(found, before=True)
+    check_choice_record(found)
+    alone = {**found, "predicted": {**found["predicted"], "two-stage": 0.4}}
+    assert "within the margin" not in reasons_of(alone)[0]

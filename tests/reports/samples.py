@@ -185,7 +185,7 @@ def membership(*, private: bool = True, **changes: Any) -> RunRecord:
         "gap_low": -0.007,
         "gap_high": 0.011,
         "attacks": [attack("loss", 0.03), attack("LiRA", 0.11), attack("RMIA", 0.09)],
-        "highest_risk": [{"record": 4711, "score": 3.25}, {"record": 271828, "score": 3.125}],
+        "highest_risk": [{"record": 47118193, "score": 3.25}, {"record": 271828, "score": 3.125}],
         "reference_models": 16,
         **changes,
     }
@@ -260,6 +260,13 @@ def evaluation(*, private: bool = True, classes: tuple[str, ...] = CLASSES, **ch
         "confusion": matrix.tolist(),
         "split": "test",
         "reference_accuracy": 0.983,
+        "balanced_accuracy": 0.975,
+        "majority": classes[0],
+        "majority_accuracy": 1 / size,
+        "log_loss": 0.21,
+        "guessing_log_loss": float(np.log(size)),
+        "calibration_error": 0.012,
+        "warnings": [],
         **changes,
     }
     notes = ["Measured on data of its owner; no guarantee covers it."]
@@ -314,10 +321,36 @@ def poisoning(*, private: bool = True, **changes: Any) -> RunRecord:
     return record("poisoning", content, private=private, title="Poisoning: patch-backdoor")
 
 
+def ledger(*, private: bool = False, **changes: Any) -> RunRecord:
+    """As of a signed statement that was checked."""
+    content = {
+        "dataset": "visits",
+        "epsilon": 4.0,
+        "delta": 1e-5,
+        "adjacency": "add_remove",
+        "mode": "planned",
+        "spent": 1.85202,
+        "left": 2.14798,
+        "charges": {"release": 2, "training": 1},
+        "date": "2026-01-31T12:00:00+00:00",
+        "digest": "ab" * 32,
+        "filter": None,
+        "share": None,
+        "unit": "record",
+        "outcomes": {"committed": 2, "open": 1, "results": [f"release {RELEASE_ID}", "model " + "0" * 32]},
+        "source": "signed",
+        "key_id": "cd" * 32,
+        **changes,
+    }
+    about = {"kind": "dataset", "id": None}
+    return record("ledger", content, private=private, title="Budget of visits", subject=about)
+
+
 def everything(*, private: bool = True) -> list[RunRecord]:
     """One of each kind; those that stem from private rows are private."""
     return [
         guarantee(),
+        ledger(),
         audit(),
         canaries(private=private),
         noise(),

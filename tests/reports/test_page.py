@@ -89,7 +89,7 @@ def test_nobody_is_singled_out_in_public(private: bool) -> None:
     record = samples.membership(private=private, more={"highest_risk": [{"record": 161803, "score": 1.0}]})
     records = [samples.guarantee(), record]
     public, owner = render_page(records, "public"), render_page(records, "owner")
-    for number in ("4711", "271828", "161803", "highest risk"):
+    for number in ("47118193", "271828", "161803", "highest risk"):
         assert number not in public
     assert "271828" in owner
     assert "Records at highest risk" in owner
@@ -404,7 +404,7 @@ def test_a_loose_guarantee_is_told_from_a_close_one(changes: dict[str, Any]) -> 
 def test_beliefs_are_not_said_to_hold_but_for_delta() -> None:
     """Under (epsilon, delta)-DP a finding beyond e^epsilon may be likelier than delta; what it is worth is bounded."""
     text = Page(render_page([samples.guarantee()], "public")).all("main")[0].text
-    assert "but for being told the answer 1 in 100,000 times" in text
+    assert "no better off than being this sure, and told the answer 1 in 100,000 times" in text
     assert "How sure an attacker can become" not in text
     pure = Page(render_page([samples.guarantee(delta=0.0)], "public")).all("main")[0].text
     assert "How sure an attacker can become" in pure
@@ -503,3 +503,68 @@ def test_records_survive_json(tmp_path: Path) -> None:
     for record in samples.everything():
         again = RunRecord.from_dict(json.loads(json.dumps(record.to_dict(), allow_nan=False)))
         assert render_page([again], "owner") == render_page([record], "owner")
+
+
+def test_an_evaluation_shows_what_evaluate_shows() -> None:
+    """Every measure in words and in a table, of the reference too, what takes no model, by class and by group."""
+    figures = {
+        "accuracy": 0.845,
+        "balanced_accuracy": 0.557,
+        "auc": 0.77,
+        "log_loss": 0.381,
+        "calibration_error": 0.025,
+    }
+    better = {"accuracy": 0.851, "balanced_accuracy": 0.584, "auc": 0.776, "log_loss": 0.372, "calibration_error": 0.02}
+    record = samples.evaluation(
+        classes=("no", "yes"),
+        **figures,
+        majority="no",
+        majority_accuracy=0.8365,
+        guessing_log_loss=0.445,
+        warnings=["the model says no to every record"],
+        reference_accuracy=0.851,
+        reference=better,
+        groups=[{"group": "ward b", "n": 667, "majority_accuracy": 0.835, **figures}],
+    )
+    page = Page(render_page([samples.guarantee(), record], "owner"))
+    text = " ".join(" ".join(one.text.split()) for one in page.elements if one.tag in ("p", "tr", "main", "td", "th"))
+    for words in (
+        "The model says no to every record.",
+        "Always saying “no” is right on 83.7%: the model is worth 0.8 points more than that.",
+        "in 77.0% of all pairs (AUC)",
+        "log loss 0.381 against 0.445",
+        "2.5 points off the share that is right",
+        "privacy costs 0.6 points of accuracy",
+        "ward b",
+    ):
+        assert words in text, words
+    for row in (("accuracy", "84.5%", "85.1%", "83.7%"), ("AUC", "0.770", "0.776", "0.500")):
+        assert any(" ".join(one.text.split()) == " ".join(row) for one in page.elements if one.tag == "tr"), row
+    # A record of before has accuracy and little else.
+    old = {name: record.content[name] for name in ("accuracy", "n", "classes", "confusion", "split")}
+    assert "84.5%" in render_page([changed(record, content=old)], "owner")
+
+
+def test_a_page_says_whose_it_is_and_of_which_day() -> None:
+    """By which an officer files it: title, owner, date, licence and id at the top, as texts."""
+    about = {"title": "Visits <b>2025</b>", "owner": "St. Elsewhere", "date": "2026-01-31", "licence": "CC-BY-4.0"}
+    page = render_page([samples.guarantee(about=about)], "public")
+    top = page[: page.index("<nav")]
+    assert f"St. Elsewhere · 2026-01-31 · licence CC-BY-4.0 · release {samples.RELEASE_ID}" in top
+    assert "Visits &lt;b&gt;2025&lt;/b&gt;" in top
+    assert f"release {samples.RELEASE_ID}" in render_page([samples.guarantee()], "public")
+
+
+def test_settings_are_behind_their_headings() -> None:
+    page = Page(render_page(samples.everything(), "owner"))
+    folded = [one for one in page.elements if one.tag == "details"]
+    named = [one for one in samples.everything() if one.settings]
+    assert len(folded) == len(named)
+    assert all(any(inner.tag == "table" for inner in one.inside) for one in folded)
+
+
+@pytest.mark.parametrize(("warnings", "tone"), [([], "note"), (["delta 0.002 is not below 1/records"], "warning")])
+def test_a_delta_that_is_warned_of_is_no_green_box(warnings: list[str], tone: str) -> None:
+    page = render_page([samples.guarantee(warnings=warnings)], "public")
+    assert f'class="callout {tone}"' in page
+    assert ('class="callout note"' in page) == (tone == "note")

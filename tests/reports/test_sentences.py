@@ -73,7 +73,7 @@ def test_the_one_who_is_told_now_and_then_knows_as_much_as_the_guarantee_allows(
 
 @pytest.mark.parametrize(
     ("adjacency", "words"),
-    [("add_remove", ("is in the data", "those present")), ("replace_one", ("one of two versions", "the other"))],
+    [("add_remove", ("is in the data", "those that are")), ("replace_one", ("one of two versions", "the other"))],
 )
 def test_the_meaning_speaks_of_what_is_hidden(adjacency: str, words: tuple[str, ...]) -> None:
     text = " ".join(meaning(1.0, 1e-5, adjacency, 0.123, 0.62))

@@ -28,7 +28,7 @@ class PrivacyCost:
 
     Attributes:
         epsilon: the privacy loss; infinity when the accountant can't bound it.
-        delta: the probability with which epsilon may be exceeded.
+        delta: of (epsilon, delta)-DP: every set of outcomes is at most exp(epsilon) times as likely, plus delta.
         adjacency: which pairs of datasets it holds for.
         accountant: who computed it.
         is_upper_bound: True only for a proven bound; a comparison figure says False.

@@ -241,7 +241,9 @@ def parse_certificate(content: bytes, kind: Kind | None = None) -> Certificate:
         allowed = f"{SCHEMA_VERSION}; certificates of another are read by the privmix that their versions name"
         raise InvalidInput("certificate schema_version", version_found, allowed)
     if found.get("content_sha256") != content_hash(found):
-        raise InvalidInput("certificate content_sha256", found.get("content_sha256"), "the hash of its own content")
+        # Its own hash says so; a signature says who made it.
+        allowed = "the file as it was made: its content_sha256 is of other content"
+        raise InvalidInput(CERTIFICATE_FILE, "a file that was edited after it was made", allowed)
     check_choice("certificate kind", found.get("kind"), (RELEASE, MODEL) if kind is None else (kind.name,))
     optional = {} if kind is None else {name: of for name, of in kind.optional.items() if name in found}
     if kind is not None and set(found) - set(optional) - set(_OPTIONAL) != {*_FIELDS, *kind.fields}:

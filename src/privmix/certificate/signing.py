@@ -28,7 +28,7 @@ from privmix.untrusted import open_plain, parse_json, read_plain
 ATTESTATION_FILE: Final = "attestation.dsse.json"
 STATEMENT_TYPE: Final = "https://in-toto.io/Statement/v1"
 PREDICATE_TYPE: Final = "urn:privmix:guarantee:v1"
-KINDS: Final = ("release", "model", "fitted-model")
+KINDS: Final = ("release", "model", "fitted-model", "ledger-total")
 # Room for a file's name and digest in a statement, and for what is said once.
 _BYTES_A_FILE, _BYTES_ONCE = 2048, 2**16
 _BLOCK: Final = 2**20

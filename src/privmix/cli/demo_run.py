@@ -63,7 +63,7 @@ def _show(result: DemoResult, audit: Audit, membership: MembershipResult, out_fo
             f"  {plan.rows} noisy rows, each a mix of about {plan.mixup_degree} of {plan.records} images "
             f"(design {plan.design});\n"
             f"  epsilon recomputed by verify: {rounded_up(verified.recomputed_epsilon, 4)}\n\n"
-            f"[bold]Accuracy on {result.test_records} test images[/]\n"
+            f"[bold]Accuracy on {result.test_records:,} test images[/]\n"
             f"  learned from the release: {100 * result.accuracy:.1f}%\n"
             f"  logistic regression without privacy: {100 * result.reference_accuracy:.1f}%\n"
             f"  from releases at other epsilons: {curve}\n\n"

@@ -96,7 +96,8 @@ def evaluate(
 
 def _show(found: Evaluation) -> None:
     quality, reference = found.quality, found.reference
-    out.print(f"accuracy {100 * quality.accuracy:.2f}% on {quality.n:,} records", soft_wrap=True)
+    records = "1 record" if quality.n == 1 else f"{quality.n:,} records"
+    out.print(f"accuracy {100 * quality.accuracy:.2f}% on {records}", soft_wrap=True)
     out.print(
         f"  always {plain(quality.majority)}: {100 * quality.majority_accuracy:.2f}%; "
         f"balanced accuracy {100 * quality.balanced_accuracy:.2f}%",

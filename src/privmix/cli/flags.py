@@ -15,7 +15,8 @@ from privmix.errors import WITHHELD, InvalidInput, PrivmixError
 _MARKED: Final = re.compile(r"`([a-z]\w*)`")
 _FIELDS: Final = re.compile(r"[a-z]\w*(?:, [a-z]\w*)*")
 # How messages go on after the field, where nothing was given or where the value is private.
-_NOTHING: Final = (": got None;", ": got False;")
+_NOT_GIVEN: Final = ": got None;"
+_NOTHING: Final = (_NOT_GIVEN, ": got False;")
 _PRIVATE: Final = str(InvalidInput("", WITHHELD, "")).removesuffix(" allowed: ")
 
 
@@ -67,6 +68,9 @@ def message(error: PrivmixError, command: Any, arguments: Sequence[str]) -> str:
         _meant(options.get(name), field, shown, arguments) for name in field.split(", ")
     ):
         field = ", ".join(flags[name] for name in field.split(", "))
+        if shown.startswith(_NOT_GIVEN):
+            # Whoever left an option out has given no None.
+            shown = ": not given; needed: "
     return with_flags(field, flags) + shown + with_flags(allowed, flags)
 
 

@@ -83,7 +83,7 @@ def _show_model(model: TrainedModel) -> None:
         "model": f"{network.name}, {weights} weights trained",
         "features": f"{title_of(facts.extractor)}, {facts.dim} a record",
         "classes": _class_names(facts.classes),
-        "record count": f"{plan.records} ({'declared' if plan.records_declared else 'public'})",
+        "record count": f"{plan.records:,} ({'declared' if plan.records_declared else 'public'})",
     }
     private = {
         "batches": f"Poisson, {plan.batch_size} expected, {plan.steps} steps, {plan.epochs:.4g} epochs",
@@ -162,7 +162,7 @@ def _show_power(certificate: Mapping[str, Any]) -> None:
     promised = Guarantee.of(certificate)
     if math.isfinite(promised.epsilon):
         out.print(
-            "in words: whoever accuses 5% of those absent catches at most "
+            "in words: an attack that accuses 5% of the records that are absent finds at most "
             f"{rounded_up(100 * promised.caught(0.05))}% of those present",
             soft_wrap=True,
         )
@@ -187,7 +187,7 @@ def _constants(plan: Plan, extractor: Mapping[str, Any]) -> None:
         "features": f"{title_of(extractor)}, {plan.dim} a record, clipped to {plan.clip_norm:g}",
         "centring": f"released mean, rest clipped to {plan.residual_clip_norm:g}" if plan.centred else "none",
         "classes": _class_names(plan.classes),
-        "record count": f"{plan.records} ({'private estimate' if plan.records_noise_multiplier else 'public'})",
+        "record count": f"{plan.records:,} ({'private estimate' if plan.records_noise_multiplier else 'public'})",
         **design_facts(plan),
     } | _wanted(extractor)
     _table(rows)

@@ -4,14 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from time import monotonic
+from typing import Final
 
-from privmix.cli.app import err
+from privmix.cli.app import err, plain
 from privmix.jobs.progress import Progress
 from privmix.jobs.progress import progress_bars as bars_on
+
+# Between two lines where no bars can be drawn.
+_SECONDS: Final = 30.0
 
 
 @contextmanager
 def progress_bars(*, quiet: bool = False, percent: bool = False) -> Iterator[Progress]:
-    """:func:`privmix.jobs.progress.progress_bars` on standard error, if that is a terminal."""
-    with bars_on(console=err, quiet=quiet or not err.is_terminal, percent=percent) as update:
+    """:func:`privmix.jobs.progress.progress_bars` on standard error; where that is no terminal, now and then a line."""
+    if not quiet and not err.is_terminal:
+        yield _lines(percent)
+        return
+    with bars_on(console=err, quiet=quiet, percent=percent) as update:
         yield update
+
+
+def _lines(percent: bool) -> Progress:
+    """Where there is no terminal: a line now and then, so that a log shows that work goes on."""
+    last = monotonic()
+
+    def update(stage: str, done: int, total: int) -> None:
+        nonlocal last
+        if monotonic() - last < _SECONDS:
+            return
+        last = monotonic()
+        # The real number of records may not be for everyone's eyes.
+        how_far = f"{100 * done // max(total, 1)}%" if percent else f"{done:,} of {total:,}"
+        err.print(f"{plain(stage.partition(' (')[0])}: {how_far}", soft_wrap=True)
+
+    return update

@@ -45,7 +45,7 @@ def release(
     with progress_bars() as progress:
         planned = job.plan(progress)
     for text in planned.warnings:
-        err.print(f"[yellow]warning:[/] {plain(with_flags(text))}")
+        err.print(f"[yellow]warning:[/] {plain(with_flags(text))}", soft_wrap=True)
     if job.dry_run:
         _show_plan(planned, json_output)
         return
@@ -69,7 +69,7 @@ def _show_result(planned: Planned, certificate: Certificate, folder: Path, json_
     if planned.reasons:
         out.print(f"design: {plain(planned.reasons[0])}", soft_wrap=True)
     out.print(
-        f"released: {f'{beside} and ' if beside else ''}{plan.rows} rows of {plan.dim} features to "
+        f"released: {f'{beside} and ' if beside else ''}{plan.rows:,} rows of {plan.dim:,} features to "
         f"{plain(folder)}\n"
         f"guarantee: epsilon {rounded_up(guarantee['epsilon'], 4)}, delta {exact(guarantee['delta'])}, "
         f"adjacency {guarantee['adjacency']} (accountant {guarantee['accountant']})\n"

@@ -26,6 +26,14 @@ def report(
         str, typer.Option("--for", help="public: no private figure gets in; owner: everything, keep it to yourself.")
     ] = PUBLIC,
     page: Annotated[Path, typer.Option("--out", help="HTML file to write.")] = Path("report.html"),
+    ledger: Annotated[
+        str | None, typer.Option(help="The dataset's ledger: the page shows what everything has cost. With --dataset.")
+    ] = None,
+    dataset: Annotated[str | None, typer.Option(help="The dataset's name in --ledger.")] = None,
+    statement: Annotated[
+        Path | None, typer.Option(help="The same from a file of privmix ledger statement, for whoever has no ledger.")
+    ] = None,
+    key: Annotated[Path | None, typer.Option(help="Public key (PEM) of whoever must have signed --statement.")] = None,
     overwrite: Annotated[bool, typer.Option(help="Replace an existing page.")] = False,
 ) -> None:
     """Write one self-contained HTML page: what was guaranteed, what it is good for, and what attacks could do.
@@ -34,8 +42,19 @@ def report(
     A page for the public is made without private records; their figures can't get into it.
 
     Example: privmix report RUN RELEASE --for public --out report.html
+
+    With the dataset's total: privmix report RELEASE --ledger sqlite:///ledger.db --dataset patients
     """
-    found = jobs.report.report(runs, out=page, audience=audience, overwrite=overwrite)
+    found = jobs.report.report(
+        runs,
+        out=page,
+        audience=audience,
+        ledger=ledger,
+        dataset=dataset,
+        statement=statement,
+        key=key,
+        overwrite=overwrite,
+    )
     out.print(f"report for the {audience}: {plain(page)}", soft_wrap=True)
     if audience == OWNER:
         err.print("[yellow]warning:[/] this page holds private evaluation: do not publish it")

@@ -54,6 +54,6 @@ def sharpness(
     figures = found.figures
     out.print(
         f"largest eigenvalue {figures.eigenvalues[0]:.4g}, over the fifth {figures.ratio:.4g}, trace "
-        f"{figures.trace:.4g} (standard error {figures.trace_error:.2g}), on {found.records} public records",
+        f"{figures.trace:.4g} (standard error {figures.trace_error:.2g}), on {found.records:,} public records",
         soft_wrap=True,
     )

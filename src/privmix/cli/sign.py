@@ -36,4 +36,5 @@ def sign(
         overwrite=overwrite,
     )
     place = plain(folder / certificate.ATTESTATION_FILE)
-    out.print(f"[green]signed:[/] {found.files} files by key {found.key_id}, in {place}", soft_wrap=True)
+    files = "1 file" if found.files == 1 else f"{found.files:,} files"
+    out.print(f"[green]signed:[/] {files} by key {found.key_id}, in {place}", soft_wrap=True)

@@ -18,6 +18,7 @@ import inspect
 import sys
 import types
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import MISSING, Field, fields, is_dataclass, replace
 from functools import wraps
 from pathlib import Path
@@ -30,6 +31,47 @@ from privmix.cli.spending import tell_spent
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 _CONTEXT: Final = "_context"
+# A verb with no more options than these, beside those in panels of their own, shows them in one list.
+_FEW: Final = 16
+# What most people use; an option means the same whatever verb has it.
+_OFTEN: Final = frozenset(
+    [
+        "features",
+        "classes",
+        "label_column",
+        "number_columns",
+        "text_column",
+        "split",
+        "design",
+        "model",
+        "learner",
+        "records",
+        "rows",
+        "clip_norm",
+        "epsilon",
+        "delta",
+        "noise",
+        "ledger",
+        "dataset",
+        "reference",
+        "group_by",
+        "figure",
+        "record",
+        "public_data",
+        "target",
+        "resume",
+        "dry_run",
+        "overwrite",
+        "json_output",
+    ]
+)
+_EXPERT: Final = "Expert"
+_PANELS: Final = {
+    "Columns and images": ("image_column", "feature_column", "image_size", "colour", "feature_length"),
+    "Planner": ("proxy", "proxy_classes", "spectrum_decay", "between_share", "attainable"),
+    "Public data": ("public", "public_classes", "public_records"),
+    "Size and engines": ("engine", "memory_gb", "workers", "ray_address", "store"),
+}
 
 
 class Group(Protocol):
@@ -182,6 +224,7 @@ def expanded(function: Callable[..., Any]) -> Callable[..., Any]:
         inner = groups[name].parameters(taken) if name in groups else [parameter]
         parameters += [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in inner]
         taken |= {one.name for one in inner}
+    parameters = _in_panels(parameters)
     asked = next((name for name, one in signature.parameters.items() if one.annotation is typer.Context), None)
     if asked is None:
         parameters.append(inspect.Parameter(_CONTEXT, inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context))
@@ -201,6 +244,43 @@ def expanded(function: Callable[..., Any]) -> Callable[..., Any]:
     run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {one.name: one.annotation for one in parameters}
     return run
+
+
+def _in_panels(parameters: list[inspect.Parameter]) -> list[inspect.Parameter]:
+    """Of a verb with many options those that are needed first, then what most people use; the rest stand in panels."""
+    infos = {one.name: _info(one) for one in parameters}
+    plain = [one for one in parameters if (info := infos[one.name]) is not None and info.rich_help_panel is None]
+    if len(plain) <= _FEW:
+        return parameters
+    # Arguments keep their places before all options, and panels that options name come after the common ones.
+    ranks = {one.name: -1 if infos[one.name] is None else 3 for one in parameters}
+    found = {one.name: one for one in parameters}
+    for one in plain:
+        if one.default is inspect.Parameter.empty or one.name in _OFTEN:
+            ranks[one.name] = 0 if one.default is inspect.Parameter.empty else 1
+            continue
+        panel = next((title for title, names in _PANELS.items() if one.name in names), _EXPERT)
+        ranks[one.name] = 4 if panel == _EXPERT else 2
+        kind, *notes = get_args(one.annotation)
+        copies = [_in_panel(note, panel) if _is_option(note) else note for note in notes]
+        found[one.name] = one.replace(annotation=Annotated[(kind, *copies)])
+    return sorted(found.values(), key=lambda one: ranks[one.name])
+
+
+def _info(parameter: inspect.Parameter) -> Any:
+    """What Typer knows of an option; None of an argument or a context."""
+    return next((note for note in get_args(parameter.annotation) if _is_option(note)), None)
+
+
+def _is_option(note: Any) -> bool:
+    return type(note).__name__ == "OptionInfo"
+
+
+def _in_panel(info: Any, panel: str) -> Any:
+    # Verbs share what is said of an option: each has a copy of its own.
+    found = copy(info)
+    found.rich_help_panel = panel
+    return found
 
 
 def flowing(text: str) -> str:

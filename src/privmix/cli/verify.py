@@ -18,7 +18,13 @@ from privmix.rounding import exact, rounded_up
 
 @verb(app)
 def verify(
-    folder: Annotated[Path, typer.Argument(help="Folder that privmix release, privmix train or privmix fit wrote.")],
+    folder: Annotated[
+        Path,
+        typer.Argument(
+            help="Folder that privmix release, privmix train or privmix fit wrote; or the file of privmix ledger "
+            "statement."
+        ),
+    ],
     key: Annotated[
         Path | None, typer.Option(help="Public key (PEM) of whoever must have signed it; see privmix sign.")
     ] = None,
@@ -30,6 +36,8 @@ def verify(
 
     With --key, the folder must be signed by that key, every file of it: take the key from where its owner publishes it,
     not from beside the folder. Without --key, a signature is named and not checked.
+
+    Of a ledger's total (privmix ledger statement) the form is checked, and with --key whose it is.
 
     Example: privmix verify REL --key ana.pub.pem
     """
@@ -46,7 +54,7 @@ def verify(
         )
         return
     out.print(_held(checked), soft_wrap=True)
-    out.print(_signed(checked.signature), soft_wrap=True)
+    out.print(_signed(checked.signature, checked.total is not None), soft_wrap=True)
     if checked.held is not None and checked.held.tests:
         _show_tests(checked.held)
     out.print("not checked:")
@@ -59,7 +67,11 @@ def verify(
 
 
 def _held(checked: jobs.checking.Checked) -> str:
-    found = checked.found
+    found, total = checked.found, checked.total
+    if total is not None:
+        said = jobs.ledger_total.words(total)
+        lines = "; ".join(f"{name} {plain(value)}" for name, value in said.items())
+        return f"[green]well formed:[/] a ledger's total for dataset {plain(total.dataset)}: {lines}"
     if checked.subject.kind == "fitted-model":
         return f"[green]well formed:[/] a model fitted on release {plain(found['fitted_on'])}"
     hashes = "the hash of 1 file holds" if checked.files == "1 file" else f"the hashes of {checked.files} hold"
@@ -69,11 +81,12 @@ def _held(checked: jobs.checking.Checked) -> str:
     )
 
 
-def _signed(signature: dict[str, Any] | None) -> str:
+def _signed(signature: dict[str, Any] | None, total: bool) -> str:
     if signature is None:
-        return "unsigned: who made it is not checked (privmix sign)"
+        way = "privmix ledger statement --key" if total else "privmix sign"
+        return f"unsigned: who made it is not checked ({way})"
     if signature["checked"]:
-        return f"[green]signed:[/] every file, by key {signature['key_id']}"
+        return f"[green]signed:[/] every {'byte' if total else 'file'}, by key {signature['key_id']}"
     return f"signed, it says by key {signature['key_id']}: not checked (give --key)"
 
 
@@ -89,7 +102,7 @@ def _show_tests(checked: certificate.Verification) -> None:
     out.print(table)
     out.print(
         f"An honest release fails one of these with probability {rounded_up(checked.false_alarm, 2)} at most, whatever "
-        "its data. Noise of a share below the last column is caught with probability 0.99 where data add nothing to "
-        "it; what data add can hide as much.",
+        "its data. If the data add no variation of their own, noise below the last column is detected 99% of the time. "
+        "Variation in the data can hide missing noise of the same size.",
         soft_wrap=True,
     )

@@ -250,4 +250,11 @@ def _of_split(files: list[Path], split: str) -> list[Path]:
 
 
 def _no_split(place: Path, request: Request) -> InvalidInput:
-    return InvalidInput("split", request.split, f"a split that {place} holds")
+    try:
+        names = sorted(entry.name for entry in place.iterdir() if not entry.name.startswith("."))
+    except OSError:
+        names = []
+    # Names of files and folders are the owner's words.
+    held = sorted({one for name in names if (one := split_of(name) or folder_split(name)) is not None})
+    known = f": {', '.join(held)}" if held else ""
+    return InvalidInput("split", request.split, f"a split that {place} holds{known}")

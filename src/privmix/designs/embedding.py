@@ -260,7 +260,11 @@ generator that was fitted to these sums, for classifiers that want rows.
     @classmethod
     def shown(cls, plan: E) -> dict[str, str]:
         sizes = ", ".join(f"{features:,} {name}" for name, features in plan.map_sizes.items())
-        return {"sampled rows": str(plan.rows), "features of the map": sizes, "kernel width": f"{plan.kernel_width:g}"}
+        return {
+            "sampled rows": f"{plan.rows:,}",
+            "features of the map": sizes,
+            "kernel width": f"{plan.kernel_width:g}",
+        }
 
     @classmethod
     def forecast(cls, plan: E, assumed: Assumed) -> Forecast:

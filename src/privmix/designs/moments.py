@@ -231,7 +231,7 @@ Gaussian mixture that has these moments, for classifiers that want rows.
     @classmethod
     def shown(cls, plan: MomentsPlan) -> dict[str, str]:
         shares = f"{(1 - plan.label_share):.0%} to X'X, {plan.label_share:.0%} to X'Y; {plan.count_share:.0%} before"
-        return {"sampled rows": str(plan.rows), "budget": shares + " to label sums"}
+        return {"sampled rows": f"{plan.rows:,}", "budget": shares + " to label sums"}
 
     @classmethod
     def forecast(cls, plan: MomentsPlan, assumed: Assumed) -> Forecast:

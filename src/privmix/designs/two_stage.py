@@ -369,7 +369,7 @@ Gaussian mixture that has the first stage's moments, for classifiers that want r
     def shown(cls, plan: TwoStagePlan) -> dict[str, str]:
         rest = 1 - plan.first_share - plan.norm_share
         shares = f"{plan.first_share:.1%} to moments, {plan.norm_share:.1%} to norms, {rest:.1%} to scatter"
-        shown = {"sampled rows": str(plan.rows), "directions": str(plan.directions), "budget": shares}
+        shown = {"sampled rows": f"{plan.rows:,}", "directions": str(plan.directions), "budget": shares}
         return shown if plan.channels == 1 else {**shown, "features": f"{plan.channels} channels"}
 
     @classmethod

@@ -305,15 +305,15 @@ def get_extractor(name: str, **options: Any) -> Extractor:
     return extractor(**options)
 
 
-def parse_features(text: str) -> Extractor:
+def parse_features(text: str | Extractor) -> Extractor:
     """Build the extractor that ``NAME`` or ``NAME:ARGUMENT`` describes, as users write it.
 
     ``vision:FOLDER`` or ``vision:HUB_NAME``, ``text:FOLDER`` or ``text:HUB_NAME``, ``tabular:SPEC.json``,
     ``module:FILE``, ``scattering`` or ``scattering:ycbcr,mirror``; the others (``minilm``, ``pixels``, ``identity``)
-    take no argument.
+    take no argument. An extractor is itself.
 
     Raises:
-        InvalidInput: unknown name, or an argument that is missing or wrong.
+        InvalidInput: unknown name, neither a text nor an extractor, or an argument that is missing or wrong.
         MissingExtra: the extractor's library is not installed (some extractors find out only when they are used).
 
     Example:
@@ -324,7 +324,11 @@ def parse_features(text: str) -> Extractor:
             ...
         privmix.errors.InvalidInput: features: got 'vision'; allowed: vision:MODEL
     """
-    name, colon, argument = text.partition(":") if isinstance(text, str) else (text, "", "")
+    if isinstance(text, Extractor):
+        return text
+    if not isinstance(text, str):
+        raise InvalidInput("features", type(text).__name__, "the name of an extractor, or an Extractor")
+    name, colon, argument = text.partition(":")
     extractor = extractor_kinds()[check_choice("features", name, extractor_names())]
     if colon and not extractor.argument:
         return extractor.from_argument(argument)

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 CLASSES_HELP: Final = (
     "Class list: a number K, names with commas, or @FILE with one name a line. Needed unless a schema says it."
 )
+DELTA_HELP: Final = (
+    "Delta of (epsilon, delta)-DP: any outcome is at most e^epsilon times as likely, plus delta, if one record changes."
+)
 FEATURES_MODEL_HELP: Final = (
     "Your copy of the extractor's model, where it is a file or folder: none is opened unless you name it."
 )

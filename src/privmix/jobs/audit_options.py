@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from privmix.attacks.defaults import CONFIDENCE, RUNS
-from privmix.jobs.asked import told
+from privmix.jobs.asked import DELTA_HELP, told
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +24,7 @@ class DesignClaim:
     records: int | None = told(None, "Record count n of the design.")
     rows: int | None = told(None, "Rows released, T. Default: n.")
     epsilon: float | None = told(None, "Claim of the design.")
-    delta: float = told(1e-5, "Probability with which epsilon may be exceeded.")
+    delta: float = told(1e-5, DELTA_HELP)
     classes: int = told(10, "Number of classes.")
     centre: str = told("none", "none, or private: release the mean first.")
     as_published: bool = told(

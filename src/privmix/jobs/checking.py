@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from privmix.certificate import PublicKey, Subject, Verification, claimed_key, verify_signature
+from privmix.certificate.ledger_total import LedgerTotal, is_total
 from privmix.features import wanted_model
 from privmix.jobs.kinds import FITTED, certified, kind_of
+from privmix.jobs.ledger_total import read_ledger_total, words
 from privmix.jobs.shown import Shown
 from privmix.learning import load_model
 from privmix.rounding import exact, rounded_up
@@ -18,6 +20,11 @@ from privmix.rounding import exact, rounded_up
 _FITTED_UNCHECKED: Final = (
     "that it was fitted on that release. A fitted model has no guarantee of its own: verify the release, whose "
     "guarantee is the model's too if it saw nothing else",
+)
+_TOTAL_UNCHECKED: Final = (
+    "that the ledger says so, which is the word of whoever signed it (privmix ledger verify --statement compares)",
+    "that everything that was made of the data was charged to this budget",
+    "charges since that date",
 )
 
 
@@ -33,6 +40,7 @@ class Checked(Shown):
         wanted: a model that its features need, from elsewhere.
         warnings: of the certificate.
         held: what was verified; None where there is no certificate.
+        total: of a ledger, where that is what was checked.
         signature: whose it says it is, and whether that was checked; None where there is none, or nobody looked.
     """
 
@@ -43,12 +51,16 @@ class Checked(Shown):
     wanted: str | None
     warnings: tuple[str, ...] = ()
     held: Verification | None = None
+    total: LedgerTotal | None = None
     signature: dict[str, Any] | None = None
 
     def shown(self) -> tuple[str, Mapping[str, object]]:
         """What holds."""
         title, found, signed = f"{self.subject.kind} {self.subject.id}: holds", self.found, self.signature
         facts: dict[str, object] = {}
+        if self.total is not None:
+            title = f"Budget of {self.total.dataset}: well formed"
+            facts = words(self.total)
         if self.held is not None:
             facts["epsilon"] = f"{rounded_up(found['epsilon'], 6)} at delta {exact(found['delta'])}"
             facts["recomputed"] = rounded_up(found["recomputed_epsilon"], 6)
@@ -64,8 +76,11 @@ class Checked(Shown):
 def verify(folder: str | PathLike[str], *, key: str | Path | None = None) -> Checked:
     """Recompute epsilon, check every byte of every file, and test the released numbers for their noise.
 
+    Of a ledger's total (:func:`privmix.ledger_total`) the form is checked, and whose it is.
+
     Args:
-        folder: a release, or the folder of one, of a trained model, or of a model fitted on a release.
+        folder: a release, or the folder of one, of a trained model, or of a model fitted on a release; or the file of
+            a ledger's total.
         key: public key (PEM) of whoever must have signed it. Without it a signature is named and not checked.
 
     Returns:
@@ -76,6 +91,11 @@ def verify(folder: str | PathLike[str], *, key: str | Path | None = None) -> Che
         StorageError: a file is missing or can't be read.
     """
     path = Path(folder)
+    if is_total(path):
+        stated = read_ledger_total(path, key)
+        total = stated.total
+        subject = Subject("ledger-total", total.digest, total.epsilon, total.delta, total.adjacency)
+        return Checked(subject, total.to_dict(), "", _TOTAL_UNCHECKED, None, total=total, signature=stated.signature)
     if key is None:
         checked, claimed = check_folder(path), claimed_key(path)
         return checked if claimed is None else replace(checked, signature={"key_id": claimed, "checked": False})

@@ -173,7 +173,7 @@ def check(
         >>> found.fits, [(one.record, one.why) for one in found.misfits]
         (False, [(2, 'none of the declared classes')])
     """
-    extractor = parse_features(features) if isinstance(features, str) else features
+    extractor = parse_features(features)
     check_number("clip_norm", clip_norm, low=0, low_open=True)
     declared = Columns.declared(columns, label)
 

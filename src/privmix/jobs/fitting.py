@@ -131,7 +131,7 @@ def fit(
     if features is not None:
         if augment is not None:
             raise InvalidInput("augment", augment, "none beside `features`, which goes over the images once")
-        dataset = encoded(dataset, parse_features(features) if isinstance(features, str) else features, tell)
+        dataset = encoded(dataset, parse_features(features), tell)
     prior = held = None
     if class_descriptions is not None or validation is not None:
         arrays, trusted = dataset.extractor_arrays, trust_features_model

@@ -10,6 +10,7 @@ from privmix.accounting import PrivacyCost
 from privmix.designs import Plan
 from privmix.jobs.budget import Charge
 from privmix.jobs.planning import Chosen
+from privmix.jobs.release_options import DEFAULT_CLIP_NORM
 from privmix.jobs.shown import Shown
 from privmix.mechanisms.run_state import RunState
 from privmix.releases import Choice, ReleasePlan, SecretStreams
@@ -66,6 +67,12 @@ class Planned(Shown):
         found = []
         if self.job.delta >= 1 / self.plan.records:
             found.append(f"delta {exact(self.job.delta)} is not below 1/records = {1 / self.plan.records:.3g}")
+        if self.job.plain_numbers and self.job.clip_norm == DEFAULT_CLIP_NORM and not self.job.resume:
+            found.append(
+                f"features are plain numbers and the clipping bound is {DEFAULT_CLIP_NORM:g}, its default: of a longer "
+                "record only the proportions are left, so a column of large numbers hides the others. Give a bound by "
+                "what is public of their ranges (`clip_norm`), or ranges and categories (`features` tabular:SPEC.json)"
+            )
         if self.job.seed is not None:
             found.append("`seed` makes the noise reproducible: this release is NOT private")
         return tuple(found)
@@ -85,7 +92,7 @@ class Planned(Shown):
         plan, job = self.plan, self.job
         return {
             "design": plan.design,
-            "records, features, classes": f"{plan.records}, {plan.dim}, {plan.num_classes}",
+            "records, features, classes": f"{plan.records:,}, {plan.dim:,}, {plan.num_classes:,}",
             "target": f"epsilon {exact(job.epsilon)}, delta {exact(job.delta)}, adjacency {plan.adjacency.value}",
             **design_facts(plan),
         }

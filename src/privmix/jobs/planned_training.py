@@ -54,7 +54,7 @@ class PlannedTraining:
         without = {"batches": "none: no private record is read", "public data": config.scenario}
         known = {
             "model": f"{config.model}, {trainer.weights} trained",
-            "records, features, classes": f"{plan.records}, {trainer.facts.dim}, {len(trainer.facts.classes)}",
+            "records, features, classes": f"{plan.records:,}, {trainer.facts.dim}, {len(trainer.facts.classes)}",
             "target": asked,
         }
         if plan.steps == 0:

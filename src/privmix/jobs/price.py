@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from privmix import accounting
-from privmix.accounting import Adjacency, Event
+from privmix.accounting import Adjacency, Event, event_from_dict
 from privmix.errors import InvalidInput, check_number
+from privmix.jobs.kinds import certified
 from privmix.jobs.price_options import PriceOptions
 from privmix.releases.config import ReleaseConfig
+
+_DELTA: Final = 1e-5
 
 
 @dataclass(frozen=True)
@@ -21,11 +24,13 @@ class Prices:
         design: whose price it is.
         adjacency: that the prices are for.
         found: of each accountant its cost and the noise multiplier, or why it has none ("unsupported").
+        delta: that they are at.
     """
 
     design: str
     adjacency: Adjacency
     found: list[dict[str, Any]]
+    delta: float
 
 
 def price(asked: PriceOptions, design: str | None = None, options: Mapping[str, Any] | None = None) -> Prices:
@@ -46,6 +51,9 @@ def price(asked: PriceOptions, design: str | None = None, options: Mapping[str, 
         >>> found["is_upper_bound"], found["epsilon"] <= 1
         (True, True)
     """
+    if asked.release is not None:
+        return _of_folder(asked, design, options)
+    delta = _DELTA if asked.delta is None else asked.delta
     if asked.records is None:
         raise InvalidInput("records", asked.records, "the public record count")
     if (asked.noise_multiplier is None) == (asked.epsilon is None):
@@ -62,12 +70,39 @@ def price(asked: PriceOptions, design: str | None = None, options: Mapping[str, 
     named = "as_published" if asked.as_published else asked.accountant
     names = list(accounting.ACCOUNTANTS) if asked.every else [accounting.get_accountant(named).name]
     if asked.epsilon is not None:
-        config = config.resolved(asked.epsilon, asked.delta)
+        config = config.resolved(asked.epsilon, delta)
     adjacency = config.draft().adjacency
-    return Prices(config.design.name, adjacency, [_one(config, asked, name, adjacency) for name in names])
+    found = [_one(config, asked, name, adjacency, delta) for name in names]
+    return Prices(config.design.name, adjacency, found, delta)
 
 
-def _one(config: ReleaseConfig, asked: PriceOptions, accountant: str, adjacency: Adjacency) -> dict[str, Any]:
+def _of_folder(asked: PriceOptions, design: str | None, options: Mapping[str, Any] | None) -> Prices:
+    """All that a certified plan ran, mean query and count too, as its certificate states it."""
+    assert asked.release is not None
+    others = (asked.records, asked.rows, asked.noise_multiplier, asked.epsilon)
+    if any(value is not None for value in others) or options:
+        raise InvalidInput("release", str(asked.release), "no other plan beside it: leave the design's options out")
+    certificate = certified(asked.release).read(asked.release)
+    stated = certificate["guarantee"]
+    delta, adjacency = stated["delta"] if asked.delta is None else asked.delta, Adjacency(stated["adjacency"])
+    named = "as_published" if asked.as_published else asked.accountant
+    names = list(accounting.ACCOUNTANTS) if asked.every else [accounting.get_accountant(named).name]
+    event, found = event_from_dict(certificate["event"]), []
+    for name in names:
+        try:
+            cost = accounting.epsilon(event, delta, accountant=name, adjacency=adjacency)
+        except accounting.UnsupportedEvent as error:
+            if not asked.every:
+                raise
+            found.append({"accountant": name, "unsupported": error.allowed})
+        else:
+            found.append({**cost.to_dict(), "noise_multiplier": certificate["plan"]["noise_multiplier"]})
+    return Prices(f"{certificate.kind} {certificate.id[:8]}", adjacency, found, delta)
+
+
+def _one(
+    config: ReleaseConfig, asked: PriceOptions, accountant: str, adjacency: Adjacency, delta: float
+) -> dict[str, Any]:
     def event(multiplier: float) -> Event:
         return config.with_noise(multiplier).event
 
@@ -75,10 +110,10 @@ def _one(config: ReleaseConfig, asked: PriceOptions, accountant: str, adjacency:
     multiplier = asked.noise_multiplier
     try:
         if asked.epsilon is not None:
-            multiplier = accounting.calibrate(event, asked.epsilon, asked.delta, **by).noise_multiplier
+            multiplier = accounting.calibrate(event, asked.epsilon, delta, **by).noise_multiplier
         assert multiplier is not None
         check_number("noise_multiplier", multiplier, low=0, low_open=True)
-        cost = accounting.epsilon(event(multiplier), asked.delta, **by)
+        cost = accounting.epsilon(event(multiplier), delta, **by)
     except accounting.UnsupportedEvent as error:
         if not asked.every:
             raise

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
-from privmix.jobs.asked import told
+from privmix.jobs.asked import DELTA_HELP, told
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -14,7 +15,8 @@ class PriceOptions:
     Attributes:
         records: record count n, taken as public.
         rows: rows released, T; n where None.
-        delta: probability with which epsilon may be exceeded.
+        delta: of (epsilon, delta)-DP; None: 1e-5, or that of ``release``.
+        release: folder of a release or trained model, whose whole plan is priced in place of a design.
         noise_multiplier: joint noise multiplier s of a row; answers with epsilon.
         epsilon: target; answers with the least noise multiplier.
         classes: how many.
@@ -25,7 +27,10 @@ class PriceOptions:
 
     records: int | None = told(None, "Record count n, taken as public.")
     rows: int | None = told(None, "Rows released, T. Default: n.")
-    delta: float = told(1e-5, "Probability with which epsilon may be exceeded.")
+    delta: float | None = told(None, f"{DELTA_HELP} Default: 1e-05, or the release's.")
+    release: Path | None = told(
+        None, "Release or trained model: price all that its plan ran, the mean query too, in place of a design."
+    )
     noise_multiplier: float | None = told(None, "Joint noise multiplier s of a row (features and labels together).")
     epsilon: float | None = told(None, "Target: find the least noise that meets it.")
     classes: int = told(10, "Number of classes (hierarchical, classwise).")

@@ -74,10 +74,15 @@ class ReleaseJob(ReleaseOptions):
     @cached_property
     def reader(self) -> Extractor:
         """The public extractor of raw inputs, projected where that is asked for."""
-        found = parse_features(self.features) if isinstance(self.features, str) else self.features
+        found = parse_features(self.features)
         if self.project is None:
             return found
         return Projected(found, check_integer("project", self.project, low=1))
+
+    @property
+    def plain_numbers(self) -> bool:
+        """Whether features are numbers as they stand in the data, on whatever scale."""
+        return self.public is None and self.reader.name == "identity"
 
     @cached_property
     def public(self) -> Opened | None:

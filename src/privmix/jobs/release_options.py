@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 AUTO: Final = "auto"
 """In place of a design: the planner chooses."""
 
+DEFAULT_CLIP_NORM: Final = 1.0
+"""Features of extractors lie within it; plain numbers seldom do."""
+
 PROCEDURAL: Final = "procedural:"
 """Before the name of a generator of public data."""
 
@@ -143,7 +146,7 @@ class ReleaseOptions(Asked):
     options: Mapping[str, Any] = field(default_factory=dict)
     rows: int | None = told(None, "Rows to release, T. Default: n; moments: at most 10,000.")
     centre: str | None = told(None, "private releases and subtracts the mean first; none.")
-    clip_norm: float = told(1.0, "Bound on a record's feature norm.")
+    clip_norm: float = told(DEFAULT_CLIP_NORM, "Bound on a record's feature norm: longer records are cut to it.")
     residual_clip_norm: float = told(0.55, "Bound after centring, as a share of `clip_norm`.")
     split: str = told("train", "Which part of the dataset.")
     classes: Any = told(None, CLASSES_HELP)

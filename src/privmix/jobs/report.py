@@ -9,12 +9,15 @@ from pathlib import Path
 from typing import Final
 
 from privmix.certificate.certificate import MODEL, RELEASE
+from privmix.certificate.ledger_total import StatedTotal
 from privmix.errors import InvalidInput, check_choice
 from privmix.jobs.guarantee import folder_guarantee
 from privmix.jobs.kinds import FITTED, kind_of
+from privmix.jobs.ledger_total import ledger_total, read_ledger_total, total_record
 from privmix.jobs.places import check_writable
 from privmix.jobs.recording import Measured
 from privmix.learning import load_model
+from privmix.ledger import Ledger
 from privmix.reports.context import AUDIENCES, OWNER, PUBLIC
 from privmix.reports.page import check_target, render_page, write_page
 from privmix.reports.records import RECORDS_FOLDER, RunRecord, public_records, read_records
@@ -23,6 +26,8 @@ _CERTIFICATE: Final = "certificate.json"
 _MODEL: Final = "model.json"
 # A run folder may hold these beside its records.
 _PARTS: Final = ("release", "model")
+# These are made here, from what was checked, and never taken from a file that says so.
+_MADE: Final = {"guarantee": "guarantees in certificates alone", "ledger": "totals in ledgers and statements alone"}
 
 Part = str | PathLike[str] | RunRecord | Measured
 """What goes into a report: a folder, a release, a record, or what a job has measured."""
@@ -47,7 +52,15 @@ class Report:
 
 
 def report(
-    runs: Part | Sequence[Part], *, out: str | Path | None = None, audience: str = PUBLIC, overwrite: bool = False
+    runs: Part | Sequence[Part],
+    *,
+    out: str | Path | None = None,
+    audience: str = PUBLIC,
+    ledger: str | Ledger | None = None,
+    dataset: str | None = None,
+    statement: str | Path | None = None,
+    key: str | Path | None = None,
+    overwrite: bool = False,
 ) -> Report:
     """Make one self-contained page: what was guaranteed, what it is good for, and what attacks could do.
 
@@ -61,6 +74,10 @@ def report(
             returned.
         out: HTML file to write; not in a release. None writes none.
         audience: ``"public"``: no private figure gets in; ``"owner"``: everything, keep it to yourself.
+        ledger, dataset: where the data have their budget, and under which name: what all of it has cost is shown. Its
+            owner sees what became of the charges, too.
+        statement: the file of :func:`privmix.ledger_total`, which shows the same to whoever has no ledger.
+        key: public key (PEM) of whoever must have signed that; without it the page says that nobody checked it.
         overwrite: replace a page that is there; no other file is ever replaced.
 
     Raises:
@@ -83,10 +100,31 @@ def report(
     for part in parts:
         found.add(part, audience)
     found.check()
-    page = render_page([*found.guarantees.values(), *found.records], audience)
+    total = _total(ledger, dataset, statement, key, audience)
+    page = render_page([*found.guarantees.values(), *total, *found.records], audience)
     if place is not None:
         write_page(page, place, private=audience == OWNER, overwrite=overwrite)
     return Report(page, audience, found.refuted_in_private, place)
+
+
+def _total(
+    ledger: str | Ledger | None,
+    dataset: str | None,
+    statement: str | Path | None,
+    key: str | Path | None,
+    audience: str,
+) -> list[RunRecord]:
+    """The total that the page shows, if any."""
+    if (ledger is None) != (dataset is None):
+        raise InvalidInput("ledger, dataset", "one of them", "both, or none")
+    if ledger is not None and statement is not None:
+        raise InvalidInput("statement", str(statement), "none beside `ledger`, which says it itself")
+    if key is not None and statement is None:
+        raise InvalidInput("key", str(key), "none without `statement`")
+    if ledger is not None and dataset is not None:
+        stated = StatedTotal(ledger_total(ledger, dataset, outcomes=audience == OWNER).total)
+        return [total_record(stated, from_ledger=True)]
+    return [] if statement is None else [total_record(read_ledger_total(statement, key))]
 
 
 def _check_out(out: Path, parts: Sequence[Part], *, overwrite: bool) -> None:
@@ -112,12 +150,10 @@ class _Found:
             records = self._of_folder(Path(part))
         else:
             records = [part.measurement.record() if isinstance(part, Measured) else part]
-        if forged := [record for record in records if record.kind == "guarantee"]:
-            # It is recomputed from certificates, never taken from a file that says so.
+        if forged := [record for record in records if record.kind in _MADE]:
+            kind = forged[0].kind
             place = str(Path(part)) if isinstance(part, str | PathLike) else "a record"
-            raise InvalidInput(
-                f"record guarantee {forged[0].record_id[:12]}", place, "guarantees in certificates alone"
-            )
+            raise InvalidInput(f"record {kind} {forged[0].record_id[:12]}", place, _MADE[kind])
         if any(record.private and record.content.get("violated") is True for record in records):
             self.refuted_in_private = True
         # From here on a page for the public knows nothing of private records.

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Unpack
 
 from privmix.data import Source
 from privmix.data.overlap import Sketch
@@ -26,6 +26,7 @@ from privmix.jobs.planned_training import PlannedTraining
 from privmix.jobs.progress import Asked, Progress, callback, shows_bars, silent
 from privmix.jobs.public_data import contents_of, named, origins_of, pool_options, refuse_private, sources_of
 from privmix.jobs.spending import Spending, telling
+from privmix.jobs.training_arguments import TrainingArguments
 from privmix.jobs.training_options import TrainingOptions
 from privmix.jobs.training_settings import ARGUMENTS, check_device, settings_for
 from privmix.mechanisms.plan import check_price
@@ -83,7 +84,7 @@ class TrainingJob(TrainingOptions):
     @cached_property
     def extractor(self) -> Extractor:
         """The public extractor."""
-        return parse_features(self.features) if isinstance(self.features, str) else self.features
+        return parse_features(self.features)
 
     @cached_property
     def opened(self) -> Dataset:
@@ -318,7 +319,7 @@ def train(
     columns: Columns | str | Sequence[str] | None = None,
     label: str | None = None,
     progress: Asked = None,
-    **options: Any,
+    **options: Unpack[TrainingArguments],
 ) -> Model:
     """Train a private model with DP-SGD: mixup, augmentation, public data.
 
@@ -351,9 +352,16 @@ def train(
         >>> model.certificate["guarantee"]["epsilon"] <= 8.0, model.predict(x).shape
         (True, (400,))
     """
-    job = TrainingJob(data, epsilon, delta, columns=Columns.declared(columns, label), **options)
-    if job.dry_run:
+    given: dict[str, Any] = dict(options)
+    if given.pop("dry_run", False):
         raise InvalidInput("dry_run", True, "False: a plan alone is made by TrainingJob.plan")
+    if unknown := sorted(set(given) - set(TrainingArguments.__annotations__)):
+        names = ", ".join(TrainingArguments.__annotations__)
+        raise TypeError(f"{', '.join(unknown)}: no argument of a training; there are {names}")
+    for name in ("out", "store"):
+        if given.get(name) is not None:
+            given[name] = Path(given[name])
+    job = TrainingJob(data, epsilon, delta, columns=Columns.declared(columns, label), **given)
     with job.processes() as world:
         done = job.train(job.plan(world), callback(progress))
     if done.not_noted is not None:

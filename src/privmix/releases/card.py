@@ -10,19 +10,25 @@ from privmix.certificate.about import about_of, hub_licence, in_markdown
 from privmix.certificate.assessment import SOURCE, markdown
 from privmix.designs import Plan
 from privmix.features.spec import title_of
-from privmix.rounding import exact, rounded_up
+from privmix.releases.choice import forecast_of
+from privmix.rounding import exact, rounded_down, rounded_up
 
 # Names of features that a card lists.
 MOST_NAMES: Final = 100
 
 
-def data_card(plan: Plan, certificate: Mapping[str, Any], *, before: bool = False) -> str:
+EDITIONS: Final[tuple[dict[str, bool], ...]] = ({}, {"baseline": False}, {"before": True})
+"""How cards are written, and how earlier builds wrote them: arguments of :func:`data_card`, the newest first."""
+
+
+def data_card(plan: Plan, certificate: Mapping[str, Any], *, before: bool = False, baseline: bool = True) -> str:
     """Return the card in Markdown: what the rows are, what is guaranteed, how to load and use them.
 
     Args:
         plan: what ran.
         certificate: of the release.
         before: as it was written before cards named features and had an example for scikit-learn.
+        baseline: say what a model of it has to beat.
     """
     guarantee = certificate["guarantee"]
     epsilon = "infinite" if guarantee["epsilon"] is None else f"{rounded_up(guarantee['epsilon'], 4)}"
@@ -64,7 +70,7 @@ Classes in order: {classes}.
 {_preparation(plan)}
 {_use_before(learner) if before else _names(certificate, plan.dim) + _use(learner)}
 Training as often as you like costs no further privacy.
-{_choice(certificate.get("choice"))}"""
+{_baseline(plan, certificate.get("choice")) if baseline and not before else ""}{_choice(certificate.get("choice"))}"""
 
 
 def _use_before(learner: str) -> str:
@@ -160,6 +166,26 @@ def _preparation(plan: Plan) -> str:
             f"and the rest clipped to {plan.residual_clip_norm:g}; do the same to new records.\n"
         )
     return f"\nEach record was clipped to norm {plan.clip_norm:g}; do the same to records you classify.\n"
+
+
+def _baseline(plan: Plan, choice: Mapping[str, Any] | None) -> str:
+    """What to expect, and what to beat: from the plan and the planner's public numbers, and from no record."""
+    count = len(plan.classes)
+    least = rounded_down(100 / count, 3)
+    said = "No forecast was made of its accuracy."
+    if choice:
+        said = f"The planner's forecast, from public facts alone: {forecast_of(choice, choice['chosen'])}."
+    return f"""
+## What to expect of it
+
+{said} How a model does on real
+records is not in this card, since such figures would tell of them.
+
+Naming the same class for every record takes no model. It is right on the share of the most frequent class: at least
+{least}% of the records with {count} classes, and more where classes differ in size. A model has to beat that on records
+of your own: `privmix evaluate` prints it beside accuracy, balanced accuracy, recall of each class, log loss and, of two
+classes, AUC, where asked also by group.
+"""
 
 
 def _choice(choice: Mapping[str, Any] | None) -> str:

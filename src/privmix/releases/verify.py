@@ -16,7 +16,7 @@ from privmix.certificate.verification import Verification
 from privmix.designs import Plan, plan_from_dict
 from privmix.errors import InvalidInput, check_number
 from privmix.features.spec import check_carried, check_spec, stated_names
-from privmix.releases.card import data_card
+from privmix.releases.card import EDITIONS, data_card
 from privmix.releases.certificate import PICTURE_FILE, curve_of, parse_certificate, public_text, told_in_shards
 from privmix.releases.choice import check_choice_record, check_choice_settings
 from privmix.releases.evidence import RowEvidence, beside_tests, centre_tests, row_law
@@ -91,7 +91,7 @@ def verify_release(folder: str | Path) -> Verification:
     if content != certificate.to_bytes():
         raise InvalidInput("certificate", "another layout", "the layout in which privmix writes it")
     # Cards of earlier versions name no features.
-    cards = [data_card(plan, certificate, before=before).encode() for before in (False, True)]
+    cards = [data_card(plan, certificate, **edition).encode() for edition in EDITIONS]
     if read_plain(root / CARD_FILE, CARD_FILE, max(map(len, cards))) not in cards:
         raise InvalidInput(CARD_FILE, "other content", "the data card that follows from the certificate")
     metadata = croissant(certificate, hashlib.sha256(content).hexdigest())

@@ -149,7 +149,21 @@ class Columns:
     block: ClassVar[str] = "columns"
 
 
-Block = Paragraphs | Points | Callout | Numbers | Table | Heatmap | Figure | Pictures | Command | Columns
+@dataclass(frozen=True)
+class Details:
+    """Blocks that are shown when asked for, and in print.
+
+    Attributes:
+        title: what is asked for.
+        blocks: what it is.
+    """
+
+    title: str
+    blocks: Sequence[Block]
+    block: ClassVar[str] = "details"
+
+
+Block = Paragraphs | Points | Callout | Numbers | Table | Heatmap | Figure | Pictures | Command | Columns | Details
 
 
 @dataclass(frozen=True)

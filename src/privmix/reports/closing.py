@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from typing import Final
 
-from privmix.reports.blocks import Block, Callout, Card, Columns, Command, Number, Numbers, Points, Section, Table
+from privmix.reports.blocks import Block, Callout, Card, Command, Details, Number, Numbers, Points, Section, Table
 from privmix.reports.context import Context, Shown
 from privmix.reports.fields import flat
-from privmix.reports.panels import capitalised
 from privmix.reports.panels_audit import by_curve
-from privmix.reports.sentences import percent
+from privmix.reports.sentences import capitalised, percent
 from privmix.rounding import rounded_down, rounded_up
 
 # What to run for a panel that isn't there: kinds, what they are called, what they tell, and the command.
 _MISSING: Final = (
     (("guarantee",), "The guarantee", "from a certificate", "privmix report RUN RELEASE"),
+    (
+        ("ledger",),
+        "The dataset's budget",
+        "what everything that was made of it has cost",
+        "privmix report RELEASE --ledger URL --dataset NAME",
+    ),
     (("evaluation",), "Accuracy", "on labelled data of your own", "privmix evaluate MODEL --data DATA --record RUN"),
     (
         ("utility",),
@@ -51,6 +56,7 @@ _UNCHECKED: Final = (
 )
 KIND_NAMES: Final = {
     "guarantee": "guarantee",
+    "ledger": "the dataset's budget",
     "audit": "worst-case audit",
     "canary-audit": "canary audit",
     "noise-audit": "noise audit",
@@ -72,10 +78,12 @@ def glance(context: Context) -> Card | None:
     audits = context.of_kind("audit", "canary-audit")
     # Audits of designs say nothing of a release, where there is one.
     audits = [one for one in audits if one.record.subject["id"] is not None] or audits
+    # What saw only what is published may have done better than what saw each step.
     proven = [
         (value, one.content.flag("violated"))
         for one in audits
-        if (value := one.content.number("proven_epsilon")) is not None
+        for found in (one.content, one.content.fields("black_box"))
+        if (value := found.number("proven_epsilon")) is not None
     ]
     if proven:
         value, violated = max(proven)
@@ -157,20 +165,20 @@ def _missing(context: Context) -> Section | None:
 def _settings(context: Context) -> Section | None:
     cards = []
     for private in (False, True):
-        tables: list[list[Block]] = [
-            [Table(_named(one), ("setting", "value"), rows, text=(1,))]
+        blocks: list[Block] = [
+            Details(f"{_named(one)}: {len(rows)} settings", [Table(_named(one), ("setting", "value"), rows, text=(1,))])
             for one in context
             if one.record.private == private and (rows := flat(one.record.settings))
         ]
-        if tables:
-            cards.append(Card("", [Columns(tables, flowing=True)], private=private))
+        if blocks:
+            cards.append(Card("", blocks, private=private))
     return Section("settings", "All settings", "Everything that decided the figures above.", cards) if cards else None
 
 
 def _reproduce(context: Context) -> Section | None:
     commands: list[Block] = [Command(_named(one), one.record.command) for one in context if one.record.command]
     lead = "The command lines that the figures come from. Noise is drawn anew each time, so figures differ a little."
-    return Section("reproduce", "How to make it again", lead, [Card("", commands)]) if commands else None
+    return Section("reproduce", "How to check it and make it again", lead, [Card("", commands)]) if commands else None
 
 
 def _provenance(context: Context) -> Section | None:

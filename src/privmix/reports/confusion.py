@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from privmix.reports.style import COLOURS, new_figure, save_figure
 
 _MOST_NUMBERS = 20
+_LONGEST = 28
 
 
 def draw_confusion(
@@ -42,8 +43,10 @@ def draw_confusion(
             if matrix[row, column]:
                 colour = "white" if shares[row, column] > 0.5 else "black"
                 axes.text(column, row, f"{matrix[row, column]}", ha="center", va="center", color=colour, fontsize=7)
-        axes.set_xticks(range(len(classes)), classes, rotation=45 if max(map(len, classes)) > 3 else 0)
-        axes.set_yticks(range(len(classes)), classes)
+        # Long names are turned about their ends, so that none lies over its neighbour.
+        turned = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"} if max(map(len, classes)) > 3 else {}
+        axes.set_xticks(range(len(classes)), [_short(name) for name in classes], fontsize=8, **turned)
+        axes.set_yticks(range(len(classes)), [_short(name) for name in classes], fontsize=8)
     axes.set_xlabel("predicted class")
     axes.set_ylabel("true class")
     axes.set_title(f"accuracy {100 * accuracy:.2f}% on {int(matrix.sum()):,} records")
@@ -51,6 +54,10 @@ def draw_confusion(
     if reliability is not None:
         _draw_reliability(beside[0], *reliability)
     save_figure(figure, path)
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…"
 
 
 def _draw_reliability(axes: Any, counts: NDArray[Any], told: NDArray[Any], right: NDArray[Any]) -> None:

@@ -14,8 +14,8 @@ from privmix.reports.records import KINDS, RunRecord, public_records
 
 OWNER, PUBLIC = "owner", "public"
 AUDIENCES: Final = (OWNER, PUBLIC)
-# Names single records: nothing for the public, whatever the data are.
-_OWNER_ONLY: Final = frozenset({"highest_risk"})
+# Names single records, or tells how runs ended: nothing for the public, whatever the data are.
+_OWNER_ONLY: Final = frozenset({"highest_risk", "outcomes"})
 
 
 @dataclass(frozen=True)

@@ -55,8 +55,9 @@ def draw_epsilon_delta(
             axes.plot([epsilon], [delta], "o", color=VERMILION, markersize=8, **_HALO)
             _label(axes, epsilon, delta, f"ε = {rounded_up(epsilon)}", (8, 8))
         axes.set_xlim(left=0)
-        axes.set_xlabel("ε")
-        axes.set_ylabel("δ")
+        axes.xaxis.set_major_locator(MaxNLocator(5))
+        axes.set_xlabel("epsilon (ε)")
+        axes.set_ylabel("delta (δ)")
         return inline(
             figure,
             name,
@@ -66,8 +67,21 @@ def draw_epsilon_delta(
         )
 
 
-def draw_tradeoff(name: str, alphas: Sequence[float], betas: Sequence[float], at: tuple[float, float]) -> Markup:
-    """Least miss rate against false-alarm rate: what lies below the curve is out of every attack's reach."""
+def draw_tradeoff(
+    name: str,
+    alphas: Sequence[float],
+    betas: Sequence[float],
+    at: tuple[float, float],
+    sides: tuple[str, str] = ("absent", "present"),
+) -> Markup:
+    """Least miss rate against false-alarm rate: what lies below the curve is out of every attack's reach.
+
+    Args:
+        name: of the figure.
+        alphas, betas: the curve.
+        at: the point that is stated.
+        sides: what records are called that an attack tells apart.
+    """
     order = np.argsort(alphas)
     alpha, beta = np.asarray(alphas)[order], np.asarray(betas)[order]
     with drawing() as (figure, axes):
@@ -75,12 +89,12 @@ def draw_tradeoff(name: str, alphas: Sequence[float], betas: Sequence[float], at
         axes.fill_between(alpha, 0, beta, color=BLUE, alpha=0.12, linewidth=0)
         axes.plot(alpha, beta, color=BLUE)
         axes.plot([at[0]], [at[1]], "o", color=VERMILION, markersize=8, **_HALO)
-        _label(axes, *at, f"{percent(at[0], 0)} false alarms: {percent_up(1 - at[1])} caught", (9, 6))
+        _label(axes, *at, f"{percent(at[0], 0)} accused wrongly:\n{percent_up(1 - at[1])} found", (12, -14))
         axes.set_xlim(0, 1)
         axes.set_ylim(0, 1.02)
         _percent_axes(axes)
-        axes.set_xlabel("false alarms")
-        axes.set_ylabel("missed")
+        axes.set_xlabel(f"{sides[0]} records accused (false alarms)")
+        axes.set_ylabel(f"{sides[1]} records missed")
         return inline(
             figure,
             name,
@@ -113,7 +127,7 @@ def draw_utility(
         axes.xaxis.set_minor_locator(NullLocator())
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:g}%"))
-        axes.set_xlabel("ε")
+        axes.set_xlabel("epsilon (ε)")
         axes.set_ylabel("accuracy")
         known = f" Without privacy it is {percent(reference)}." if reference is not None else ""
         stated = ", ".join(
@@ -125,7 +139,7 @@ def draw_utility(
 def draw_bounds(name: str, proven: float, claimed: float | None, published: float | None, violated: bool) -> Markup:
     """On one scale of epsilon: what an attack proved, what is claimed, and what the papers' formula would claim."""
     most = max(value for value in (proven, claimed, published, 0.1) if value is not None)
-    with drawing(4.7, 1.35) as (figure, axes):
+    with drawing(4.7, 1.6) as (figure, axes):
         axes.grid(False)
         axes.barh([0], [proven], height=0.5, color=VERMILION if violated else GREEN, linewidth=0)
         for value, colour, dashes in ((claimed, INK, ()), (published, VERMILION, (2, 1.5))):
@@ -138,7 +152,7 @@ def draw_bounds(name: str, proven: float, claimed: float | None, published: floa
         axes.set_xlim(0, most * 1.06)
         axes.yaxis.set_visible(False)
         axes.spines["left"].set_visible(False)
-        axes.set_xlabel("ε")
+        axes.set_xlabel("epsilon (ε)")
         published_text = "" if published is None else f" The published formula says {number_text(published)}."
         stated = "nothing" if claimed is None else rounded_up(claimed)
         return inline(
@@ -172,8 +186,8 @@ def draw_audit_points(
             linewidth=0,
             zorder=4,
         )
-        axes.set_xlabel("false alarms")
-        axes.set_ylabel("missed")
+        axes.set_xlabel("records accused wrongly (false alarms)")
+        axes.set_ylabel("records missed")
         return inline(
             figure,
             name,
@@ -204,7 +218,7 @@ def draw_roc(name: str, lines: Sequence[Line], limit: tuple[Sequence[float], Seq
                 low, high = np.clip(line.low, floor, 1), np.clip(line.high, floor, 1)
                 axes.fill_between(x, low, high, color=line.colour, alpha=0.16, linewidth=0)
             axes.plot(x, np.clip(line.y, floor, 1), color=line.colour)
-        axes.set_xlabel("false alarms (non-members accused)")
+        axes.set_xlabel("non-members accused (false alarms)")
         axes.set_ylabel("members caught")
         return inline(
             figure,
@@ -250,7 +264,11 @@ def draw_shares(name: str, shares: Any, title: str) -> Markup:
 
 
 def _label(axes: Axes, x: float, y: float, text: str, offset: tuple[float, float], side: str = "left") -> None:
-    axes.annotate(text, (x, y), offset, textcoords="offset points", ha=side, color=INK, annotation_clip=False)
+    # On the card's own colour, so that no line runs through it.
+    box = {"facecolor": PAPER, "edgecolor": "none", "pad": 1.5}
+    axes.annotate(
+        text, (x, y), offset, textcoords="offset points", ha=side, color=INK, annotation_clip=False, bbox=box, zorder=6
+    )
 
 
 def _percent_axes(axes: Axes) -> None:

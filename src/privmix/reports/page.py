@@ -16,8 +16,10 @@ from privmix.held_folders import write_durably
 from privmix.private_files import file_mode
 from privmix.reports.closing import closing_sections, glance, refutations
 from privmix.reports.context import AUDIENCES, OWNER, Context
-from privmix.reports.panels import guarantee_section, headline, owners_words, usefulness_section
+from privmix.reports.panels import guarantee_section, headline, owners_words
 from privmix.reports.panels_attacks import attack_sections
+from privmix.reports.panels_budget import budget_section
+from privmix.reports.panels_utility import usefulness_section
 from privmix.reports.records import RunRecord
 
 _MARK: Final = "<!doctype html>"
@@ -54,7 +56,12 @@ def render_page(records: Iterable[RunRecord], audience: str) -> str:
     first = glance(context)
     sections = [
         section
-        for section in (guarantee_section(context), usefulness_section(context), *attack_sections(context))
+        for section in (
+            guarantee_section(context),
+            budget_section(context),
+            usefulness_section(context),
+            *attack_sections(context),
+        )
         if section is not None
     ]
     return (
@@ -62,6 +69,7 @@ def render_page(records: Iterable[RunRecord], audience: str) -> str:
         .get_template("page.html.j2")
         .render(
             title=_title(context),
+            about=_about(context),
             owner=audience == OWNER,
             style=Markup(files("privmix.reports").joinpath("templates", "page.css").read_text(encoding="utf-8")),
             refutations=refutations(context),
@@ -108,6 +116,19 @@ def _title(context: Context) -> str:
         for one in context.of_kind("guarantee")
     ]
     return "Privacy report" + (": " + ", ".join(subjects) if subjects else "")
+
+
+def _about(context: Context) -> list[str]:
+    """Whose it is, of which day, and its id: by which a page is filed. The words are the owner's."""
+    found = []
+    for one in context.of_kind("guarantee"):
+        said = owners_words(one.content)
+        kind, name = one.record.subject["kind"], str(one.record.subject["id"])
+        words = [said[part] for part in ("owner", "date") if part in said]
+        found.append(
+            " · ".join([*words, *([f"licence {said['licence']}"] if "licence" in said else []), f"{kind} {name}"])
+        )
+    return found
 
 
 @cache

@@ -12,8 +12,8 @@ from matplotlib.ticker import FixedLocator, FuncFormatter
 from privmix.reports.blocks import Block, Card, Columns, Figure, Key, Number, Numbers, Paragraphs, Table
 from privmix.reports.context import Context, Shown
 from privmix.reports.fields import Fields
-from privmix.reports.panels import capitalised, card_of
-from privmix.reports.sentences import figure, percent, percent_up
+from privmix.reports.panels import card_of
+from privmix.reports.sentences import capitalised, figure, percent, percent_up
 from privmix.reports.svg import BLUE, INK, MUTED, PAPER, VERMILION, drawing, inline
 
 LEAD: Final = (

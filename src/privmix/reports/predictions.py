@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from privmix.reports.style import COLOURS, new_figure, save_figure
 from privmix.rounding import exact
 
@@ -13,7 +15,7 @@ _MARKERS = "os^vDPX*"
 
 
 def draw_predictions(record: Mapping[str, Any], path: Path) -> None:
-    """Draw what the planner predicted; the chosen design is thick, and its operating point is marked.
+    """Draw what the planner predicted; the chosen design is thick, with its range at the budget that was asked for.
 
     Args:
         record: from ``privmix plan --json``.
@@ -33,10 +35,21 @@ def draw_predictions(record: Mapping[str, Any], path: Path) -> None:
             label=record["labels"][name] + (" (chosen)" if chosen else ""),
         )
     axes.axvline(record["epsilon"], color="#666666", linestyle=":", linewidth=1)
+    drawn = [100 * value for values in record["curves"].values() for value in values]
+    if (between := record.get("ranges", {}).get(record["chosen"])) is not None:
+        low, high = (100 * value for value in between)
+        names = list(record["curves"])
+        colour = COLOURS[names.index(record["chosen"]) % len(COLOURS) if record["chosen"] in names else 0]
+        width = record["epsilon"] * np.array([0.93, 1 / 0.93])
+        words = f"its range: {low:.0f} to {high:.0f}%"
+        axes.fill_between(width, low, high, color=colour, alpha=0.25, linewidth=0, label=words)
+        drawn += [low, high]
     axes.set_xscale("log", base=2)
     axes.set_xticks(record["epsilons"], [f"{value:g}" for value in record["epsilons"]])
     axes.minorticks_off()
-    axes.set_ylim(0, 101)
+    least, most = min(drawn, default=0.0), max(drawn, default=100.0)
+    margin = 0.06 * (most - least) + 0.5
+    axes.set_ylim(max(0.0, least - margin), min(101.0, most + margin))
     axes.set_xlabel(f"epsilon (delta {exact(record['delta'])}); dotted: the budget asked for")
     axes.set_ylabel("predicted accuracy (%)")
     axes.set_title("Predicted accuracy of each design, from a public simulation", fontsize=10)

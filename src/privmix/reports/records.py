@@ -25,6 +25,7 @@ SCHEMA_VERSION: Final = 1
 RECORDS_FOLDER: Final = "records"
 KINDS: Final = (
     "guarantee",
+    "ledger",
     "audit",
     "canary-audit",
     "noise-audit",
@@ -35,7 +36,7 @@ KINDS: Final = (
     "utility",
     "poisoning",
 )
-SUBJECTS: Final = ("release", "model", "design")
+SUBJECTS: Final = ("release", "model", "design", "dataset")
 # Pictures of inversion studies lie in records; no verb writes a tenth of this.
 _MOST_BYTES: Final = 64 * MEBIBYTE
 _ID = re.compile(r"[0-9a-f]{32}\Z")

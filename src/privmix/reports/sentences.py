@@ -39,6 +39,11 @@ def percent_up(share: float) -> str:
     return "practically 100%"
 
 
+def capitalised(text: str) -> str:
+    """A title as titles begin."""
+    return text[:1].upper() + text[1:]
+
+
 def percent(share: float | None, decimals: int = 1) -> str:
     """A measured share as a percentage; a dash where there is none.
 
@@ -135,15 +140,21 @@ def meaning(epsilon: float, delta: float, adjacency: str, caught: float | None, 
     ]
     if caught is not None:
         text = (
-            "Whoever accuses 5% of those absent catches at most <strong>{}</strong> of those present."
+            "An attack that wrongly accuses 5% of the records that are not in the data finds at most "
+            "<strong>{}</strong> of those that are."
             if present
-            else "Whoever is wrong about 5% of the one version recognises at most <strong>{}</strong> of the other."
+            else "An attack that is wrong about 5% of one version recognises at most <strong>{}</strong> of the other."
         )
         found.append(Markup(text).format(percent_up(caught)))
     if right is not None:
-        text = "On an even bet the best possible attack is right at most <strong>{}</strong> of the time{}."
+        text = (
+            "On an even bet the best possible attack is right at most <strong>{}</strong> of the time{}. That is "
+            "by all that is known of the noise; epsilon and delta alone would allow {}."
+        )
         weak = ": a weak promise, whatever attacks have managed so far" if is_weak(right) else " (guessing: 50%)"
-        found.append(Markup(text).format(percent_up(right), weak))
+        # Kairouz, Oh and Viswanath 2015, for the worst mechanism of these figures, as in the questions of NIST.
+        alone = min(1.0, belief(0.5, epsilon) + delta * (1 - belief(0.5, epsilon)))
+        found.append(Markup(text).format(percent_up(right), weak, percent_up(alone)))
     return found
 
 

@@ -30,10 +30,11 @@ _STYLE: Final[dict[str, Any]] = {
     # Texts stay texts: crisp, searchable, in the page's font. None of them is read as TeX.
     "svg.fonttype": "none",
     "text.parse_math": False,
-    "font.size": 10,
+    # A phone shows a figure at four fifths of its size: texts stay above 10 pixels there.
+    "font.size": 13,
     "text.color": INK,
     "axes.labelcolor": MUTED,
-    "axes.labelsize": 10,
+    "axes.labelsize": 13,
     "axes.edgecolor": MUTED,
     "axes.linewidth": 0.7,
     "axes.facecolor": "none",
@@ -42,8 +43,8 @@ _STYLE: Final[dict[str, Any]] = {
     "axes.axisbelow": True,
     "xtick.color": MUTED,
     "ytick.color": MUTED,
-    "xtick.labelsize": 9.5,
-    "ytick.labelsize": 9.5,
+    "xtick.labelsize": 12.5,
+    "ytick.labelsize": 12.5,
     "xtick.minor.visible": False,
     "grid.color": LINE,
     "grid.linewidth": 0.6,
@@ -57,7 +58,7 @@ _POINTS: Final = 72
 
 
 @contextmanager
-def drawing(width: float = 4.7, height: float = 3.3) -> Iterator[tuple[Figure, Axes]]:
+def drawing(width: float = 4.7, height: float = 3.6) -> Iterator[tuple[Figure, Axes]]:
     """Yield an empty figure (inches) and its axes, in the page's look; draw and :func:`inline` it inside."""
     with rc_context(_STYLE):
         figure = new_figure(width, height)

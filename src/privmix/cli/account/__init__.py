@@ -42,7 +42,8 @@ def price(
 ) -> None:
     """Price a design, or find the noise that meets a target.
 
-    Give either --noise-multiplier (answers with epsilon) or --epsilon (answers with the least noise multiplier).
+    Give either --noise-multiplier (answers with epsilon) or --epsilon (answers with the least noise multiplier). A
+    design's own query is priced; a release that is centred also pays for its mean (--release prices all of it).
 
     Example: privmix account --design poisson --records 60000 --mixup-degree 64 --epsilon 1 --delta 1e-5
     """
@@ -52,7 +53,8 @@ def price(
     if json_output:
         print_json(prices.found if asked.every else prices.found[0])
         return
-    title = f"design {prices.design}, delta {exact(asked.delta)}, adjacency {prices.adjacency.value}"
+    name = prices.design if asked.release else f"design {prices.design}"
+    title = f"{name}, delta {exact(prices.delta)}, adjacency {prices.adjacency.value}"
     out.print(_table(prices.found, title))
 
 

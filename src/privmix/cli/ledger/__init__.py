@@ -24,6 +24,10 @@ VERBS: Final = {
     "verify": Verb(
         "privmix.cli.ledger.verify", "Recompute every hash and every price; exit code 2 if anything does not hold."
     ),
+    "statement": Verb(
+        "privmix.cli.ledger.statement",
+        "State what a dataset has cost in all, in a file that can be signed and handed on.",
+    ),
     "export": Verb(
         "privmix.cli.ledger.export", "Print budgets and whole histories as JSON, for an archive or an audit."
     ),

@@ -41,6 +41,7 @@ def _what(entry: dict[str, Any]) -> str:
             if "fingerprint" in entry:
                 return f"{entry['id'][:8]} is for content {entry['fingerprint'][:12]}"
             new = len(entry.get("files", ()))
-            return f"{entry['id'][:8]} is for content {entry.get('content', '')[:12]}, {new} files of it new here"
+            files = f"{new:,} file{'' if new == 1 else 's'} of it new here"
+            return f"{entry['id'][:8]} is for content {entry.get('content', '')[:12]}, {files}"
         case _:
             return f"{entry['id'][:8]}: {entry['result']}"

@@ -1,0 +1,234 @@
+"""Panels about what a release or model is good for: accuracy beside what takes no model, and beside no privacy."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from privmix.reports.blocks import (
+    Block,
+    Callout,
+    Card,
+    Columns,
+    Figure,
+    Heatmap,
+    Key,
+    Number,
+    Numbers,
+    Paragraphs,
+    Section,
+    Table,
+)
+from privmix.reports.context import Context, Shown
+from privmix.reports.fields import Fields
+from privmix.reports.figures import draw_shares, draw_utility
+from privmix.reports.panels import card_of
+from privmix.reports.sentences import capitalised, figure, percent
+
+# A larger confusion matrix is drawn and not written out.
+_MOST_CELLS: Final = 16
+# Of more classes than these, those recognised least.
+_MOST_CLASSES: Final = 20
+_WORST: Final = 10
+
+
+def usefulness_section(context: Context) -> Section | None:
+    """Accuracy: against epsilon, against no privacy, and by class."""
+    cards = [_utility_card(one) for one in context.of_kind("utility")]
+    cards += [_evaluation_card(one) for one in context.of_kind("evaluation")]
+    lead = "What can be learned from it, beside what takes no model at all"
+    if any(one.content.number("reference_accuracy") is not None for one in context.of_kind("evaluation", "utility")):
+        lead += ", and beside what the same data teach without any protection"
+    lead += "."
+    return Section("utility", "What it is good for", lead, cards) if cards else None
+
+
+def _utility_card(one: Shown) -> Card:
+    content, blocks = one.content, list[Block]()
+    metric = content.text("metric") or "accuracy"
+    reference = content.number("reference_accuracy")
+    points = []
+    for item in content.several("points"):
+        epsilon, value = item.number("epsilon"), item.number("accuracy")
+        if epsilon is not None and epsilon > 0 and value is not None:
+            low, high = item.number("low"), item.number("high")
+            points.append((epsilon, value, value if low is None else low, value if high is None else high))
+    points.sort()
+    if points:
+        svg = draw_utility(f"{one.name}-ut", points, reference, metric)
+        keys = [Key("blue-dot", "with privacy")] + ([Key("dashed-ink", "without")] if reference is not None else [])
+        rows = [(figure(at), percent(value), _interval(low, high, value)) for at, value, low, high in points]
+        if reference is not None:
+            rows.append(("without privacy", percent(reference), "–"))
+        table = Table(f"{metric} by epsilon", ("ε", metric, "interval"), rows)
+        drawn = Figure(svg, "The larger ε, the weaker the protection and the clearer the data.", keys)
+        blocks.append(Columns([[drawn], [table]]))
+    return card_of(one, blocks, ("points", "metric", "reference_accuracy"), "Accuracy against epsilon")
+
+
+def _interval(low: float, high: float, value: float) -> str:
+    return f"{percent(low)} to {percent(high)}" if low < value or high > value else "–"
+
+
+def _evaluation_card(one: Shown) -> Card:
+    content = one.content
+    reference = content.fields("reference")
+    blocks: list[Block] = [Numbers(_evaluation_numbers(content, reference))]
+    if warnings := content.texts("warnings"):
+        text = " ".join(capitalised(f"{text}.") for text in warnings)
+        blocks.append(Callout("warning", "Read the accuracy with this in mind", text))
+    if sentences := _evaluation_words(content, reference):
+        blocks.append(Paragraphs(sentences))
+    if rows := _measures(content, reference):
+        heads = ("measure", "this model", *(["without privacy"] if reference else []), "without a model")
+        blocks.append(Table("Every measure, beside what takes no model", heads, rows))
+    blocks += _by_class(one)
+    if groups := _group_rows(content.several("groups")):
+        heads = ("group", "records", "accuracy", "balanced", "always one class", "AUC")
+        blocks.append(Table("By group", heads, groups))
+    return card_of(one, blocks, _EVALUATION_FIELDS, "Evaluation")
+
+
+def _evaluation_numbers(content: Fields, reference: Fields) -> list[Number]:
+    accuracy, without, count = (content.number(name) for name in ("accuracy", "reference_accuracy", "n"))
+    majority = content.number("majority_accuracy")
+    numbers = [Number("accuracy", percent(accuracy), "" if count is None else f"on {figure(count)} records")]
+    if majority is not None:
+        numbers.append(Number("without a model", percent(majority), f"always {content.text('majority')}"))
+    if without is not None:
+        lost = "" if accuracy is None else f"privacy costs {100 * (without - accuracy):.1f} points"
+        numbers.append(Number("without privacy", percent(without), lost))
+    if (balanced := content.number("balanced_accuracy")) is not None:
+        numbers.append(Number("balanced accuracy", percent(balanced), "mean of the classes' recall"))
+    if (auc := content.number("auc")) is not None:
+        numbers.append(Number("AUC", f"{auc:.3f}", "guessing: 0.500"))
+    return numbers
+
+
+def _evaluation_words(content: Fields, reference: Fields) -> list[str]:
+    """What the figures mean, in sentences."""
+    accuracy, majority, name = content.number("accuracy"), content.number("majority_accuracy"), content.text("majority")
+    loss, shares_loss, gap = (content.number(f) for f in ("log_loss", "guessing_log_loss", "calibration_error"))
+    auc, classes = content.number("auc"), content.texts("classes")
+    found = []
+    if accuracy is not None and majority is not None:
+        more = 100 * (accuracy - majority)
+        beside = f"{abs(more):.1f} points {'more' if more > 0 else 'less'}" if abs(more) >= 0.05 else "no more"
+        found.append(
+            f"It names the right class of {percent(accuracy)} of the records. Always saying “{name}” is right on "
+            f"{percent(majority)}: the model is worth {beside} than that."
+        )
+    if auc is not None and len(classes) == 2:
+        found.append(
+            f"Of one record of “{classes[1]}” and one of “{classes[0]}”, it gives the first the higher score for "
+            f"“{classes[1]}” in {percent(auc)} of all pairs (AUC)."
+        )
+    if loss is not None and shares_loss is not None:
+        word = "better" if loss < shares_loss else "no better"
+        known = "" if gap is None else f" On average they are {100 * gap:.1f} points off the share that is right."
+        found.append(
+            f"Its probabilities are {word} than telling everyone the classes' shares: log loss {loss:.3f} against "
+            f"{shares_loss:.3f}.{known}"
+        )
+    if (without := reference.number("accuracy")) is not None and accuracy is not None:
+        found.append(
+            f"The same learner without privacy reaches {percent(without)}; privacy costs "
+            f"{100 * (without - accuracy):.1f} points of accuracy."
+        )
+    return found
+
+
+def _measures(content: Fields, reference: Fields) -> list[tuple[str, ...]]:
+    """Every measure of the model, of the reference where there is one, and of no model at all."""
+    majority, shares_loss = content.number("majority_accuracy"), content.number("guessing_log_loss")
+    present = sum(1 for _ in content.fields("per_class").numbers()) or len(content.texts("classes"))
+    without = {
+        "accuracy": percent(majority),
+        "balanced_accuracy": percent(1 / present) if present else "–",
+        "auc": "0.500",
+        "log_loss": _decimal(shares_loss),
+        "calibration_error": "–",
+    }
+    found = []
+    for name, words in _MEASURES.items():
+        if content.number(name) is None:
+            continue
+        write = percent if name in _SHARES else _decimal
+        known = [write(content.number(name)), *([write(reference.number(name))] if reference else [])]
+        found.append((words, *known, without[name]))
+    return found
+
+
+_MEASURES: Final = {
+    "accuracy": "accuracy",
+    "balanced_accuracy": "balanced accuracy",
+    "auc": "AUC",
+    "log_loss": "log loss (less is better)",
+    "calibration_error": "calibration error (less is better)",
+}
+_SHARES: Final = ("accuracy", "balanced_accuracy", "calibration_error")
+
+
+def _decimal(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3f}"
+
+
+def _by_class(one: Shown) -> list[Block]:
+    """Which class is taken for which, and how many of each are found."""
+    content = one.content
+    found: list[Block] = []
+    matrix, classes = content.matrix("confusion"), content.texts("classes")
+    if matrix and len(classes) != len(matrix):
+        classes = [str(number) for number in range(len(matrix))]
+    totals = [sum(row) for row in matrix]
+    shares = [[value / max(total, 1) for value in row] for row, total in zip(matrix, totals, strict=True)]
+    if 0 < len(matrix) <= _MOST_CELLS:
+        rows = [
+            (name, [(figure(value) if value else "", share) for value, share in zip(row, part, strict=True)])
+            for name, row, part in zip(classes, matrix, shares, strict=True)
+        ]
+        caption = "Which class is taken for which, in records; the shade is the share of the true class"
+        found.append(Heatmap(caption, "true \\ predicted", classes, rows))
+    elif matrix:
+        svg = draw_shares(f"{one.name}-cm", shares, "Confusion matrix")
+        found.append(Figure(svg, "Which class (rows) is taken for which (columns), as shares of the true class."))
+    recalls = sorted(content.fields("per_class").numbers().items(), key=lambda item: (item[1], item[0]))
+    if recalls:
+        many = len(recalls) > _MOST_CLASSES
+        caption = "Classes that are recognised least" if many else "Recall by class: the share of its records found"
+        # Without a matrix there are no counts.
+        counts = dict(zip(classes, totals, strict=False))
+        shown = recalls[:_WORST] if many else recalls
+        lines = [(name, figure(counts.get(name)), percent(value)) for name, value in shown]
+        found.append(Table(caption, ("class", "records", "recall"), lines))
+    return found
+
+
+def _group_rows(groups: list[Fields]) -> list[tuple[str, ...]]:
+    rows = []
+    for one in groups:
+        shares = [one.number(part) for part in ("accuracy", "balanced_accuracy", "majority_accuracy")]
+        auc = one.number("auc")
+        shown_auc = "–" if auc is None else f"{auc:.3f}"
+        rows.append((one.text("group"), figure(one.number("n")), *map(percent, shares), shown_auc))
+    return rows
+
+
+_EVALUATION_FIELDS = (
+    "accuracy",
+    "balanced_accuracy",
+    "majority",
+    "majority_accuracy",
+    "auc",
+    "log_loss",
+    "guessing_log_loss",
+    "calibration_error",
+    "warnings",
+    "reference_accuracy",
+    "reference",
+    "groups",
+    "n",
+    "split",
+    "confusion",
+    "classes",
+    "per_class",
+)

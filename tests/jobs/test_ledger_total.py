@@ -1,0 +1,318 @@
+"""Totals of ledgers as statements: what they say, who vouches for them, and what a stranger's can't do."""
+
+from __future__ import annotations
+
+import base64
+import json
+import sqlite3
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import privmix as pm
+from privmix.accounting import Gaussian
+from privmix.certificate import PrivateKey
+from privmix.certificate.dsse import Envelope
+from privmix.certificate.ledger_total import LedgerTotal, read_total, write_total
+from privmix.errors import InvalidInput, PrivmixError, StorageError
+from privmix.jobs.ledger_total import check_ledger_total, total_record
+from privmix.ledger import Contents, Ledger
+from tests.cli.helpers import privmix
+
+KEY, OTHER = PrivateKey.new(), PrivateKey.new()
+FILE_HASH = "ab" * 32
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path / 'l.db'}"
+
+
+@pytest.fixture
+def book(url: str) -> Ledger:
+    """Two datasets; two releases and a training of the first, one of them without a result."""
+    ledger = Ledger.create(url)
+    ledger.add_dataset("visits", epsilon=4.0, delta=1e-5)
+    ledger.add_dataset("other", epsilon=8.0, delta=1e-5, adaptive="gdp")
+    contents = Contents((FILE_HASH,))
+    first = ledger.reserve("visits", Gaussian(4.0), purpose="release", contents=contents)
+    ledger.commit(first, result="release " + "1" * 32)
+    second = ledger.reserve("visits", Gaussian(5.0), purpose="training", contents=contents)
+    ledger.commit(second, result="model " + "2" * 32)
+    ledger.reserve("visits", Gaussian(6.0), purpose="release", contents=contents)
+    return ledger
+
+
+@pytest.fixture
+def keys(tmp_path: Path) -> Path:
+    KEY.write(tmp_path / "ana.pem")
+    (tmp_path / "ana.pub.pem").write_bytes(KEY.public.to_pem())
+    (tmp_path / "bo.pub.pem").write_bytes(OTHER.public.to_pem())
+    return tmp_path
+
+
+def test_it_says_the_budget_on_its_safe_side(book: Ledger) -> None:
+    found, kept = pm.ledger_total(book, "visits").total, book.budget("visits")
+    assert kept.spent <= found.spent <= kept.spent * (1 + 1e-5)
+    assert found.left <= 4.0 - kept.spent
+    assert found.left + found.spent <= 4.0
+    assert (found.epsilon, found.delta, found.adjacency, found.mode) == (4.0, 1e-5, "add_remove", "planned")
+    assert found.charges == {"release": 2, "training": 1}
+    assert found.to_dict()["unit"] == "record"
+    adaptive = pm.ledger_total(book, "other").total
+    assert (adaptive.mode, adaptive.filter, adaptive.share, adaptive.charges) == ("adaptive", "gdp", 0.0, {})
+
+
+def test_it_holds_nothing_of_the_data_and_no_name_that_hides_them(book: Ledger, tmp_path: Path) -> None:
+    """Neither fingerprints nor what they are hashed with: reservations' names, and hashes of the chain."""
+    stated = pm.ledger_total(book, "visits", out=tmp_path / "t.json", outcomes=True)
+    text = (tmp_path / "t.json").read_text()
+    for entry in book.history("visits"):
+        assert entry["hash"] not in text
+        assert entry.get("id", "no id") not in text
+        assert entry.get("content", "no content") not in text
+    assert FILE_HASH not in text
+    assert stated.total.outcomes is not None
+
+
+def test_how_runs_ended_is_said_when_asked_alone(book: Ledger, tmp_path: Path) -> None:
+    assert pm.ledger_total(book, "visits", out=tmp_path / "public.json").total.outcomes is None
+    assert "111111" not in (tmp_path / "public.json").read_text()
+    outcomes = pm.ledger_total(book, "visits", out=tmp_path / "officer.json", outcomes=True).total.outcomes
+    assert outcomes is not None
+    assert (outcomes.committed, outcomes.open) == (2, 1)
+    assert outcomes.results == ("release " + "1" * 32, "model " + "2" * 32)
+    assert stat.S_IMODE((tmp_path / "officer.json").stat().st_mode) == 0o600
+    assert read_total(tmp_path / "officer.json").total.outcomes == outcomes
+
+
+@pytest.mark.parametrize("outcomes", [False, True])
+def test_what_is_signed_is_read_back(book: Ledger, keys: Path, outcomes: bool) -> None:
+    made = pm.ledger_total(book, "visits", out=keys / "t.json", key=keys / "ana.pem", outcomes=outcomes)
+    found = read_total(keys / "t.json", KEY.public)
+    assert found.total == made.total
+    assert (found.key_id, found.checked) == (KEY.public.key_id, True)
+    checked = pm.verify(keys / "t.json", key=keys / "ana.pub.pem")
+    assert checked.total == made.total
+    assert checked.signature == {"key_id": KEY.public.key_id, "checked": True}
+    assert "visits" in repr(checked)
+
+
+def test_nobody_is_said_to_vouch_without_a_key(book: Ledger, keys: Path) -> None:
+    pm.ledger_total(book, "visits", out=keys / "plain.json")
+    assert read_total(keys / "plain.json").key_id is None
+    with pytest.raises(InvalidInput, match="no signature"):
+        read_total(keys / "plain.json", KEY.public)
+    pm.ledger_total(book, "visits", out=keys / "signed.json", key=KEY)
+    named = read_total(keys / "signed.json")
+    assert (named.key_id, named.checked) == (KEY.public.key_id, False)
+
+
+def test_another_key_is_refused(book: Ledger, keys: Path) -> None:
+    pm.ledger_total(book, "visits", out=keys / "t.json", key=KEY)
+    with pytest.raises(InvalidInput, match="the key that signed"):
+        read_total(keys / "t.json", OTHER.public)
+    # Whoever writes another key's name over it gains nothing.
+    envelope = json.loads((keys / "t.json").read_text())
+    envelope["signatures"][0]["keyid"] = OTHER.public.key_id
+    (keys / "t.json").write_text(json.dumps(envelope))
+    for key in (KEY.public, OTHER.public):
+        with pytest.raises(InvalidInput):
+            read_total(keys / "t.json", key)
+
+
+def test_any_change_under_a_signature_is_refused(book: Ledger, keys: Path) -> None:
+    pm.ledger_total(book, "visits", out=keys / "t.json", key=KEY)
+    envelope = json.loads((keys / "t.json").read_text())
+    payload = base64.b64decode(envelope["payload"])
+    for position in range(0, len(payload), 7):
+        changed = bytearray(payload)
+        changed[position] ^= 1
+        envelope["payload"] = base64.b64encode(bytes(changed)).decode()
+        (keys / "t.json").write_text(json.dumps(envelope))
+        with pytest.raises(InvalidInput, match="signature that is wrong"):
+            read_total(keys / "t.json", KEY.public)
+
+
+Change = Callable[[dict[str, Any]], object]
+CHANGES: dict[str, Change] = {
+    "a field more": lambda s: s["predicate"].update(note="x"),
+    "a field less": lambda s: s["predicate"].pop("mode"),
+    "another predicate": lambda s: s.update(predicateType="urn:privmix:guarantee:v1"),
+    "two subjects": lambda s: s["subject"].append(s["subject"][0]),
+    "another subject": lambda s: s["subject"][0].update(name="other"),
+    "a longer name": lambda s: (s["predicate"].update(dataset="x" * 201), s["subject"][0].update(name="x" * 201)),
+    "a name of two lines": lambda s: (s["predicate"].update(dataset="a\nb"), s["subject"][0].update(name="a\nb")),
+    "more left than there is": lambda s: s["predicate"].update(left=3.9),
+    "negative": lambda s: s["predicate"].update(spent=-1.0),
+    "a text": lambda s: s["predicate"].update(spent="1"),
+    "a truth": lambda s: s["predicate"].update(epsilon=True),
+    "a huge number": lambda s: s["predicate"].update(epsilon=10**380),
+    "another unit": lambda s: s["predicate"].update(unit="person"),
+    "another adjacency": lambda s: s["predicate"].update(adjacency="none"),
+    "another mode": lambda s: s["predicate"].update(mode="adaptive"),
+    "charges as a list": lambda s: s["predicate"].update(charges=[1]),
+    "half a charge": lambda s: s["predicate"].update(charges={"release": 0.5}),
+    "many purposes": lambda s: s["predicate"].update(charges={f"p{n}": 1 for n in range(51)}),
+    "no time": lambda s: s["predicate"].update(date="yesterday"),
+    "another zone": lambda s: s["predicate"].update(date="2026-01-31T12:00:00+01:00"),
+    "another tool": lambda s: s["predicate"].update(tool="rm -rf /"),
+    "outcomes": lambda s: s["predicate"].update(outcomes={"committed": 9, "open": 0, "results": ["x"] * 9}),
+    "outcomes of another form": lambda s: s["predicate"].update(outcomes=[1]),
+    "results that are no texts": lambda s: s["predicate"].update(
+        outcomes={"committed": 3, "open": 0, "results": [1] * 3}
+    ),
+}
+
+
+@pytest.mark.parametrize("signed", [False, True])
+@pytest.mark.parametrize("name", CHANGES)
+def test_whatever_privmix_would_not_state_is_refused(name: str, signed: bool, book: Ledger, tmp_path: Path) -> None:
+    """Also under a true signature: a key's owner can't make a page or a terminal show what it should not."""
+    statement = json.loads(pm.ledger_total(book, "visits").total.to_payload())
+    CHANGES[name](statement)
+    payload = json.dumps(statement, sort_keys=True, separators=(",", ":")).encode()
+    unsigned = Envelope(payload, KEY.public.key_id, bytes(64))
+    envelope = Envelope(payload, KEY.public.key_id, KEY.sign(unsigned.signed_bytes))
+    (tmp_path / "t.json").write_bytes(envelope.to_bytes() if signed else payload)
+    with pytest.raises(InvalidInput):
+        read_total(tmp_path / "t.json", KEY.public if signed else None)
+
+
+def test_it_has_one_form(book: Ledger, tmp_path: Path) -> None:
+    payload = pm.ledger_total(book, "visits").total.to_payload()
+    for other in (b" " + payload, payload.replace(b'"delta":1e-05', b'"delta":1e-5'), payload + b" "):
+        (tmp_path / "t.json").write_bytes(other)
+        with pytest.raises(InvalidInput, match="another form"):
+            read_total(tmp_path / "t.json")
+    assert LedgerTotal.from_payload(payload).to_payload() == payload
+
+
+def test_a_strangers_file_is_bounded_and_plain(tmp_path: Path, book: Ledger) -> None:
+    (tmp_path / "large.json").write_bytes(b'{"payloadType": "' + b"x" * 2**21 + b'"}')
+    (tmp_path / "deep.json").write_bytes(b"[" * 100_000)
+    pm.ledger_total(book, "visits", out=tmp_path / "t.json")
+    (tmp_path / "link.json").symlink_to(tmp_path / "t.json")
+    for name in ("large.json", "deep.json", "link.json"):
+        with pytest.raises(InvalidInput):
+            pm.verify(tmp_path / name)
+    with pytest.raises(PrivmixError):
+        pm.verify(tmp_path / "none.json")
+    with pytest.raises(StorageError):
+        read_total(tmp_path / "none.json")
+
+
+REWRITTEN = {
+    "a purpose": "UPDATE entries SET content = replace(content, 'training', 'release') WHERE content LIKE '%training%'",
+    "an entry less": "DELETE FROM entries WHERE dataset_id = 1 AND number = 3",
+    "a larger budget": "UPDATE datasets SET epsilon = 5 WHERE name = 'visits'",
+    "another dataset's budget": "UPDATE datasets SET epsilon = 9 WHERE name = 'other'",
+    "a price": "UPDATE entries SET content = replace(content, '\"spent\":', '\"spent\":0') WHERE dataset_id = 1",
+    "nothing": "SELECT 1",
+}
+
+
+@pytest.mark.parametrize("name", REWRITTEN)
+def test_a_ledger_that_does_not_hold_states_nothing(name: str, book: Ledger, url: str, tmp_path: Path) -> None:
+    with sqlite3.connect(url.removeprefix("sqlite:///")) as link:
+        for (trigger,) in link.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
+            link.execute(f"DROP TRIGGER {trigger}")
+        link.execute(REWRITTEN[name])
+    if name == "nothing":
+        pm.ledger_total(book, "visits", out=tmp_path / "t.json")
+        return
+    with pytest.raises(InvalidInput):
+        pm.ledger_total(book, "visits", out=tmp_path / "t.json")
+    assert not (tmp_path / "t.json").exists()
+
+
+def test_a_dataset_without_budget_has_no_total(book: Ledger) -> None:
+    with pytest.raises(InvalidInput, match="a dataset with a budget"):
+        pm.ledger_total(book, "none")
+
+
+def test_a_ledger_goes_on_from_its_statement(book: Ledger, tmp_path: Path) -> None:
+    stated = pm.ledger_total(book, "visits").total
+    check_ledger_total(book, stated)
+    book.reserve("visits", Gaussian(7.0), purpose="release")
+    check_ledger_total(book, stated)
+    # Another ledger with the same name and budget, and fewer or other charges.
+    fresh = Ledger.create(f"sqlite:///{tmp_path / 'fresh.db'}")
+    fresh.add_dataset("visits", epsilon=4.0, delta=1e-5)
+    for _ in range(4):
+        with pytest.raises(InvalidInput, match="charges, digest"):
+            check_ledger_total(fresh, stated)
+        fresh.reserve("visits", Gaussian(9.0), purpose="release")
+    with pytest.raises(InvalidInput, match="a dataset with a budget"):
+        check_ledger_total(Ledger.create(f"sqlite:///{tmp_path / 'none.db'}"), stated)
+    less = LedgerTotal(**{**vars(stated), "spent": 0.5})
+    with pytest.raises(InvalidInput, match="spent"):
+        check_ledger_total(book, less)
+
+
+def test_nothing_else_is_replaced(book: Ledger, tmp_path: Path) -> None:
+    other = tmp_path / "notes.txt"
+    other.write_text("mine")
+    for overwrite in (False, True):
+        with pytest.raises(InvalidInput):
+            pm.ledger_total(book, "visits", out=other, overwrite=overwrite)
+    assert other.read_text() == "mine"
+    pm.ledger_total(book, "visits", out=tmp_path / "t.json")
+    with pytest.raises(InvalidInput, match="overwrite"):
+        pm.ledger_total(book, "visits", out=tmp_path / "t.json")
+    pm.ledger_total(book, "visits", out=tmp_path / "t.json", key=KEY, overwrite=True)
+    with pytest.raises(InvalidInput, match="out"):
+        pm.ledger_total(book, "visits", key=KEY)
+    (tmp_path / "REL").mkdir()
+    (tmp_path / "REL" / "certificate.json").write_text("{}")
+    with pytest.raises(InvalidInput, match="handed to others"):
+        pm.ledger_total(book, "visits", out=tmp_path / "REL" / "t.json")
+
+
+def test_many_purposes_and_strange_words_stay_within_the_form(tmp_path: Path) -> None:
+    book = Ledger.create(f"sqlite:///{tmp_path / 'm.db'}")
+    book.add_dataset("visits", epsilon=8.0, delta=1e-5)
+    for number in range(60):
+        book.reserve("visits", Gaussian(400.0), purpose=f"p{number}")
+    for purpose in ("other", "\x1b[31m", "", "x" * 500):
+        taken = book.reserve("visits", Gaussian(400.0), purpose=purpose)
+        book.commit(taken, result="\x1b[2J" * 99)
+    made = pm.ledger_total(book, "visits", out=tmp_path / "t.json", outcomes=True).total
+    assert made.number == 64
+    assert len(made.charges) <= 50
+    assert made.outcomes is not None
+    assert set(made.outcomes.results) == {"other"}
+    assert read_total(tmp_path / "t.json").total == made
+
+
+def test_on_the_command_line(book: Ledger, url: str, keys: Path) -> None:
+    place, key, public = keys / "t.json", str(keys / "ana.pem"), str(keys / "ana.pub.pem")
+    line = ("ledger", "statement", "--ledger", url, "--dataset", "visits", "--out", str(place), "--key", key)
+    made = privmix(*line)
+    assert made.code == 0, made.err
+    assert f"signed by key {KEY.public.key_id}" in made.out
+    assert "of 4, at delta 1e-05" in made.out
+    checked = privmix("verify", str(place), "--key", public)
+    assert (checked.code, "signed: every byte" in checked.out) == (0, True)
+    assert "not checked (give --key)" in privmix("verify", str(place)).out
+    assert privmix("verify", str(place), "--key", str(keys / "bo.pub.pem")).code == 2
+    found = json.loads(privmix("verify", str(place), "--key", public, "--json").out)
+    assert (found["dataset"], found["charges"]) == ("visits", {"release": 2, "training": 1})
+    held = privmix("ledger", "verify", "--ledger", url, "--statement", str(place))
+    assert (held.code, "goes on from there" in held.out) == (0, True)
+    assert privmix(*line).code == 2
+    officer = privmix(*line, "--outcomes", "--overwrite", "--json")
+    assert json.loads(officer.out)["outcomes"]["open"] == 1
+
+
+def test_where_a_page_has_it_from_is_decided_by_who_reads_it(book: Ledger, tmp_path: Path) -> None:
+    pm.ledger_total(book, "visits", out=tmp_path / "t.json", key=KEY)
+    pm.ledger_total(book, "visits", out=tmp_path / "plain.json")
+    assert total_record(read_total(tmp_path / "t.json", KEY.public)).content["source"] == "signed"
+    assert total_record(read_total(tmp_path / "t.json")).content["source"] == "named"
+    assert total_record(read_total(tmp_path / "plain.json")).content["source"] == "unsigned"
+    write_total(read_total(tmp_path / "plain.json").total, tmp_path / "again.json")
+    assert (tmp_path / "again.json").read_bytes() == (tmp_path / "plain.json").read_bytes()

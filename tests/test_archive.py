@@ -1,0 +1,68 @@
+"""The archive of the sources holds what its pages link to, and what tests it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from privmix import __version__
+
+ROOT = Path(__file__).parents[1]
+PAGES = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "docs", "benchmarks/README.md")
+_BUILD = "import sys; from setuptools import build_meta; print(build_meta.build_sdist(sys.argv[1]))"
+
+
+@pytest.fixture(scope="module")
+def names(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
+    """Files of the archive, built from a copy: a build leaves files beside the sources."""
+    pytest.importorskip("setuptools")
+    copy = tmp_path_factory.mktemp("archive") / "privmix"
+    ignored = shutil.ignore_patterns(".*", "__pycache__", "*.egg-info", "build", "dist", "cache", "demo-output")
+    shutil.copytree(ROOT, copy, ignore=ignored)
+    (copy / "dist").mkdir()
+    command = [sys.executable, "-c", _BUILD, "dist"]
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    done = subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr
+    with tarfile.open(copy / "dist" / done.stdout.split()[-1]) as archive:
+        return {name.partition("/")[2] for name in archive.getnames()}
+
+
+def test_it_holds_what_a_reader_and_a_packager_look_for(names: set[str]) -> None:
+    wanted = {
+        "CHANGELOG.md",
+        "CITATION.cff",
+        "CONTRIBUTING.md",
+        "LICENSE",
+        "SECURITY.md",
+        "constraints.txt",
+        "Makefile",
+    }
+    assert wanted <= names
+    for folder, suffix in (("docs", ".md"), ("tests", ".py"), ("src/privmix", ".py"), ("benchmarks", ".py")):
+        there = {path.relative_to(ROOT).as_posix() for path in (ROOT / folder).rglob(f"*{suffix}")}
+        assert {name for name in there if "/cache/" not in name} <= names
+    assert "src/privmix/reports/templates/page.css" in names
+    assert "tests/golden/frozen.json" in names
+
+
+def test_no_link_of_its_pages_is_dead(names: set[str]) -> None:
+    pages = [
+        page for place in PAGES for page in ([ROOT / place] if place.endswith("md") else (ROOT / place).glob("*.md"))
+    ]
+    for page in pages:
+        for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
+            if "://" not in target:
+                found = (page.parent / target).resolve().relative_to(ROOT).as_posix()
+                assert found in names or any(name.startswith(f"{found}/") for name in names), f"{page.name}: {target}"
+
+
+def test_the_citation_is_of_this_version() -> None:
+    assert f"version: {__version__}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
