@@ -51,7 +51,7 @@ import privmix as pm
 from sklearn.datasets import load_digits
 x, y = load_digits(return_X_y=True)
 release = pm.release(
-    (x / 16, y), classes=range(10), features="identity", design=pm.designs.Moments(), epsilon=4, delta=1e-4
+    (x / 16, y), classes=range(10), features="pixels", design=pm.designs.Moments(), epsilon=4, delta=1e-4
 )
 model = pm.fit(release)
 print(release.certificate.epsilon, model.score(x / 16, y))      # model takes raw inputs
