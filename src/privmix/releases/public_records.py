@@ -178,7 +178,7 @@ def own_shapes(x: Reals, labels: NDArray[np.int64], generator: np.random.Generat
         shaped += int((scores.argmax(axis=1) != labels[held]).sum())
     # An error more in both: none at all would be a gain without end.
     gain, doubt = math.log((plain + 1) / (shaped + 1)), math.hypot(1 / math.sqrt(plain + 1), 1 / math.sqrt(shaped + 1))
-    return (gain - doubt) / axes
+    return float((gain - doubt) / axes)
 
 
 def _classes(x: Reals, labels: NDArray[np.int64], classes: int) -> tuple[NDArray[np.int64], Reals, Reals]:
