@@ -8,7 +8,7 @@ from typing import Any
 
 from privmix import accounting
 from privmix.accounting import Adjacency, Event
-from privmix.errors import InvalidInput, check_number
+from privmix.errors import InvalidInput, check_choice, check_number
 from privmix.jobs.price_options import PriceOptions
 from privmix.releases.config import ReleaseConfig
 
@@ -37,7 +37,8 @@ def price(asked: PriceOptions, design: str | None = None, options: Mapping[str, 
         options: of the design.
 
     Raises:
-        InvalidInput: an option is out of range or of another design.
+        InvalidInput: an option is out of range or of another design, or the design has no proven price under that
+            relation.
         UnsupportedEvent: the accountant has no price for such draws, unless all are asked.
 
     Example:
@@ -63,8 +64,17 @@ def price(asked: PriceOptions, design: str | None = None, options: Mapping[str, 
     names = list(accounting.ACCOUNTANTS) if asked.every else [accounting.get_accountant(named).name]
     if asked.epsilon is not None:
         config = config.resolved(asked.epsilon, asked.delta)
-    adjacency = config.draft().adjacency
+    adjacency = _relation(config, asked)
     return Prices(config.design.name, adjacency, [_one(config, asked, name, adjacency) for name in names])
+
+
+def _relation(config: ReleaseConfig, asked: PriceOptions) -> Adjacency:
+    """The relation to price for: the design's own, or another one that its price is proven for."""
+    own = config.draft().adjacency
+    if asked.adjacency is None:
+        return own
+    proven = [one.value for one in (own, config.design.other_adjacency) if one is not None]
+    return Adjacency(check_choice("adjacency", asked.adjacency, proven))
 
 
 def _one(config: ReleaseConfig, asked: PriceOptions, accountant: str, adjacency: Adjacency) -> dict[str, Any]:
