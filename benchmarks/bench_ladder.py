@@ -516,6 +516,8 @@ def spread(found: Mapping[int, float]) -> str:
     if not found:
         return ""
     values = np.array(list(found.values()))
+    if len(values) == 1:
+        return f"{values[0]:.2f} (1 run)"
     return f"{values.mean():.2f} ({values.min():.2f} to {values.max():.2f}; {len(values)})"
 
 
@@ -530,8 +532,8 @@ def budgets_table(runs: Mapping[str, Any]) -> str:
     head = [f"epsilon {one:g}" for one in BUDGETS]
     says = (
         "### Other budgets\n\nTest accuracy, % (least to most; seeds). Settings, learning rates included, are those of "
-        f"epsilon {EPSILON:g}. {OF_SWEPT} Park et al. 2024, Table 5 (CIFAR-10; cold by De et al. 2022) / Table 6 "
-        "(CIFAR-100; SAM and weight multiplicity together):"
+        f"epsilon {EPSILON:g}.{OF_SWEPT if 'EDM' in names else ''} Park et al. 2024, Table 5 (CIFAR-10; cold by De et "
+        "al. 2022) / Table 6 (CIFAR-100; SAM and weight multiplicity together):"
     )
     return "\n\n".join(
         [
@@ -544,7 +546,7 @@ def budgets_table(runs: Mapping[str, Any]) -> str:
 
 
 OF_SWEPT = (
-    f"EDM here is one more model, of {SWEPT['steps']:,} steps of {SWEPT['batch_size']} at noise levels around "
+    f" EDM here is one more model, of {SWEPT['steps']:,} steps of {SWEPT['batch_size']} at noise levels around "
     f"exp({SWEPT['noise_mean']:g}), scalings measured; {SWEPT_IMAGES:,} images."
 )
 
