@@ -25,6 +25,7 @@ from privmix.learning import DiscriminantClassifier
 from privmix.mechanisms.streams import SecretStreams
 from privmix.releases import PrivateRecords, ReleaseConfig, release_to_memory
 from privmix.reports.curves import draw_noise_comparison
+from privmix.rounding import rounded_up
 
 RUNS = common.RESULTS / "noise_comparison_runs.json"
 EPSILONS, DELTA, DEGREE = (1.0, 8.0), 1e-5, 64
@@ -75,7 +76,7 @@ def encoded(runs: list[dict[str, Any]]) -> str:
                 row += [""] * 3
                 continue
             row += [f"{mine[0]['noise_multiplier']:.3f}", common.told([run["accuracy"] for run in mine])]
-            row.append(f"{mine[0]['costs']:.2f}")
+            row.append(rounded_up(mine[0]["costs"], 4))
         rows.append(row)
     head = [""]
     for epsilon in EPSILONS:
