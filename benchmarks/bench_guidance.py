@@ -6,10 +6,13 @@ best on CIFAR-10. Every set is measured against MNIST's 10,000 test images, whic
 bench_synthesis.py does: CAS (accuracy on the test images of a small CNN that has seen the set alone), a linear
 classifier's, inception score by a linear classifier of the 600, precision, recall and FID in scattering features.
 
+Park et al. 2024, Table 13, is the same under augmentation: the CNN then sees new crops and cutouts of the set at every
+step. With --swept images are drawn of the swept model of bench_ladder.py as well, from where that has left it.
+
 An hour of CPU time a model. A broken-off run goes on: models and images in --cache, measures in
 results/guidance_runs.json.
 
-    python benchmarks/bench_guidance.py [--device cuda] [--seeds 3] [--jobs 3] [--cache benchmarks/cache/guidance]
+    python benchmarks/bench_guidance.py [--device cuda] [--seeds 3] [--jobs 3] [--swept] [--cache FOLDER]
 """
 
 from __future__ import annotations
@@ -27,7 +30,8 @@ import torch
 
 import common
 import privmix as pm
-from bench_synthesis import CNN_SEEDS, CNN_STEPS, accuracy_of_cnn, public_part
+from bench_ladder import CACHE, SWEPT
+from bench_synthesis import CNN_SEEDS, CNN_STEPS, WARM_UP, accuracy_of_cnn, public_part
 from privmix.data import open_dataset
 from privmix.jobs.synthesis_quality import LabelledImages, Measure
 from privmix.reports.style import new_figure, save_figure
@@ -46,7 +50,10 @@ IMAGES, STEPS = 1000, 12
 MODEL: dict[str, Any] = {"steps": 3000, "batch_size": 32, "precision": "float32"}
 
 
-def one_seed(cache: Path, seed: int, device: str, images: int) -> dict[str, Any]:
+SWEPT_MODEL = "swept"
+
+
+def one_seed(cache: Path, seed: int | str, device: str, images: int) -> dict[str, Any]:
     """Train, draw with every weight, measure; what is there already is not made again."""
     torch.set_num_threads(1)
     place = cache / f"measured-{seed}.json"
@@ -61,14 +68,19 @@ def one_seed(cache: Path, seed: int, device: str, images: int) -> dict[str, Any]
             continue
         start, out = time.perf_counter(), cache / f"pool-{seed}-{weight:g}"
         if not out.exists():
-            how = {"sampler_steps": STEPS, "guidance": weight, "images": images, "seed": seed, "device": device}
+            how = {"guidance": weight, "images": images, "device": device}
             how |= {"draw_batch": 100 if device == "cpu" else 1000}
-            pm.synthesise(cache / "public.npz", out=out, work=cache / f"work-{seed}", **MODEL | how)
+            if seed == SWEPT_MODEL:
+                how |= {**SWEPT, "work": CACHE / "synthesis" / "work-swept"}
+            else:
+                how |= {**MODEL, "seed": seed, "work": cache / f"work-{seed}", "sampler_steps": STEPS}
+            pm.synthesise(cache / "public.npz", out=out, **how)
         given = LabelledImages.of(open_dataset(out, split="train"))
         ours = measure.extractor.transform(given.pixels)
         manifold = precision_recall(theirs, ours)
         found[f"{weight:g}"] = {
             "cas cnn": float(np.mean([accuracy_of_cnn(given, test, one) for one in range(CNN_SEEDS)])),
+            "cas cnn cut": float(np.mean([accuracy_of_cnn(given, test, one, WARM_UP) for one in range(CNN_SEEDS)])),
             "cas scattering": classification_accuracy(ours, given.labels, theirs, test.labels),
             "inception score": inception_score(judge.logits(ours)),
             "precision": manifold.precision,
@@ -84,6 +96,7 @@ def one_seed(cache: Path, seed: int, device: str, images: int) -> dict[str, Any]
 
 NAMES = {
     "cas cnn": ("CAS, CNN (%)", 100, 1),
+    "cas cnn cut": ("CAS, CNN under crops and cutout (%)", 100, 1),
     "cas scattering": ("CAS, linear on scattering (%)", 100, 1),
     "inception score": ("inception score", 1, 2),
     "precision": ("precision", 1, 3),
@@ -92,16 +105,25 @@ NAMES = {
 }
 
 
-def report(runs: dict[str, Any], device: str) -> None:
-    """results/guidance.md: means over models, and their range."""
+def rows_of(runs: dict[str, Any], names: tuple[str, ...]) -> list[list[str]]:
+    """Means over models by weight, and their range."""
     rows = []
     for weight in (f"{one:g}" for one in WEIGHTS):
         cells = [weight]
-        for name, (_, factor, digits) in NAMES.items():
-            values = factor * np.array([run[weight][name] for run in runs.values() if weight in run])
+        for name in names:
+            _, factor, digits = NAMES[name]
+            values = factor * np.array([run[weight][name] for run in runs.values() if name in run.get(weight, {})])
             spread = f" ({values.min():.{digits}f} to {values.max():.{digits}f})" if len(values) > 1 else ""
-            cells.append(f"{values.mean():.{digits}f}{spread}")
+            cells.append(f"{values.mean():.{digits}f}{spread}" if len(values) else "")
         rows.append(cells)
+    return rows
+
+
+def report(found: dict[str, Any], device: str) -> None:
+    """results/guidance.md."""
+    runs = {key: run for key, run in found.items() if key != SWEPT_MODEL}
+    known = tuple(name for name in NAMES if any(name in one for run in runs.values() for one in run.values()))
+    rows = rows_of(runs, known)
     count = len(runs)
     whose = (
         "One model: what another would show is not known."
@@ -117,19 +139,24 @@ def report(runs: dict[str, Any], device: str) -> None:
     draw(runs)
     settings = {"images": f"{IMAGES:,} a weight and model", "network": "small", **MODEL, "device": device}
     settings |= {"CNN": f"{CNN_STEPS} steps, mean of {CNN_SEEDS} seeds", "noise levels": STEPS}
-    common.save(
-        "guidance",
-        "Discriminator guidance by its weight",
-        settings,
-        runs,
-        [
-            text,
-            common.table(["weight", *(head for head, _, _ in NAMES.values())], rows),
-            "CAS of a CNN against weight 0, points:",
-            common.table(["weight", "difference"], paired),
-            "![Guidance](guidance.svg)",
-        ],
-    )
+    tables = [
+        text,
+        common.table(["weight", *(NAMES[name][0] for name in known)], rows),
+        "CAS of a CNN against weight 0, points:",
+        common.table(["weight", "difference"], paired),
+        "![Guidance](guidance.svg)",
+    ]
+    if SWEPT_MODEL in found:
+        says = (
+            f"Another model, which bench_ladder.py trains ({SWEPT['steps']:,} steps of {SWEPT['batch_size']}, noise "
+            f"levels around exp({SWEPT['noise_mean']:g})), one draw. Park et al. 2024, Table 13: CAS under crops and "
+            "cutout 80.40 without guidance, 80.44, 80.62, 79.69 and 78.89 with weights of 3, 10, 20 and 30."
+        )
+        one = {SWEPT_MODEL: found[SWEPT_MODEL]}
+        tables.append(
+            f"{says}\n\n" + common.table(["weight", *(h for h, _, _ in NAMES.values())], rows_of(one, tuple(NAMES)))
+        )
+    common.save("guidance", "Discriminator guidance by its weight", settings, found, tables)
 
 
 def draw(runs: dict[str, Any]) -> None:
@@ -148,12 +175,14 @@ def main() -> None:
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--seeds", type=int, default=1, help="models")
     parser.add_argument("--jobs", type=int, default=1, help="models at a time")
+    parser.add_argument("--swept", action="store_true", help="of the swept model of bench_ladder.py, too")
     parser.add_argument("--images", type=int, default=IMAGES)
     parser.add_argument("--cache", type=Path, default=Path(__file__).parent / "cache" / "guidance")
     asked = parser.parse_args()
     public_part(asked.cache)
     runs: dict[str, Any] = json.loads(RUNS.read_text()) if RUNS.exists() else {}
-    missing = [seed for seed in range(asked.seeds) if str(seed) not in runs]
+    models: list[int | str] = [*range(asked.seeds), *[SWEPT_MODEL] * asked.swept]
+    missing = [seed for seed in models if str(seed) not in runs]
     with ProcessPoolExecutor(asked.jobs, mp_context=get_context("spawn")) as pool:
         asks = {seed: pool.submit(one_seed, asked.cache, seed, asked.device, asked.images) for seed in missing}
         for seed, asks_one in asks.items():

@@ -18,12 +18,16 @@ A second table asks what a pool of DP-Mix is worth (Bao et al. 2023, Tables 6 an
 private ones' own distribution, what is made of them, and digits rendered from fonts, which are not. A pool can be mixed
 with the private records, or be all that their gradients see.
 
+A third table has rungs at epsilon 1, 4 and 6 beside 2 (Park et al. 2024, Tables 5 and 6), a fourth the number of
+synthetic images (Table 8). Their images are of one more EDM, the swept pool: 4,000 steps of 32 at noise levels
+ln sigma ~ N(-0.4, 1.2^2), the scalings measured, 5,000 images. Learning rates are those of epsilon 2 throughout.
+
 Pools are those of bench_synthesis: by EDM (10,000 images; another one trained longer), by EDM with guidance and by DDPM
 (4,000 each, beside as many by EDM), trained on the 600 images; made here where they are missing (three hours). Finished
 runs are kept in results/ladder_runs.json; a broken-off benchmark goes on where it stopped. What tables call EDM (0.5)
 is the first model: see bench_synthesis.py.
 
-    python benchmarks/bench_ladder.py [--only ladder,mixes] [--seeds 3] [--pools FOLDER]
+    python benchmarks/bench_ladder.py [--only ladder,mixes,budgets,amounts] [--seeds 3] [--pools FOLDER]
 """
 
 from __future__ import annotations
@@ -85,6 +89,32 @@ SHARED: dict[str, Any] = {
 CROPS: dict[str, Any] = {"views": "self-aug", "augment": "crop", "k_base": VIEWS}
 # 1,056 steps of 100 images.
 SOME: dict[str, Any] = {"warm_up_epochs": 176, "warm_up_optimiser": "sgd", "warm_up_augment": "none"}
+
+
+BUDGETS = (1.0, 2.0, 4.0, 6.0)
+CROPPED = "crops and cutout in the warm-up"
+# One more model, of a third of the time that bench_synthesis.py's longer one takes: a pool for the sweeps.
+SWEPT: dict[str, Any] = {
+    "steps": 4000,
+    "batch_size": 32,
+    "noise_mean": -0.4,
+    "precision": "bfloat16",
+    "sampler_steps": 12,
+}
+SWEPT_IMAGES, AMOUNTS = 5_000, (1_250, 2_500)
+# Park et al. 2024, CIFAR-10 (Table 5, theirs with all techniques) and CIFAR-100 (Table 6), by epsilon.
+PAPER_BUDGETS = {
+    "cold": {1.0: "56.8 / 9.28", 2.0: "64.9 / 18.19", 4.0: "71.9 / -", 6.0: "77.0 / 33.61"},
+    "warm": {1.0: "- / 20.84", 2.0: "- / 25.15", 6.0: "- / 33.47"},
+    "EDM": {1.0: "- / 26.27", 2.0: "- / 31.55", 6.0: "- / 35.61"},
+    "EDM + crops and cutout": {1.0: "- / 41.17", 2.0: "- / 44.51", 6.0: "- / 50.50"},
+    "EDM + crops and cutout + SAM + weight multiplicity": {
+        1.0: "84.32 / 45.89",
+        2.0: "85.78 / 47.93",
+        4.0: "86.59 / -",
+        6.0: "87.23 / 54.72",
+    },
+}
 
 
 @dataclass(frozen=True)
@@ -171,7 +201,53 @@ def mixes() -> Iterator[Rung]:
     yield Rung("mixes", f"views of {other} alone", other, uses={"pool": "rendered"}, options=alone)
 
 
-PARTS = {"ladder": ladder, "mixes": mixes}
+def rungs_at(epsilon: float) -> dict[str, Rung]:
+    """Rungs of the third table by name; at epsilon 2 those without a pool are the ladder's own."""
+    own = {rung.label: rung for rung in ladder()}
+    last = "EDM + crops and cutout + SAM + weight multiplicity"
+    chosen = {
+        "cold": own["cold"],
+        "warm": own["warm"],
+        CROPPED: own["the same without EDM"],
+        "EDM": replace(own["EDM"], pool="swept", drawn=SWEPT_IMAGES),
+        "EDM + crops and cutout": replace(
+            own["EDM + crops and cutout in the warm-up"], pool="swept", drawn=SWEPT_IMAGES
+        ),
+        last: replace(own[last], pool="swept", drawn=SWEPT_IMAGES),
+    }
+    return {
+        name: rung
+        if epsilon == EPSILON and not rung.pool
+        else replace(_as_many_steps(rung), part="budgets", label=f"{name}, epsilon {epsilon:g}", epsilon=epsilon)
+        for name, rung in chosen.items()
+    }
+
+
+def _as_many_steps(rung: Rung) -> Rung:
+    """A warm-up on fewer images takes more passes: about 1,060 steps whatever there is."""
+    if not rung.pool:
+        return rung
+    epochs = round(SOME["warm_up_epochs"] * PUBLIC / (PUBLIC + rung.drawn))
+    return replace(rung, options={**rung.options, "warm_up_epochs": epochs})
+
+
+def budgets() -> Iterator[Rung]:
+    for epsilon in BUDGETS:
+        yield from rungs_at(epsilon).values()
+
+
+def amounts() -> Iterator[Rung]:
+    """Park et al. 2024, Table 8: fewer of the swept pool's images, in as many steps; all of them are in budgets."""
+    for epsilon in BUDGETS[1:]:
+        for name in ("EDM", "EDM + crops and cutout"):
+            whole = rungs_at(epsilon)[name]
+            for drawn in AMOUNTS:
+                label = f"{name}, {drawn} images, epsilon {epsilon:g}"
+                yield replace(_as_many_steps(replace(whole, drawn=drawn)), part="amounts", label=label)
+            yield whole
+
+
+PARTS = {"ladder": ladder, "mixes": mixes, "budgets": budgets, "amounts": amounts}
 
 
 def parted(folder: Path) -> None:
@@ -191,7 +267,11 @@ def images(place: Path) -> Images:
 def pool(folder: Path, name: str) -> Images:
     """Synthetic images of the public ones, drawn where they are not there."""
     if not (folder / f"pool-{name}").exists():
-        made(folder, name, IMAGES[name])
+        if name == "swept":
+            where = {"out": folder / "pool-swept", "work": folder / "work-swept"}
+            pm.synthesise(folder / "public.npz", images=SWEPT_IMAGES, **where, **SWEPT)
+        else:
+            made(folder, name, IMAGES[name])
     return images(folder / f"pool-{name}" / "train.npz")
 
 
@@ -296,11 +376,15 @@ def main() -> None:
     parser.add_argument("--rungs", default="", help="rungs by their names, separated by commas; all where empty")
     parser.add_argument("--seeds", type=int, default=3, help="trainings of each rung")
     parser.add_argument("--pools", type=Path, default=CACHE / "synthesis", help="public and private images, pools")
+    parser.add_argument("--there", action="store_true", help="only rungs whose pools are there: draw none")
     asked = parser.parse_args()
     runs = kept()
     parted(asked.pools)
     rate = rates(runs)
-    wanted = [rung for part in asked.only.split(",") for rung in PARTS[part]()]
+    # A rung of two parts is run once.
+    wanted = list({rung.key(0): rung for part in asked.only.split(",") if part for rung in PARTS[part]()}.values())
+    if asked.there:
+        wanted = [rung for rung in wanted if not rung.pool or (asked.pools / f"pool-{rung.pool}").exists()]
     for seed in range(asked.seeds):
         for rung in wanted:
             if (not asked.rungs or rung.label in asked.rungs.split(",")) and rung.key(seed) not in runs:
@@ -405,13 +489,17 @@ def report(runs: Mapping[str, Any]) -> None:
             "stands beside. Views of the pool alone hold nothing of a private record: what they teach is the pool."
         )
         tables.append(says + "\n\n" + common.table(["pool", *header[1:]], mixed))
+    if any(accuracies(runs, rung) for rung in budgets() if rung.part == "budgets"):
+        tables.append(budgets_table(runs))
+    if any(accuracies(runs, rung) for rung in amounts() if rung.part == "amounts"):
+        tables.append(amounts_table(runs))
     if chosen_by := [run for run in runs.values() if run["part"] == "rates"]:
         found = [[run["label"], f"{run['rate']:g}", f"{run['accuracy']:.2f}"] for run in chosen_by]
         title = "### The learning rate, by rendered digits in place of MNIST\n\n"
         tables.append(title + common.table(["start", "rate", "accuracy on other rendered digits, %"], found))
     draw(runs)
     made = [run for run in runs.values() if "seed" in run]
-    spent = max(run["epsilon"] or 0.0 for run in made)
+    spent = max(run["epsilon"] or 0.0 for run in made if run["part"] in ("ladder", "mixes"))
     facts = {
         "task": f"tanh CNN on MNIST pixels, {RECORDS} private records, {PUBLIC} public, pools of {DRAWN}",
         "private phase": f"batch {BATCH}, {EPOCHS:g} epochs, {VIEWS} crops a record, C = 1, no momentum",
@@ -421,6 +509,80 @@ def report(runs: Mapping[str, Any]) -> None:
         "cpu_seconds": round(sum(run["cpu_seconds"] for run in made)),
     }
     common.save("ladder", "Public images, used better step by step", facts, list(runs.values()), tables)
+
+
+def spread(found: Mapping[int, float]) -> str:
+    """Mean, least, most and number of seeds."""
+    if not found:
+        return ""
+    values = np.array(list(found.values()))
+    if len(values) == 1:
+        return f"{values[0]:.2f} (1 run)"
+    return f"{values.mean():.2f} ({values.min():.2f} to {values.max():.2f}; {len(values)})"
+
+
+def shift(mine: Mapping[int, float], before: Mapping[int, float]) -> str:
+    """Mean of paired differences with its interval, or the one difference that there is."""
+    gaps = [mine[seed] - before[seed] for seed in mine if seed in before]
+    if len(gaps) == 1:
+        return f"{gaps[0]:+.2f} (1 seed)"
+    return "" if not gaps or mine == before else in_words(gain(mine, before))
+
+
+def budgets_table(runs: Mapping[str, Any]) -> str:
+    names = [name for name in rungs_at(EPSILON) if any(accuracies(runs, rungs_at(one)[name]) for one in BUDGETS)]
+    rows = [[name, *(spread(accuracies(runs, rungs_at(one)[name])) for one in BUDGETS)] for name in names]
+    theirs = [[name, *(PAPER_BUDGETS[name].get(one, "") for one in BUDGETS)] for name in PAPER_BUDGETS]
+    gains = []
+    for name, before in zip(names[1:], names, strict=False):
+        steps = [[accuracies(runs, rungs_at(one)[part]) for part in (name, before)] for one in BUDGETS]
+        gains.append([f"{name}, on {before}", *(in_words(gain(*step)) if step[0] else "" for step in steps)])
+    moved = [
+        [name, *(shift(*(accuracies(runs, rungs_at(at)[name]) for at in (one, EPSILON))) for one in BUDGETS)]
+        for name in names
+    ]
+    head = [f"epsilon {one:g}" for one in BUDGETS]
+    says = (
+        "### Other budgets\n\nTest accuracy, % (least to most; seeds). Settings, learning rates included, are those of "
+        f"epsilon {EPSILON:g}.{OF_SWEPT if 'EDM' in names else ''} Park et al. 2024, Table 5 (CIFAR-10; cold by De et "
+        "al. 2022) / Table 6 (CIFAR-100; SAM and weight multiplicity together):"
+    )
+    return "\n\n".join(
+        [
+            says,
+            common.table(["here", *head], rows),
+            common.table([f"against epsilon {EPSILON:g}, the same seeds", *head], moved),
+            common.table(["gain, 95% interval", *head], gains),
+            common.table(["Park et al. 2024", *head], theirs),
+        ]
+    )
+
+
+OF_SWEPT = (
+    f" EDM here is one more model, of {SWEPT['steps']:,} steps of {SWEPT['batch_size']} at noise levels around "
+    f"exp({SWEPT['noise_mean']:g}), scalings measured; {SWEPT_IMAGES:,} images."
+)
+
+
+def amounts_table(runs: Mapping[str, Any]) -> str:
+    found = []
+    for name in ("EDM", "EDM + crops and cutout"):
+        for drawn in (*AMOUNTS, SWEPT_IMAGES):
+            cells = []
+            for epsilon in BUDGETS[1:]:
+                whole = rungs_at(epsilon)[name]
+                label = f"{name}, {drawn} images, epsilon {epsilon:g}"
+                one = whole if drawn == SWEPT_IMAGES else replace(whole, part="amounts", label=label)
+                cells.append(spread(accuracies(runs, one)))
+            if any(cells):
+                found.append([name, f"{drawn:,}", *cells])
+    says = (
+        "### The number of synthetic images\n\nTest accuracy, % (least to most; seeds), warm-ups of about 1,060 steps "
+        "throughout. Park et al. 2024, Table 8: 5,000 / 20,000 / 40,000 images reach 77.48 / 83.29 / 85.14 at epsilon "
+        "2, 77.98 / 84.08 / 85.61 at 4 and 78.00 / 84.22 / 86.03 at 6, trained until they converge."
+    )
+    head = ["warm-up on", "images", *(f"epsilon {one:g}" for one in BUDGETS[1:])]
+    return f"{says}\n\n" + common.table(head, found)
 
 
 def draw(runs: Mapping[str, Any]) -> None:

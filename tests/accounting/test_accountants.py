@@ -182,6 +182,9 @@ def test_pure_dp_of_fixed_size_samples_by_brute_force(records: int, size: int, n
     added = largest(itertools.product(grid, repeat=records - 1), lambda data: [(*data, one) for one in grid])
     again = largest(itertools.product(grid, repeat=records), lambda data: [(*data, one) for one in grid])
     assert again <= added == pytest.approx(price, rel=1e-12)
+    # The norm once, as where a record that is added takes nobody's place, would be refuted.
+    once = epsilon(PoissonSampled(size / records, Laplace(noise)), 0, accountant="pure").epsilon
+    assert once < (1 - 1e-3) * added
     replaced = largest(itertools.product(grid, repeat=records), lambda data: [(*data[:-1], one) for one in grid])
     assert (
         replaced

@@ -14,6 +14,8 @@ from privmix.releases import PrivateRecords, ReleaseConfig, SecretStreams, relea
 from privmix.reports.curves import draw_noise_comparison
 from tests.cli.helpers import Outcome, privmix
 
+PURE = ("add_remove", "replace_one")
+
 
 def account(line: str) -> dict[str, Any]:
     outcome = privmix(*line.split())
@@ -75,6 +77,25 @@ def test_laplace_and_pure_dp() -> None:
     result = account(f"{line} --accountant pure --json")
     assert 2.98 <= result["epsilon"] <= 3.0
     assert result["adjacency"] == "replace_one"
+
+
+def test_laplace_noise_has_a_pure_price_under_both_relations() -> None:
+    line = "account --design fixed --noise laplace --records 500 --mixup-degree 4 --noise-multiplier 2 --json"
+    found = {one: account(f"{line} --delta 0 --accountant pure --adjacency {one}") for one in PURE}
+    assert [found[one]["adjacency"] for one in PURE] == list(PURE)
+    assert found["add_remove"]["epsilon"] == found["replace_one"]["epsilon"]
+    assert account(f"{line} --delta 0 --accountant pure")["adjacency"] == "replace_one"
+
+
+@pytest.mark.parametrize("design", ["poisson", "fixed", "hierarchical", "moments", "random-weight"])
+def test_no_other_design_is_priced_for_a_relation_that_is_not_its_own(design: str) -> None:
+    line = f"account --design {design} --records 5000 --epsilon 2 --json"
+    own = account(line)["adjacency"]
+    assert account(f"{line} --adjacency {own}")["adjacency"] == own
+    (other,) = set(PURE) - {own}
+    refused = privmix(*f"{line} --adjacency {other}".split())
+    assert refused.code == 2
+    assert f"--adjacency: got '{other}'; allowed: one of {own}" in refused.err
 
 
 def test_the_published_figure_for_laplace_noise_stands_beside_the_honest_one() -> None:

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import Field, dataclass, fields
 from typing import Any, ClassVar, Generic, TypeVar
 
+from privmix.accounting import Adjacency
 from privmix.designs.plan import BasePlan
 from privmix.designs.setting import Assumed, Forecast, Setting
 
@@ -109,6 +110,11 @@ class Design(ABC, Generic[P]):
     def pure(self) -> bool:
         """Whether its noise gives a guarantee with delta 0."""
         return False
+
+    @property
+    def other_adjacency(self) -> Adjacency | None:
+        """A relation besides its plans' own under which what their event costs is proven, if there is one."""
+        return None
 
     @classmethod
     def trials(cls, setting: Setting) -> Sequence[tuple[str, Design[P]]]:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from privmix.accounting import Adjacency
 from privmix.designs.registry import register
 from privmix.designs.rows import GAUSSIAN, LAPLACE, NOISES, NoisyLabels, ReleasePlan
 from privmix.designs.setting import Setting
@@ -67,6 +68,11 @@ class Fixed(FixedSize):
     @property
     def pure(self) -> bool:
         return self.noise == LAPLACE
+
+    @property
+    def other_adjacency(self) -> Adjacency | None:
+        # See PureAccountant: a record that is added takes another's place. Of Gaussian noise nothing is proven here.
+        return Adjacency.ADD_REMOVE if self.noise == LAPLACE else None
 
     def fields(self, setting: Setting) -> dict[str, Any]:
         return {**super().fields(setting), "noise": self.noise}

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from privmix import accounting
 from privmix.accounting import Adjacency, Event, event_from_dict
-from privmix.errors import InvalidInput, check_number
+from privmix.errors import InvalidInput, check_choice, check_number
 from privmix.jobs.kinds import certified
 from privmix.jobs.price_options import PriceOptions
 from privmix.releases.config import ReleaseConfig
@@ -42,7 +42,8 @@ def price(asked: PriceOptions, design: str | None = None, options: Mapping[str, 
         options: of the design.
 
     Raises:
-        InvalidInput: an option is out of range or of another design.
+        InvalidInput: an option is out of range or of another design, or the design has no proven price under that
+            relation.
         UnsupportedEvent: the accountant has no price for such draws, unless all are asked.
 
     Example:
@@ -71,7 +72,7 @@ def price(asked: PriceOptions, design: str | None = None, options: Mapping[str, 
     names = list(accounting.ACCOUNTANTS) if asked.every else [accounting.get_accountant(named).name]
     if asked.epsilon is not None:
         config = config.resolved(asked.epsilon, delta)
-    adjacency = config.draft().adjacency
+    adjacency = _relation(config, asked)
     found = [_one(config, asked, name, adjacency, delta) for name in names]
     return Prices(config.design.name, adjacency, found, delta)
 
@@ -79,7 +80,7 @@ def price(asked: PriceOptions, design: str | None = None, options: Mapping[str, 
 def _of_folder(asked: PriceOptions, design: str | None, options: Mapping[str, Any] | None) -> Prices:
     """All that a certified plan ran, mean query and count too, as its certificate states it."""
     assert asked.release is not None
-    others = (asked.records, asked.rows, asked.noise_multiplier, asked.epsilon)
+    others = (asked.records, asked.rows, asked.noise_multiplier, asked.epsilon, asked.adjacency)
     if any(value is not None for value in others) or options:
         raise InvalidInput("release", str(asked.release), "no other plan beside it: leave the design's options out")
     certificate = certified(asked.release).read(asked.release)
@@ -98,6 +99,15 @@ def _of_folder(asked: PriceOptions, design: str | None, options: Mapping[str, An
         else:
             found.append({**cost.to_dict(), "noise_multiplier": certificate["plan"]["noise_multiplier"]})
     return Prices(f"{certificate.kind} {certificate.id[:8]}", adjacency, found, delta)
+
+
+def _relation(config: ReleaseConfig, asked: PriceOptions) -> Adjacency:
+    """The relation to price for: the design's own, or another one that its price is proven for."""
+    own = config.draft().adjacency
+    if asked.adjacency is None:
+        return own
+    proven = [one.value for one in (own, config.design.other_adjacency) if one is not None]
+    return Adjacency(check_choice("adjacency", asked.adjacency, proven))
 
 
 def _one(

@@ -23,6 +23,7 @@ class PriceOptions:
         accountant: its name.
         every: ask all accountants.
         as_published: the papers' figure, which is no bound.
+        adjacency: relation to price for; the design's own where None, and another one only where that is proven.
     """
 
     records: int | None = told(None, "Record count n, taken as public.")
@@ -36,4 +37,7 @@ class PriceOptions:
     classes: int = told(10, "Number of classes (hierarchical, classwise).")
     accountant: str = told("pld", "pld, rdp, moments, pure; gdp_clt, as_published compare.")
     every: bool = told(False, "A table over all accountants.", flag="all")
+    adjacency: str | None = told(
+        None, "Neighbours: add_remove or replace_one. Default: the design's own; fixed with laplace noise has both."
+    )
     as_published: bool = told(False, "The papers' figure: a comparison, not a bound.", off="no")
