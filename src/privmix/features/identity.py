@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from privmix.errors import InvalidInput
-from privmix.features.base import LONGEST_NAME, Extractor, Usual, fits_name
+from privmix.features.base import LONGEST_NAME, Extractor, fits_name
 
 
 class Identity(Extractor):
@@ -82,8 +82,6 @@ class Pixels(Extractor):
     """
 
     name: ClassVar[str] = "pixels"
-    # Rendered digits and letters, the least of four.
-    usual: ClassVar[Usual] = Usual(own_shapes=0.02)
 
     def output_dim(self, input_shape: tuple[int, ...]) -> int:
         """Number of values in one image."""

@@ -54,5 +54,7 @@ def predict_accuracy(plan: Plan, model: DataModel, *, learner: str | None = None
         if rule is None:
             raise InvalidInput("learner", name, f"one that can say beforehand what it makes of design {plan.design}")
         found.append(model.accuracy(*rule, seed=seed))
-    errors = (1 - float(np.mean(found))) * LEARNERS[name].errors_left(plan, model)
-    return Prediction(max(0.0, 1 - errors), name)
+    linear = float(np.mean(found))
+    accuracy = 1 - (1 - linear) * LEARNERS[name].errors_left(plan, model)
+    # What no learner reaches without privacy none reaches with it.
+    return Prediction(min(accuracy, max(linear, model.attainable)), name)
