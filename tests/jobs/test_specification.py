@@ -151,6 +151,10 @@ def test_looking_says_so_wherever_the_draft_goes() -> None:
     for text in (Path("REL/certificate.json").read_text(), Path("REL/README.md").read_text()):
         assert "drafted by looking at the private records" in " ".join(text.split())
     assert privmix("verify", "REL").code == 0
+    # A model of the release has no certificate, and says so itself.
+    assert privmix("fit", "REL", "--out", "MODEL").code == 0
+    for place in ("REL", "MODEL"):
+        assert "drafted by looking at the private records" in " ".join(privmix("inspect", place).out.split())
     # All is declared: there is nothing to look for, and nothing is looked at.
     assert not pm.spec("d.csv", **WORD, look=True).looked
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import codecs
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -15,6 +15,7 @@ from privmix.data.source import Schema
 from privmix.errors import InvalidInput, StorageError
 from privmix.features.base import LONGEST_NAME, Extractor
 from privmix.features.table_kinds import KINDS, Bins, Kind, Numeric, token_of
+from privmix.untrusted import parse_json
 
 PLACEHOLDER: Final = "declare"
 """The field of a column of which a draft says nothing yet."""
@@ -120,15 +121,20 @@ class Tabular(Extractor):
         """Read the specification from a JSON file.
 
         Raises:
-            InvalidInput: not a specification.
+            InvalidInput: not a specification, or a column or field stands in it twice.
             StorageError: it cannot be read.
         """
         try:
-            columns = json.loads(Path(path).expanduser().read_text(encoding="utf-8"))
+            content = Path(path).expanduser().read_bytes()
         except OSError as error:
             raise StorageError(f"{path}: {error.strerror or 'cannot be read'}") from None
-        except ValueError:
-            raise InvalidInput(f"table specification {path}", "no JSON", "a JSON object, one entry a column") from None
+        field = f"table specification {path}"
+        try:
+            # Some editors put a byte order mark before what they save.
+            columns = parse_json(content.removeprefix(codecs.BOM_UTF8), field)
+        except InvalidInput:
+            allowed = "a JSON object, one entry a column; each column and field stands once"
+            raise InvalidInput(field, "no JSON, or a name twice in an object", allowed) from None
         return cls(columns)
 
     @classmethod
