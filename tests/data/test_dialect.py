@@ -221,7 +221,7 @@ def test_parts_with_decimal_commas_say_which_columns_hold_numbers(tmp_path: Path
     path = write(tmp_path, "dose;code;size;label\n" + "2,5;1,5;1;yes\n3,5;0.7;2;no\n" * 10)
     asked = SplitOptions(count=2, classes=CLASSES, table_columns="dose,code", seed=0)
     columns = pm.Columns(separator=";", decimal=",", number_columns=numbers)
-    with pytest.raises(InvalidInput, match="number_columns.*`decimal` counts"):
+    with pytest.raises(InvalidInput, match=r"number_columns.*`decimal` counts"):
         split(path, tmp_path / "public.jsonl", tmp_path / "private.jsonl", columns, asked)
     assert list(tmp_path.iterdir()) == [path]
 

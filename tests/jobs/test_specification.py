@@ -258,3 +258,15 @@ def test_a_trained_model_says_it_too() -> None:
         assert ("drafted by looking at the private records" in statements) is look
         assert ("the feature extractor and the initial weights" in statements) is not look
         pm.verify(out)
+
+
+def test_a_look_leaves_texts_with_decimal_commas_as_they_are() -> None:
+    """A category that is drafted is one that a release finds: there the mark counts in columns of numbers alone."""
+    rows = [f"{row % 9},5;{('1,5', '2.5', 'none')[row % 3]};{('yes', 'no')[row % 2]}" for row in range(60)]
+    Path("d.csv").write_text("dose;code;label\n" + "\n".join([*rows, "-9,9;1,5;yes"]) + "\n")
+    columns = pm.Columns(separator=";", decimal=",")
+    found = pm.spec("d.csv", look=True, columns=columns, missing="dose=-9.9")
+    assert found.columns["code"] == {"categories": ["1,5", "2.5", "none"]}
+    assert found.columns["dose"] == {"range": [0, 9], "missing": "indicator", "missing_tokens": ["-9.9"]}
+    checked = pm.check("d.csv", features=found.extractor(), classes=["yes", "no"], columns=columns)
+    assert dict(checked.counts) == {("dose", "missing: has a place of its own", False): 1}

@@ -1,8 +1,8 @@
 """Quotes of CSV files: around whole cells, doubled within them, and closed; else nobody can say what one record is.
 
-A quote that is opened and not closed, or that stands in a cell without quotes, would make a parser take records after it
-for a part of its own. In a file that is checked here no line added to it can do that: either its quotes are
-even, and it ends where it ends, or they are odd, and then those of the whole file are.
+A quote that is opened and not closed, or that stands in a cell without quotes, would make a parser take records after
+it for a part of its own. No line that is added to a file that fits can do that: either its quotes are even in number,
+and a record ends where it ends, or they are odd, as those of the whole file then are, which does not fit.
 """
 
 from __future__ import annotations

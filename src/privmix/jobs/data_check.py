@@ -36,7 +36,9 @@ _MOST_PLACES: Final = 100
 # Where more records than this are cut to one length, what they differ by in length is lost.
 _FLATTENED: Final = 0.5
 _STEP: Final = 4096
-_BROKEN_QUOTES: Final = "quotes that are not around whole cells, or not closed: what comes behind can't be told apart, and was not looked at"
+_BROKEN_QUOTES: Final = (
+    "quotes that are not around whole cells, or not closed: what is behind can't be told apart, and was not looked at"
+)
 _NO_CLASS: Final = "none of the declared classes"
 
 

@@ -315,7 +315,8 @@ def _opened(data: Any, names: Sequence[str], declared: Columns, split: str) -> A
         label_column=declared.label_column,
         columns=names,
         labelled=False,
-        dialect=declared.dialect(names),
+        # Which columns hold numbers is not known yet: cells come as they are.
+        dialect=declared.dialect(),
     )
 
 
@@ -340,7 +341,9 @@ def _looked(
 ) -> dict[str, dict[str, Any]]:
     """Drafts of the columns from all records."""
     source = _opened(data, names, declared, split)
-    looks, done = [Look(tokens.get(name, tokens.get(None, []))) for name in names], 0
+    dialect = declared.dialect()
+    point = str if dialect is None else dialect.point
+    looks, done = [Look(tokens.get(name, tokens.get(None, [])), point) for name in names], 0
     for part in source.inputs(_STEP):
         for place, one in enumerate(looks):
             one.add(part[:, place].tolist())
