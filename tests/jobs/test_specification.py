@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gzip
 import json
 from pathlib import Path
@@ -270,3 +271,14 @@ def test_a_look_leaves_texts_with_decimal_commas_as_they_are() -> None:
     assert found.columns["dose"] == {"range": [0, 9], "missing": "indicator", "missing_tokens": ["-9.9"]}
     checked = pm.check("d.csv", features=found.extractor(), classes=["yes", "no"], columns=columns)
     assert dict(checked.counts) == {("dose", "missing: has a place of its own", False): 1}
+
+
+def test_columns_of_a_draft_that_looked_say_so_by_themselves() -> None:
+    """Who takes them in place of the extractor, or changes one, does not lose the word."""
+    looked = pm.spec(visits(), label="ill", look=True).columns
+    changed = copy.deepcopy(looked)
+    changed["age"] = {"range": [0, 99]}
+    for columns in (looked, changed, looked | {"age": {"bins": [30]}}, copy.copy(looked)):
+        assert Tabular(columns).options()["drafted"] == DRAFTED
+    said = pm.spec(visits(), **WORD).columns
+    assert "drafted" not in Tabular(said).options()

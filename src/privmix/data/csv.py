@@ -29,6 +29,8 @@ from privmix.errors import InvalidInput
 
 _BLOCK_BYTES: Final = 2**22
 _HEADER_BYTES: Final = 2**20
+# Of a record, in characters; the parser takes no longer ones than two blocks.
+_MOST_HELD: Final = 2**26
 
 
 def csv_format(label_column: str, numeric: bool, labelled: bool = True, dialect: Dialect | None = None) -> ArrowFormat:
@@ -88,11 +90,15 @@ def rows_of(path: Path, stream: IO[bytes], dialect: Dialect | None = None) -> It
     dialect = dialect or Dialect()
     yield _header(path, stream, dialect)
     held: list[str] = []
+    size = 0
     for line in io.TextIOWrapper(stream, encoding=dialect.encoding, errors="replace", newline=""):
         held.append(line)
+        size += len(line)
         if (record := _closed(held)) is None:
+            if size > _MOST_HELD:
+                break
             continue
-        held = []
+        held, size = [], 0
         if not _whole(record, dialect.mark):
             yield None
             return

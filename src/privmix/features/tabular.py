@@ -29,6 +29,23 @@ _EXAMPLES: Final = (
 )
 
 
+class DraftedColumns(dict[str, Any]):
+    """Columns that say by themselves that the records were looked at for them; what is made of them says so, too.
+
+    Example:
+        >>> Tabular(DraftedColumns({"age": {"range": [0, 9]}}) | {"dose": {"range": [0, 1]}}).options()["drafted"]
+        'by looking at the records: no guarantee covers what it says'
+    """
+
+    def copy(self) -> DraftedColumns:
+        return DraftedColumns(self)
+
+    __copy__ = copy
+
+    def __or__(self, other: Mapping[str, Any]) -> DraftedColumns:  # type: ignore[override]
+        return DraftedColumns({**self, **other})
+
+
 class Tabular(Extractor):
     """Rows of a table as vectors of norm at most 1, by a public specification.
 
@@ -103,7 +120,9 @@ class Tabular(Extractor):
         return (said,)
 
     def __init__(self, columns: Mapping[str, Any] | Sequence[Mapping[str, Any]], drafted: str | None = None) -> None:
-        if isinstance(columns, Mapping) and isinstance(columns.get("drafted"), str):
+        if isinstance(columns, DraftedColumns):
+            drafted = DRAFTED
+        elif isinstance(columns, Mapping) and isinstance(columns.get("drafted"), str):
             drafted = columns["drafted"]
             columns = {name: entry for name, entry in columns.items() if name != "drafted"}
         if drafted not in (None, DRAFTED):

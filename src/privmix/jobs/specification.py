@@ -14,7 +14,7 @@ from privmix.data.jsonl import JsonlSource
 from privmix.errors import InvalidInput, StorageError
 from privmix.features.table_kinds import INDICATOR
 from privmix.features.table_look import Look
-from privmix.features.tabular import DRAFTED, PLACEHOLDER, Tabular
+from privmix.features.tabular import DRAFTED, PLACEHOLDER, DraftedColumns, Tabular
 from privmix.held_folders import new_file
 from privmix.jobs.columns import Columns
 from privmix.jobs.places import check_unpublished, check_writable
@@ -39,7 +39,7 @@ class TableSpec(Shown):
     """A draft of the specification of a table, for ``tabular:``.
 
     Attributes:
-        columns: column -> its entry; see docs/tables.md.
+        columns: column -> its entry; see docs/tables.md. Where records were looked at, ``Tabular(columns)`` says so.
         looked: whether records were looked at for it.
         out: the file that was written, if any.
     """
@@ -165,7 +165,7 @@ def spec(
     found = {name: entries.get(name) or seen.get(name) or {PLACEHOLDER: _HINTS[hints.get(name, "")]} for name in known}
     if seen and "drafted" in found:
         raise InvalidInput("look", True, "False where a column is called drafted, by which the file says what it is")
-    made = TableSpec(found, bool(seen), place)
+    made = TableSpec(DraftedColumns(found) if seen else found, bool(seen), place)
     # What was said must make sense now, and not when data are released.
     used = {name: entry for name, entry in found.items() if not {PLACEHOLDER, "ignore"} & set(entry)}
     if used:
