@@ -73,7 +73,8 @@ def _opened(data: Any, columns: Columns, asked: SplitOptions) -> Source:
         if numbers is None or not set(numbers) <= set(listed):
             allowed = "those of table_columns in which `decimal` counts: all other cells are kept as they are"
             raise InvalidInput("number_columns", numbers, allowed)
-        numbers, dialect = None, columns.dialect(numbers)
+        dialect = columns.dialect(numbers)
+        numbers = None
     else:
         dialect = columns.dialect()
     return readers.open_dataset(
