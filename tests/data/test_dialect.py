@@ -6,6 +6,7 @@ import csv
 import gc
 import gzip
 import io
+import json
 import warnings
 from pathlib import Path
 
@@ -199,12 +200,30 @@ def test_parts_of_a_dataset_keep_days_and_decimal_commas(tmp_path: Path) -> None
     from privmix.jobs.split import split
     from privmix.jobs.split_options import SplitOptions
 
-    path = write(tmp_path, "dose;born;label\n" + "2,5;31.12.1999;yes\n3,5;1.1.2000;no\n" * 10)
-    asked = SplitOptions(count=2, classes=CLASSES, table_columns="dose,born", seed=0)
-    split(path, tmp_path / "public.jsonl", tmp_path / "private.jsonl", pm.Columns(separator=";", decimal=","), asked)
-    text = (tmp_path / "public.jsonl").read_text()
-    assert '"2.5"' in text
-    assert '"31.12.1999"' in text
+    lines = "2,5;31.12.1999;1,5;yes\n3,5;1.1.2000;0.7;no\n"
+    path = write(tmp_path, "dose;born;code;label\n" + lines * 10)
+    asked = SplitOptions(count=2, classes=CLASSES, table_columns="dose,born,code", seed=0)
+    places = tmp_path / "public.jsonl", tmp_path / "private.jsonl"
+    columns = pm.Columns(separator=";", decimal=",", number_columns="dose")
+    split(path, *places, columns, asked)
+    public, private = ([json.loads(line) for line in place.read_text().splitlines()] for place in places)
+    assert (len(public), len(private)) == (4, 16)
+    cells = {(row["dose"], row["born"], row["code"]) for row in public + private}
+    assert cells == {("2.5", "31.12.1999", "1,5"), ("3.5", "1.1.2000", "0.7")}
+
+
+@pytest.mark.parametrize("numbers", [None, "size"])
+def test_parts_with_decimal_commas_say_which_columns_hold_numbers(tmp_path: Path, numbers: str | None) -> None:
+    """Else the text 1,5 would become 1.5, and 0.7 become 0,7."""
+    from privmix.jobs.split import split
+    from privmix.jobs.split_options import SplitOptions
+
+    path = write(tmp_path, "dose;code;size;label\n" + "2,5;1,5;1;yes\n3,5;0.7;2;no\n" * 10)
+    asked = SplitOptions(count=2, classes=CLASSES, table_columns="dose,code", seed=0)
+    columns = pm.Columns(separator=";", decimal=",", number_columns=numbers)
+    with pytest.raises(InvalidInput, match=r"number_columns.*`decimal` counts"):
+        split(path, tmp_path / "public.jsonl", tmp_path / "private.jsonl", columns, asked)
+    assert list(tmp_path.iterdir()) == [path]
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "cp1252"])

@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import tracemalloc
 from datetime import date, timedelta
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -385,3 +387,41 @@ def test_a_decimal_comma_is_told_apart() -> None:
     cells = np.array([["3,5"], ["tall"], ["1.234,5"], ["3.5"]], dtype=object)
     said = [(row, why) for row, _, why in column({"range": [0, 10]}).unusual(cells)]
     assert said == [(0, "no number, but for a decimal comma"), (1, "no number"), (2, "no number")]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"a": {"range": [0, 1]}, "a": {"range": [0, 9]}}',
+        '{"a": {"range": [0, 1], "range": [0, 9]}}',
+        '{"a": {"categories": ' + "[" * 100_000 + "]" * 100_000 + "}}",
+        '{"a": {"categories": [NaN]}}',
+    ],
+)
+def test_files_in_which_a_name_stands_twice_or_that_are_no_json(tmp_path: Path, text: str) -> None:
+    """The last of two would count without a word."""
+    (tmp_path / "spec.json").write_text(text)
+    with pytest.raises(InvalidInput, match="no JSON, or a name twice"):
+        Tabular.from_file(tmp_path / "spec.json")
+    (tmp_path / "spec.json").write_bytes(b'\xef\xbb\xbf{"a": {"range": [0, 1]}}')
+    assert Tabular.from_file(tmp_path / "spec.json").columns == ("a",)
+
+
+@pytest.mark.parametrize("wrong", [math.nan, math.inf])
+def test_values_that_json_can_not_say(wrong: float) -> None:
+    for entry in ({"categories": ["x", wrong]}, {"range": [0, 1], "missing": 0, "missing_tokens": [wrong]}):
+        with pytest.raises(InvalidInput, match="list of texts or numbers"):
+            Tabular({"a": entry})
+
+
+def test_many_bins_take_memory_for_their_records_alone() -> None:
+    """A small specification of a stranger must not ask for the square of its size."""
+    bins = Tabular({"a": {"bins": list(range(100_000))}})
+    tracemalloc.start()
+    try:
+        found = bins.transform(np.array([[5.0], [-1.0], [1e9]], dtype=object))
+        assert tracemalloc.get_traced_memory()[1] < 64e6
+    finally:
+        tracemalloc.stop()
+    assert found.argmax(axis=1).tolist() == [6, 0, 100_000]
+    assert found.sum() == 3

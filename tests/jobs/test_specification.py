@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gzip
 import json
 from pathlib import Path
@@ -151,6 +152,10 @@ def test_looking_says_so_wherever_the_draft_goes() -> None:
     for text in (Path("REL/certificate.json").read_text(), Path("REL/README.md").read_text()):
         assert "drafted by looking at the private records" in " ".join(text.split())
     assert privmix("verify", "REL").code == 0
+    # A model of the release has no certificate, and says so itself.
+    assert privmix("fit", "REL", "--out", "MODEL").code == 0
+    for place in ("REL", "MODEL"):
+        assert "drafted by looking at the private records" in " ".join(privmix("inspect", place).out.split())
     # All is declared: there is nothing to look for, and nothing is looked at.
     assert not pm.spec("d.csv", **WORD, look=True).looked
 
@@ -254,3 +259,26 @@ def test_a_trained_model_says_it_too() -> None:
         assert ("drafted by looking at the private records" in statements) is look
         assert ("the feature extractor and the initial weights" in statements) is not look
         pm.verify(out)
+
+
+def test_a_look_leaves_texts_with_decimal_commas_as_they_are() -> None:
+    """A category that is drafted is one that a release finds: there the mark counts in columns of numbers alone."""
+    rows = [f"{row % 9},5;{('1,5', '2.5', 'none')[row % 3]};{('yes', 'no')[row % 2]}" for row in range(60)]
+    Path("d.csv").write_text("dose;code;label\n" + "\n".join([*rows, "-9,9;1,5;yes"]) + "\n")
+    columns = pm.Columns(separator=";", decimal=",")
+    found = pm.spec("d.csv", look=True, columns=columns, missing="dose=-9.9")
+    assert found.columns["code"] == {"categories": ["1,5", "2.5", "none"]}
+    assert found.columns["dose"] == {"range": [0, 9], "missing": "indicator", "missing_tokens": ["-9.9"]}
+    checked = pm.check("d.csv", features=found.extractor(), classes=["yes", "no"], columns=columns)
+    assert dict(checked.counts) == {("dose", "missing: has a place of its own", False): 1}
+
+
+def test_columns_of_a_draft_that_looked_say_so_by_themselves() -> None:
+    """Who takes them in place of the extractor, or changes one, does not lose the word."""
+    looked = pm.spec(visits(), label="ill", look=True).columns
+    changed = copy.deepcopy(looked)
+    changed["age"] = {"range": [0, 99]}
+    for columns in (looked, changed, looked | {"age": {"bins": [30]}}, copy.copy(looked)):
+        assert Tabular(columns).options()["drafted"] == DRAFTED
+    said = pm.spec(visits(), **WORD).columns
+    assert "drafted" not in Tabular(said).options()

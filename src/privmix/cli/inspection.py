@@ -17,7 +17,7 @@ from privmix.cli.app import out, plain, print_json
 from privmix.cli.flags import with_flags
 from privmix.designs import Plan, plan_from_dict
 from privmix.features import wanted_model
-from privmix.features.spec import title_of
+from privmix.features.spec import drafted_statements, title_of
 from privmix.jobs.kinds import FITTED, kind_of
 from privmix.jobs.planned import design_facts
 from privmix.learning import ReleaseLearner, describe_model, load_model
@@ -115,6 +115,8 @@ def _show_fitted(model: ReleaseLearner, json_output: bool) -> None:
         "privmix verify shows for the release's folder",
         soft_wrap=True,
     )
+    for text in drafted_statements(facts.extractor):
+        out.print(f"[yellow]warning:[/] {plain(text)}", soft_wrap=True)
     params = ", ".join(f"{name} {value}" for name, value in description["params"].items() if value is not None)
     _table(
         {

@@ -1,7 +1,8 @@
 """CSV files with a header line and one column of labels; plain or gzipped.
 
 The other columns are numbers, or texts where the caller asks for a table. Cells in quotes may hold separators, quotes
-(doubled) and line breaks: a record is what the parser takes for one, wherever records are counted or read.
+(doubled) and line breaks: a record is what the parser takes for one, wherever records are counted or read. Quotes stand
+around whole cells and are closed, or the file is refused when it is read: one record must not take in others.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import codecs
 import csv
 import io
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, ClassVar, Final
@@ -19,13 +21,16 @@ import pyarrow.csv as pa_csv
 from privmix.data.arrow_source import ArrowFormat, ArrowSource
 from privmix.data.columns import Selection
 from privmix.data.dialect import Dialect, other_separator
-from privmix.data.files import decoding, filled_lines, open_binary
+from privmix.data.files import decoding, open_binary
+from privmix.data.quotes import BrokenQuotes, Quotes
 from privmix.data.reader import READERS, Reader, Request, refuse_images
 from privmix.data.source import Source, resolve_classes
 from privmix.errors import InvalidInput
 
 _BLOCK_BYTES: Final = 2**22
 _HEADER_BYTES: Final = 2**20
+# Of a record, in characters; the parser takes no longer ones than two blocks.
+_MOST_HELD: Final = 2**26
 
 
 def csv_format(label_column: str, numeric: bool, labelled: bool = True, dialect: Dialect | None = None) -> ArrowFormat:
@@ -56,7 +61,10 @@ def csv_format(label_column: str, numeric: bool, labelled: bool = True, dialect:
 
     texts = "all numbers but the label" if numeric else "texts"
     return ArrowFormat(
-        f"a CSV file with as many values a row as its header, {texts} in {dialect.encoding}", describe, blocks
+        f"a CSV file with as many values a row as its header and quotes around whole cells alone, {texts} in "
+        f"{dialect.encoding}",
+        describe,
+        blocks,
     )
 
 
@@ -74,12 +82,57 @@ def column_names(path: Path, dialect: Dialect | None = None) -> list[str]:
     return names
 
 
-def rows_of(stream: IO[bytes], dialect: Dialect | None = None) -> Iterator[list[str]]:
-    """Header and records of a CSV file one by one, with U+FFFD for what is in another encoding."""
+def rows_of(path: Path, stream: IO[bytes], dialect: Dialect | None = None) -> Iterator[list[str] | None]:
+    """Header and records of a CSV file one by one, with U+FFFD for what is in another encoding.
+
+    None stands for a record whose quotes are broken; where it ends nobody can say, so nothing comes after it.
+    """
     dialect = dialect or Dialect()
-    encoding = "utf-8-sig" if dialect.encoding == "utf-8" else dialect.encoding
-    text = io.TextIOWrapper(stream, encoding=encoding, errors="replace", newline="")
-    yield from csv.reader(text, delimiter=dialect.mark)
+    yield _header(path, stream, dialect)
+    held: list[str] = []
+    size = 0
+    for line in io.TextIOWrapper(stream, encoding=dialect.encoding, errors="replace", newline=""):
+        held.append(line)
+        size += len(line)
+        if (record := _closed(held)) is None:
+            if size > _MOST_HELD:
+                break
+            continue
+        held, size = [], 0
+        if not _whole(record, dialect.mark):
+            yield None
+            return
+        if record := record.rstrip("\r\n"):
+            yield _cells(record, dialect.mark)
+    if held:
+        yield None
+
+
+def _closed(lines: list[str]) -> str | None:
+    """The lines as one text, if no quote is open at its end."""
+    if lines[-1].count('"') % 2 == (len(lines) == 1):
+        return None
+    return "".join(lines)
+
+
+def _whole(record: str, mark: str) -> bool:
+    try:
+        Quotes(mark).add(record.encode())
+    except BrokenQuotes:
+        return False
+    return True
+
+
+def _cells(record: str, mark: str) -> list[str]:
+    if '"' not in record:
+        return record.split(mark)
+    cell, cells, place = re.compile(rf'"((?:[^"]|"")*)"|([^"{re.escape(mark)}]*)'), [], 0
+    while found := cell.match(record, place):
+        cells.append(found[2] if found[1] is None else found[1].replace('""', '"'))
+        place = found.end() + 1
+        if place > len(record):
+            break
+    return cells
 
 
 def _check_header(path: Path, names: list[str], label: str | None, dialect: Dialect) -> None:
@@ -110,7 +163,7 @@ def _parse(path: Path, dialect: Dialect, types: dict[str, Any]) -> Iterator[Any]
         names = _header(path, stream, dialect)
         # pyarrow goes on where the header ended.
         yield from pa_csv.open_csv(
-            _Pieces(stream, dialect.encoding),
+            _Pieces(stream, dialect.encoding, dialect.mark),
             read_options=pa_csv.ReadOptions(column_names=names, block_size=_BLOCK_BYTES, use_threads=False),
             parse_options=pa_csv.ParseOptions(delimiter=dialect.mark, newlines_in_values=True),
             convert_options=pa_csv.ConvertOptions(
@@ -127,7 +180,8 @@ def _count(path: Path, dialect: Dialect) -> int:
     """Number of records, by the parser that reads them later; block after block.
 
     A row of another length than the header's is one, too: it is refused when records are read, for opening must not
-    tell whether there is one. Where the parser finds no end of a record, lines are counted.
+    tell whether there is one. Nor whether quotes are broken, or a record is longer than the parser can take: lines are
+    counted then, of which that record is one, and reading refuses the file.
     """
     with open_binary(path) as stream:
         names = _header(path, stream, dialect)
@@ -146,7 +200,7 @@ def _count(path: Path, dialect: Dialect) -> int:
             # Bytes of one column, and not texts: values are not looked into.
             # As Latin-1 no byte is wrong: of rows of other length pyarrow makes texts, and prints where it can't.
             blocks = pa_csv.open_csv(
-                _Pieces(stream, "latin-1"),
+                _Pieces(stream, "latin-1", dialect.mark),
                 read_options=pa_csv.ReadOptions(column_names=names, block_size=_BLOCK_BYTES, use_threads=False),
                 parse_options=pa_csv.ParseOptions(
                     delimiter=dialect.mark, newlines_in_values=True, invalid_row_handler=wrong
@@ -156,21 +210,34 @@ def _count(path: Path, dialect: Dialect) -> int:
                 ),
             )
             return sum(int(block.num_rows) for block in blocks) + skipped
-    except pa.ArrowInvalid:
+    except (pa.ArrowInvalid, BrokenQuotes):
         with open_binary(path) as stream:
             _header(path, stream, dialect)
-            return sum(1 for _ in filled_lines(stream, _BLOCK_BYTES, rb"\r"))
+            return _count_lines(stream)
+
+
+def _count_lines(stream: IO[bytes]) -> int:
+    """Lines with something in them, of whatever length; as the parser has it, CR ends a line, too."""
+    count, begun = 0, False
+    while piece := stream.read(_BLOCK_BYTES):
+        parts = piece.replace(b"\r", b"\n").split(b"\n")
+        count += sum(map(bool, parts)) - (begun and bool(parts[0]))
+        begun = bool(parts[-1]) or (begun and len(parts) == 1)
+    return count
 
 
 class _Pieces(io.RawIOBase):
     """The rest of a text file as UTF-8, in pieces that do not end between CR and LF.
 
     There pyarrow drops the LF, in quotes, too: a cell would depend on what stands before it in the file.
+
+    Raises:
+        BrokenQuotes: of :meth:`read`, where one record would take in others.
     """
 
-    def __init__(self, stream: IO[bytes], encoding: str) -> None:
+    def __init__(self, stream: IO[bytes], encoding: str, mark: str) -> None:
         super().__init__()
-        self._stream, self._held, self._ended = stream, b"", False
+        self._stream, self._held, self._ended, self._quotes = stream, b"", False, Quotes(mark)
         self._decoder = None if encoding == "utf-8" else codecs.getincrementaldecoder(encoding)()
 
     def readable(self) -> bool:
@@ -189,6 +256,9 @@ class _Pieces(io.RawIOBase):
         if 1 < end < len(self._held) and self._held[end - 1 : end] == b"\r":
             end -= 1
         piece, self._held = self._held[:end], self._held[end:]
+        self._quotes.add(piece)
+        if not piece:
+            self._quotes.end()
         return piece
 
 
@@ -201,7 +271,7 @@ def _is_blank(stream: IO[bytes]) -> bool:
 
 def _header(path: Path, stream: IO[bytes], dialect: Dialect) -> list[str]:
     """Column names; leaves the stream at the first record."""
-    names = next(csv.reader(_lines(path, stream, dialect.encoding), delimiter=dialect.mark), [])
+    names = next(csv.reader(_lines(path, stream, dialect.encoding), delimiter=dialect.mark, strict=True), [])
     if len(set(names)) != len(names) or not all(names):
         raise InvalidInput(f"header of {path}", f"{len(names)} names", "names that are not empty, each of them once")
     return names

@@ -291,7 +291,8 @@ class Bins(_OfNumbers):
         """An edge belongs to the interval above it."""
         values = self.values(cells, name)
         numbers = [0.0 if value is None else value for value in values]
-        onehot = np.eye(len(self.edges) + 1)[np.searchsorted(self.edges, numbers, side="right")]
+        onehot = np.zeros((len(values), len(self.edges) + 1))
+        onehot[np.arange(len(values)), np.searchsorted(self.edges, numbers, side="right")] = 1
         return self.joined(values, onehot)
 
 
@@ -312,7 +313,7 @@ class Categories(Kind):
         if (
             not isinstance(values, list | tuple)
             or not values
-            or not all(isinstance(v, str | int | float) for v in values)
+            or not all(isinstance(v, str | int | float) and not _endless(v) for v in values)
         ):
             raise InvalidInput(field, values, "categories: a list of texts or numbers")
         texts = tuple(token_of(value) for value in values)
@@ -587,9 +588,14 @@ KINDS: Final[Mapping[str, type[Kind]]] = {kind.key: kind for kind in (Numeric, B
 def _tokens(field: str, word: str, given: Any) -> list[str]:
     if not isinstance(given, Sequence) or isinstance(given, str):
         raise InvalidInput(field, given, f"{word}: a list of texts or numbers")
-    if not all(isinstance(one, str | int | float) and not isinstance(one, bool) for one in given):
+    if not all(isinstance(one, str | int | float) and not isinstance(one, bool) and not _endless(one) for one in given):
         raise InvalidInput(field, list(given), f"{word}: a list of texts or numbers")
     return [token_of(one) for one in given]
+
+
+def _endless(value: Any) -> bool:
+    """Whether this is infinity or no number, which JSON can't say."""
+    return isinstance(value, float) and not math.isfinite(value)
 
 
 def _folded(text: str) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from datetime import date
 from typing import Any, Final
 
@@ -34,7 +34,9 @@ class Look:
     """What is seen of one column, cell by cell.
 
     Args:
-        tokens: cells that mean a missing value, by the owner's word.
+        tokens: cells that mean a missing value, by the owner's word; numbers with a decimal point.
+        point: makes a text that may be a number one with a decimal point; others stay as they are. A column that turns
+            out to hold texts keeps the cells that it has.
 
     Example:
         >>> look = Look()
@@ -43,7 +45,8 @@ class Look:
         {'range': [10, 90], 'missing': 'indicator', 'missing_tokens': ['NA']}
     """
 
-    def __init__(self, tokens: Collection[str] = ()) -> None:
+    def __init__(self, tokens: Collection[str] = (), point: Callable[[str], str] = str) -> None:
+        self._point = point
         self._declared, self._blank, self._count = frozenset(tokens), False, 0
         self._numbers_declared = {number_in(token) for token in tokens}
         self._tokens: dict[str, None] = {}
@@ -65,10 +68,13 @@ class Look:
             text = token_of(cell).strip()
             if text in self._declared or text.casefold() in _ABSENT:
                 self._tokens[text] = None
-            elif self._numbers_declared and number_in(cell) in self._numbers_declared:
-                self._tokens[token_of(number_in(cell))] = None
+            elif self._numbers_declared and self._number(cell) in self._numbers_declared:
+                self._tokens[token_of(self._number(cell))] = None
             else:
                 self._see(token_of(cell), cell)
+
+    def _number(self, cell: Any) -> float:
+        return number_in(self._point(cell) if isinstance(cell, str) else cell)
 
     def _see(self, text: str, cell: Any) -> None:
         self._count += 1
@@ -78,7 +84,7 @@ class Look:
         if len(self._values) < _MOST_VALUES or text in self._values:
             self._values[text] += 1
         if self._numbers:
-            number = number_in(cell)
+            number = self._number(cell)
             if number in _SENTINELS:
                 self._sentinels.add(number)
             elif math.isnan(number):

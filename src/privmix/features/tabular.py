@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import codecs
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -15,6 +15,7 @@ from privmix.data.source import Schema
 from privmix.errors import InvalidInput, StorageError
 from privmix.features.base import LONGEST_NAME, Extractor
 from privmix.features.table_kinds import KINDS, Bins, Kind, Numeric, token_of
+from privmix.untrusted import parse_json
 
 PLACEHOLDER: Final = "declare"
 """The field of a column of which a draft says nothing yet."""
@@ -26,6 +27,23 @@ _EXAMPLES: Final = (
     '{"range": [0, 120]}, {"bins": [18, 65]}, {"categories": ["a", "b"]}, {"ordinal": ["low", "high"]}, '
     '{"boolean": true}, {"date": ["2015-01-01", "2025-12-31"]} or {"ignore": true}'
 )
+
+
+class DraftedColumns(dict[str, Any]):
+    """Columns that say by themselves that the records were looked at for them; what is made of them says so, too.
+
+    Example:
+        >>> Tabular(DraftedColumns({"age": {"range": [0, 9]}}) | {"dose": {"range": [0, 1]}}).options()["drafted"]
+        'by looking at the records: no guarantee covers what it says'
+    """
+
+    def copy(self) -> DraftedColumns:
+        return DraftedColumns(self)
+
+    __copy__ = copy
+
+    def __or__(self, other: Mapping[str, Any]) -> DraftedColumns:  # type: ignore[override]
+        return DraftedColumns({**self, **other})
 
 
 class Tabular(Extractor):
@@ -102,7 +120,9 @@ class Tabular(Extractor):
         return (said,)
 
     def __init__(self, columns: Mapping[str, Any] | Sequence[Mapping[str, Any]], drafted: str | None = None) -> None:
-        if isinstance(columns, Mapping) and isinstance(columns.get("drafted"), str):
+        if isinstance(columns, DraftedColumns):
+            drafted = DRAFTED
+        elif isinstance(columns, Mapping) and isinstance(columns.get("drafted"), str):
             drafted = columns["drafted"]
             columns = {name: entry for name, entry in columns.items() if name != "drafted"}
         if drafted not in (None, DRAFTED):
@@ -120,15 +140,20 @@ class Tabular(Extractor):
         """Read the specification from a JSON file.
 
         Raises:
-            InvalidInput: not a specification.
+            InvalidInput: not a specification, or a column or field stands in it twice.
             StorageError: it cannot be read.
         """
         try:
-            columns = json.loads(Path(path).expanduser().read_text(encoding="utf-8"))
+            content = Path(path).expanduser().read_bytes()
         except OSError as error:
             raise StorageError(f"{path}: {error.strerror or 'cannot be read'}") from None
-        except ValueError:
-            raise InvalidInput(f"table specification {path}", "no JSON", "a JSON object, one entry a column") from None
+        field = f"table specification {path}"
+        try:
+            # Some editors put a byte order mark before what they save.
+            columns = parse_json(content.removeprefix(codecs.BOM_UTF8), field)
+        except InvalidInput:
+            allowed = "a JSON object, one entry a column; each column and field stands once"
+            raise InvalidInput(field, "no JSON, or a name twice in an object", allowed) from None
         return cls(columns)
 
     @classmethod

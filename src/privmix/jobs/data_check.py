@@ -36,6 +36,9 @@ _MOST_PLACES: Final = 100
 # Where more records than this are cut to one length, what they differ by in length is lost.
 _FLATTENED: Final = 0.5
 _STEP: Final = 4096
+_BROKEN_QUOTES: Final = (
+    "quotes that are not around whole cells, or not closed: what is behind can't be told apart, and was not looked at"
+)
 _NO_CLASS: Final = "none of the declared classes"
 
 
@@ -332,16 +335,15 @@ class _Look:
         elif self._file is not None and self._file.lower().endswith((".csv", ".csv.gz")):
             dialect = columns.dialect() or Dialect()
             with open_binary(Path(self._file)) as stream:
-                lines = rows_of(stream, dialect)
-                names, label = next(lines), columns.label_column
+                lines = rows_of(Path(self._file), stream, dialect)
+                names, label = next(lines) or [], columns.label_column
                 wanted = source.schema.columns or columns.number_names
                 inputs = list(wanted or [name for name in names if name != label])
                 numeric = source.schema.columns is None
                 if not numeric and isinstance(self._extractor.reads, Tabular):
                     dialect = replace(dialect, numbers=self._extractor.reads.number_columns)
                 for line in lines:
-                    if line:
-                        yield partial(_line, line, names, inputs, label, numeric, dialect)
+                    yield partial(_line, line, names, inputs, label, numeric, dialect)
 
     def _tell(self, row: int, column: str | None, why: str, refused: bool, value: Any) -> None:
         """Of a row of the chunk that is looked at."""
@@ -364,9 +366,11 @@ class _WrongCells(Exception):
 
 
 def _line(
-    row: list[str], names: list[str], inputs: list[str], label: str, numeric: bool, dialect: Dialect
+    row: list[str] | None, names: list[str], inputs: list[str], label: str, numeric: bool, dialect: Dialect
 ) -> tuple[NDArray[Any], NDArray[Any]]:
     """A line of a CSV file as a chunk of one record."""
+    if row is None:
+        raise _WrongCells([(None, _BROKEN_QUOTES, "")])
     if len(row) != len(names):
         raise _WrongCells([(None, f"{len(row)} cells, where the header has {len(names)}", ",".join(row))])
     cells = dict(zip(names, row, strict=True))

@@ -14,7 +14,7 @@ from privmix.data.jsonl import JsonlSource
 from privmix.errors import InvalidInput, StorageError
 from privmix.features.table_kinds import INDICATOR
 from privmix.features.table_look import Look
-from privmix.features.tabular import DRAFTED, PLACEHOLDER, Tabular
+from privmix.features.tabular import DRAFTED, PLACEHOLDER, DraftedColumns, Tabular
 from privmix.held_folders import new_file
 from privmix.jobs.columns import Columns
 from privmix.jobs.places import check_unpublished, check_writable
@@ -39,7 +39,7 @@ class TableSpec(Shown):
     """A draft of the specification of a table, for ``tabular:``.
 
     Attributes:
-        columns: column -> its entry; see docs/tables.md.
+        columns: column -> its entry; see docs/tables.md. Where records were looked at, ``Tabular(columns)`` says so.
         looked: whether records were looked at for it.
         out: the file that was written, if any.
     """
@@ -165,7 +165,7 @@ def spec(
     found = {name: entries.get(name) or seen.get(name) or {PLACEHOLDER: _HINTS[hints.get(name, "")]} for name in known}
     if seen and "drafted" in found:
         raise InvalidInput("look", True, "False where a column is called drafted, by which the file says what it is")
-    made = TableSpec(found, bool(seen), place)
+    made = TableSpec(DraftedColumns(found) if seen else found, bool(seen), place)
     # What was said must make sense now, and not when data are released.
     used = {name: entry for name, entry in found.items() if not {PLACEHOLDER, "ignore"} & set(entry)}
     if used:
@@ -315,7 +315,8 @@ def _opened(data: Any, names: Sequence[str], declared: Columns, split: str) -> A
         label_column=declared.label_column,
         columns=names,
         labelled=False,
-        dialect=declared.dialect(names),
+        # Which columns hold numbers is not known yet: cells come as they are.
+        dialect=declared.dialect(),
     )
 
 
@@ -340,7 +341,9 @@ def _looked(
 ) -> dict[str, dict[str, Any]]:
     """Drafts of the columns from all records."""
     source = _opened(data, names, declared, split)
-    looks, done = [Look(tokens.get(name, tokens.get(None, []))) for name in names], 0
+    dialect = declared.dialect()
+    point = str if dialect is None else dialect.point
+    looks, done = [Look(tokens.get(name, tokens.get(None, [])), point) for name in names], 0
     for part in source.inputs(_STEP):
         for place, one in enumerate(looks):
             one.add(part[:, place].tolist())

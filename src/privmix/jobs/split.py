@@ -67,6 +67,16 @@ def split(data: Any, public: Path, private: Path, columns: Columns, asked: Split
 def _opened(data: Any, columns: Columns, asked: SplitOptions) -> Source:
     table = asked.table_columns
     listed = [name.strip() for name in table.split(",")] if isinstance(table, str) else table
+    numbers = columns.number_names
+    if listed is not None and columns.decimal == ",":
+        # Both parts are written with a decimal point, and a text that looks like a number is still a text.
+        if numbers is None or not set(numbers) <= set(listed):
+            allowed = "those of table_columns in which `decimal` counts: all other cells are kept as they are"
+            raise InvalidInput("number_columns", numbers, allowed)
+        dialect = columns.dialect(numbers)
+        numbers = None
+    else:
+        dialect = columns.dialect()
     return readers.open_dataset(
         data,
         split=asked.split,
@@ -76,10 +86,9 @@ def _opened(data: Any, columns: Columns, asked: SplitOptions) -> Source:
         feature_column=columns.feature_column,
         text_column=asked.text_column,
         columns=listed,
-        number_columns=columns.number_names,
+        number_columns=numbers,
         feature_length=columns.feature_length,
         image_size=columns.image_size,
         colour=columns.colour,
-        # Both parts are written with a decimal point: nothing says here which columns hold numbers.
-        dialect=columns.dialect(listed or ()),
+        dialect=dialect,
     )
