@@ -45,7 +45,7 @@ def test_release_fit_evaluate(make: Callable[[Path], Data], tmp_path: Path) -> N
     out, model = tmp_path / "REL", tmp_path / "MODEL"
     outcome = release(data, out)
     assert outcome.code == 0, outcome.err
-    assert outcome.err == ""
+    assert outcome.said == ""
     certificate = json.loads((out / "certificate.json").read_text())
     assert certificate["plan"]["classes"] == CLASSES
     assert certificate["plan"]["dim"] == data.dim

@@ -15,6 +15,7 @@ import pytest
 from privmix.designs.moments import LARGEST_DIM
 from privmix.jobs import prediction
 from privmix.releases import DataModel
+from privmix.releases.choice import counted_error
 from tests.cli.helpers import Outcome, privmix
 
 # So few records that one design needs a noise search of its own: plans are quick.
@@ -87,7 +88,7 @@ def test_json_holds_what_a_program_wants(small: dict[str, Any]) -> None:
     names = set(small["predicted"])
     assert names == set(small["labels"]) == set(small["settings"]) == set(small["curves"]) == set(small["ranges"])
     assert {"moments", "classwise-full"} <= names
-    assert small["chosen"] == max(small["predicted"], key=small["predicted"].get)
+    assert small["chosen"] == min(small["predicted"], key=lambda name: counted_error(name, small["predicted"][name]))
     assert all(0 <= value <= 1 for value in small["predicted"].values())
     assert all(len(values) == len(small["epsilons"]) for values in small["curves"].values())
     assert 4.0 in small["epsilons"]
@@ -311,7 +312,7 @@ def test_moments_verify_and_inspect(moments: Path) -> None:
     assert privmix("verify", str(moments)).code == 0
     shown = privmix("inspect", str(moments))
     assert shown.code == 0, shown.err
-    for words in ("moments", "X'Y", "samples of a model", "sampled rows", "2000"):
+    for words in ("moments", "X'Y", "samples of a model", "sampled rows", "2,000"):
         assert words in shown.out
 
 

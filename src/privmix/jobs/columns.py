@@ -50,9 +50,11 @@ class Columns:
     feature_length: int | None = told(
         None, "How many numbers each list has; needed where the file's schema does not fix it."
     )
-    separator: str | None = told(None, "CSV: what stands between cells: , ; | or tab. Default: a comma.")
-    decimal: str | None = told(None, "CSV: the decimal mark of numbers, a point or a comma. Default: a point.")
-    encoding: str | None = told(None, "CSV: utf-8, latin-1, cp1252 (Windows), cp1250 or iso-8859-15. Default: utf-8.")
+    separator: str | None = told(None, "What stands between cells: , ; | or tab. Default: a comma.", "CSV files")
+    decimal: str | None = told(None, "The decimal mark of numbers, a point or a comma. Default: a point.", "CSV files")
+    encoding: str | None = told(
+        None, "utf-8, latin-1, cp1252 (Windows), cp1250 or iso-8859-15. Default: utf-8.", "CSV files"
+    )
 
     def dialect(self, numbers: Sequence[str] = (), needed: bool = True) -> Dialect | None:
         """How CSV files are written, where anything is declared of it; see :class:`privmix.data.dialect.Dialect`."""

@@ -9,7 +9,6 @@ from typing import Any, Final
 from privmix import accounting
 from privmix.accounting import Adjacency, Event, event_from_dict
 from privmix.errors import InvalidInput, check_choice, check_number
-from privmix.jobs.kinds import certified
 from privmix.jobs.price_options import PriceOptions
 from privmix.releases.config import ReleaseConfig
 
@@ -79,6 +78,9 @@ def price(asked: PriceOptions, design: str | None = None, options: Mapping[str, 
 
 def _of_folder(asked: PriceOptions, design: str | None, options: Mapping[str, Any] | None) -> Prices:
     """All that a certified plan ran, mean query and count too, as its certificate states it."""
+    # What reads certificates waits for libraries that a price needs not.
+    from privmix.jobs.kinds import certified
+
     assert asked.release is not None
     others = (asked.records, asked.rows, asked.noise_multiplier, asked.epsilon, asked.adjacency)
     if any(value is not None for value in others) or options:

@@ -57,4 +57,4 @@ def predict_accuracy(plan: Plan, model: DataModel, *, learner: str | None = None
     linear = float(np.mean(found))
     accuracy = 1 - (1 - linear) * LEARNERS[name].errors_left(plan, model)
     # What no learner reaches without privacy none reaches with it.
-    return Prediction(min(accuracy, max(linear, model.attainable)), name)
+    return Prediction(max(0.0, min(accuracy, max(linear, model.attainable))), name)
