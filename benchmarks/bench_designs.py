@@ -15,7 +15,7 @@ import argparse
 import json
 import time
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ from privmix.data import open_dataset
 from privmix.features import parse_features
 from privmix.learning import LEARNERS
 from privmix.planning import choose_design
-from privmix.releases import Choice, PrivateRecords, ReleaseConfig, SecretStreams, release_to_memory
+from privmix.releases import Choice, DataModel, PrivateRecords, ReleaseConfig, SecretStreams, release_to_memory
 from privmix.releases.choice import labels
 from privmix.reports.predictions import draw_predictions
 from privmix.reports.style import COLOURS, new_figure, save_figure
@@ -53,7 +53,7 @@ BINNED = {**DATASETS["adult"], "features": DATASETS["adult"]["features"].replace
 SCHEDULE: list[tuple[str, tuple[float, ...], tuple[str, ...], int]] = [
     ("banking77", (1, 2, 4, 8), tuple(labels()), 5),
     ("adult", (1, 8), tuple(labels()), 5),
-    ("mnist", (1, 8), ("moments", "poisson"), 1),
+    ("mnist", (1, 8), ("moments", "poisson", "three-stage"), 1),
     ("mnist", (2, 4), ("moments",), 1),
 ]
 
@@ -81,8 +81,11 @@ def planned(dataset: str, epsilon: float) -> Choice:
     """The planner's choice, from public facts."""
     x, y = data(dataset, "train")
     classes = tuple(map(str, range(int(y.max()) + 1)))
-    config = ReleaseConfig(records=len(x), dim=x.shape[1], classes=classes)
-    return choose_design(config, epsilon, DELTA, curve=(dataset, epsilon) == ("banking77", 1))
+    extractor = parse_features(DATASETS[dataset]["features"])
+    channels = extractor.channels((28, 28)) if dataset == "mnist" else 1
+    config = ReleaseConfig(records=len(x), dim=x.shape[1], classes=classes, channels=channels)
+    model = DataModel.declared(config.dim, len(classes), np.random.default_rng(0), **asdict(extractor.usual))
+    return choose_design(config, epsilon, DELTA, model, curve=(dataset, epsilon) == ("banking77", 1))
 
 
 def one_run(dataset: str, name: str, epsilon: float, seed: int) -> dict[str, Any]:

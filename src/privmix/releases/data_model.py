@@ -192,7 +192,7 @@ class DataModel:
         generator: np.random.Generator,
         *,
         spectrum_decay: float = 1.6,
-        concentration: float = 1.5,
+        concentration: float = 1.4,
         own_shapes: float = 0.0,
         between_share: float | None = None,
         attainable: float | None = None,
