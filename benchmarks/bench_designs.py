@@ -101,7 +101,7 @@ def one_run(dataset: str, name: str, epsilon: float, seed: int) -> dict[str, Any
         plan,
         PrivateRecords(x, y),
         SecretStreams.from_seed(seed),
-        extractor={"name": DATASETS[dataset]["features"].split(":")[0]},
+        extractor=parse_features(DATASETS[dataset]["features"]).spec(),
         input_shape=(x.shape[1],),
     )
     released = time.process_time()
