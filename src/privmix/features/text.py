@@ -67,7 +67,8 @@ class TextEncoder(PretrainedEncoder):
     """
 
     name: ClassVar[str] = "text"
-    # Docstrings through MiniLM: decay 1.04; concentration 1.43 to 1.68, by four kinds of classes. Scatters of their own helped with these, and harmed with public questions and opinions.
+    # Docstrings through MiniLM: decay 1.04; concentration 1.43 to 1.68, by four kinds of classes. Scatters of their own
+    # helped with modules, and harmed with public questions and opinions.
     usual: ClassVar[Usual] = Usual(spectrum_decay=1.1, concentration=1.55)
     extra: ClassVar[str] = "text"
     # The more texts there are at once, the fewer calls are filled up with copies.
