@@ -79,6 +79,7 @@ BESIDE = (
     "errors",
     "folders",
     "held_folders",
+    "options",
     "packages",
     "private_files",
     "rounding",
