@@ -21,7 +21,6 @@ import ast
 import math
 import sysconfig
 from collections.abc import Iterator
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +37,8 @@ from privmix.releases.public_records import along_principal_axes, own_shapes
 DRAWN = 4000
 # Modules with so many docstrings, and how much of one is read.
 FEWEST, LENGTH = 60, 200
+# Into so many classes modules are dealt at random: what the number of classes alone does.
+GROUPS = (2, 5, 13)
 LEFT_OUT = {"site-packages", "test", "tests", "idlelib", "lib2to3", "__pycache__"}
 
 
@@ -86,6 +87,10 @@ def records() -> Iterator[tuple[str, str, NDArray[Any], NDArray[np.int64]]]:
     embedded = parse_features("minilm").transform(texts)
     for kind, labels in kinds.items():
         yield f"docstrings: {kind}", "minilm", embedded[labels >= 0], labels[labels >= 0]
+    modules = kinds["modules"]
+    for groups in GROUPS:
+        dealt = np.random.default_rng(0).permutation(modules.max() + 1) % groups
+        yield f"docstrings: {groups} groups of modules", "minilm", embedded[modules >= 0], dealt[modules[modules >= 0]]
     for load in (load_wine, load_breast_cancer):
         x, y = load(return_X_y=True)
         x = (x - x.mean(axis=0)) / x.std(axis=0)
@@ -147,13 +152,14 @@ def main() -> None:
         "tail",
     ]
     taken = [
-        [name, *(f"{value:g}" for value in asdict(parse_features(name).usual).values())]
-        for name in ("scattering", "pixels", "minilm", "identity")
+        [name, str(classes), *(f"{value:.3g}" for value in parse_features(name).usual.of(classes).values())]
+        for name, several in (("scattering", [10]), ("pixels", [10]), ("minilm", [2, 6, 26]), ("identity", [10]))
+        for classes in several
     ]
     tables = [
         common.table(header, rows),
         "What the planner takes:",
-        common.table(["features", "decay", "concentration", "own shapes"], taken),
+        common.table(["features", "classes", "decay", "concentration", "own shapes"], taken),
     ]
     settings = {
         "characters": f"{DRAWN} of each generator, seed 0",
