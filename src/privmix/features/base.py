@@ -332,8 +332,8 @@ def parse_features(text: str | Extractor) -> Extractor:
     """Build the extractor that ``NAME`` or ``NAME:ARGUMENT`` describes, as users write it.
 
     ``vision:FOLDER`` or ``vision:HUB_NAME``, ``text:FOLDER`` or ``text:HUB_NAME``, ``tabular:SPEC.json``,
-    ``module:FILE``, ``scattering`` or ``scattering:ycbcr,mirror``; the others (``minilm``, ``pixels``, ``identity``)
-    take no argument. An extractor is itself.
+    ``module:FILE``, ``scattering`` or ``scattering:ycbcr,mirror``, ``minilm`` or ``minilm:3+4+5+6``; the others
+    (``pixels``, ``identity``) take no argument. An extractor is itself.
 
     Raises:
         InvalidInput: unknown name, neither a text nor an extractor, or an argument that is missing or wrong.

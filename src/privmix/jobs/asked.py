@@ -44,6 +44,6 @@ class Asked:
     features: str | Extractor = option(
         "pixels",
         "Public extractor: pixels, scattering, efficientnet (photographs, by a network that has seen ImageNet's; "
-        "scattering:ycbcr,mirror without one), identity, minilm (texts; minilm:3+4+5+6 for kinds of text), text:MODEL, vision:MODEL, tabular:SPEC.json "
-        "or module:FILE. MODEL is a local folder or OWNER/NAME on the hub.",
+        "scattering:ycbcr,mirror without one), identity, minilm (texts; minilm:3+4+5+6 for kinds of text), text:MODEL, "
+        "vision:MODEL, tabular:SPEC.json or module:FILE. MODEL is a local folder or OWNER/NAME on the hub.",
     )
