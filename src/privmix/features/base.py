@@ -30,7 +30,7 @@ _LARGEST: Final = 2**63
 LONGEST_NAME: Final = 200
 """Characters of a column's name or a category."""
 
-# Classes that ``Usual.concentration`` is of, and of more.
+# Classes that ``Usual.concentration`` is of.
 _MANY: Final = 26
 MOST_OF_TWO: Final = 4096
 """Bytes that the options of an extractor may take which goes on from another one."""
@@ -53,7 +53,7 @@ class Usual:
     gathering: float = 0.0
 
     def of(self, classes: int) -> dict[str, float]:
-        """What is assumed of so many classes: few classes lie the more along the widest axes, by ``gathering``.
+        """What is assumed of so many classes: the fewer, the more they lie along the widest axes, by ``gathering``.
 
         Returns:
             arguments of :meth:`privmix.releases.DataModel.declared`.
@@ -64,10 +64,9 @@ class Usual:
             >>> round(Usual(concentration=1.4, gathering=0.1).of(2)["concentration"], 2)
             1.66
         """
-        fewer = self.gathering * max(0.0, math.log(_MANY / classes))
         return {
             "spectrum_decay": self.spectrum_decay,
-            "concentration": self.concentration + fewer,
+            "concentration": self.concentration + self.gathering * math.log(_MANY / classes),
             "own_shapes": self.own_shapes,
         }
 
