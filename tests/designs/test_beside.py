@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -21,7 +21,6 @@ from privmix.mechanisms.noise import gaussian_on_lattice
 from privmix.mechanisms.streams import SecretStreams
 from privmix.releases import RecordTransform, ReleaseConfig, load_release, release_to_folder, verify_release
 from privmix.releases.engine import Engine, Progress, RowBlock
-from privmix.releases.engines import engine_for
 from privmix.releases.evidence import Law, RowLaw, row_law
 from privmix.releases.tiles import RecordSource, TileReader, tiles_of
 from tests.releases.helpers import CLASSES, make_records
@@ -53,7 +52,7 @@ class ClassSums(Design[SumsPlan]):
     draws = "sums of all records of each class"
     released = "class sums"
     lost = "Sums hold nothing beyond means."
-    engines = ("local",)
+    engines: ClassVar = {"local": f"{__name__}:SumsEngine"}
     plan_type = SumsPlan
     mixes_all_classes = False
 
@@ -102,7 +101,7 @@ class ClassSums(Design[SumsPlan]):
 
 
 class SumsEngine(Engine):
-    def __init__(self, plan: SumsPlan, records: RecordSource, streams: SecretStreams) -> None:
+    def __init__(self, plan: SumsPlan, records: RecordSource, streams: SecretStreams, **machine: Any) -> None:
         self._plan, self._streams = plan, streams
         self._reader = TileReader(plan, tiles_of(records), workers=1)
 
@@ -128,10 +127,6 @@ class SumsEngine(Engine):
 def class_sums(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(DESIGNS, "_known", dict(DESIGNS._known))
     register(ClassSums)
-
-    @engine_for.register
-    def _(plan: SumsPlan, records: RecordSource, streams: SecretStreams, **_: Any) -> Engine:
-        return SumsEngine(plan, records, streams)
 
     @row_law.register
     def _(plan: SumsPlan, beside: Any) -> RowLaw:

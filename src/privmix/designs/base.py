@@ -50,7 +50,7 @@ class Design(ABC, Generic[P]):
     """One way to release records. The fields of a subclass are its options, each with a ``help`` in its metadata.
 
     What follows from the options alone is a method; what follows from a plan is a class method, since a plan is read
-    back from a certificate, too.
+    back from a certificate, too. What lies in other files is named, ``"module:name"``: :mod:`privmix.designs.doors`.
 
     Attributes:
         name: in settings, plans and certificates.
@@ -60,7 +60,7 @@ class Design(ABC, Generic[P]):
         learner: the learner that serves it best.
         plan_type: of its plans.
         mixes_all_classes: whether rows mix all classes in the proportions of the records.
-        engines: the engines that it runs on.
+        engines: where each engine that carries out its plans is, by the names by which people ask for it.
         margin: the planner takes the design only where the error that it predicts is less than another's by this part:
             what its forecast leaves out, and the other's does not.
         fixed_size: whether all rows hold the same number of records. Such draws depend on the number of records,
@@ -77,7 +77,7 @@ class Design(ABC, Generic[P]):
     learner: ClassVar[str] = "noise-aware-ridge"
     plan_type: ClassVar[type[BasePlan]]
     mixes_all_classes: ClassVar[bool] = True
-    engines: ClassVar[tuple[str, ...]] = ("local", "ray")
+    engines: ClassVar[Mapping[str, str]] = {}
     margin: ClassVar[float] = 0.0
     fixed_size: ClassVar[bool] = False
     lost: ClassVar[str] = ""

@@ -160,7 +160,7 @@ class EmbeddingDesign(Design[E]):
     # A sampled row is of one class.
     mixes_all_classes = False
     # Records are read once and in blocks: there is nothing to spread.
-    engines = ("local",)
+    engines: ClassVar = {"local": "privmix.releases.embedding_engine:EmbeddingEngine"}
     released = "class embeddings"
     statements = (
         "The rows are samples of a generator fitted to the released sums; they add nothing to what the sums show.",

@@ -139,7 +139,7 @@ class GaussianMixing(NoisyLabels):
     words = "each row is a sum of all records with normal weights"
     draws = "each row takes all records, each with a random weight from N(0, 1)"
     averages = False
-    engines = ("local",)
+    engines: ClassVar = {"local": "privmix.releases.gaussian_mixing_engine:GaussianMixingEngine"}
     plan_type = GaussianMixingPlan
     lost = "Rows hold means of products of features and labels, and nothing beyond them."
     statements = (

@@ -205,6 +205,10 @@ class RowDesign(Design[ReleasePlan]):
     noises: ClassVar[tuple[str, ...]] = (GAUSSIAN,)
     lost = "A row mixes many records: rare combinations vanish in it."
     plan_type = ReleasePlan
+    engines: ClassVar = {
+        "local": "privmix.releases.engine:ReleaseEngine",
+        "ray": "privmix.releases.ray_engine:RayReleaseEngine",
+    }
 
     mixup_degree: int | str = field(
         default=AUTO,

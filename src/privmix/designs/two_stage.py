@@ -221,7 +221,7 @@ class TwoStage(Design[TwoStagePlan]):
     # A sampled row is of one class.
     mixes_all_classes = False
     # Records are read in blocks, twice: there is nothing to spread.
-    engines = ("local",)
+    engines: ClassVar = {"local": "privmix.releases.two_stage_engine:TwoStageEngine"}
     # Where a second stage can't help by much it can harm by more: its map follows noise. Predicted 0.2 points better
     # than moments, it was 10 worse (benchmarks/results/planner.md).
     margin = 0.05
