@@ -68,6 +68,8 @@ class Design(ABC, Generic[P]):
         lost: what the released form keeps nothing of, for the assessment.
         statements: further sentences of the certificate.
         released: what is released, the rows apart; empty where there is nothing else.
+        released_as: where the class is as which learners take that (:class:`privmix.releases.beside.Stored`); empty
+            where they take the arrays of the file.
     """
 
     name: ClassVar[str]
@@ -83,6 +85,7 @@ class Design(ABC, Generic[P]):
     lost: ClassVar[str] = ""
     statements: ClassVar[tuple[str, ...]] = ()
     released: ClassVar[str] = ""
+    released_as: ClassVar[str] = ""
 
     @abstractmethod
     def check(self, setting: Setting) -> None:

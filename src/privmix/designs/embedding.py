@@ -162,6 +162,7 @@ class EmbeddingDesign(Design[E]):
     # Records are read once and in blocks: there is nothing to spread.
     engines: ClassVar = {"local": "privmix.releases.embedding_engine:EmbeddingEngine"}
     released = "class embeddings"
+    released_as = "privmix.releases.embedding:ClassEmbeddings"
     statements = (
         "The rows are samples of a generator fitted to the released sums; they add nothing to what the sums show.",
     )

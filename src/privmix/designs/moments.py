@@ -152,6 +152,7 @@ class Moments(Design[MomentsPlan]):
         "The rows are samples of a model made from the released moments; they add nothing to what the moments show.",
     )
     released = "second moments"
+    released_as = "privmix.releases.moments:SecondMoments"
 
     label_share: float = field(
         default=0.5, metadata={"help": "Moments: share of the budget for X'Y; X'X gets the rest."}

@@ -114,6 +114,7 @@ class ThreeStage(TwoStage):
         "The rows are samples of a model made from the first stage's moments; they add nothing to what these show.",
     )
     released: ClassVar = "second moments, scatter within classes and of each class"
+    released_as: ClassVar = "privmix.releases.three_stage:ThreeStageMoments"
     first_shares: ClassVar[tuple[float, ...]] = (0.35, 0.6, 0.75)
 
     class_share: float = field(

@@ -231,6 +231,7 @@ class TwoStage(Design[TwoStagePlan]):
         "The rows are samples of a model made from the first stage's moments; they add nothing to what these show.",
     )
     released: ClassVar = "second moments and scatter within classes"
+    released_as: ClassVar = "privmix.releases.two_stage:TwoStageMoments"
     # What the planner tries: simulated mixtures like large first stages where noise hides the classes' means.
     first_shares: ClassVar[tuple[float, ...]] = (0.35, 0.6, 0.85)
 
