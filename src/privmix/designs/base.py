@@ -70,6 +70,8 @@ class Design(ABC, Generic[P]):
         released: what is released, the rows apart; empty where there is nothing else.
         released_as: where the class is as which learners take that (:class:`privmix.releases.beside.Stored`); empty
             where they take the arrays of the file.
+        row_law: where :data:`privmix.releases.evidence.ROW_LAW` finds what is tested of rows.
+        beside_tests: where :data:`privmix.releases.evidence.BESIDE_TESTS` finds the tests of what lies beside them.
     """
 
     name: ClassVar[str]
@@ -86,6 +88,8 @@ class Design(ABC, Generic[P]):
     statements: ClassVar[tuple[str, ...]] = ()
     released: ClassVar[str] = ""
     released_as: ClassVar[str] = ""
+    row_law: ClassVar[str] = ""
+    beside_tests: ClassVar[str] = ""
 
     @abstractmethod
     def check(self, setting: Setting) -> None:

@@ -163,6 +163,8 @@ class EmbeddingDesign(Design[E]):
     engines: ClassVar = {"local": "privmix.releases.embedding_engine:EmbeddingEngine"}
     released = "class embeddings"
     released_as = "privmix.releases.embedding:ClassEmbeddings"
+    row_law = "privmix.releases.evidence:embedding_row_law"
+    beside_tests = "privmix.releases.evidence:embedding_tests"
     statements = (
         "The rows are samples of a generator fitted to the released sums; they add nothing to what the sums show.",
     )

@@ -153,6 +153,8 @@ class Moments(Design[MomentsPlan]):
     )
     released = "second moments"
     released_as = "privmix.releases.moments:SecondMoments"
+    row_law = "privmix.releases.evidence:moments_row_law"
+    beside_tests = "privmix.releases.evidence:moments_tests"
 
     label_share: float = field(
         default=0.5, metadata={"help": "Moments: share of the budget for X'Y; X'X gets the rest."}

@@ -209,6 +209,7 @@ class RowDesign(Design[ReleasePlan]):
         "local": "privmix.releases.engine:ReleaseEngine",
         "ray": "privmix.releases.ray_engine:RayReleaseEngine",
     }
+    row_law = "privmix.releases.evidence:mixed_row_law"
 
     mixup_degree: int | str = field(
         default=AUTO,

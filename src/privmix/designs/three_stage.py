@@ -115,6 +115,7 @@ class ThreeStage(TwoStage):
     )
     released: ClassVar = "second moments, scatter within classes and of each class"
     released_as: ClassVar = "privmix.releases.three_stage:ThreeStageMoments"
+    beside_tests: ClassVar = "privmix.releases.evidence:three_stage_tests"
     first_shares: ClassVar[tuple[float, ...]] = (0.35, 0.6, 0.75)
 
     class_share: float = field(
