@@ -154,6 +154,7 @@ class EmbeddingDesign(Design[E]):
             more query.
         map_seed: seed of the map's public randomness.
         size_share: share of the budget for the class sizes.
+        feature_map: where the class of its map is: a :class:`privmix.releases.feature_maps.FeatureMap`.
     """
 
     learner = "class-embeddings"
@@ -162,6 +163,7 @@ class EmbeddingDesign(Design[E]):
     # Records are read once and in blocks: there is nothing to spread.
     engines: ClassVar = {"local": "privmix.releases.embedding_engine:EmbeddingEngine"}
     released = "class embeddings"
+    feature_map: ClassVar[str] = ""
     released_as = "privmix.releases.embedding:ClassEmbeddings"
     row_law = "privmix.releases.evidence:embedding_row_law"
     beside_tests = "privmix.releases.evidence:embedding_tests"
