@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from privmix.accounting import Adjacency, Event, PoissonSampled, Repeated
 from privmix.attacks.designs import PoissonCase
-from privmix.attacks.worst_case import worst_case_for
 from privmix.designs import ReleasePlan, Setting, register
 from privmix.designs.rows import NoisyLabels
 from privmix.mechanisms.bernoulli import Groups, draw_blocks
@@ -58,6 +57,7 @@ class TwoClass(NoisyLabels):
     """Rows between Poisson mixup and class-wise mixing. Its options are those of all rows with noisy labels."""
 
     name = "two-class"
+    worst_case = f"{__name__}:two_class_case"
     words = "each row holds records of two classes"
     draws = "each row takes records of two neighbouring classes"
     labels: ClassVar = {"two-class": "two-class mixup"}
@@ -121,7 +121,6 @@ class TwoClassCase(PoissonCase):
         return super().of_rows(RowBlock(block.start, block.x[told], block.y[told]), transform)
 
 
-@worst_case_for(TwoClass)
 def two_class_case(plan: ReleasePlan) -> TwoClassCase:
     """The worst pair of neighbours: the plan itself with one feature, and one canary."""
     return TwoClassCase(replace(plan, dim=1), 1)

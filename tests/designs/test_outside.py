@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 from privmix import _registry
-from privmix.attacks import worst_case
 from privmix.attacks.audit import audit_plan
 from privmix.designs import design_named
 from privmix.designs.registry import DESIGNS
@@ -46,7 +45,6 @@ def two_class(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(DESIGNS, "_looked", False)
     here = {"privmix.designs": [SimpleNamespace(load=load)]}
     monkeypatch.setattr(_registry, "entry_points", lambda group: here.get(group, []))
-    monkeypatch.setattr(worst_case, "_CASES", dict(worst_case._CASES))
 
 
 def test_it_keeps_the_contract(two_class: None, tmp_path: Path) -> None:
@@ -74,9 +72,11 @@ def test_too_little_noise_is_caught(two_class: None, monkeypatch: pytest.MonkeyP
     assert audit_plan(plan, 2.0, 1e-2, **settings).violated
 
 
-def test_a_design_without_a_worst_case_is_not_audited_as_another(two_class: None) -> None:
+def test_a_design_without_a_worst_case_is_not_audited_as_another(
+    two_class: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     plan = ReleaseConfig(100, 5, CLASSES, "two-class", **RARELY).with_noise(1.0)
-    worst_case._CASES.pop(design_named("two-class"))
+    monkeypatch.delattr(design_named("two-class"), "worst_case")
     with pytest.raises(InvalidInput, match="worst case is known"):
         audit_plan(plan, 8.0, 1e-2, runs=100)
 

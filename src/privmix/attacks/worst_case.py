@@ -23,8 +23,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privmix.attacks.bounds import Scores
-from privmix.designs import BasePlan, Design, Plan
-from privmix.errors import InvalidInput, check_integer
+from privmix.designs import BasePlan, Plan
+from privmix.designs.doors import Door
+from privmix.errors import check_integer
 from privmix.mechanisms.membership import ROW_TILE
 from privmix.mechanisms.streams import SecretStreams
 from privmix.releases import PrivateRecords, RecordTransform
@@ -110,33 +111,7 @@ class WorstCase(ABC, Generic[P]):
 
 
 AnyCase = WorstCase[Any]
-_CASES: dict[type[Design[Any]], Callable[[Any], AnyCase]] = {}
-Maker = TypeVar("Maker", bound="Callable[[Any], AnyCase]")
-
-
-def worst_case_for(*designs: type[Design[Any]]) -> Callable[[Maker], Maker]:
-    """Say how the worst case of plans of some designs is made; a decorator of what makes it of a plan.
-
-    No design takes over that of another, not even of one that it derives from: an attack that is made for other rows
-    would find nothing, and look like a proof.
-    """
-
-    def known(make: Maker) -> Maker:
-        _CASES.update(dict.fromkeys(designs, make))
-        return make
-
-    return known
-
-
-def known_case(plan: Plan) -> AnyCase:
-    """The worst case that is known for the plan's design.
-
-    Raises:
-        InvalidInput: none is.
-    """
-    if plan.kind not in _CASES:
-        raise InvalidInput("design", plan.design, "one whose worst case is known")
-    return _CASES[plan.kind](plan)
+WORST_CASE: Final = Door[Callable[[Any], AnyCase]]("worst_case", "one whose worst case is known", inherited=False)
 
 
 @dataclass(frozen=True)

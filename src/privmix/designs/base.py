@@ -71,6 +71,8 @@ class Design(ABC, Generic[P]):
         released_as: where the class is as which learners take that (:class:`privmix.releases.beside.Stored`); empty
             where they take the arrays of the file.
         row_law: where :data:`privmix.releases.evidence.ROW_LAW` finds what is tested of rows.
+        worst_case: where :data:`privmix.attacks.worst_case.WORST_CASE` finds its worst pair of neighbours. A design has
+            its own: an attack that is made for other rows would find nothing, and look like a proof.
         beside_tests: where :data:`privmix.releases.evidence.BESIDE_TESTS` finds the tests of what lies beside them.
     """
 
@@ -90,6 +92,7 @@ class Design(ABC, Generic[P]):
     released_as: ClassVar[str] = ""
     row_law: ClassVar[str] = ""
     beside_tests: ClassVar[str] = ""
+    worst_case: ClassVar[str] = ""
 
     @abstractmethod
     def check(self, setting: Setting) -> None:

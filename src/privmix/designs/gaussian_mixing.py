@@ -136,6 +136,7 @@ class GaussianMixing(NoisyLabels):
     """
 
     name = "gaussian-mixing"
+    worst_case = "privmix.attacks.designs:gaussian_mixing_case"
     words = "each row is a sum of all records with normal weights"
     draws = "each row takes all records, each with a random weight from N(0, 1)"
     averages = False

@@ -96,6 +96,7 @@ class Hermite(EmbeddingDesign[HermitePlan]):
     """
 
     name = "hermite"
+    worst_case = "privmix.attacks.embedding:hermite_case"
     words = "samples of a generator fitted to released class means of Hermite features"
     draws = "Hermite features of all records, summed by class"
     plan_type = HermitePlan

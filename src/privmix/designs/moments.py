@@ -138,6 +138,7 @@ class Moments(Design[MomentsPlan]):
     """
 
     name = "moments"
+    worst_case = "privmix.attacks.designs:moments_case"
     words = "samples of a Gaussian mixture that has the released moments"
     draws = "second moments, cross moments and label sums of all records"
     labels: ClassVar = {"moments": "second moments"}

@@ -101,6 +101,7 @@ class ThreeStage(TwoStage):
     """
 
     name = "three-stage"
+    worst_case: ClassVar = "privmix.attacks.three_stage:three_stage_case"
     draws = "second moments, then the scatter within classes, then that of each class, of all records"
     labels: ClassVar[Mapping[str, str]] = {"three-stage": "moments in three stages"}
     # What classes' own scatters bring differs from dataset to dataset, and where they bring nothing they harm.

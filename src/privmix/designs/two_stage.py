@@ -213,6 +213,7 @@ class TwoStage(Design[TwoStagePlan]):
     """
 
     name = "two-stage"
+    worst_case: ClassVar = "privmix.attacks.two_stage:two_stage_case"
     words = "samples of a Gaussian mixture that has the moments released first"
     draws = "second moments, then the scatter within classes, of all records"
     labels: ClassVar[Mapping[str, str]] = {"two-stage": "moments in two stages"}
