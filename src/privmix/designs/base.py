@@ -73,6 +73,8 @@ class Design(ABC, Generic[P]):
         row_law: where :data:`privmix.releases.evidence.ROW_LAW` finds what is tested of rows.
         worst_case: where :data:`privmix.attacks.worst_case.WORST_CASE` finds its worst pair of neighbours. A design has
             its own: an attack that is made for other rows would find nothing, and look like a proof.
+        pure_noises: where :data:`privmix.attacks.empty_runs.NOISES` finds what draws its noises alone.
+        moved: where :data:`privmix.attacks.sensitivity.MOVED` finds what measures how far a record moves its queries.
         beside_tests: where :data:`privmix.releases.evidence.BESIDE_TESTS` finds the tests of what lies beside them.
     """
 
@@ -93,6 +95,8 @@ class Design(ABC, Generic[P]):
     row_law: ClassVar[str] = ""
     beside_tests: ClassVar[str] = ""
     worst_case: ClassVar[str] = ""
+    pure_noises: ClassVar[str] = ""
+    moved: ClassVar[str] = ""
 
     @abstractmethod
     def check(self, setting: Setting) -> None:

@@ -166,6 +166,8 @@ class EmbeddingDesign(Design[E]):
     feature_map: ClassVar[str] = ""
     released_as = "privmix.releases.embedding:ClassEmbeddings"
     row_law = "privmix.releases.evidence:embedding_row_law"
+    pure_noises = "privmix.attacks.empty_runs:embedding_noises"
+    moved = "privmix.attacks.sensitivity:embedding_moved"
     beside_tests = "privmix.releases.evidence:embedding_tests"
     statements = (
         "The rows are samples of a generator fitted to the released sums; they add nothing to what the sums show.",

@@ -141,6 +141,7 @@ class GaussianMixing(NoisyLabels):
     draws = "each row takes all records, each with a random weight from N(0, 1)"
     averages = False
     engines: ClassVar = {"local": "privmix.releases.gaussian_mixing_engine:GaussianMixingEngine"}
+    moved = "privmix.attacks.sensitivity:gaussian_mixing_moved"
     plan_type = GaussianMixingPlan
     lost = "Rows hold means of products of features and labels, and nothing beyond them."
     statements = (

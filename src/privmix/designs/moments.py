@@ -155,6 +155,8 @@ class Moments(Design[MomentsPlan]):
     released = "second moments"
     released_as = "privmix.releases.moments:SecondMoments"
     row_law = "privmix.releases.evidence:moments_row_law"
+    pure_noises = "privmix.attacks.empty_runs:moments_noises"
+    moved = "privmix.attacks.sensitivity:moments_moved"
     beside_tests = "privmix.releases.evidence:moments_tests"
 
     label_share: float = field(

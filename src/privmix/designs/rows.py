@@ -210,6 +210,8 @@ class RowDesign(Design[ReleasePlan]):
         "ray": "privmix.releases.ray_engine:RayReleaseEngine",
     }
     row_law = "privmix.releases.evidence:mixed_row_law"
+    pure_noises = "privmix.attacks.empty_runs:mixed_row_noises"
+    moved = "privmix.attacks.sensitivity:mixed_row_moved"
 
     mixup_degree: int | str = field(
         default=AUTO,

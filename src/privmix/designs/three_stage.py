@@ -117,6 +117,8 @@ class ThreeStage(TwoStage):
     released: ClassVar = "second moments, scatter within classes and of each class"
     released_as: ClassVar = "privmix.releases.three_stage:ThreeStageMoments"
     beside_tests: ClassVar = "privmix.releases.evidence:three_stage_tests"
+    pure_noises: ClassVar = "privmix.attacks.empty_runs:three_stage_noises"
+    moved: ClassVar = "privmix.attacks.sensitivity:three_stage_moved"
     first_shares: ClassVar[tuple[float, ...]] = (0.35, 0.6, 0.75)
 
     class_share: float = field(
