@@ -21,6 +21,7 @@ from privmix.data import open_dataset
 from privmix.data.reader import READERS, reader_of
 from privmix.designs.registry import DESIGNS
 from privmix.errors import InvalidInput
+from privmix.learning import LEARNERS
 from privmix.procedural import GENERATORS
 from privmix.training.gradients.clipping import Clipping
 from privmix.training.gradients.execution import ExecutionConfig, choose_strategy
@@ -40,6 +41,7 @@ ALL: dict[str, tuple[Registry[Any], str, str]] = {
     "strategy": (STRATEGIES, "privmix.training.gradients", "loop"),
     "model": (MODELS, "privmix.training.models", "linear"),
     "views": (PRESETS, "privmix.training.views", "self-aug"),
+    "learner": (LEARNERS, "privmix.learning", "discriminant"),
     "reader": (READERS, "privmix.data", "idx"),
     "generator": (GENERATORS, "privmix.procedural", "digits"),
     "poisoning attack": (ATTACKS, "privmix.attacks.poisoning.poisons", "patch-backdoor"),
@@ -121,6 +123,7 @@ def test_help_lists_every_variant() -> None:
         assert all(name in said for name in registry), registry
     for kind in MODELS.all():
         assert kind.called.split(",")[0].split(" ")[0] in said
+    assert all(name in privmix("fit", "--help").out for name in LEARNERS)
 
 
 @pytest.fixture
