@@ -132,10 +132,12 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
     (tmp_path / "elsewhere.py").write_text(ELSEWHERE)
     monkeypatch.syspath_prepend(tmp_path)
     found = SimpleNamespace(load=lambda: importlib.import_module("elsewhere"))
-    monkeypatch.setattr(_registry, "entry_points", lambda group: [found] if group.startswith("privmix.") else [])
     for registry, _, _ in ALL.values():
+        # Those of privmix's own files register once.
+        registry.all()
         monkeypatch.setattr(registry, "_known", dict(registry._known))
         monkeypatch.setattr(registry, "_looked", False)
+    monkeypatch.setattr(_registry, "entry_points", lambda group: [found] if group.startswith("privmix.") else [])
     yield
     sys.modules.pop("elsewhere", None)
 
