@@ -3,7 +3,7 @@
 What decides the privacy of a design is not a dataset's size but its worst pair of neighbours, and that pair can be
 tiny: a record in a coordinate of its own, and only such other records as the design's worst case needs. The engine that
 runs is the real one, with the real rows T, rates, noise and clipping; features and classes that play no part are left
-out. :func:`audited_plan` says why the law of what is attacked is the same.
+out. :func:`privmix.attacks.designs.worst_case_of` says why the law of what is attacked is the same.
 
 Several canaries in one run are independent trials where the design draws records independently: each has a coordinate
 and a label (or, class by class, rows) that no other one touches, and coordinates get independent noise.

@@ -26,8 +26,8 @@ class FitOptions:
         out: the folder that is made; None makes none.
         learner: ``"auto"``: discriminant for moments, Poisson and class-wise rows, two-stage for releases in two
             stages, class-embeddings for designs merf and hermite, else noise-aware-ridge; or one of these four,
-            ``"second-moments"`` for releases that have them, ``"generalized-kl"`` (the papers'); or an estimator of
-            your own settings.
+            ``"second-moments"`` for releases that have them, ``"generalized-kl"`` (the papers'), one that another
+            package brings; or an estimator of your own settings.
         model: generalized-kl: ``"linear"``, or ``"cnn"`` on pixel releases.
         epochs: generalized-kl: passes over the rows.
         features: generalized-kl, which ``"auto"`` then is, on a release of pixels: the released images go through this

@@ -56,8 +56,8 @@ def fit(
         release: a release, or its folder.
         learner: ``"auto"``: discriminant for moments, Poisson and class-wise rows, two-stage for releases in two
             stages, class-embeddings for designs merf and hermite, else noise-aware-ridge; or one of these four,
-            ``"second-moments"`` for releases that have them, ``"generalized-kl"`` (the papers'); or an estimator of
-            your own settings.
+            ``"second-moments"`` for releases that have them, ``"generalized-kl"`` (the papers'), one that another
+            package brings; or an estimator of your own settings.
         regularisation: noise-aware-ridge, second-moments: ``"auto"``, or a share of the largest eigenvalue.
         model: generalized-kl: ``"linear"``, or ``"cnn"`` on pixel releases.
         epochs: generalized-kl: passes over the rows.
