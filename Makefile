@@ -28,7 +28,7 @@ demo: $(DEMO)
 
 # One thread a worker: threads of several workers on few cores spend their time waiting for each other.
 test: $(DEV)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist loadfile
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --durations=40
 
 # Mutated data, releases, models and records, for SECONDS; what is not handled is kept in fuzz-failures. One SEED, one
 # sequence of inputs.

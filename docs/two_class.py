@@ -1,4 +1,4 @@
-"""Design ``two-class``: row t draws records of two classes, t and t + 1 modulo K."""
+"""Design ``two-class``: row t draws records of two classes, t and t + 1 modulo K; and a learner, ``class-means``."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from numpy.typing import NDArray
 
 from privmix.accounting import Adjacency, Event, PoissonSampled, Repeated
 from privmix.attacks.designs import PoissonCase
-from privmix.attacks.worst_case import worst_case_for
 from privmix.designs import ReleasePlan, Setting, register
 from privmix.designs.rows import NoisyLabels
+from privmix.learning import LEARNERS, Progress
+from privmix.learning.base import LinearLearner
 from privmix.mechanisms.bernoulli import Groups, draw_blocks
 from privmix.mechanisms.sampling import ROW_TILE, Membership, Sampler
 from privmix.mechanisms.streams import SecretStreams
-from privmix.releases import RecordTransform
+from privmix.releases import RecordTransform, ReleasedDataset
 from privmix.releases.engine import RowBlock
 
 
@@ -58,6 +59,7 @@ class TwoClass(NoisyLabels):
     """Rows between Poisson mixup and class-wise mixing. Its options are those of all rows with noisy labels."""
 
     name = "two-class"
+    worst_case = f"{__name__}:two_class_case"
     words = "each row holds records of two classes"
     draws = "each row takes records of two neighbouring classes"
     labels: ClassVar = {"two-class": "two-class mixup"}
@@ -121,7 +123,20 @@ class TwoClassCase(PoissonCase):
         return super().of_rows(RowBlock(block.start, block.x[told], block.y[told]), transform)
 
 
-@worst_case_for(TwoClass)
 def two_class_case(plan: ReleasePlan) -> TwoClassCase:
     """The worst pair of neighbours: the plan itself with one feature, and one canary."""
     return TwoClassCase(replace(plan, dim=1), 1)
+
+
+@LEARNERS.register
+class ClassMeans(LinearLearner):
+    """The class whose mean is nearest: means are what rows follow from their labels by, in the least squares."""
+
+    name = "class-means"
+
+    def _check_params(self) -> None:
+        pass
+
+    def _fit(self, release: ReleasedDataset, progress: Progress) -> None:
+        means = np.linalg.lstsq(release.y, release.x, rcond=None)[0].astype(np.float32)
+        self.coef_, self.intercept_ = means.T, -np.square(means).sum(axis=1) / 2

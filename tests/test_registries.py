@@ -21,6 +21,7 @@ from privmix.data import open_dataset
 from privmix.data.reader import READERS, reader_of
 from privmix.designs.registry import DESIGNS
 from privmix.errors import InvalidInput
+from privmix.learning import LEARNERS
 from privmix.procedural import GENERATORS
 from privmix.training.gradients.clipping import Clipping
 from privmix.training.gradients.execution import ExecutionConfig, choose_strategy
@@ -40,6 +41,7 @@ ALL: dict[str, tuple[Registry[Any], str, str]] = {
     "strategy": (STRATEGIES, "privmix.training.gradients", "loop"),
     "model": (MODELS, "privmix.training.models", "linear"),
     "views": (PRESETS, "privmix.training.views", "self-aug"),
+    "learner": (LEARNERS, "privmix.learning", "discriminant"),
     "reader": (READERS, "privmix.data", "idx"),
     "generator": (GENERATORS, "privmix.procedural", "digits"),
     "poisoning attack": (ATTACKS, "privmix.attacks.poisoning.poisons", "patch-backdoor"),
@@ -121,6 +123,7 @@ def test_help_lists_every_variant() -> None:
         assert all(name in said for name in registry), registry
     for kind in MODELS.all():
         assert kind.called.split(",")[0].split(" ")[0] in said
+    assert all(name in privmix("fit", "--help").out for name in LEARNERS)
 
 
 @pytest.fixture
@@ -129,10 +132,12 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
     (tmp_path / "elsewhere.py").write_text(ELSEWHERE)
     monkeypatch.syspath_prepend(tmp_path)
     found = SimpleNamespace(load=lambda: importlib.import_module("elsewhere"))
-    monkeypatch.setattr(_registry, "entry_points", lambda group: [found] if group.startswith("privmix.") else [])
     for registry, _, _ in ALL.values():
+        # Those of privmix's own files register once.
+        registry.all()
         monkeypatch.setattr(registry, "_known", dict(registry._known))
         monkeypatch.setattr(registry, "_looked", False)
+    monkeypatch.setattr(_registry, "entry_points", lambda group: [found] if group.startswith("privmix.") else [])
     yield
     sys.modules.pop("elsewhere", None)
 

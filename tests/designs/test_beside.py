@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -21,8 +21,7 @@ from privmix.mechanisms.noise import gaussian_on_lattice
 from privmix.mechanisms.streams import SecretStreams
 from privmix.releases import RecordTransform, ReleaseConfig, load_release, release_to_folder, verify_release
 from privmix.releases.engine import Engine, Progress, RowBlock
-from privmix.releases.engines import engine_for
-from privmix.releases.evidence import Law, RowLaw, row_law
+from privmix.releases.evidence import Law, RowLaw
 from privmix.releases.tiles import RecordSource, TileReader, tiles_of
 from tests.releases.helpers import CLASSES, make_records
 
@@ -53,7 +52,8 @@ class ClassSums(Design[SumsPlan]):
     draws = "sums of all records of each class"
     released = "class sums"
     lost = "Sums hold nothing beyond means."
-    engines = ("local",)
+    engines: ClassVar = {"local": f"{__name__}:SumsEngine"}
+    row_law = f"{__name__}:means_law"
     plan_type = SumsPlan
     mixes_all_classes = False
 
@@ -102,7 +102,7 @@ class ClassSums(Design[SumsPlan]):
 
 
 class SumsEngine(Engine):
-    def __init__(self, plan: SumsPlan, records: RecordSource, streams: SecretStreams) -> None:
+    def __init__(self, plan: SumsPlan, records: RecordSource, streams: SecretStreams, **machine: Any) -> None:
         self._plan, self._streams = plan, streams
         self._reader = TileReader(plan, tiles_of(records), workers=1)
 
@@ -124,18 +124,14 @@ class SumsEngine(Engine):
         yield RowBlock(0, means, np.eye(plan.num_classes, dtype=np.float32))
 
 
+def means_law(plan: SumsPlan, beside: Any) -> RowLaw:
+    return RowLaw(Law(plan.noise_std["sums"] * plan.num_classes / plan.records, 0.0))
+
+
 @pytest.fixture
 def class_sums(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(DESIGNS, "_known", dict(DESIGNS._known))
     register(ClassSums)
-
-    @engine_for.register
-    def _(plan: SumsPlan, records: RecordSource, streams: SecretStreams, **_: Any) -> Engine:
-        return SumsEngine(plan, records, streams)
-
-    @row_law.register
-    def _(plan: SumsPlan, beside: Any) -> RowLaw:
-        return RowLaw(Law(plan.noise_std["sums"] * plan.num_classes / plan.records, 0.0))
 
 
 def test_it_plans_releases_and_verifies(class_sums: None, tmp_path: Path) -> None:

@@ -6,16 +6,21 @@ That the worst case audit catches planted bugs of every design: tests/attacks/te
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Iterator
 from dataclasses import FrozenInstanceError
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import numpy as np
 import pytest
 
 from privmix.attacks.designs import worst_case_of
-from privmix.attacks.worst_case import attack
+from privmix.attacks.empty_runs import NOISES, PureNoise
+from privmix.attacks.sensitivity import MOVED, QuerySensitivity
+from privmix.attacks.worst_case import WORST_CASE, WorstCase, attack
 from privmix.designs import Design, ReleasePlan, RowDesign, all_designs, design_named, plan_from_dict, register
+from privmix.designs.doors import Door, behind
 from privmix.errors import InvalidInput
 from privmix.learning import LEARNERS
 from privmix.planning import predict_accuracy
@@ -27,9 +32,22 @@ from privmix.releases import (
     release_to_folder,
     verify_release,
 )
+from privmix.releases.beside import RELEASED_AS
+from privmix.releases.engine import Engine
+from privmix.releases.evidence import BESIDE_TESTS, ROW_LAW, RowLaw
+from privmix.releases.feature_maps import FEATURE_MAP, FeatureMap
+from privmix.releases.noise_tests import NoiseTest
 from tests.releases.helpers import CLASSES, EVERY_DESIGN, design_name, make_records, own_options
 
 RECORDS, DIM = 80, 4
+# What every design leads to, and what it leads to where it has need of it; with what is returned behind it.
+NEEDED: dict[Door[Any], Any] = {
+    ROW_LAW: RowLaw,
+    WORST_CASE: WorstCase,
+    NOISES: Iterator[PureNoise],
+    MOVED: list[QuerySensitivity],
+}
+OPTIONAL: dict[Door[Any], Any] = {BESIDE_TESTS: list[NoiseTest]}
 every_design = pytest.mark.parametrize("choices", EVERY_DESIGN, ids=design_name)
 every_kind = pytest.mark.parametrize("kind", all_designs(), ids=lambda kind: kind.name)
 
@@ -67,6 +85,43 @@ def test_it_says_what_it_is(kind: type[Design[Any]]) -> None:
     assert all(option.metadata["help"] for option in kind.options())
     with pytest.raises(FrozenInstanceError):
         setattr(kind(), kind.options()[0].name, 1)
+
+
+@every_kind
+def test_its_doors_lead_to_what_they_say(kind: type[Design[Any]]) -> None:
+    assert kind.engines
+    for said in kind.engines.values():
+        assert issubclass(behind(kind, "engines", said), Engine)
+    for door, returned in {**NEEDED, **OPTIONAL}.items():
+        if door in OPTIONAL and not door.is_in(kind):
+            assert door is not BESIDE_TESTS or not kind.released
+            continue
+        found = door.of(kind)
+        # Made for plans of this very design.
+        hints = get_type_hints(found)
+        assert issubclass(kind.plan_type, hints["plan"]), door
+        returns = hints["return"]
+        assert returns == returned or issubclass(returns, returned), door
+    if RELEASED_AS.is_in(kind):
+        assert callable(RELEASED_AS.of(kind).from_arrays)
+        assert callable(RELEASED_AS.of(kind).to_arrays)
+    if FEATURE_MAP.is_in(kind):
+        assert issubclass(FEATURE_MAP.of(kind), FeatureMap)
+    # No attribute leads anywhere that is not looked at here.
+    known = {door.name for door in (*NEEDED, *OPTIONAL, RELEASED_AS, FEATURE_MAP)}
+    leads = {name for name in dir(kind) if re.fullmatch(r"[\w.]+:\w+", str(getattr(kind, name, "")))}
+    assert leads <= known
+
+
+@pytest.mark.parametrize("door", [*NEEDED, *OPTIONAL, RELEASED_AS, FEATURE_MAP], ids=lambda door: door.name)
+def test_a_door_that_is_missing_or_leads_nowhere(door: Door[Any]) -> None:
+    bare: type[Design[Any]] = type("Bare", (Design,), {"name": "bare"})
+    with pytest.raises(InvalidInput, match=f"bare.*{door.name}"):
+        door.of(bare)
+    for said in ("nowhere", "no.such.module:name", "privmix.errors:no_such_name"):
+        lost: type[Design[Any]] = type("Lost", (Design,), {"name": "lost", door.name: said})
+        with pytest.raises(InvalidInput, match=f"{door.name} of design lost"):
+            door.of(lost)
 
 
 @every_kind

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 from privmix import _registry
-from privmix.attacks import worst_case
 from privmix.attacks.audit import audit_plan
 from privmix.designs import design_named
 from privmix.designs.registry import DESIGNS
 from privmix.errors import InvalidInput
+from privmix.learning import LEARNERS
 from privmix.planning import choose_design
 from privmix.releases import ReleaseConfig, engine
 from tests.cli.helpers import privmix
@@ -35,6 +35,9 @@ def two_class(monkeypatch: pytest.MonkeyPatch) -> None:
     """Found as the designs of installed packages are: where one is first asked for."""
 
     def load() -> None:
+        # Two entry points name one module.
+        if "two_class" in sys.modules:
+            return
         spec = util.spec_from_file_location("two_class", FILE)
         assert spec is not None
         assert spec.loader is not None
@@ -42,15 +45,18 @@ def two_class(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, "two_class", module)
         spec.loader.exec_module(module)
 
-    monkeypatch.setattr(DESIGNS, "_known", dict(DESIGNS._known))
-    monkeypatch.setattr(DESIGNS, "_looked", False)
-    here = {"privmix.designs": [SimpleNamespace(load=load)]}
+    for registry in (DESIGNS, LEARNERS):
+        # Those of privmix's own files register once.
+        registry.all()
+        monkeypatch.setattr(registry, "_known", dict(registry._known))
+        monkeypatch.setattr(registry, "_looked", False)
+    here = {group: [SimpleNamespace(load=load)] for group in ("privmix.designs", "privmix.learners")}
     monkeypatch.setattr(_registry, "entry_points", lambda group: here.get(group, []))
-    monkeypatch.setattr(worst_case, "_CASES", dict(worst_case._CASES))
 
 
 def test_it_keeps_the_contract(two_class: None, tmp_path: Path) -> None:
     contract.test_it_says_what_it_is(design_named("two-class"))
+    contract.test_its_doors_lead_to_what_they_say(design_named("two-class"))
     contract.test_options_of_other_designs_are_refused(design_named("two-class"))
     contract.test_it_plans_and_prices(CHOICES)
     contract.test_it_releases_resumes_verifies_and_fits(CHOICES, tmp_path)
@@ -74,9 +80,11 @@ def test_too_little_noise_is_caught(two_class: None, monkeypatch: pytest.MonkeyP
     assert audit_plan(plan, 2.0, 1e-2, **settings).violated
 
 
-def test_a_design_without_a_worst_case_is_not_audited_as_another(two_class: None) -> None:
+def test_a_design_without_a_worst_case_is_not_audited_as_another(
+    two_class: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     plan = ReleaseConfig(100, 5, CLASSES, "two-class", **RARELY).with_noise(1.0)
-    worst_case._CASES.pop(design_named("two-class"))
+    monkeypatch.delattr(design_named("two-class"), "worst_case")
     with pytest.raises(InvalidInput, match="worst case is known"):
         audit_plan(plan, 8.0, 1e-2, runs=100)
 
@@ -97,11 +105,16 @@ def test_the_command_line_knows_it(two_class: None, tmp_path: Path, monkeypatch:
         ["inspect", folder],
         ["fit", folder, "--out", str(tmp_path / "MODEL")],
         ["evaluate", str(tmp_path / "MODEL"), *data[:2], "--split", "test"],
+        ["fit", folder, "--learner", "class-means", "--out", str(tmp_path / "MEANS")],
+        ["evaluate", str(tmp_path / "MEANS"), *data[:2], "--split", "test", "--json"],
         ["audit", folder, "--runs", "200", "--seed", "0"],
     ]
     for line in lines:
         outcome = privmix(*line)
         assert outcome.code == 0, (line, outcome.err)
+        if "--json" in line:
+            # Class means lie twice a deviation apart; a guess is right in a third.
+            assert json.loads(outcome.out)["accuracy"] > 0.5
     certificate = json.loads((tmp_path / "REL" / "certificate.json").read_text())
     assert certificate["plan"]["design"] == "two-class"
     assert "each row holds records of two classes" in (tmp_path / "REL" / "README.md").read_text()

@@ -16,32 +16,21 @@ from numpy.typing import NDArray
 from scipy import stats
 from scipy.special import expit, logsumexp
 
-from privmix.attacks import embedding, replace_one  # noqa: F401  (they know class embeddings, and rows of fixed size)
 from privmix.attacks.bounds import Scores
 from privmix.attacks.worst_case import (
     LONG,
+    WORST_CASE,
     AnyCase,
     Mask,
     P,
     WorstCase,
     exact_pairs,
-    known_case,
     log_mixture,
-    worst_case_for,
 )
 from privmix.designs import (
-    Classwise,
-    GaussianMixing,
-    Hierarchical,
-    Moments,
     MomentsPlan,
     Plan,
-    Poisson,
     ReleasePlan,
-    ThreeStage,
-    ThreeStagePlan,
-    TwoStage,
-    TwoStagePlan,
 )
 from privmix.errors import InvalidInput
 from privmix.releases import PrivateRecords, RecordTransform
@@ -80,40 +69,41 @@ def worst_case_of(plan: Plan) -> AnyCase:
         InvalidInput: no worst case is known for the design, or the plan's clipping leaves no room for a canary (a
             residual bound above the norm bound).
     """
-    return known_case(plan)
+    return WORST_CASE.of(plan.kind)(plan)
 
 
-def _check_room(plan: Plan) -> None:
+def check_room(plan: Plan) -> None:
+    """Raise unless the plan's clipping leaves room for a canary that is clipped."""
     if plan.centred and plan.final_clip_norm > 0.9 * plan.clip_norm:
         raise InvalidInput("residual_clip_norm", plan.final_clip_norm, "at most 0.9 of clip_norm for an audit")
 
 
 def _width(plan: ReleasePlan) -> int:
-    _check_room(plan)
+    check_room(plan)
     return 1 if plan.centred else max(2, min(_MOST_TRIALS, _CELLS // plan.rows))
 
 
-@worst_case_for(Poisson)
-def _poisson_case(plan: ReleasePlan) -> PoissonCase:
+def poisson_case(plan: ReleasePlan) -> PoissonCase:
+    """Of plans of that design; see :func:`worst_case_of`."""
     width = _width(plan)
     return PoissonCase(_reduced(plan, width, width + 1), width)
 
 
-@worst_case_for(GaussianMixing)
-def _gaussian_mixing_case(plan: ReleasePlan) -> GaussianMixingCase:
+def gaussian_mixing_case(plan: ReleasePlan) -> GaussianMixingCase:
+    """Of plans of that design; see :func:`worst_case_of`."""
     width = _width(plan)
     return GaussianMixingCase(_reduced(plan, width, width + 1), width)
 
 
-@worst_case_for(Classwise)
-def _classwise_case(plan: ReleasePlan) -> ClasswiseCase:
+def classwise_case(plan: ReleasePlan) -> ClasswiseCase:
+    """Of plans of that design; see :func:`worst_case_of`."""
     width = _width(plan)
     usable = 1 if plan.centred else plan.rows % plan.num_classes or plan.num_classes
     return ClasswiseCase(replace(plan, dim=width), width * usable, usable)
 
 
-@worst_case_for(Hierarchical)
-def _hierarchical_case(plan: ReleasePlan) -> HierarchicalCase:
+def hierarchical_case(plan: ReleasePlan) -> HierarchicalCase:
+    """Of plans of that design; see :func:`worst_case_of`."""
     level = _companion_level(plan, 1.0)
     members = _members_for(plan, level)
     width = max(1, min(_width(plan), _MOST_OTHERS // members))
@@ -127,37 +117,14 @@ def _reduced(plan: ReleasePlan, dim: int, classes: int) -> ReleasePlan:
     return reduced
 
 
-@worst_case_for(Moments)
-def _moments_case(plan: MomentsPlan) -> MomentsCase:
-    _check_room(plan)
+def moments_case(plan: MomentsPlan) -> MomentsCase:
+    """Of plans of that design; see :func:`worst_case_of`."""
+    check_room(plan)
     width = 1 if plan.centred else _MOST_TRIALS
     names = plan.classes if plan.centred else tuple(str(number) for number in range(width + 1))
     reduced = replace(plan, dim=width, classes=names, rows=1)
     assert reduced.event == plan.event, "what runs is not what is audited"
     return MomentsCase(reduced, width)
-
-
-@worst_case_for(TwoStage)
-def _two_stage_case(plan: TwoStagePlan) -> AnyCase:
-    from privmix.attacks.two_stage import TwoStageCase
-
-    return TwoStageCase(_one_feature(plan), 1)
-
-
-@worst_case_for(ThreeStage)
-def _three_stage_case(plan: ThreeStagePlan) -> AnyCase:
-    from privmix.attacks.three_stage import ThreeStageCase
-
-    return ThreeStageCase(_one_feature(plan), 1)
-
-
-def _one_feature(plan: TwoStagePlan) -> TwoStagePlan:
-    _check_room(plan)
-    # One canary a run: in the second stage records share a map.
-    names = plan.classes if plan.centred else ("0", "1")
-    reduced = replace(plan, dim=1, directions=1, channels=1, classes=names, rows=1)
-    assert reduced.event == plan.event, "what runs is not what is audited"
-    return reduced
 
 
 def _companion_level(plan: ReleasePlan, label_overlap: float) -> float:

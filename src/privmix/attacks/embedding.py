@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privmix.attacks.bounds import Scores
-from privmix.attacks.worst_case import LONG, EngineFactory, Mask, WorstCase, real_engine, worst_case_for
-from privmix.designs import EmbeddingPlan, Hermite, HermitePlan, Merf, MerfPlan
+from privmix.attacks.worst_case import LONG, EngineFactory, Mask, WorstCase, real_engine
+from privmix.designs import EmbeddingPlan, HermitePlan, MerfPlan
 from privmix.designs.embedding import SIZES
 from privmix.mechanisms.streams import SecretStreams
 from privmix.releases import PrivateRecords, RecordTransform
@@ -72,13 +72,13 @@ class EmbeddingCase(WorstCase[EmbeddingPlan]):
         return {**{name: one[0] / norms[name] for name, one in steps.items()}, SIZES: np.ones(1)}
 
 
-@worst_case_for(Merf)
-def _merf_case(plan: MerfPlan) -> EmbeddingCase:
+def merf_case(plan: MerfPlan) -> EmbeddingCase:
+    """Of plans of that design; see :func:`privmix.attacks.designs.worst_case_of`."""
     return _reduced(plan, frequencies=1)
 
 
-@worst_case_for(Hermite)
-def _hermite_case(plan: HermitePlan) -> EmbeddingCase:
+def hermite_case(plan: HermitePlan) -> EmbeddingCase:
+    """Of plans of that design; see :func:`privmix.attacks.designs.worst_case_of`."""
     # Of such a kernel these features leave out 1e-8 of a canary: the price holds for maps that keep all of it.
     return _reduced(plan, kernel_width=1.0, order=20, pair_order=20, pairs=1)
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import singledispatch
 from typing import Any, Final
 
 import numpy as np
@@ -23,9 +22,9 @@ from privmix.attacks.bounds import Scores
 from privmix.attacks.linear_steps import linear_steps
 from privmix.attacks.worst_case import EngineFactory, real_engine
 from privmix.designs import BasePlan, EmbeddingPlan, MomentsPlan, Plan, ReleasePlan, ThreeStagePlan, TwoStagePlan
+from privmix.designs.doors import Door
 from privmix.designs.embedding import SIZES
 from privmix.designs.two_stage import NORM_EDGES
-from privmix.errors import InvalidInput
 from privmix.mechanisms.membership import ROW_TILE
 from privmix.mechanisms.streams import SecretStreams
 from privmix.releases import PrivateRecords, RecordTransform
@@ -102,6 +101,11 @@ class PureNoise:
 Tell = Callable[[str, int, int], None]
 
 
+NoisesOf = Callable[[Any, int, "Keys", EngineFactory], Iterator[PureNoise]]
+"""The noises of what a plan releases after count and mean."""
+NOISES: Final = Door[NoisesOf]("pure_noises", "one whose noises are known")
+
+
 def release_noises(
     plan: Plan, samples: int, seed: int | None = None, make: EngineFactory = real_engine, tell: Tell | None = None
 ) -> Iterator[PureNoise]:
@@ -125,7 +129,7 @@ def release_noises(
         yield _count_noise(plan.records_noise_multiplier, samples // _COUNT_SHARE, keys)
     if plan.centred:
         yield _mean_noise(plan, samples, keys)
-    yield from main_noises(plan, samples, keys, make)
+    yield from NOISES.of(plan.kind)(plan, samples, keys, make)
 
 
 class Keys:
@@ -190,18 +194,8 @@ def _of_part(noise: PureNoise, plan: BasePlan, part: str, *, off_diagonal: bool 
     return noise.stated(f"noise_std.{part}", plan.noise_std[part])
 
 
-@singledispatch
-def main_noises(plan: BasePlan, samples: int, keys: Keys, make: EngineFactory) -> Iterator[PureNoise]:
-    """The noises of what a plan releases after count and mean; a function of the plan's class.
-
-    Raises:
-        InvalidInput: nobody said which there are.
-    """
-    raise InvalidInput("design", plan.design, "one whose noises are known")
-
-
-@main_noises.register
-def _(plan: MomentsPlan, samples: int, keys: Keys, make: EngineFactory) -> Iterator[PureNoise]:
+def moments_noises(plan: MomentsPlan, samples: int, keys: Keys, make: EngineFactory) -> Iterator[PureNoise]:
+    """Those of each moment."""
     names = plan.classes + tuple(f"{number} more" for number in range(_SIDE - plan.num_classes))
     wide = replace(plan, dim=_SIDE, classes=names, rows=1)
     below = np.tril_indices(_SIDE, -1)
@@ -231,8 +225,8 @@ def _(plan: MomentsPlan, samples: int, keys: Keys, make: EngineFactory) -> Itera
         yield _of_part(noise, plan, part, off_diagonal=drawn == "off")
 
 
-@main_noises.register
-def _(plan: EmbeddingPlan, samples: int, keys: Keys, make: EngineFactory) -> Iterator[PureNoise]:
+def embedding_noises(plan: EmbeddingPlan, samples: int, keys: Keys, make: EngineFactory) -> Iterator[PureNoise]:
+    """Those of each part of the map, and of the class sizes."""
     names = plan.classes + tuple(f"{number} more" for number in range(_SIDE - plan.num_classes))
     wide = replace(plan.with_small_map(), classes=names, rows=1)
     parts: dict[str, list[NDArray[Any]]] = {name: [] for name in wide.noise_std}
@@ -252,9 +246,9 @@ def _(plan: EmbeddingPlan, samples: int, keys: Keys, make: EngineFactory) -> Ite
         yield _of_part(PureNoise(label, GAUSSIAN, std[name], std[name], grid, np.stack(drawn)), plan, name)
 
 
-@main_noises.register
-def _(plan: TwoStagePlan, samples: int, keys: Keys, make: EngineFactory) -> Iterator[PureNoise]:
-    yield from main_noises(plan.first, samples, keys, make)
+def two_stage_noises(plan: TwoStagePlan, samples: int, keys: Keys, make: EngineFactory) -> Iterator[PureNoise]:
+    """Those of the first stage, and of what the second one releases."""
+    yield from moments_noises(plan.first, samples, keys, make)
     wide = replace(plan, dim=_SIDE, directions=_SIDE, channels=1)
     below = np.tril_indices(_SIDE, -1)
     parts: dict[str, list[NDArray[Any]]] = {"diagonal": [], "off": [], "norms": []}
@@ -278,9 +272,9 @@ def _(plan: TwoStagePlan, samples: int, keys: Keys, make: EngineFactory) -> Iter
         yield _of_part(noise, plan, part, off_diagonal=drawn == "off")
 
 
-@main_noises.register
-def _(plan: ThreeStagePlan, samples: int, keys: Keys, make: EngineFactory) -> Iterator[PureNoise]:
-    yield from main_noises.dispatch(TwoStagePlan)(plan, samples, keys, make)
+def three_stage_noises(plan: ThreeStagePlan, samples: int, keys: Keys, make: EngineFactory) -> Iterator[PureNoise]:
+    """Those of two stages, and of each class's scatter."""
+    yield from two_stage_noises(plan, samples, keys, make)
     # So many records that each class has all the directions there are.
     wide = replace(plan, dim=_SIDE, directions=_SIDE, channels=1, records=_MANY)
     below = np.tril_indices(wide.class_directions, -1)
@@ -303,8 +297,8 @@ def _(plan: ThreeStagePlan, samples: int, keys: Keys, make: EngineFactory) -> It
         yield _of_part(noise, plan, "class_within", off_diagonal=part == "off")
 
 
-@main_noises.register
-def _(plan: ReleasePlan, samples: int, keys: Keys, make: EngineFactory) -> Iterator[PureNoise]:
+def mixed_row_noises(plan: ReleasePlan, samples: int, keys: Keys, make: EngineFactory) -> Iterator[PureNoise]:
+    """Those of features and of labels."""
     step = 2.0**-plan.lattice_bits * plan.weight_step
     law = LAPLACE if plan.noise == LAPLACE else GAUSSIAN
     wide = _with_few_records(replace(plan, dim=_FEATURES, rows=max(_ROWS, -(-samples // _FEATURES))))

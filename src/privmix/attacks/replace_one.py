@@ -15,8 +15,8 @@ import numpy as np
 from scipy.special import roots_jacobi
 
 from privmix.attacks.bounds import Scores
-from privmix.attacks.worst_case import LONG, Mask, WorstCase, exact_pairs, log_mixture, worst_case_for
-from privmix.designs import Fixed, RandomWeight, ReleasePlan
+from privmix.attacks.worst_case import LONG, Mask, WorstCase, exact_pairs, log_mixture
+from privmix.designs import ReleasePlan
 from privmix.releases import PrivateRecords, RecordTransform
 from privmix.releases.engine import Engine, RowBlock
 
@@ -116,6 +116,6 @@ class ReplaceCase(WorstCase[ReleasePlan]):
         return np.minimum((1 + x[kept]) / 2, plan.max_weight), found[kept] / found[kept].sum()
 
 
-@worst_case_for(Fixed, RandomWeight)
-def _replace_case(plan: ReleasePlan) -> ReplaceCase:
+def replace_case(plan: ReleasePlan) -> ReplaceCase:
+    """Of rows of a fixed size; see :func:`privmix.attacks.designs.worst_case_of`."""
     return ReplaceCase.of(plan)

@@ -13,9 +13,8 @@ that the first one had: later queries are judged for each answer of the first.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import singledispatch
 from typing import Any, Final
 
 import numpy as np
@@ -34,6 +33,7 @@ from privmix.designs import (
     ThreeStagePlan,
     TwoStagePlan,
 )
+from privmix.designs.doors import Door
 from privmix.designs.embedding import SIZES
 from privmix.designs.gaussian_mixing import RECORD_BLOCK
 from privmix.errors import InvalidInput, check_integer
@@ -77,6 +77,10 @@ class QuerySensitivity:
     def share(self) -> float:
         """Of what is declared; 1 where nothing is, and nothing happened."""
         return self.measured / self.declared if self.declared > 0 else 1.0 if self.measured == 0 else math.inf
+
+
+MOVED: Final = Door[Callable[[Any, "Pair"], list[QuerySensitivity]]]("moved", "one whose queries are known")
+"""How far a record moves what a plan releases after count and mean."""
 
 
 def release_sensitivity(
@@ -134,7 +138,7 @@ def release_sensitivity(
         found.append(QuerySensitivity("record count", 1.0, float(abs(larger - smaller))))
     if plan.centred:
         found.append(_mean_moved(pair))
-    return tuple(found + main_moved(plan, pair))
+    return tuple(found + MOVED.of(plan.kind)(plan, pair))
 
 
 class Pair:
@@ -216,18 +220,8 @@ def _mean_moved(pair: Pair) -> QuerySensitivity:
     return QuerySensitivity("mean", pair.factor * plan.clip_norm, float(moved[0]), float(rounding[0]))
 
 
-@singledispatch
-def main_moved(plan: BasePlan, pair: Pair) -> list[QuerySensitivity]:
-    """How far a record moves what is released after count and mean; a function of the plan's class.
-
-    Raises:
-        InvalidInput: nobody said what that is.
-    """
-    raise InvalidInput("design", plan.design, "one whose queries are known")
-
-
-@main_moved.register
-def _(plan: ReleasePlan, pair: Pair) -> list[QuerySensitivity]:
+def mixed_row_moved(plan: ReleasePlan, pair: Pair) -> list[QuerySensitivity]:
+    """Features, labels, both together, and which rows are touched."""
     factor = pair.factor
     first, second, replay = pair.replayed()
     released = [(engine, list(engine.rows())) for engine in (first, second)]
@@ -266,8 +260,7 @@ def _(plan: ReleasePlan, pair: Pair) -> list[QuerySensitivity]:
     return found
 
 
-@main_moved.register
-def _(plan: GaussianMixingPlan, pair: Pair) -> list[QuerySensitivity]:
+def gaussian_mixing_moved(plan: GaussianMixingPlan, pair: Pair) -> list[QuerySensitivity]:
     """A record moves a row by its weight there times its bound: measured is the row that is moved most for its weight.
 
     Rows in which the weight is next to nothing say next to nothing of it, and are left out.
@@ -299,8 +292,8 @@ def _(plan: GaussianMixingPlan, pair: Pair) -> list[QuerySensitivity]:
 _Part = tuple[str, float, float, list[NDArray[Any]]]
 
 
-@main_moved.register
-def _(plan: MomentsPlan, pair: Pair) -> list[QuerySensitivity]:
+def moments_moved(plan: MomentsPlan, pair: Pair) -> list[QuerySensitivity]:
+    """Each moment, and all together."""
     released: list[SecondMoments] = []
     for engine in pair.replayed()[:2]:
         for _ in engine.rows():
@@ -309,8 +302,7 @@ def _(plan: MomentsPlan, pair: Pair) -> list[QuerySensitivity]:
     return _moved_parts(plan, pair.factor, _moment_parts(plan, released), "all moments")
 
 
-@main_moved.register
-def _(plan: TwoStagePlan, pair: Pair) -> list[QuerySensitivity]:
+def two_stage_moved(plan: TwoStagePlan, pair: Pair) -> list[QuerySensitivity]:
     """The second run has the map and the clipping bound of the first, as both follow from what was released."""
     first, second, _ = pair.replayed()
     for _ in first.rows():
@@ -319,8 +311,7 @@ def _(plan: TwoStagePlan, pair: Pair) -> list[QuerySensitivity]:
     return _moved_parts(plan, pair.factor, parts, "all of both stages")
 
 
-@main_moved.register
-def _(plan: ThreeStagePlan, pair: Pair) -> list[QuerySensitivity]:
+def three_stage_moved(plan: ThreeStagePlan, pair: Pair) -> list[QuerySensitivity]:
     """The same, and the map of the last stage."""
     first, second, _ = pair.replayed()
     for _ in first.rows():
@@ -374,8 +365,8 @@ def _moved_parts(plan: BasePlan, factor: float, parts: Sequence[_Part], together
     return [*found, QuerySensitivity(together, factor / plan.noise_multiplier, float(moved), float(rounding))]
 
 
-@main_moved.register
-def _(plan: EmbeddingPlan, pair: Pair) -> list[QuerySensitivity]:
+def embedding_moved(plan: EmbeddingPlan, pair: Pair) -> list[QuerySensitivity]:
+    """Each part of the map, the class sizes, and all together."""
     released = []
     for records in (pair.present, pair.other):
         engine = pair.engine(records)

@@ -8,7 +8,7 @@ from typing import cast
 import numpy as np
 
 from privmix.attacks.bounds import Scores
-from privmix.attacks.two_stage import TwoStageCase
+from privmix.attacks.two_stage import TwoStageCase, one_feature
 from privmix.designs import ThreeStagePlan
 from privmix.mechanisms.clipping import clip_l2
 from privmix.releases.engine import Engine
@@ -43,3 +43,8 @@ class ThreeStageCase(TwoStageCase):
         # The canary comes first, then who is in every dataset.
         own = records.labels == records.labels[0]
         return found.class_within[records.labels[0]][0, 0] - np.square(v[own])[1:].sum(), np.square(v[0])
+
+
+def three_stage_case(plan: ThreeStagePlan) -> ThreeStageCase:
+    """Of plans of that design; see :func:`privmix.attacks.designs.worst_case_of`."""
+    return ThreeStageCase(one_feature(plan), 1)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 
 from privmix.attacks.bounds import Scores
-from privmix.attacks.designs import AddRemoveCase, MomentsCase
+from privmix.attacks.designs import AddRemoveCase, MomentsCase, check_room
 from privmix.attacks.worst_case import EngineFactory, Mask, real_engine
 from privmix.designs import Plan, TwoStagePlan
 from privmix.mechanisms.clipping import clip_l2
@@ -15,6 +16,8 @@ from privmix.mechanisms.streams import SecretStreams
 from privmix.releases import PrivateRecords, RecordTransform
 from privmix.releases.engine import Engine, RowBlock
 from privmix.releases.two_stage import ResidualMap, norm_bins
+
+S = TypeVar("S", bound=TwoStagePlan)
 
 
 @dataclass(frozen=True)
@@ -71,3 +74,18 @@ class TwoStageCase(AddRemoveCase[TwoStagePlan]):
         count = found.norms[bins[0]] - np.float64((bins[1:] == bins[0]).sum())
         scatter = found.within[0, 0] - np.square(u[1:]).sum()
         return count, scatter, np.square(u[0])
+
+
+def two_stage_case(plan: TwoStagePlan) -> TwoStageCase:
+    """Of plans of that design; see :func:`privmix.attacks.designs.worst_case_of`."""
+    return TwoStageCase(one_feature(plan), 1)
+
+
+def one_feature(plan: S) -> S:
+    """A plan in stages with one feature, so that there is one direction."""
+    check_room(plan)
+    # One canary a run: in the second stage records share a map.
+    names = plan.classes if plan.centred else ("0", "1")
+    reduced = replace(plan, dim=1, directions=1, channels=1, classes=names, rows=1)
+    assert reduced.event == plan.event, "what runs is not what is audited"
+    return reduced

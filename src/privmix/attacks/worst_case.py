@@ -3,7 +3,7 @@
 What decides the privacy of a design is not a dataset's size but its worst pair of neighbours, and that pair can be
 tiny: a record in a coordinate of its own, and only such other records as the design's worst case needs. The engine that
 runs is the real one, with the real rows T, rates, noise and clipping; features and classes that play no part are left
-out. :func:`audited_plan` says why the law of what is attacked is the same.
+out. :func:`privmix.attacks.designs.worst_case_of` says why the law of what is attacked is the same.
 
 Several canaries in one run are independent trials where the design draws records independently: each has a coordinate
 and a label (or, class by class, rows) that no other one touches, and coordinates get independent noise.
@@ -23,8 +23,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privmix.attacks.bounds import Scores
-from privmix.designs import BasePlan, Design, Plan
-from privmix.errors import InvalidInput, check_integer
+from privmix.designs import BasePlan, Plan
+from privmix.designs.doors import Door
+from privmix.errors import check_integer
 from privmix.mechanisms.membership import ROW_TILE
 from privmix.mechanisms.streams import SecretStreams
 from privmix.releases import PrivateRecords, RecordTransform
@@ -110,33 +111,7 @@ class WorstCase(ABC, Generic[P]):
 
 
 AnyCase = WorstCase[Any]
-_CASES: dict[type[Design[Any]], Callable[[Any], AnyCase]] = {}
-Maker = TypeVar("Maker", bound="Callable[[Any], AnyCase]")
-
-
-def worst_case_for(*designs: type[Design[Any]]) -> Callable[[Maker], Maker]:
-    """Say how the worst case of plans of some designs is made; a decorator of what makes it of a plan.
-
-    No design takes over that of another, not even of one that it derives from: an attack that is made for other rows
-    would find nothing, and look like a proof.
-    """
-
-    def known(make: Maker) -> Maker:
-        _CASES.update(dict.fromkeys(designs, make))
-        return make
-
-    return known
-
-
-def known_case(plan: Plan) -> AnyCase:
-    """The worst case that is known for the plan's design.
-
-    Raises:
-        InvalidInput: none is.
-    """
-    if plan.kind not in _CASES:
-        raise InvalidInput("design", plan.design, "one whose worst case is known")
-    return _CASES[plan.kind](plan)
+WORST_CASE: Final = Door[Callable[[Any], AnyCase]]("worst_case", "one whose worst case is known", inherited=False)
 
 
 @dataclass(frozen=True)

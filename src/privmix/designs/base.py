@@ -50,7 +50,7 @@ class Design(ABC, Generic[P]):
     """One way to release records. The fields of a subclass are its options, each with a ``help`` in its metadata.
 
     What follows from the options alone is a method; what follows from a plan is a class method, since a plan is read
-    back from a certificate, too.
+    back from a certificate, too. What lies in other files is named, ``"module:name"``: :mod:`privmix.designs.doors`.
 
     Attributes:
         name: in settings, plans and certificates.
@@ -60,7 +60,7 @@ class Design(ABC, Generic[P]):
         learner: the learner that serves it best.
         plan_type: of its plans.
         mixes_all_classes: whether rows mix all classes in the proportions of the records.
-        engines: the engines that it runs on.
+        engines: where each engine that carries out its plans is, by the names by which people ask for it.
         margin: the planner takes the design only where the error that it predicts is less than another's by this part:
             what its forecast leaves out, and the other's does not.
         fixed_size: whether all rows hold the same number of records. Such draws depend on the number of records,
@@ -68,6 +68,14 @@ class Design(ABC, Generic[P]):
         lost: what the released form keeps nothing of, for the assessment.
         statements: further sentences of the certificate.
         released: what is released, the rows apart; empty where there is nothing else.
+        released_as: where the class is as which learners take that (:class:`privmix.releases.beside.Stored`); empty
+            where they take the arrays of the file.
+        row_law: where :data:`privmix.releases.evidence.ROW_LAW` finds what is tested of rows.
+        worst_case: where :data:`privmix.attacks.worst_case.WORST_CASE` finds its worst pair of neighbours. A design has
+            its own: an attack that is made for other rows would find nothing, and look like a proof.
+        pure_noises: where :data:`privmix.attacks.empty_runs.NOISES` finds what draws its noises alone.
+        moved: where :data:`privmix.attacks.sensitivity.MOVED` finds what measures how far a record moves its queries.
+        beside_tests: where :data:`privmix.releases.evidence.BESIDE_TESTS` finds the tests of what lies beside them.
     """
 
     name: ClassVar[str]
@@ -77,12 +85,18 @@ class Design(ABC, Generic[P]):
     learner: ClassVar[str] = "noise-aware-ridge"
     plan_type: ClassVar[type[BasePlan]]
     mixes_all_classes: ClassVar[bool] = True
-    engines: ClassVar[tuple[str, ...]] = ("local", "ray")
+    engines: ClassVar[Mapping[str, str]] = {}
     margin: ClassVar[float] = 0.0
     fixed_size: ClassVar[bool] = False
     lost: ClassVar[str] = ""
     statements: ClassVar[tuple[str, ...]] = ()
     released: ClassVar[str] = ""
+    released_as: ClassVar[str] = ""
+    row_law: ClassVar[str] = ""
+    beside_tests: ClassVar[str] = ""
+    worst_case: ClassVar[str] = ""
+    pure_noises: ClassVar[str] = ""
+    moved: ClassVar[str] = ""
 
     @abstractmethod
     def check(self, setting: Setting) -> None:

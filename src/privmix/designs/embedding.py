@@ -154,14 +154,21 @@ class EmbeddingDesign(Design[E]):
             more query.
         map_seed: seed of the map's public randomness.
         size_share: share of the budget for the class sizes.
+        feature_map: where the class of its map is: a :class:`privmix.releases.feature_maps.FeatureMap`.
     """
 
     learner = "class-embeddings"
     # A sampled row is of one class.
     mixes_all_classes = False
     # Records are read once and in blocks: there is nothing to spread.
-    engines = ("local",)
+    engines: ClassVar = {"local": "privmix.releases.embedding_engine:EmbeddingEngine"}
     released = "class embeddings"
+    feature_map: ClassVar[str] = ""
+    released_as = "privmix.releases.embedding:ClassEmbeddings"
+    row_law = "privmix.releases.evidence:embedding_row_law"
+    pure_noises = "privmix.attacks.empty_runs:embedding_noises"
+    moved = "privmix.attacks.sensitivity:embedding_moved"
+    beside_tests = "privmix.releases.evidence:embedding_tests"
     statements = (
         "The rows are samples of a generator fitted to the released sums; they add nothing to what the sums show.",
     )

@@ -46,6 +46,7 @@ class Fixed(FixedSize):
     """
 
     name = "fixed"
+    worst_case = "privmix.attacks.replace_one:replace_case"
     words = "each row averages the same number of records, drawn without replacement"
     draws = "each row takes m records without replacement"
     noises = NOISES

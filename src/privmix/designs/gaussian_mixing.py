@@ -136,10 +136,12 @@ class GaussianMixing(NoisyLabels):
     """
 
     name = "gaussian-mixing"
+    worst_case = "privmix.attacks.designs:gaussian_mixing_case"
     words = "each row is a sum of all records with normal weights"
     draws = "each row takes all records, each with a random weight from N(0, 1)"
     averages = False
-    engines = ("local",)
+    engines: ClassVar = {"local": "privmix.releases.gaussian_mixing_engine:GaussianMixingEngine"}
+    moved = "privmix.attacks.sensitivity:gaussian_mixing_moved"
     plan_type = GaussianMixingPlan
     lost = "Rows hold means of products of features and labels, and nothing beyond them."
     statements = (

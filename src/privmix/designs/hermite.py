@@ -96,9 +96,11 @@ class Hermite(EmbeddingDesign[HermitePlan]):
     """
 
     name = "hermite"
+    worst_case = "privmix.attacks.embedding:hermite_case"
     words = "samples of a generator fitted to released class means of Hermite features"
     draws = "Hermite features of all records, summed by class"
     plan_type = HermitePlan
+    feature_map = "privmix.releases.feature_maps:HermiteMap"
     lost = "Sums of Hermite features hold smoothed densities of single features and of some pairs, by class."
     map_words = "Hermite features of every coordinate and of some pairs"
 

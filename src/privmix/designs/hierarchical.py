@@ -31,6 +31,7 @@ class Hierarchical(NoisyLabels):
     """
 
     name = "hierarchical"
+    worst_case = "privmix.attacks.designs:hierarchical_case"
     words = "each row draws a few classes first, then records of those classes"
     draws = "each row draws classes, then records of those classes"
     labels: ClassVar = {"hierarchical": "hierarchical mixup, honestly priced"}

@@ -71,9 +71,11 @@ class Merf(EmbeddingDesign[MerfPlan]):
     """
 
     name = "merf"
+    worst_case = "privmix.attacks.embedding:merf_case"
     words = "samples of a generator fitted to released class means of random Fourier features"
     draws = "random Fourier features of all records, summed by class"
     plan_type = MerfPlan
+    feature_map = "privmix.releases.feature_maps:FourierMap"
     lost = "Sums of random Fourier features hold a smoothed density of each class, and nothing finer than the kernel."
     map_words = "random Fourier features"
 

@@ -138,6 +138,7 @@ class Moments(Design[MomentsPlan]):
     """
 
     name = "moments"
+    worst_case = "privmix.attacks.designs:moments_case"
     words = "samples of a Gaussian mixture that has the released moments"
     draws = "second moments, cross moments and label sums of all records"
     labels: ClassVar = {"moments": "second moments"}
@@ -146,12 +147,17 @@ class Moments(Design[MomentsPlan]):
     # A sampled row is of one class.
     mixes_all_classes = False
     # Records are read once and in blocks: there is nothing to spread.
-    engines = ("local",)
+    engines: ClassVar = {"local": "privmix.releases.moments_engine:MomentsEngine"}
     lost = "Moments hold means and correlations of features and labels, and nothing beyond them."
     statements = (
         "The rows are samples of a model made from the released moments; they add nothing to what the moments show.",
     )
     released = "second moments"
+    released_as = "privmix.releases.moments:SecondMoments"
+    row_law = "privmix.releases.evidence:moments_row_law"
+    pure_noises = "privmix.attacks.empty_runs:moments_noises"
+    moved = "privmix.attacks.sensitivity:moments_moved"
+    beside_tests = "privmix.releases.evidence:moments_tests"
 
     label_share: float = field(
         default=0.5, metadata={"help": "Moments: share of the budget for X'Y; X'X gets the rest."}

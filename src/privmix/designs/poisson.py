@@ -35,6 +35,7 @@ class Poisson(NoisyLabels):
     """
 
     name = "poisson"
+    worst_case = "privmix.attacks.designs:poisson_case"
     words = "each record joins each row independently"
     draws = "each record joins each row independently with probability m/n"
     labels: ClassVar = {"poisson": "Poisson mixup"}

@@ -28,6 +28,7 @@ class RandomWeight(FixedSize):
     """
 
     name = "random-weight"
+    worst_case = "privmix.attacks.replace_one:replace_case"
     words = "each row is a Dirichlet-weighted sum of records drawn without replacement"
     draws = "each row is a randomly weighted sum of m records"
     averages = False

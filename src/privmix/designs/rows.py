@@ -205,6 +205,13 @@ class RowDesign(Design[ReleasePlan]):
     noises: ClassVar[tuple[str, ...]] = (GAUSSIAN,)
     lost = "A row mixes many records: rare combinations vanish in it."
     plan_type = ReleasePlan
+    engines: ClassVar = {
+        "local": "privmix.releases.engine:ReleaseEngine",
+        "ray": "privmix.releases.ray_engine:RayReleaseEngine",
+    }
+    row_law = "privmix.releases.evidence:mixed_row_law"
+    pure_noises = "privmix.attacks.empty_runs:mixed_row_noises"
+    moved = "privmix.attacks.sensitivity:mixed_row_moved"
 
     mixup_degree: int | str = field(
         default=AUTO,

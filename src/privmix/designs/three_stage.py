@@ -101,18 +101,24 @@ class ThreeStage(TwoStage):
     """
 
     name = "three-stage"
+    worst_case: ClassVar = "privmix.attacks.three_stage:three_stage_case"
     draws = "second moments, then the scatter within classes, then that of each class, of all records"
     labels: ClassVar[Mapping[str, str]] = {"three-stage": "moments in three stages"}
     # What classes' own scatters bring differs from dataset to dataset, and where they bring nothing they harm.
     margin = 0.1
     learner = "three-stage"
     plan_type: ClassVar[type[TwoStagePlan]] = ThreeStagePlan
+    engines: ClassVar = {"local": "privmix.releases.three_stage_engine:ThreeStageEngine"}
     lost = "Means and correlations of features, within each class, are kept, and nothing beyond them."
     statements = (
         "The later stages' maps and clipping bounds follow from numbers that were released before, at their own cost.",
         "The rows are samples of a model made from the first stage's moments; they add nothing to what these show.",
     )
     released: ClassVar = "second moments, scatter within classes and of each class"
+    released_as: ClassVar = "privmix.releases.three_stage:ThreeStageMoments"
+    beside_tests: ClassVar = "privmix.releases.evidence:three_stage_tests"
+    pure_noises: ClassVar = "privmix.attacks.empty_runs:three_stage_noises"
+    moved: ClassVar = "privmix.attacks.sensitivity:three_stage_moved"
     first_shares: ClassVar[tuple[float, ...]] = (0.35, 0.6, 0.75)
 
     class_share: float = field(

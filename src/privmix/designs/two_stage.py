@@ -213,6 +213,7 @@ class TwoStage(Design[TwoStagePlan]):
     """
 
     name = "two-stage"
+    worst_case: ClassVar = "privmix.attacks.two_stage:two_stage_case"
     words = "samples of a Gaussian mixture that has the moments released first"
     draws = "second moments, then the scatter within classes, of all records"
     labels: ClassVar[Mapping[str, str]] = {"two-stage": "moments in two stages"}
@@ -221,7 +222,7 @@ class TwoStage(Design[TwoStagePlan]):
     # A sampled row is of one class.
     mixes_all_classes = False
     # Records are read in blocks, twice: there is nothing to spread.
-    engines = ("local",)
+    engines: ClassVar = {"local": "privmix.releases.two_stage_engine:TwoStageEngine"}
     # Where a second stage can't help by much it can harm by more: its map follows noise. Predicted 0.2 points better
     # than moments, it was 10 worse (benchmarks/results/planner.md).
     margin = 0.05
@@ -231,6 +232,11 @@ class TwoStage(Design[TwoStagePlan]):
         "The rows are samples of a model made from the first stage's moments; they add nothing to what these show.",
     )
     released: ClassVar = "second moments and scatter within classes"
+    released_as: ClassVar = "privmix.releases.two_stage:TwoStageMoments"
+    row_law: ClassVar = "privmix.releases.evidence:two_stage_row_law"
+    pure_noises: ClassVar = "privmix.attacks.empty_runs:two_stage_noises"
+    moved: ClassVar = "privmix.attacks.sensitivity:two_stage_moved"
+    beside_tests: ClassVar = "privmix.releases.evidence:two_stage_tests"
     # What the planner tries: simulated mixtures like large first stages where noise hides the classes' means.
     first_shares: ClassVar[tuple[float, ...]] = (0.35, 0.6, 0.85)
 

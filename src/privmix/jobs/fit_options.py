@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from privmix._registry import told as told_by
 from privmix.jobs.columns import Columns
 from privmix.options import described, option
 
@@ -26,8 +27,8 @@ class FitOptions:
     learner: str | ReleaseLearner = option(
         AUTO,
         "auto: discriminant for moments, Poisson and class-wise rows, two-stage for releases in two stages, "
-        "class-embeddings for merf and hermite, else noise-aware-ridge; or one of these, second-moments, or "
-        "generalized-kl (the papers').",
+        "class-embeddings for merf and hermite, else noise-aware-ridge; or by name: "
+        f"{', '.join(one['name'] for one in told_by('privmix.learning'))} (generalized-kl: the papers').",
     )
     model: str = option("linear", "generalized-kl: linear, or cnn on pixel releases.")
     epochs: int = option(200, "generalized-kl: passes over the rows.")

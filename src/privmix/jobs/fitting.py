@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,30 +22,10 @@ from privmix.jobs.fit_options import AUTO
 from privmix.jobs.models import Model
 from privmix.jobs.progress import shows_bar, silent
 from privmix.jobs.released import Release
-from privmix.learning import (
-    ClassEmbeddingClassifier,
-    DiscriminantClassifier,
-    GeneralizedKLClassifier,
-    NoiseAwareRidgeClassifier,
-    Progress,
-    SecondMomentsClassifier,
-    ThreeStageClassifier,
-    TwoStageClassifier,
-)
+from privmix.learning import LEARNERS, DiscriminantClassifier, GeneralizedKLClassifier, Progress
 from privmix.learning.base import ReleaseFacts, ReleaseLearner
 from privmix.learning.model_io import MODEL_FOLDER
 from privmix.releases import ReleasedDataset, load_release
-
-LEARNERS: Final = (
-    AUTO,
-    "discriminant",
-    "two-stage",
-    "three-stage",
-    "noise-aware-ridge",
-    "second-moments",
-    "generalized-kl",
-    "class-embeddings",
-)
 
 
 @shows_bar("steps")
@@ -76,8 +56,8 @@ def fit(
         release: a release, or its folder.
         learner: ``"auto"``: discriminant for moments, Poisson and class-wise rows, two-stage for releases in two
             stages, class-embeddings for designs merf and hermite, else noise-aware-ridge; or one of these four,
-            ``"second-moments"`` for releases that have them, ``"generalized-kl"`` (the papers'); or an estimator of
-            your own settings.
+            ``"second-moments"`` for releases that have them, ``"generalized-kl"`` (the papers'), one that another
+            package brings; or an estimator of your own settings.
         regularisation: noise-aware-ridge, second-moments: ``"auto"``, or a share of the largest eigenvalue.
         model: generalized-kl: ``"linear"``, or ``"cnn"`` on pixel releases.
         epochs: generalized-kl: passes over the rows.
@@ -110,7 +90,7 @@ def fit(
     """
     tell = progress if callable(progress) else None
     if not isinstance(learner, ReleaseLearner):
-        check_choice("learner", learner, LEARNERS)
+        check_choice("learner", learner, [AUTO, *LEARNERS])
     if out is not None:
         replace(MODEL_FOLDER, field="out").check_target(Path(out), overwrite=overwrite)
     if isinstance(release, Release):
@@ -121,12 +101,11 @@ def fit(
     asked = {name: value for name, value in asked.items() if value is not None}
     if not isinstance(learner, ReleaseLearner):
         name = _name(dataset, learner, asked, told=class_descriptions is not None)
-        learner = _made(name, regularisation, model, epochs, seed)
-        if isinstance(learner, GeneralizedKLClassifier):
-            learner.set_params(augment=augment, standardise=features is not None)
+        settings = {"regularisation": _strength(regularisation), "model": model, "epochs": epochs, "seed": seed}
+        learner = _made(name, {**settings, "augment": augment, "standardise": features is not None})
     elif augment is not None:
         raise InvalidInput("augment", augment, "none beside an estimator, which has its own")
-    if asked and not isinstance(learner, GeneralizedKLClassifier):
+    if asked and not learner.in_epochs:
         raise InvalidInput(next(iter(asked)), f"learner {learner.name}", f"learner {GeneralizedKLClassifier.name}")
     if features is not None:
         if augment is not None:
@@ -140,10 +119,8 @@ def fit(
             prior = class_prior(dataset, class_descriptions, extractor)
         if validation is not None:
             held = _watched(dataset, extractor, validation, validation_split, Columns.declared(columns, label))
-    if isinstance(learner, GeneralizedKLClassifier):
-        learner.fit(dataset, progress=tell, prior=prior, validation=held)
-    else:
-        learner.fit(dataset, progress=tell, prior=prior)
+    watched = {"validation": held} if learner.in_epochs else {}
+    learner.fit(dataset, progress=tell, prior=prior, **watched)
     fitted = Model(learner, features_model, trust_features_model)
     if out is not None:
         fitted.save(out, overwrite=overwrite)
@@ -166,25 +143,14 @@ def _watched(
     return records.features, records.labels
 
 
-def _made(learner: str, regularisation: float | str, model: str, epochs: int, seed: int) -> ReleaseLearner:
+def _made(name: str, settings: Mapping[str, Any]) -> ReleaseLearner:
     """The learner of that name, with those of the settings that it has."""
-    if learner == "generalized-kl":
-        return GeneralizedKLClassifier(model=model, epochs=epochs, seed=seed)
-    strength = _strength(regularisation)
-    discriminants: dict[str, type[ReleaseLearner]] = {
-        one.name: one for one in (DiscriminantClassifier, TwoStageClassifier, ThreeStageClassifier)
-    }
-    if learner in discriminants:
-        if strength != AUTO:
-            raise InvalidInput("regularisation", regularisation, f"auto for learner {learner}: it finds its own")
-        return discriminants[learner]()
-    if learner == "class-embeddings":
-        if strength != AUTO:
-            raise InvalidInput("regularisation", regularisation, "auto for learner class-embeddings: it has none")
-        return ClassEmbeddingClassifier()
-    if learner == "second-moments":
-        return SecondMomentsClassifier(regularisation=strength)
-    return NoiseAwareRidgeClassifier(regularisation=strength)
+    kind = LEARNERS[name]
+    own = kind().get_params()
+    if "regularisation" not in own and settings["regularisation"] != AUTO:
+        allowed = f"auto for learner {name}, which takes none"
+        raise InvalidInput("regularisation", settings["regularisation"], allowed)
+    return kind(**{setting: value for setting, value in settings.items() if setting in own})
 
 
 def _strength(given: float | str) -> float | str:
@@ -200,5 +166,5 @@ def _strength(given: float | str) -> float | str:
 
 def learner_for(release: ReleasedDataset, learner: str) -> str:
     """The learner meant by ``learner``: for ``"auto"`` the one that the release's design is best learnt from by."""
-    check_choice("learner", learner, LEARNERS)
+    check_choice("learner", learner, [AUTO, *LEARNERS])
     return design_named(release.design).learner if learner == AUTO else learner

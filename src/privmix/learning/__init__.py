@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 from privmix._lazy import lazily
 
 if TYPE_CHECKING:
-    from privmix.learning.base import Progress, ReleaseFacts, ReleaseLearner
+    from privmix.learning.base import LEARNERS, Progress, ReleaseFacts, ReleaseLearner
     from privmix.learning.discriminant import DiscriminantClassifier
     from privmix.learning.embedding import ClassEmbeddingClassifier
     from privmix.learning.kl import GeneralizedKLClassifier
-    from privmix.learning.model_io import LEARNERS, describe_model, is_fitted_model, load_model, save_model
+    from privmix.learning.model_io import describe_model, is_fitted_model, load_model, save_model
     from privmix.learning.moments import SecondMomentsClassifier
     from privmix.learning.ridge import NoiseAwareRidgeClassifier
     from privmix.learning.three_stage import ThreeStageClassifier

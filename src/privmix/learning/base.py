@@ -17,6 +17,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
+from privmix._registry import Registry
 from privmix.designs import Plan
 from privmix.errors import InvalidInput, NotPrivateWarning
 from privmix.learning.class_prior import ClassPrior
@@ -102,6 +103,8 @@ class ReleaseLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
     takes_prior: ClassVar[bool] = False
     # Whether it learns from rows, or from what is released beside them alone.
     reads_rows: ClassVar[bool] = True
+    # Whether it goes over rows in epochs: settings ``augment`` and ``standardise``, and ``validation`` in ``fit``.
+    in_epochs: ClassVar[bool] = False
     # Whether clean records can stand in for a release.
     takes_records: ClassVar[bool] = True
     facts_: ReleaseFacts
@@ -317,6 +320,10 @@ class ReleaseLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
     @abstractmethod
     def _restore(self, arrays: Mapping[str, NDArray[np.float32]], facts: ReleaseFacts) -> None:
         """Take back what :meth:`_arrays` gave; raise InvalidInput when a name or a shape does not fit."""
+
+
+LEARNERS: Final[Registry[type[ReleaseLearner]]] = Registry("learner", "privmix.learning", "privmix.learners")
+"""Learners by name, those of other packages too: what ``fit`` takes, and what models are loaded as."""
 
 
 class LinearLearner(ReleaseLearner):

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from privmix.designs import Plan
 from privmix.errors import InvalidInput
-from privmix.learning.base import LinearLearner, Progress
+from privmix.learning.base import LEARNERS, LinearLearner, Progress
 from privmix.learning.calibration import temperature_of_discriminant
 from privmix.learning.class_statistics import ClassStatistics, ClassSums
 from privmix.learning.forecast import LinearRule, drawn_statistics
@@ -26,6 +26,7 @@ Reals = NDArray[np.float64]
 _FEWEST: Final = 0.1
 
 
+@LEARNERS.register
 class DiscriminantClassifier(LinearLearner):
     """Empirical-Bayes linear discriminant analysis from noisy second moments and noisy class means.
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from privmix.designs import EmbeddingPlan, Plan
 from privmix.designs.embedding import SIZES
 from privmix.errors import InvalidInput
-from privmix.learning.base import Progress, ReleaseFacts, ReleaseLearner, check_arrays
+from privmix.learning.base import LEARNERS, Progress, ReleaseFacts, ReleaseLearner, check_arrays
 from privmix.learning.forecast import LinearRule
 from privmix.releases.data_model import DataModel
 from privmix.releases.dataset import ReleasedDataset
@@ -24,6 +24,7 @@ _LENGTH = 0.55
 _FEWEST = 0.1
 
 
+@LEARNERS.register
 class ClassEmbeddingClassifier(ReleaseLearner):
     """The class whose mean embedding is nearest to a record's features, for releases of class embeddings.
 

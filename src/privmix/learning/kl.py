@@ -14,7 +14,7 @@ from torch import nn
 
 from privmix.errors import InvalidInput, check_choice, check_integer, check_number
 from privmix.learning.augmentation import ImageRows, augmentations
-from privmix.learning.base import HasDataset, Progress, ReleaseFacts, ReleaseLearner, check_arrays, slices
+from privmix.learning.base import LEARNERS, HasDataset, Progress, ReleaseFacts, ReleaseLearner, check_arrays, slices
 from privmix.learning.class_prior import ClassPrior
 from privmix.releases.dataset import ReleasedDataset
 
@@ -47,6 +47,7 @@ def generalised_kl(p: torch.Tensor, logits: torch.Tensor) -> torch.Tensor:
     return divergence
 
 
+@LEARNERS.register
 class GeneralizedKLClassifier(ReleaseLearner):
     """Linear or convolutional softmax classifier on a release, trained as in Li et al. 2022 (appendices D and E).
 
@@ -84,6 +85,7 @@ class GeneralizedKLClassifier(ReleaseLearner):
     """
 
     name: ClassVar[str] = "generalized-kl"
+    in_epochs: ClassVar[bool] = True
     network_: nn.Module
     loss_curve_: list[float]
     accuracy_curve_: list[float]

@@ -17,32 +17,13 @@ from safetensors.numpy import save as dump_tensors
 
 from privmix.errors import InvalidInput, StorageError, check_integer, check_number
 from privmix.folders import FolderKind
-from privmix.learning.base import ReleaseFacts, ReleaseLearner, check_arrays
+from privmix.learning.base import LEARNERS, ReleaseFacts, ReleaseLearner, check_arrays
 from privmix.learning.class_prior import SOURCE
-from privmix.learning.discriminant import DiscriminantClassifier
-from privmix.learning.embedding import ClassEmbeddingClassifier
-from privmix.learning.kl import GeneralizedKLClassifier
-from privmix.learning.moments import SecondMomentsClassifier
-from privmix.learning.ridge import NoiseAwareRidgeClassifier
-from privmix.learning.three_stage import ThreeStageClassifier
-from privmix.learning.two_stage import TwoStageClassifier
 from privmix.releases.dataset import RecordTransform
 from privmix.untrusted import array_shapes, open_plain, read_json
 
 FORMAT: Final = "privmix-model"
 SCHEMA_VERSION: Final = 1
-LEARNERS: Final[dict[str, type[ReleaseLearner]]] = {
-    learner.name: learner
-    for learner in (
-        DiscriminantClassifier,
-        NoiseAwareRidgeClassifier,
-        SecondMomentsClassifier,
-        TwoStageClassifier,
-        ThreeStageClassifier,
-        GeneralizedKLClassifier,
-        ClassEmbeddingClassifier,
-    )
-}
 _JSON, _WEIGHTS = "model.json", "weights.safetensors"
 # Pictures of its evaluation may lie beside a model.
 MODEL_FOLDER: Final = FolderKind("model folder", "a model", frozenset({_JSON, _WEIGHTS}))
@@ -59,7 +40,7 @@ def save_model(model: ReleaseLearner, folder: str | os.PathLike[str], *, overwri
     release. The files are written beside ``folder`` and renamed into place.
 
     Args:
-        model: a fitted learner of :data:`LEARNERS`.
+        model: a fitted learner of :data:`~privmix.learning.base.LEARNERS`.
         folder: where to; its parent is made when missing.
         overwrite: replace ``folder``, and all in it, if it holds a model; any other folder is never replaced.
 
@@ -71,7 +52,7 @@ def save_model(model: ReleaseLearner, folder: str | os.PathLike[str], *, overwri
         StorageError: writing failed; nothing is left behind.
     """
     target = Path(folder)
-    if type(model) is not LEARNERS.get(model.name) or not hasattr(model, "facts_"):
+    if type(model) not in LEARNERS.all() or not hasattr(model, "facts_"):
         raise InvalidInput("model", type(model).__name__, "a fitted learner: " + ", ".join(LEARNERS))
     if not model.private_:
         raise InvalidInput("model", "one fitted to records themselves", "one fitted to a release: this is not private")
@@ -107,9 +88,7 @@ def load_model(folder: str | os.PathLike[str]) -> ReleaseLearner:
     if found.get("schema_version") != SCHEMA_VERSION:
         raise InvalidInput("schema_version", found.get("schema_version"), f"{SCHEMA_VERSION}, what this version reads")
     arrays = _read_weights(path / _WEIGHTS)
-    learner = LEARNERS.get(str(found.get("learner")))
-    if learner is None:
-        raise InvalidInput("learner", found.get("learner"), "one of " + ", ".join(LEARNERS))
+    learner = LEARNERS[found.get("learner")]
     # Parameters that a model lacks are younger than it is, and their defaults are what was before.
     params = _field(found, "params", dict, lambda value: set(value) <= set(learner().get_params()))
     model = learner(**params)

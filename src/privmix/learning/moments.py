@@ -8,7 +8,7 @@ import numpy as np
 
 from privmix.designs import Plan
 from privmix.errors import InvalidInput, check_number
-from privmix.learning.base import LinearLearner, Progress
+from privmix.learning.base import LEARNERS, LinearLearner, Progress
 from privmix.learning.forecast import LinearRule, drawn_regression
 from privmix.releases.data_model import DataModel
 from privmix.releases.dataset import ReleasedDataset
@@ -17,6 +17,7 @@ from privmix.releases.moments import regression
 AUTO: Final = "auto"
 
 
+@LEARNERS.register
 class SecondMomentsClassifier(LinearLearner):
     """Regression of labels on features from X'X and X'Y alone, for releases of design ``moments``.
 

@@ -11,7 +11,7 @@ from scipy.linalg.blas import ssyrk
 
 from privmix.designs import Plan
 from privmix.errors import InvalidInput, check_number
-from privmix.learning.base import LinearLearner, Progress, slices
+from privmix.learning.base import LEARNERS, LinearLearner, Progress, slices
 from privmix.learning.forecast import LinearRule, drawn_regression
 from privmix.learning.rows import CentredRows
 from privmix.releases.data_model import DataModel
@@ -28,6 +28,7 @@ _MIN_FOLD: Final = 5
 _CHEAP: Final = 1024
 
 
+@LEARNERS.register
 class NoiseAwareRidgeClassifier(LinearLearner):
     """Errors-in-variables ridge regression of released label rows on released feature rows.
 

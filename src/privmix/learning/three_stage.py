@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from privmix.designs import Plan
 from privmix.designs.three_stage import ThreeStagePlan
 from privmix.errors import InvalidInput
-from privmix.learning.base import Progress, ReleaseFacts, check_arrays
+from privmix.learning.base import LEARNERS, Progress, ReleaseFacts, check_arrays
 from privmix.learning.spectrum import AdditiveNoise, known_variance
 from privmix.learning.two_stage import TwoStageClassifier
 from privmix.releases.data_model import DataModel
@@ -24,6 +24,7 @@ _RECORDS_AT_ONCE = 4096
 _MEASURED = 50
 
 
+@LEARNERS.register
 class ThreeStageClassifier(TwoStageClassifier):
     """Linear discriminant analysis of two stages, and along the third one's directions each class with its own scatter.
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from privmix.designs import Plan, TwoStagePlan
 from privmix.errors import InvalidInput
-from privmix.learning.base import LinearLearner, Progress
+from privmix.learning.base import LEARNERS, LinearLearner, Progress
 from privmix.learning.forecast import DrawnMoments, LinearRule
 from privmix.learning.spectrum import AdditiveNoise, known_variance
 from privmix.releases.data_model import DataModel
@@ -24,6 +24,7 @@ Reals = NDArray[np.float64]
 _FLOOR = 0.3
 
 
+@LEARNERS.register
 class TwoStageClassifier(LinearLearner):
     """Linear discriminant analysis along the directions that a release of design ``two-stage`` measured again.
 

@@ -46,15 +46,14 @@ def predict_accuracy(plan: Plan, model: DataModel, *, learner: str | None = None
         ('discriminant', True)
     """
     name = plan.kind.learner if learner is None else learner
-    if name not in LEARNERS:
-        raise InvalidInput("learner", name, "one of " + ", ".join(LEARNERS))
+    kind = LEARNERS[name]
     found = []
     for seed in range(draws):
-        rule = LEARNERS[name].forecast(plan, model, seed)
+        rule = kind.forecast(plan, model, seed)
         if rule is None:
             raise InvalidInput("learner", name, f"one that can say beforehand what it makes of design {plan.design}")
         found.append(model.accuracy(*rule, seed=seed))
     linear = float(np.mean(found))
-    accuracy = 1 - (1 - linear) * LEARNERS[name].errors_left(plan, model)
+    accuracy = 1 - (1 - linear) * kind.errors_left(plan, model)
     # What no learner reaches without privacy none reaches with it.
     return Prediction(max(0.0, min(accuracy, max(linear, model.attainable))), name)

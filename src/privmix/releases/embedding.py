@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from privmix.designs import EmbeddingPlan
 from privmix.designs.embedding import SIZES
 from privmix.errors import InvalidInput
-from privmix.releases.beside import Arrays, from_arrays, to_arrays
+from privmix.releases.beside import Arrays
 from privmix.releases.feature_maps import FeatureMap, map_from, map_of_arrays
 
 __all__ = ["ClassEmbeddings", "FeatureMap", "map_from"]
@@ -83,18 +84,15 @@ class ClassEmbeddings:
             return products, np.inf
         return products / square, error / square**2
 
+    @classmethod
+    def from_arrays(cls, plan: EmbeddingPlan, arrays: Arrays) -> Self:
+        return cls(
+            sums={name: arrays[name] for name in plan.map_sizes},
+            sizes=arrays[SIZES],
+            map=map_of_arrays(plan, arrays),
+            records=plan.records,
+            noise_std=plan.noise_std,
+        )
 
-@from_arrays.register
-def _(plan: EmbeddingPlan, arrays: Arrays) -> ClassEmbeddings:
-    return ClassEmbeddings(
-        sums={name: arrays[name] for name in plan.map_sizes},
-        sizes=arrays[SIZES],
-        map=map_of_arrays(plan, arrays),
-        records=plan.records,
-        noise_std=plan.noise_std,
-    )
-
-
-@to_arrays.register
-def _(found: ClassEmbeddings) -> Arrays:
-    return {**found.map.arrays(), **found.sums, SIZES: found.sizes}
+    def to_arrays(self) -> Arrays:
+        return {**self.map.arrays(), **self.sums, SIZES: self.sizes}

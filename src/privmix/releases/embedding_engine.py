@@ -46,10 +46,17 @@ class EmbeddingEngine(Engine):
         records: the private records: arrays, a feature store, or any :class:`RecordTiles`; read twice, in blocks.
         streams: secret randomness; the caller destroys it afterwards.
         workers: threads that clip records; None uses every core.
+        memory_bytes: as of other engines; here it changes nothing, since no block is large.
     """
 
     def __init__(
-        self, plan: EmbeddingPlan, records: RecordSource, streams: SecretStreams, *, workers: int | None = None
+        self,
+        plan: EmbeddingPlan,
+        records: RecordSource,
+        streams: SecretStreams,
+        *,
+        workers: int | None = None,
+        memory_bytes: int | None = None,
     ) -> None:
         no_core_dumps()
         self._plan, self._streams = plan, streams

@@ -13,14 +13,15 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import singledispatch
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.designs import BasePlan, EmbeddingPlan, MomentsPlan, Plan, ReleasePlan, ThreeStagePlan, TwoStagePlan
+from privmix.designs import EmbeddingPlan, MomentsPlan, Plan, ReleasePlan, ThreeStagePlan, TwoStagePlan
+from privmix.designs.doors import Door
 from privmix.designs.embedding import SIZES
 from privmix.errors import InvalidInput
 from privmix.releases.embedding import ClassEmbeddings
@@ -69,36 +70,39 @@ class RowLaw:
     directions: bool = False
 
 
-@singledispatch
-def row_law(plan: BasePlan, beside: Any) -> RowLaw:
-    """What a plan, and what was released beside its rows, say of these; a function of the plan's class.
+ROW_LAW: Final = Door[Callable[[Any, Any], RowLaw]]("row_law", "one whose rows can be tested")
+BESIDE_TESTS: Final = Door[Callable[[Any, Any], list[NoiseTest]]]("beside_tests")
+
+
+def row_law(plan: Plan, beside: Any) -> RowLaw:
+    """What a plan, and what was released beside its rows, say of these.
 
     Raises:
-        InvalidInput: nobody said what rows of such a plan are.
+        InvalidInput: the plan's design does not say what its rows are.
     """
-    raise InvalidInput("design", plan.design, "one whose rows can be tested")
+    return ROW_LAW.of(plan.kind)(plan, beside)
 
 
-@row_law.register
-def _(plan: ReleasePlan, beside: Any) -> RowLaw:
+def mixed_row_law(plan: ReleasePlan, beside: Any) -> RowLaw:
+    """Noise of features, and of labels that are part of the query."""
     laplace = plan.noise == "laplace"
     labels = None if plan.public_labels else Law(plan.noise_std_y, plan.unit_y, laplace)
     return RowLaw(Law(plan.noise_std_x, plan.unit_x, laplace), labels, directions=plan.noise == "gaussian")
 
 
-@row_law.register
-def _(plan: MomentsPlan, beside: SecondMoments) -> RowLaw:
+def moments_row_law(plan: MomentsPlan, beside: SecondMoments) -> RowLaw:
+    """The least noise that samples of the moments have."""
     return RowLaw(Law(sampled_std(beside) * (1 - _PRODUCTS), 0.0), numbered=False)
 
 
-@row_law.register
-def _(plan: EmbeddingPlan, beside: ClassEmbeddings) -> RowLaw:
+def embedding_row_law(plan: EmbeddingPlan, beside: ClassEmbeddings) -> RowLaw:
+    """The blur of samples of the generator."""
     return RowLaw(Law(plan.blur * (1 - _PRODUCTS), 0.0), numbered=False)
 
 
-@row_law.register
-def _(plan: TwoStagePlan, beside: TwoStageMoments) -> RowLaw:
-    return row_law(plan.first, beside)
+def two_stage_row_law(plan: TwoStagePlan, beside: TwoStageMoments) -> RowLaw:
+    """That of the first stage, whose moments are sampled."""
+    return moments_row_law(plan.first, beside)
 
 
 class RowEvidence:
@@ -198,14 +202,12 @@ class RowEvidence:
         return equal_chance(part.std / step if step > 0 else math.inf, part.width, law=law)
 
 
-@singledispatch
-def beside_tests(plan: BasePlan, beside: Any) -> list[NoiseTest]:
-    """Tests of what was released beside the rows; a function of the plan's class."""
-    return []
+def beside_tests(plan: Plan, beside: Any) -> list[NoiseTest]:
+    """Tests of what was released beside the rows, where anything was."""
+    return BESIDE_TESTS.of(plan.kind)(plan, beside) if BESIDE_TESTS.is_in(plan.kind) else []
 
 
-@beside_tests.register
-def _(plan: MomentsPlan, moments: SecondMoments) -> list[NoiseTest]:
+def moments_tests(plan: MomentsPlan, moments: SecondMoments) -> list[NoiseTest]:
     """Test released second moments. Each was released once, so that signals hide more than they do in rows.
 
     Raises:
@@ -229,8 +231,7 @@ def _(plan: MomentsPlan, moments: SecondMoments) -> list[NoiseTest]:
     ]
 
 
-@beside_tests.register
-def _(plan: EmbeddingPlan, found: ClassEmbeddings) -> list[NoiseTest]:
+def embedding_tests(plan: EmbeddingPlan, found: ClassEmbeddings) -> list[NoiseTest]:
     """Test released class embeddings. Each was released once, so that signals hide more than they do in rows.
 
     Raises:
@@ -252,8 +253,7 @@ def _(plan: EmbeddingPlan, found: ClassEmbeddings) -> list[NoiseTest]:
     return tests
 
 
-@beside_tests.register
-def _(plan: TwoStagePlan, moments: TwoStageMoments) -> list[NoiseTest]:
+def two_stage_tests(plan: TwoStagePlan, moments: TwoStageMoments) -> list[NoiseTest]:
     """Those of the first stage, and the same of what the second one released.
 
     Raises:
@@ -264,15 +264,14 @@ def _(plan: TwoStagePlan, moments: TwoStageMoments) -> list[NoiseTest]:
     check_grid("moments: within", moments.within, plan.unit_within, std["within"])
     counts, half = moments.norms.astype(np.float64) / std["norms"], 0.5 / std["norms"]
     return [
-        *beside_tests(plan.first, moments),
+        *moments_tests(plan.first, moments),
         energy_test("noise of the norms", np.square(counts).sum(), counts.size, half * math.sqrt(counts.size)),
         *_symmetric_tests("the scatter within classes", moments.within, std["within"], plan.unit_within),
         *direction_tests(plan, moments),
     ]
 
 
-@beside_tests.register
-def _(plan: ThreeStagePlan, moments: ThreeStageMoments) -> list[NoiseTest]:
+def three_stage_tests(plan: ThreeStagePlan, moments: ThreeStageMoments) -> list[NoiseTest]:
     """Those of the first two stages, and the same of each class's scatter.
 
     Raises:
@@ -281,7 +280,7 @@ def _(plan: ThreeStagePlan, moments: ThreeStageMoments) -> list[NoiseTest]:
     std, unit = plan.noise_std["class_within"], plan.unit_within
     check_grid("moments: class_within", moments.class_within, unit, std)
     own = _symmetric_tests("the scatter of each class", moments.class_within, std, unit)
-    return [*beside_tests.dispatch(TwoStagePlan)(plan, moments), *own, *class_direction_tests(plan, moments)]
+    return [*two_stage_tests(plan, moments), *own, *class_direction_tests(plan, moments)]
 
 
 def _symmetric_tests(what: str, released: NDArray[np.float32], std: float, unit: float) -> list[NoiseTest]:

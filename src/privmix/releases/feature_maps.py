@@ -12,13 +12,14 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache, singledispatch
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privmix.designs import EmbeddingPlan, HermitePlan, MerfPlan
+from privmix.designs.doors import Door
 from privmix.errors import InvalidInput
 from privmix.mechanisms.noise import Lattice
 
@@ -45,6 +46,16 @@ class FeatureMap(ABC):
         * Bounded: the features of a part, as whole numbers, have a Euclidean norm of at most ``norms``;
         * Per record: features of a record are a function of it alone, to the last bit.
     """
+
+    @classmethod
+    @abstractmethod
+    def drawn(cls, plan: Any) -> FeatureMap:
+        """The map of a plan, made of its public seed."""
+
+    @classmethod
+    @abstractmethod
+    def of_arrays(cls, plan: Any, arrays: Mapping[str, NDArray[np.float32]]) -> FeatureMap:
+        """The map of a plan whose :meth:`arrays` are these."""
 
     @abstractmethod
     def norms(self, bits: int) -> dict[str, float]:
@@ -92,6 +103,18 @@ class FourierMap(FeatureMap):
     """
 
     frequencies: NDArray[np.float32]
+
+    @classmethod
+    def drawn(cls, plan: MerfPlan) -> FourierMap:
+        drawn = np.random.default_rng(plan.map_seed).standard_normal((plan.frequencies, plan.dim))
+        drawn /= 2 * math.pi * plan.kernel_width
+        # On a grid that float32 holds exactly: files and memory have one map.
+        finest = _finest(drawn, plan.lattice_bits)
+        return cls((np.rint(drawn * 2.0**finest) * 2.0**-finest).astype(np.float32))
+
+    @classmethod
+    def of_arrays(cls, plan: MerfPlan, arrays: Mapping[str, NDArray[np.float32]]) -> FourierMap:
+        return cls(arrays["frequencies"])
 
     def norms(self, bits: int) -> dict[str, float]:
         return {"embedding": 2.0**bits * math.sqrt(len(self.frequencies))}
@@ -155,6 +178,16 @@ class HermiteMap(FeatureMap):
         if not whole.size or not np.array_equal(whole, self.pairs) or whole.min() < 0 or whole.max() >= self.dim:
             raise InvalidInput("chosen_pairs", "other numbers", f"numbers of coordinates, from 0 to {self.dim - 1}")
 
+    @classmethod
+    def drawn(cls, plan: HermitePlan) -> HermiteMap:
+        drawn = np.random.default_rng(plan.map_seed).integers(0, plan.dim, (plan.pairs, 2)).astype(np.float32)
+        return cls.of_arrays(plan, {"chosen_pairs": drawn})
+
+    @classmethod
+    def of_arrays(cls, plan: HermitePlan, arrays: Mapping[str, NDArray[np.float32]]) -> HermiteMap:
+        decay = np.clip(np.float32(plan.decay), np.float32(2.0**-60), np.float32(1 - 2.0**-24))
+        return cls(float(decay), plan.order, plan.pair_order, plan.dim, arrays["chosen_pairs"])
+
     def norms(self, bits: int) -> dict[str, float]:
         return {"coordinates": 2.0**bits * math.sqrt(self.dim), "pairs": 2.0**bits * math.sqrt(len(self.pairs))}
 
@@ -200,42 +233,17 @@ class HermiteMap(FeatureMap):
         }
 
 
-@singledispatch
+FEATURE_MAP: Final = Door[type[FeatureMap]]("feature_map", "one whose map is known")
+
+
 def feature_map(plan: EmbeddingPlan) -> FeatureMap:
-    """The map of a plan, made of its public seed; a function of the plan's class."""
-    raise InvalidInput("design", plan.design, "one whose map is known")
+    """The map of a plan, made of its public seed."""
+    return FEATURE_MAP.of(plan.kind).drawn(plan)
 
 
-@feature_map.register
-def _(plan: MerfPlan) -> FeatureMap:
-    drawn = np.random.default_rng(plan.map_seed).standard_normal((plan.frequencies, plan.dim))
-    drawn /= 2 * math.pi * plan.kernel_width
-    # On a grid that float32 holds exactly: files and memory have one map.
-    finest = _finest(drawn, plan.lattice_bits)
-    return FourierMap((np.rint(drawn * 2.0**finest) * 2.0**-finest).astype(np.float32))
-
-
-@feature_map.register
-def _(plan: HermitePlan) -> FeatureMap:
-    drawn = np.random.default_rng(plan.map_seed).integers(0, plan.dim, (plan.pairs, 2)).astype(np.float32)
-    return map_of_arrays(plan, {"chosen_pairs": drawn})
-
-
-@singledispatch
 def map_of_arrays(plan: EmbeddingPlan, arrays: Mapping[str, NDArray[np.float32]]) -> FeatureMap:
     """The map that a release of ``plan`` came with."""
-    raise InvalidInput("design", plan.design, "one whose map is known")
-
-
-@map_of_arrays.register
-def _(plan: MerfPlan, arrays: Mapping[str, NDArray[np.float32]]) -> FeatureMap:
-    return FourierMap(arrays["frequencies"])
-
-
-@map_of_arrays.register
-def _(plan: HermitePlan, arrays: Mapping[str, NDArray[np.float32]]) -> FeatureMap:
-    decay = np.clip(np.float32(plan.decay), np.float32(2.0**-60), np.float32(1 - 2.0**-24))
-    return HermiteMap(float(decay), plan.order, plan.pair_order, plan.dim, arrays["chosen_pairs"])
+    return FEATURE_MAP.of(plan.kind).of_arrays(plan, arrays)
 
 
 def map_from(arrays: Mapping[str, NDArray[np.float32]], dim: int, size: int) -> FeatureMap:

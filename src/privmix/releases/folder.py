@@ -27,7 +27,6 @@ from privmix.features.spec import arrays_beside
 from privmix.folders import FolderKind
 from privmix.held_folders import HeldFolder
 from privmix.private_files import PrivateFolder
-from privmix.releases import three_stage, two_stage  # noqa: F401  (they know how their numbers are stored)
 from privmix.releases.arrays import Shapes, arrays_bytes, read_arrays
 from privmix.releases.beside import from_arrays, to_arrays
 from privmix.releases.certificate import PICTURE_FILE, read_certificate, told_in_shards
@@ -248,7 +247,7 @@ def write_beside(folder: HeldFolder, plan: Plan, beside: Any) -> list[dict[str, 
     declared = plan.kind.beside(plan)
     if declared is None:
         return []
-    arrays = to_arrays(beside)
+    arrays = to_arrays(plan, beside)
     assert {name: array.shape for name, array in arrays.items()} == dict(declared.shapes), "other arrays than declared"
     return [_write(folder, declared.file, arrays_bytes(arrays), declared.rows)]
 

@@ -5,16 +5,15 @@ from __future__ import annotations
 import math
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh
 from threadpoolctl import threadpool_limits
 
-from privmix.designs import MomentsPlan
 from privmix.errors import InvalidInput, check_integer, check_number
-from privmix.releases.beside import Arrays, from_arrays, to_arrays
+from privmix.releases.beside import Arrays
 
 _BLOCK = 1024
 _SMALL = 64
@@ -121,6 +120,27 @@ class SecondMoments:
             )
         return Spectrum(np.maximum(shrunk, 0.0), basis, 2 * deviation * math.sqrt(self.dim))
 
+    @classmethod
+    def from_arrays(cls, plan: Any, arrays: Arrays) -> Self:
+        """X'X with both its triangles."""
+        return cls(
+            second=symmetric(arrays["second"], plan.dim),
+            cross=arrays["cross"],
+            label_sums=arrays["label_sums"],
+            records=plan.records,
+            noise_std_second=plan.noise_std_second,
+            noise_std_cross=plan.noise_std_cross,
+            noise_std_counts=plan.noise_std_counts,
+        )
+
+    def to_arrays(self) -> Arrays:
+        """Of X'X its lower triangle by rows."""
+        return {
+            "second": lower_triangle(self.second),
+            "cross": np.ascontiguousarray(self.cross),
+            "label_sums": self.label_sums,
+        }
+
 
 def regression(
     spectrum: Spectrum, cross: NDArray[np.float32], records: int, added: float | None = None
@@ -215,30 +235,6 @@ def lower_triangle(matrix: NDArray[np.float32]) -> NDArray[np.float32]:
         [1.0, 2.0, 3.0]
     """
     return np.concatenate([matrix[row, : row + 1] for row in range(len(matrix))])
-
-
-@from_arrays.register
-def _(plan: MomentsPlan, arrays: Arrays) -> SecondMoments:
-    """X'X with both its triangles."""
-    return SecondMoments(
-        second=symmetric(arrays["second"], plan.dim),
-        cross=arrays["cross"],
-        label_sums=arrays["label_sums"],
-        records=plan.records,
-        noise_std_second=plan.noise_std_second,
-        noise_std_cross=plan.noise_std_cross,
-        noise_std_counts=plan.noise_std_counts,
-    )
-
-
-@to_arrays.register
-def _(moments: SecondMoments) -> Arrays:
-    """Of X'X its lower triangle by rows."""
-    return {
-        "second": lower_triangle(moments.second),
-        "cross": np.ascontiguousarray(moments.cross),
-        "label_sums": moments.label_sums,
-    }
 
 
 def sampled_std(moments: SecondMoments) -> float:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privmix.designs.three_stage import ThreeStagePlan
-from privmix.releases.beside import Arrays, from_arrays, to_arrays
+from privmix.releases.beside import Arrays
 from privmix.releases.moments import SecondMoments, eigh_lower, lower_triangle, symmetric
 from privmix.releases.two_stage import Reals, ResidualMap, TwoStageMoments, grid_bits
 
@@ -35,6 +36,26 @@ class ThreeStageMoments(TwoStageMoments):
     class_means: NDArray[np.float32]
     class_within: NDArray[np.float32]
     noise_std_class: float
+
+    @classmethod
+    def from_arrays(cls, plan: ThreeStagePlan, arrays: Arrays) -> Self:
+        two = TwoStageMoments.from_arrays(plan, arrays)
+        return cls(
+            **vars(two),
+            class_directions=arrays["class_directions"],
+            class_means=arrays["class_means"],
+            class_within=np.stack([symmetric(one, plan.class_directions) for one in arrays["class_within"]]),
+            noise_std_class=plan.class_noise_multiplier,
+        )
+
+    def to_arrays(self) -> Arrays:
+        """Of symmetric matrices the lower triangle by rows."""
+        return {
+            **super().to_arrays(),
+            "class_directions": np.ascontiguousarray(self.class_directions),
+            "class_means": np.ascontiguousarray(self.class_means),
+            "class_within": np.stack([lower_triangle(one) for one in self.class_within]),
+        }
 
 
 def class_map(plan: ThreeStagePlan, moments: TwoStageMoments) -> ResidualMap:
@@ -75,26 +96,3 @@ def class_scatter(plan: ThreeStagePlan, moments: TwoStageMoments) -> Reals:
 def class_deviation(moments: ThreeStageMoments, counts: NDArray[np.float64]) -> NDArray[np.float64]:
     """(K,) standard deviation, off the diagonal, of the noise in a class's scatter per record, of ``counts`` (K,)."""
     return np.asarray(moments.noise_std_class / math.sqrt(2) / counts)
-
-
-@from_arrays.register
-def _(plan: ThreeStagePlan, arrays: Arrays) -> ThreeStageMoments:
-    two = from_arrays.dispatch(ThreeStagePlan.__mro__[1])(plan, arrays)
-    return ThreeStageMoments(
-        **vars(two),
-        class_directions=arrays["class_directions"],
-        class_means=arrays["class_means"],
-        class_within=np.stack([symmetric(one, plan.class_directions) for one in arrays["class_within"]]),
-        noise_std_class=plan.class_noise_multiplier,
-    )
-
-
-@to_arrays.register
-def _(moments: ThreeStageMoments) -> Arrays:
-    """Of symmetric matrices the lower triangle by rows."""
-    return {
-        **to_arrays.dispatch(TwoStageMoments)(moments),
-        "class_directions": np.ascontiguousarray(moments.class_directions),
-        "class_means": np.ascontiguousarray(moments.class_means),
-        "class_within": np.stack([lower_triangle(one) for one in moments.class_within]),
-    }

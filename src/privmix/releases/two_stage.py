@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from privmix.designs.two_stage import NORM_EDGES, TwoStagePlan
 from privmix.errors import InvalidInput
 from privmix.mechanisms.clipping import l2_norms
-from privmix.releases.beside import Arrays, from_arrays, to_arrays
+from privmix.releases.beside import Arrays
 from privmix.releases.kronecker import kronecker_cleaned
 from privmix.releases.moments import SecondMoments, Spectrum, eigh_lower, lower_triangle, symmetric
 
@@ -54,6 +55,41 @@ class TwoStageMoments(SecondMoments):
     bound: float
     noise_std_norms: float
     noise_std_within: float
+
+    @classmethod
+    def from_arrays(cls, plan: Any, arrays: Arrays) -> Self:
+        """Both matrices with both their triangles."""
+        if not (arrays["directions"] != 0).any():
+            raise InvalidInput("released directions", "nothing but 0", "directions that differ from 0")
+        first = plan.first
+        return cls(
+            second=symmetric(arrays["second"], plan.dim),
+            cross=arrays["cross"],
+            label_sums=arrays["label_sums"],
+            records=plan.records,
+            noise_std_second=first.noise_std_second,
+            noise_std_cross=first.noise_std_cross,
+            noise_std_counts=first.noise_std_counts,
+            directions=arrays["directions"],
+            means=arrays["means"],
+            norms=arrays["norms"],
+            within=symmetric(arrays["within"], plan.directions),
+            bound=residual_bound(plan, arrays["norms"]),
+            noise_std_norms=plan.norm_noise_multiplier,
+            noise_std_within=plan.noise_std_within,
+        )
+
+    def to_arrays(self) -> Arrays:
+        """Of symmetric matrices the lower triangle by rows."""
+        return {
+            "second": lower_triangle(self.second),
+            "cross": np.ascontiguousarray(self.cross),
+            "label_sums": self.label_sums,
+            "directions": np.ascontiguousarray(self.directions),
+            "means": np.ascontiguousarray(self.means),
+            "norms": self.norms,
+            "within": lower_triangle(self.within),
+        }
 
 
 @dataclass(frozen=True, eq=False)
@@ -211,41 +247,3 @@ def residual_bound(plan: TwoStagePlan, norms: NDArray[np.float32]) -> float:
     """
     below = np.cumsum(norms, dtype=np.float64) >= plan.clip_quantile * plan.records
     return float(NORM_EDGES[int(np.argmax(below)) if below.any() else -1])
-
-
-@from_arrays.register
-def _(plan: TwoStagePlan, arrays: Arrays) -> TwoStageMoments:
-    """Both matrices with both their triangles."""
-    if not (arrays["directions"] != 0).any():
-        raise InvalidInput("released directions", "nothing but 0", "directions that differ from 0")
-    first = plan.first
-    return TwoStageMoments(
-        second=symmetric(arrays["second"], plan.dim),
-        cross=arrays["cross"],
-        label_sums=arrays["label_sums"],
-        records=plan.records,
-        noise_std_second=first.noise_std_second,
-        noise_std_cross=first.noise_std_cross,
-        noise_std_counts=first.noise_std_counts,
-        directions=arrays["directions"],
-        means=arrays["means"],
-        norms=arrays["norms"],
-        within=symmetric(arrays["within"], plan.directions),
-        bound=residual_bound(plan, arrays["norms"]),
-        noise_std_norms=plan.norm_noise_multiplier,
-        noise_std_within=plan.noise_std_within,
-    )
-
-
-@to_arrays.register
-def _(moments: TwoStageMoments) -> Arrays:
-    """Of symmetric matrices the lower triangle by rows."""
-    return {
-        "second": lower_triangle(moments.second),
-        "cross": np.ascontiguousarray(moments.cross),
-        "label_sums": moments.label_sums,
-        "directions": np.ascontiguousarray(moments.directions),
-        "means": np.ascontiguousarray(moments.means),
-        "norms": moments.norms,
-        "within": lower_triangle(moments.within),
-    }

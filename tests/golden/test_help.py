@@ -1,0 +1,13 @@
+"""The help that a change of the code's shape must not change; see :mod:`tests.golden.help`."""
+
+from __future__ import annotations
+
+from tests.golden.help import FOLDER, file_of, help_of, verbs
+
+
+def test_help_of_every_verb() -> None:
+    found = {file_of(verb).name: help_of(verb) for verb in verbs()}
+    assert sorted(found) == sorted(file.name for file in FOLDER.glob("*.txt"))
+    for name, text in found.items():
+        # Lines: what differs is then shown.
+        assert text.splitlines() == (FOLDER / name).read_text(encoding="utf-8").splitlines(), name
