@@ -29,6 +29,9 @@ ATTACKS: Final = {
 }
 
 attack = lazy_app(
-    ATTACKS, no_args_is_help=True, help="Attack a release, a model or its data, to see what leaks or what gets in."
+    ATTACKS,
+    "attack",
+    no_args_is_help=True,
+    help="Attack a release, a model or its data, to see what leaks or what gets in.",
 )
 app.add_typer(attack, name="attack")
