@@ -22,6 +22,7 @@ from privmix.data.reader import READERS, reader_of
 from privmix.designs.registry import DESIGNS
 from privmix.errors import InvalidInput
 from privmix.procedural import GENERATORS
+from privmix.reports.panel import PANELS
 from privmix.training.gradients.clipping import Clipping
 from privmix.training.gradients.execution import ExecutionConfig, choose_strategy
 from privmix.training.gradients.parameters import FlatParameters
@@ -41,6 +42,7 @@ ALL: dict[str, tuple[Registry[Any], str, str]] = {
     "model": (MODELS, "privmix.training.models", "linear"),
     "views": (PRESETS, "privmix.training.views", "self-aug"),
     "reader": (READERS, "privmix.data", "idx"),
+    "record kind": (PANELS, "privmix.reports", "audit"),
     "generator": (GENERATORS, "privmix.procedural", "digits"),
     "poisoning attack": (ATTACKS, "privmix.attacks.poisoning.poisons", "patch-backdoor"),
     "defence": (DEFENCES, "privmix.attacks.poisoning.defences", "mixup"),

@@ -7,50 +7,41 @@ import binascii
 import io
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from privmix.reports.blocks import Block, Card, Columns, Figure, Key, Number, Numbers, Pictures, Section, Table
+from privmix.reports.blocks import Block, Card, Columns, Figure, Key, Number, Numbers, Pictures, Table
 from privmix.reports.context import Context, Shown
 from privmix.reports.fields import Fields
 from privmix.reports.figures import Line, draw_histogram, draw_roc
+from privmix.reports.panel import PANELS, Panel
 from privmix.reports.panels import card_of
-from privmix.reports.panels_audit import audit_card, noise_card
-from privmix.reports.panels_poisoning import LEAD as POISONING_LEAD
-from privmix.reports.panels_poisoning import poisoning_card
 from privmix.reports.sentences import figure, percent, percent_up
 from privmix.reports.svg import SERIES
 
 _MOST_PIXELS = 4_000_000
 
 
-def attack_sections(context: Context) -> list[Section]:
-    """A section for each kind of attack that was recorded."""
-    panels: list[tuple[tuple[str, ...], str, str, str, Callable[[Shown, Context], Card]]] = [
-        (("audit", "canary-audit"), "audit", "Audit", _AUDIT_LEAD, audit_card),
-        (("noise-audit",), "noise", "The noise", _NOISE_LEAD, noise_card),
-        (("membership",), "membership", "Who was in the data", _MEMBERSHIP_LEAD, _membership_card),
-        (("inversion",), "inversion", "Recovering inputs", _INVERSION_LEAD, _inversion_card),
-        (("collapse",), "collapse", "Collapse of features and labels", _COLLAPSE_LEAD, _collapse_card),
-        (("poisoning",), "poisoning", "Poisoned records", POISONING_LEAD, poisoning_card),
-    ]
-    return [
-        Section(anchor, title, lead, [draw(one, context) for one in context.of_kind(*kinds)])
-        for kinds, anchor, title, lead, draw in panels
-        if context.of_kind(*kinds)
-    ]
+@PANELS.register
+class MembershipPanel(Panel):
+    """Whom attackers found."""
 
+    name: ClassVar[str] = "membership"
+    words: ClassVar[str] = "membership inference"
+    anchor: ClassVar[str] = "membership"
+    title: ClassVar[str] = "Who was in the data"
+    lead: ClassVar[str] = (
+        "Attacks that guess which records were used. A guarantee limits every one of them, also unknown ones."
+    )
+    missing: ClassVar = ("Membership", "who can be found", "privmix attack membership MODEL --data DATA --record RUN")
 
-_AUDIT_LEAD = "Attacks that prove how much leaks at least. What they prove must stay below what is claimed."
-_NOISE_LEAD = "How large the noise is that the real code adds, measured on empty records."
-_MEMBERSHIP_LEAD = (
-    "Attacks that guess which records were used. A guarantee limits every one of them, also unknown ones."
-)
-_INVERSION_LEAD = "An attack that knows everything but the records tries to draw them again."
-_COLLAPSE_LEAD = "Whether what is mixed and noised still keeps classes apart, on public data."
+    @classmethod
+    def card(cls, one: Shown, context: Context) -> Card:
+        """See :class:`~privmix.reports.panel.Panel`."""
+        return _membership_card(one, context)
 
 
 def _membership_card(one: Shown, context: Context) -> Card:
@@ -142,6 +133,27 @@ def _with_band(item: Fields, name: str, low: str, high: str, text: Callable[[flo
     return text(value) + ("" if least is None or most is None else f" ({text(least)} to {text(most)})")
 
 
+@PANELS.register
+class InversionPanel(Panel):
+    """What an inversion drew."""
+
+    name: ClassVar[str] = "inversion"
+    words: ClassVar[str] = "model inversion"
+    anchor: ClassVar[str] = "inversion"
+    title: ClassVar[str] = "Recovering inputs"
+    lead: ClassVar[str] = "An attack that knows everything but the records tries to draw them again."
+    missing: ClassVar = (
+        "Inversion",
+        "what can be drawn again",
+        "privmix attack inversion RELEASE --data DATA --record RUN",
+    )
+
+    @classmethod
+    def card(cls, one: Shown, context: Context) -> Card:
+        """See :class:`~privmix.reports.panel.Panel`."""
+        return _inversion_card(one, context)
+
+
 def _inversion_card(one: Shown, context: Context) -> Card:
     content = one.content
     blocks: list[Block] = []
@@ -196,6 +208,27 @@ def _data_uri(pixels: NDArray[Any]) -> str:
     stream = io.BytesIO()
     Image.fromarray(pixels).save(stream, "PNG", optimize=True)
     return "data:image/png;base64," + base64.b64encode(stream.getvalue()).decode()
+
+
+@PANELS.register
+class CollapsePanel(Panel):
+    """Whether classes survive."""
+
+    name: ClassVar[str] = "collapse"
+    words: ClassVar[str] = "collapse"
+    anchor: ClassVar[str] = "collapse"
+    title: ClassVar[str] = "Collapse of features and labels"
+    lead: ClassVar[str] = "Whether what is mixed and noised still keeps classes apart, on public data."
+    missing: ClassVar = (
+        "Collapse",
+        "whether mixing keeps classes apart",
+        "privmix attack collapse RELEASE --proxy PUBLIC --record RUN",
+    )
+
+    @classmethod
+    def card(cls, one: Shown, context: Context) -> Card:
+        """See :class:`~privmix.reports.panel.Panel`."""
+        return _collapse_card(one, context)
 
 
 def _collapse_card(one: Shown, context: Context) -> Card:

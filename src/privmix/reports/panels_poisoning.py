@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from markupsafe import Markup
 from matplotlib.ticker import FixedLocator, FuncFormatter
@@ -12,14 +12,11 @@ from matplotlib.ticker import FixedLocator, FuncFormatter
 from privmix.reports.blocks import Block, Card, Columns, Figure, Key, Number, Numbers, Paragraphs, Table
 from privmix.reports.context import Context, Shown
 from privmix.reports.fields import Fields
+from privmix.reports.panel import PANELS, Panel
 from privmix.reports.panels import card_of
 from privmix.reports.sentences import capitalised, figure, percent, percent_up
 from privmix.reports.svg import BLUE, INK, MUTED, PAPER, VERMILION, drawing, inline
 
-LEAD: Final = (
-    "What someone reaches who controls a few of the records. A guarantee limits every such attack, also unknown ones; "
-    "other defences limit none, and were tried against this one."
-)
 # More rows than this are a table and no picture.
 _MOST_ROWS: Final = 40
 # In a row of one: the drawn image above, all goal inputs below.
@@ -48,6 +45,25 @@ class Row:
     high: float
     share: float | None
     bound: float | None
+
+
+@PANELS.register
+class PoisoningPanel(Panel):
+    """What poisoned records reached."""
+
+    name: ClassVar[str] = "poisoning"
+    words: ClassVar[str] = "poisoning"
+    anchor: ClassVar[str] = "poisoning"
+    title: ClassVar[str] = "Poisoned records"
+    lead: ClassVar[str] = (
+        "What someone reaches who controls a few of the records. A guarantee limits every such attack, also unknown "
+        "ones; other defences limit none, and were tried against this one."
+    )
+
+    @classmethod
+    def card(cls, one: Shown, context: Context) -> Card:
+        """See :class:`~privmix.reports.panel.Panel`."""
+        return poisoning_card(one, context)
 
 
 def poisoning_card(one: Shown, context: Context) -> Card:
