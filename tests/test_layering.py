@@ -80,6 +80,7 @@ BESIDE = (
     "folders",
     "held_folders",
     "packages",
+    "plugins",
     "private_files",
     "rounding",
     "scratch",

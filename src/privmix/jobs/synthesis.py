@@ -13,6 +13,7 @@ import torch
 
 from privmix import data as readers
 from privmix.data import Source
+from privmix.data.pool_card import KIND
 from privmix.errors import InvalidInput, check_integer, check_number
 from privmix.folders import PathLock
 from privmix.jobs.columns import class_list
@@ -24,7 +25,7 @@ from privmix.jobs.synthesis_options import SynthesisOptions
 from privmix.jobs.synthesis_quality import LabelledImages, Measure
 from privmix.jobs.synthesis_work import SynthesisWork
 from privmix.synthesis.metrics import Quality
-from privmix.synthesis.pool import KIND, POOL, WARNINGS, write_pool
+from privmix.synthesis.pool import POOL, WARNINGS, write_pool
 from privmix.world import World, current_world
 
 

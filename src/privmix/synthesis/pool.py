@@ -13,22 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from privmix.data.overlap import Sketch
-from privmix.errors import InvalidInput
+from privmix.data.pool_card import CARD, IMAGES
 from privmix.folders import FolderKind
-from privmix.untrusted import MEBIBYTE, read_json
 
-KIND: Final = "synthetic images"
-CARD: Final = "card.json"
-IMAGES: Final = "train.npz"
 POOL: Final = FolderKind("out", "a pool of synthetic images", frozenset({CARD, IMAGES}))
 
 WARNINGS: Final = (
     "Made from images that were called public: these may be copied in parts or whole, and nothing protects them.",
     "If they are public, no private record was seen and nothing here costs privacy.",
 )
-_MADE_OF: Final = "made_of"
-_SKETCH: Final = "sketch"
 _COLUMNS: Final = 20
 _GAP: Final = 2
 
@@ -72,34 +65,6 @@ def write_pool(
             with draft.new(name, shared=True) as stream:
                 Image.fromarray(picture).save(stream, format=Path(name).suffix.removeprefix("."))
         draft.write(CARD, (json.dumps(card, indent=2, sort_keys=True) + "\n").encode(), shared=True)
-
-
-def made_of(path: Path) -> Sketch | None:
-    """What a pool's card says of the public images that it was made of; None where there is no card, or none were.
-
-    Args:
-        path: a file of any dataset; of a pool the images, whatever links lead there.
-
-    Raises:
-        InvalidInput: the card is a pool's, but says of this what privmix can't have written.
-        StorageError: the card can't be read.
-    """
-    if path.suffix != Path(IMAGES).suffix:
-        return None
-    images = path.resolve()
-    if images.name != IMAGES or not images.with_name(CARD).is_file():
-        return None
-    try:
-        card = read_json(images.with_name(CARD), CARD, MEBIBYTE)
-    except InvalidInput:
-        # Others have files of that name, too.
-        return None
-    if not isinstance(card, dict) or card.get("kind") != KIND:
-        return None
-    given = card.get(_MADE_OF, {})
-    if not isinstance(given, dict):
-        raise InvalidInput(f"{CARD} {_MADE_OF}", "another value", "an object")
-    return Sketch.from_dict(given[_SKETCH]) if _SKETCH in given else None
 
 
 def contact_sheet(images: NDArray[np.uint8], labels: NDArray[np.int64], classes: int) -> NDArray[np.uint8]:
