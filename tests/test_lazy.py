@@ -17,7 +17,7 @@ from privmix.accounting import Adjacency, Gaussian
 from privmix.cli import account, ledger
 from privmix.cli.app import VERBS, app
 from privmix.cli.attack import ATTACKS, attack
-from privmix.cli.lazy_verbs import Verb
+from privmix.cli.lazy_verbs import Verb, verbs_from_elsewhere
 from privmix.ledger import Ledger
 
 SOURCE = Path(__file__).parents[1] / "src" / "privmix"
@@ -72,6 +72,7 @@ def test_what_needs_no_arithmetic_imports_none(tmp_path: Path) -> None:
 def test_a_verb_that_explains_itself_does_nothing_else() -> None:
     verbs = [*VERBS, "account compare", "account poisoning"]
     verbs += [*(f"attack {name}" for name in ATTACKS), *(f"ledger {name}" for name in ledger.VERBS)]
+    verbs += [*verbs_from_elsewhere(), *(f"attack {name}" for name in verbs_from_elsewhere("attack"))]
     said, imported = run_fresh(*({"arguments": [*verb.split(), "--help"]} for verb in verbs))
     assert said.count("Usage:") == len(verbs)
     assert not imported & HEAVY
@@ -142,16 +143,24 @@ def test_lazy_names_are_what_they_say(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("group", "verbs"),
-    [(app, VERBS), (attack, ATTACKS), (ledger.ledger, ledger.VERBS), (account.account, account.VERBS)],
+    ("group", "place", "verbs"),
+    [
+        (app, "", VERBS),
+        (attack, "attack", ATTACKS),
+        (ledger.ledger, "ledger", ledger.VERBS),
+        (account.account, "account", account.VERBS),
+    ],
     ids=["privmix", "attack", "ledger", "account"],
 )
-def test_help_says_of_a_verb_what_the_verb_says(group: object, verbs: dict[str, Verb]) -> None:
-    for verb in verbs.values():
+def test_help_says_of_a_verb_what_the_verb_says(group: object, place: str, verbs: dict[str, Verb]) -> None:
+    """Of privmix's own, in the order in which they are listed, and of those that entry points bring."""
+    others = verbs_from_elsewhere(place)
+    for verb in (verbs | others).values():
         importlib.import_module(verb.module)
     found = get_group(group).commands  # type: ignore[arg-type]
-    assert list(found) == list(verbs)
-    for name, verb in verbs.items():
+    assert list(found)[: len(verbs)] == list(verbs)
+    assert set(found) == set(verbs | others)
+    for name, verb in (verbs | others).items():
         first = (found[name].help or "").split("\n\n")[0]
         assert " ".join(first.split()) == verb.help, name
 

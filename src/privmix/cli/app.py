@@ -72,10 +72,6 @@ VERBS: Final = {
         "privmix.cli.split",
         "Part a random share of a private dataset off as PUBLIC records, for --public and --pool of privmix train.",
     ),
-    "synthesise": Verb(
-        "privmix.cli.synthesise",
-        "Train a diffusion model on PUBLIC images and draw synthetic ones, for privmix train.",
-    ),
     "train": Verb("privmix.cli.train", "Train a private model with DP-SGD: mixup, augmentation, public data."),
     "verify": Verb(
         "privmix.cli.verify",

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from privmix.data import Schema, Source
 from privmix.features import Extractor, parse_features
 from privmix.features.projected import Projected
-from privmix.synthesis.metrics import (
+from privmix.research.synthesis.metrics import (
     LinearClassifier,
     Quality,
     classification_accuracy,
@@ -21,7 +21,7 @@ from privmix.synthesis.metrics import (
     near_copies,
     precision_recall,
 )
-from privmix.synthesis.pool import contact_sheet, copies_sheet
+from privmix.research.synthesis.pool import contact_sheet, copies_sheet
 
 # FID takes eigenvalues of a matrix of so many rows; wider features are projected.
 _WIDEST: Final = 512

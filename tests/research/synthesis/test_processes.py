@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from privmix.jobs import synthesis_work
+from privmix.research.synthesis import work
 from tests.cli.helpers import privmix
 from tests.processes import two_processes
 
@@ -27,9 +27,9 @@ from unittest import mock
 import torch
 torch.set_num_threads(1)
 from privmix.cli.main import run
-from privmix.jobs import synthesis_work
+from privmix.research.synthesis import work
 os.chdir(sys.argv[1])
-with mock.patch.object(synthesis_work, "_BLOCK", 10):
+with mock.patch.object(work, "_BLOCK", 10):
     sys.exit(run([*{FLAGS!r}, "--out", "TWO", "--work", "two"]))
 """
 
@@ -46,7 +46,7 @@ def test_two_processes_draw_what_one_draws(tmp_path: Path, monkeypatch: pytest.M
 
     # The same weights, drawn from by one process.
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(synthesis_work, "_BLOCK", 10)
+    monkeypatch.setattr(work, "_BLOCK", 10)
     (tmp_path / "same").mkdir(mode=0o700)
     for name in ("run", "diffusion.safetensors"):
         shutil.copy(tmp_path / "two" / name, tmp_path / "same" / name)

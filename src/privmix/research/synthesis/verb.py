@@ -7,15 +7,15 @@ from typing import Annotated
 
 import typer
 
-from privmix import jobs
 from privmix.cli.app import app, err, out, plain, print_json
 from privmix.cli.options import Json
 from privmix.cli.progress import progress_bars
 from privmix.cli.verb import verb
-from privmix.jobs.synthesis_options import SynthesisOptions
+from privmix.research import synthesis
+from privmix.research.synthesis.options import SynthesisOptions
 
 
-@verb(app)
+@verb(app, panel="Research")
 def synthesise(
     *,
     public: Annotated[
@@ -38,7 +38,7 @@ def synthesise(
 
     Example: privmix synthesise --public PUBLIC.npz --images 10000 --out POOL --minutes 30 --precision bfloat16
     """
-    job = jobs.synthesis.SynthesisJob(public=public, out=out_folder, overwrite=overwrite, **vars(asked))
+    job = synthesis.SynthesisJob(public=public, out=out_folder, overwrite=overwrite, **vars(asked))
     with job.processes() as world, progress_bars(quiet=not world.is_head) as progress:
         made = job.run(progress)
     if not world.is_head:

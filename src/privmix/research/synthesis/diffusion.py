@@ -24,11 +24,11 @@ from torch import Tensor, nn
 
 from privmix.errors import InvalidInput, StorageError, check_choice, check_integer, check_number
 from privmix.held_folders import HeldFolder, held
-from privmix.synthesis.augment import NonLeaking
-from privmix.synthesis.denoising import Denoiser, NoiseProcess, denoising_loss
-from privmix.synthesis.edm import EdmConfig
-from privmix.synthesis.model import DiffusionModel, cast, told_classes
-from privmix.synthesis.networks import Condition, UNet
+from privmix.research.synthesis.augment import NonLeaking
+from privmix.research.synthesis.denoising import Denoiser, NoiseProcess, denoising_loss
+from privmix.research.synthesis.edm import EdmConfig
+from privmix.research.synthesis.model import DiffusionModel, cast, told_classes
+from privmix.research.synthesis.networks import Condition, UNet
 from privmix.world import World
 
 Progress = Callable[[str, int, int], None]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from privmix.errors import check_choice
-from privmix.synthesis.ddpm import DdpmConfig
-from privmix.synthesis.denoising import NoiseProcess
-from privmix.synthesis.edm import EdmConfig
+from privmix.research.synthesis.ddpm import DdpmConfig
+from privmix.research.synthesis.denoising import NoiseProcess
+from privmix.research.synthesis.edm import EdmConfig
 
 PROCESSES: Final[dict[str, type[NoiseProcess]]] = {"edm": EdmConfig, "ddpm": DdpmConfig}
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from privmix.errors import check_integer, check_number
-from privmix.synthesis.denoising import Scalings
+from privmix.research.synthesis.denoising import Scalings
 
 _HIGHEST: Final = 1e6
 

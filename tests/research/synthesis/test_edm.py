@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from privmix.errors import InvalidInput
-from privmix.synthesis.denoising import Denoiser, denoising_loss, own_noise, sample
-from privmix.synthesis.edm import EdmConfig, SamplerConfig
-from privmix.synthesis.guidance import GuidanceConfig, density_ratio_guidance
+from privmix.research.synthesis.denoising import Denoiser, denoising_loss, own_noise, sample
+from privmix.research.synthesis.edm import EdmConfig, SamplerConfig
+from privmix.research.synthesis.guidance import GuidanceConfig, density_ratio_guidance
 
 MEAN, STD = 0.3, 0.7
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from privmix.errors import InvalidInput, MissingExtra, check_choice, check_integer
-from privmix.synthesis.denoising import image_generator
+from privmix.research.synthesis.denoising import image_generator
 
 COLOURS: Final = ("rgb", "grey")
 _PLACE: Final = "{class}"

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from privmix.errors import InvalidInput, check_integer, check_number
-from privmix.synthesis.denoising import Scalings
+from privmix.research.synthesis.denoising import Scalings
 
 
 @dataclass(frozen=True)

@@ -86,7 +86,7 @@ class Denoiser(nn.Module):
         process: scalings.
 
     Example:
-        >>> from privmix.synthesis.edm import EdmConfig
+        >>> from privmix.research.synthesis.edm import EdmConfig
         >>> denoiser = Denoiser(lambda x, noise, condition: 0 * x, EdmConfig(sigma_data=1.0))
         >>> denoiser(torch.ones(1, 2), torch.tensor([1.0])).tolist()
         [[0.5, 0.5]]
@@ -151,7 +151,7 @@ def sample(denoiser: DenoiserLike, noise: Tensor, sampler: Sampler, guidance: Gu
         * Image by image: one image's path depends on its own noise (and on rounding inside the network) alone.
 
     Example:
-        >>> from privmix.synthesis.edm import SamplerConfig
+        >>> from privmix.research.synthesis.edm import SamplerConfig
         >>> points = sample(lambda x, sigma: torch.zeros_like(x), torch.ones(2, 3), SamplerConfig())
         >>> points.abs().max().item()
         0.0

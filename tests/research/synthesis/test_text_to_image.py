@@ -12,7 +12,7 @@ import torch
 
 from privmix.data import open_dataset
 from privmix.errors import InvalidInput
-from privmix.synthesis.text_to_image import TextToImage, prompts_of
+from privmix.research.synthesis.text_to_image import TextToImage, prompts_of
 from tests.cli.helpers import privmix
 
 diffusers = pytest.importorskip("diffusers")

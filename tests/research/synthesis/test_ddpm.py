@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from privmix.errors import InvalidInput
-from privmix.synthesis.ddpm import DdimConfig, DdpmConfig
-from privmix.synthesis.denoising import Denoiser, denoising_loss, own_noise, sample
-from privmix.synthesis.diffusion import DiffusionConfig, train_diffusion
+from privmix.research.synthesis.ddpm import DdimConfig, DdpmConfig
+from privmix.research.synthesis.denoising import Denoiser, denoising_loss, own_noise, sample
+from privmix.research.synthesis.diffusion import DiffusionConfig, train_diffusion
 
 diffusers = pytest.importorskip("diffusers")
 

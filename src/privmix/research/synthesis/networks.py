@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from privmix.errors import InvalidInput, MissingExtra, check_choice
-from privmix.synthesis.augment import NUMBERS
+from privmix.research.synthesis.augment import NUMBERS
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from privmix.errors import InvalidInput, StorageError
-from privmix.synthesis import model
-from privmix.synthesis.augment import NonLeaking
-from privmix.synthesis.diffusion import DiffusionConfig, train_diffusion
+from privmix.research.synthesis import model
+from privmix.research.synthesis.augment import NonLeaking
+from privmix.research.synthesis.diffusion import DiffusionConfig, train_diffusion
 
 pytest.importorskip("diffusers")
 

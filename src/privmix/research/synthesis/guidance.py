@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from privmix.errors import InvalidInput, check_integer, check_number
-from privmix.synthesis.denoising import Guidance, NoiseProcess
+from privmix.research.synthesis.denoising import Guidance, NoiseProcess
 
 Progress = Callable[[str, int, int], None]
 
@@ -176,7 +176,7 @@ def guidance(discriminator: Discriminator, labels: Tensor, weight: float) -> Gui
     where both are; 0 is none at all.
 
     Example:
-        >>> from privmix.synthesis.edm import EdmConfig
+        >>> from privmix.research.synthesis.edm import EdmConfig
         >>> found = Discriminator(NoisyFeatures((1, 8, 8), 8), 2, EdmConfig())
         >>> bend = guidance(found, torch.tensor([0]), 0.0)
         >>> bend(torch.ones(1, 1, 8, 8), torch.ones(1), torch.ones(1, 1, 8, 8)).abs().sum().item()

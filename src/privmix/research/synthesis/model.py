@@ -12,8 +12,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from privmix.synthesis.denoising import Denoiser, Guidance, NoiseProcess, Sampler, own_noise, sample
-from privmix.synthesis.networks import Condition
+from privmix.research.synthesis.denoising import Denoiser, Guidance, NoiseProcess, Sampler, own_noise, sample
+from privmix.research.synthesis.networks import Condition
 
 _LEVELS: Final = 18
 

@@ -22,16 +22,16 @@ from privmix.held_folders import HeldFolder
 from privmix.jobs.columns import class_list
 from privmix.jobs.progress import Progress
 from privmix.jobs.public_data import origins_of
-from privmix.jobs.synthesis_options import SynthesisOptions
-from privmix.jobs.synthesis_quality import LabelledImages, Measure
-from privmix.jobs.synthesis_work import Drawer
-from privmix.synthesis.denoising import Guidance, Sampler
-from privmix.synthesis.diffusion import DiffusionConfig, train_diffusion
-from privmix.synthesis.guidance import GuidanceConfig, guidance, train_discriminator
-from privmix.synthesis.kinds import noise_process
-from privmix.synthesis.model import DiffusionModel
-from privmix.synthesis.networks import check_size
-from privmix.synthesis.text_to_image import TextToImage, prompts_of
+from privmix.research.synthesis.denoising import Guidance, Sampler
+from privmix.research.synthesis.diffusion import DiffusionConfig, train_diffusion
+from privmix.research.synthesis.guidance import GuidanceConfig, guidance, train_discriminator
+from privmix.research.synthesis.kinds import noise_process
+from privmix.research.synthesis.model import DiffusionModel
+from privmix.research.synthesis.networks import check_size
+from privmix.research.synthesis.options import SynthesisOptions
+from privmix.research.synthesis.quality import LabelledImages, Measure
+from privmix.research.synthesis.text_to_image import TextToImage, prompts_of
+from privmix.research.synthesis.work import Drawer
 from privmix.world import World
 
 Pixels = NDArray[np.uint8]

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from privmix._lazy import lazily
+from privmix.plugins import lazily
 
 if TYPE_CHECKING:
-    from privmix.synthesis.ddpm import DdimConfig, DdpmConfig
-    from privmix.synthesis.denoising import Denoiser, denoising_loss, sample
-    from privmix.synthesis.diffusion import DiffusionConfig, train_diffusion
-    from privmix.synthesis.edm import EdmConfig, SamplerConfig
-    from privmix.synthesis.guidance import GuidanceConfig, density_ratio_guidance, train_discriminator
-    from privmix.synthesis.metrics import (
+    from privmix.research.synthesis.ddpm import DdimConfig, DdpmConfig
+    from privmix.research.synthesis.denoising import Denoiser, denoising_loss, sample
+    from privmix.research.synthesis.diffusion import DiffusionConfig, train_diffusion
+    from privmix.research.synthesis.edm import EdmConfig, SamplerConfig
+    from privmix.research.synthesis.guidance import GuidanceConfig, density_ratio_guidance, train_discriminator
+    from privmix.research.synthesis.job import Synthesised, SynthesisJob
+    from privmix.research.synthesis.metrics import (
         Copies,
         Manifold,
         Quality,
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
         near_copies,
         precision_recall,
     )
-    from privmix.synthesis.model import DiffusionModel
-    from privmix.synthesis.pool import write_pool
+    from privmix.research.synthesis.model import DiffusionModel
+    from privmix.research.synthesis.pool import write_pool
 else:
     __getattr__, __dir__ = lazily(__name__)
 
@@ -39,6 +40,8 @@ __all__ = [
     "Manifold",
     "Quality",
     "SamplerConfig",
+    "SynthesisJob",
+    "Synthesised",
     "classification_accuracy",
     "denoising_loss",
     "density_ratio_guidance",

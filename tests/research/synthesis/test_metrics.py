@@ -7,7 +7,7 @@ import pytest
 from scipy.linalg import sqrtm
 
 from privmix.errors import InvalidInput
-from privmix.synthesis.metrics import frechet_distance, inception_score, near_copies, precision_recall
+from privmix.research.synthesis.metrics import frechet_distance, inception_score, near_copies, precision_recall
 
 REAL = np.random.default_rng(0).normal(size=(120, 4))
 DRAWN = np.random.default_rng(1).normal(0.3, 0.8, size=(90, 4))

@@ -20,12 +20,12 @@ from privmix.jobs.columns import class_list
 from privmix.jobs.places import check_unpublished, check_writable
 from privmix.jobs.progress import Asked, Progress, callback, shows_bars, silent
 from privmix.jobs.public_data import refuse_charged
-from privmix.jobs.synthesis_makers import Maker, from_public, from_text
-from privmix.jobs.synthesis_options import SynthesisOptions
-from privmix.jobs.synthesis_quality import LabelledImages, Measure
-from privmix.jobs.synthesis_work import SynthesisWork
-from privmix.synthesis.metrics import Quality
-from privmix.synthesis.pool import POOL, WARNINGS, write_pool
+from privmix.research.synthesis.makers import Maker, from_public, from_text
+from privmix.research.synthesis.metrics import Quality
+from privmix.research.synthesis.options import SynthesisOptions
+from privmix.research.synthesis.pool import POOL, WARNINGS, write_pool
+from privmix.research.synthesis.quality import LabelledImages, Measure
+from privmix.research.synthesis.work import SynthesisWork
 from privmix.world import World, current_world
 
 
