@@ -8,9 +8,9 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from privmix.errors import InvalidInput
+from privmix.research.curvature.hessian import curvature, sharpness
 from privmix.training.examples import PublicData
 from privmix.training.gradients.parameters import FlatParameters
-from privmix.training.public.sharpness import curvature, sharpness
 from tests.training.public.helpers import Snapshot, mlp, public_data
 
 

@@ -7,14 +7,14 @@ from typing import Annotated
 
 import typer
 
-from privmix import jobs
 from privmix.cli.app import app, out, print_json
 from privmix.cli.options import Json
 from privmix.cli.verb import Take, verb
 from privmix.jobs.inputs import Inputs
+from privmix.research import curvature
 
 
-@verb(app)
+@verb(app, panel="Research")
 def sharpness(
     *,
     model: Annotated[Path, typer.Argument(help="Folder that privmix train wrote.")],
@@ -38,7 +38,7 @@ def sharpness(
 
     Example: privmix sharpness MODEL --public PUBLIC.npz --json
     """
-    found = jobs.sharpness.sharpness(
+    found = curvature.sharpness(
         model,
         public,
         columns=inputs.columns,

@@ -10,9 +10,9 @@ from privmix.errors import InvalidInput
 from privmix.jobs.columns import Columns
 from privmix.jobs.models import Model, model_in
 from privmix.jobs.public_data import named, pool_options, refuse_charged
+from privmix.research.curvature.hessian import Curvature, curvature
 from privmix.training import PublicData, TrainedModel
 from privmix.training.examples import open_source
-from privmix.training.public.sharpness import Curvature, curvature
 from privmix.training.trained import shaped
 
 
@@ -59,7 +59,7 @@ def sharpness(
         features_model, trust_features_model: as for :func:`privmix.evaluate`.
         ledger: that knows the private data: an address. It recognises files that were charged to it, byte by byte, and
             not the same records saved anew: see :func:`privmix.jobs.public_data.refuse_charged`.
-        iterations, probes: see :func:`privmix.training.public.sharpness.curvature`.
+        iterations, probes: see :func:`privmix.research.curvature.hessian.curvature`.
 
     Raises:
         InvalidInput: the data are not known as public, or the ledger knows no data at all; or they don't fit the model,
