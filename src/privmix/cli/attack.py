@@ -9,18 +9,9 @@ from privmix.cli.lazy_verbs import Verb, lazy_app
 
 # Verb -> where it is, and its line in `privmix attack --help`.
 ATTACKS: Final = {
-    "collapse": Verb(
-        "privmix.cli.collapse",
-        "Measure on public data how well classes survive mixing (Li et al. 2024, Figures 2 and 14). Reads no private "
-        "data.",
-    ),
     "membership": Verb(
         "privmix.cli.membership",
         "Ask of each record whether the model was made of it, and measure how often that is right.",
-    ),
-    "inversion": Verb(
-        "privmix.cli.inversion",
-        "Recover images from mixed features, with and without noise, and show them beside the originals.",
     ),
     "poisoning": Verb(
         "privmix.cli.poisoning",

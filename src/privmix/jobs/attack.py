@@ -7,14 +7,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from privmix.errors import InvalidInput, check_choice
-from privmix.jobs.collapse import Collapse, CollapseJob
 from privmix.jobs.columns import Columns
-from privmix.jobs.inversion import Inversion, InversionJob
 from privmix.jobs.membership import Membership, MembershipJob
 from privmix.jobs.poisoning import Poisoning, PoisoningJob
 from privmix.jobs.progress import Asked, callback, shows_bars
 
-_KINDS: Final = ("membership", "inversion", "collapse", "poisoning")
+_KINDS: Final = ("membership", "poisoning")
 
 
 @shows_bars
@@ -27,15 +25,13 @@ def attack(
     label: str | None = None,
     progress: Asked = None,
     **options: Any,
-) -> Membership | Inversion | Collapse | Poisoning:
+) -> Membership | Poisoning:
     """Attack a release or a model, to see what it gives away, or the data that models are made of.
 
     ========== =============================================== ================= ==========================
     kind       asks                                            target            data
     ========== =============================================== ================= ==========================
     membership was this record there?                          a model's folder  members; ``held_out``: others
-    inversion  what images can be got out of rows?             a release or None images that rows are made of
-    collapse   do classes survive mixing and noise?            a release or None a PUBLIC proxy
     poisoning  what do poisoned records reach?                 None              images to train on and to measure on
     ========== =============================================== ================= ==========================
 
@@ -46,8 +42,7 @@ def attack(
         columns: names of the columns of numbers, or :class:`privmix.Columns`.
         label: the labels' column.
         progress: called with (stage, done, total), or True for bars.
-        options: fields of :class:`privmix.jobs.membership.MembershipJob`,
-            :class:`privmix.jobs.inversion.InversionJob`, :class:`privmix.jobs.collapse.CollapseJob` or
+        options: fields of :class:`privmix.jobs.membership.MembershipJob` or
             :class:`privmix.jobs.poisoning.PoisoningJob`.
 
     Returns:
@@ -61,15 +56,11 @@ def attack(
         >>> attack("MODEL", "mnist", kind="guessing")
         Traceback (most recent call last):
         ...
-        privmix.errors.InvalidInput: kind: got 'guessing'; allowed: one of membership, inversion, collapse, poisoning
+        privmix.errors.InvalidInput: kind: got 'guessing'; allowed: one of membership, poisoning
     """
     check_choice("kind", kind, _KINDS)
     if columns is not None or label is not None:
         options["columns"] = Columns.declared(columns, label)
-    if kind == "inversion":
-        return InversionJob(release=target, data=data, **options).run(callback(progress))
-    if kind == "collapse":
-        return CollapseJob(release=target, proxy=data, **options).run(callback(progress))
     if kind == "poisoning":
         if target is not None:
             raise InvalidInput("target", str(target), "None: what is attacked is said by `defences` or by `design`")

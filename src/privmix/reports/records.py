@@ -32,8 +32,6 @@ KINDS: Final = (
     "canary-audit",
     "noise-audit",
     "membership",
-    "inversion",
-    "collapse",
     "evaluation",
     "utility",
     "poisoning",

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 from privmix.plugins import lazily
 
 if TYPE_CHECKING:
+    from privmix.research.attacks import attack
     from privmix.research.curvature.job import sharpness
     from privmix.research.synthesis.job import synthesise
 else:
     __getattr__, __dir__ = lazily(__name__)
 
-__all__ = ["sharpness", "synthesise"]
+__all__ = ["attack", "sharpness", "synthesise"]

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.attacks.known_rows import draw_members
 from privmix.designs import ReleasePlan
 from privmix.errors import InvalidInput
 from privmix.features import Extractor
 from privmix.features.identity import unit_range
 from privmix.releases.dataset import RecordTransform
+from privmix.research.known_rows import draw_members
 
 
 @dataclass(frozen=True)

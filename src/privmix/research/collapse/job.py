@@ -9,13 +9,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from privmix.attacks.collapse import CollapseReport, measure_collapse
-from privmix.attacks.known_rows import check_sums
 from privmix.data import Schema, Source
 from privmix.designs import Plan
 from privmix.errors import InvalidInput, check_integer
 from privmix.features import Extractor, parse_features
-from privmix.jobs.collapse_options import OF_RELEASES, CollapseOptions
 from privmix.jobs.dataset import open_dataset
 from privmix.jobs.features import extractor_of, features_in_memory
 from privmix.jobs.places import check_figure
@@ -23,7 +20,10 @@ from privmix.jobs.progress import Progress, silent
 from privmix.jobs.recording import Measured, Measurement
 from privmix.releases import ReleaseConfig, plan_from_dict
 from privmix.releases.certificate import read_certificate
-from privmix.reports.collapse import draw_collapse
+from privmix.research.collapse.measures import CollapseReport, measure_collapse
+from privmix.research.collapse.options import OF_RELEASES, CollapseOptions
+from privmix.research.collapse.picture import draw_collapse
+from privmix.research.known_rows import check_sums
 
 _STATEMENT: Final = (
     "Computed from a dataset that its user declares public; nothing here is protected by differential privacy."
@@ -58,7 +58,7 @@ class CollapseJob(CollapseOptions):
         release: the release whose plan and extractor are judged; None: plans of the options up to ``clip_norm``.
         proxy: a PUBLIC dataset like the private one; never a private one.
 
-    The rest: :class:`privmix.jobs.collapse_options.CollapseOptions`.
+    The rest: :class:`privmix.research.collapse.options.CollapseOptions`.
     """
 
     release: str | Path | None

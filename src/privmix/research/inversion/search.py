@@ -22,9 +22,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from privmix.attacks.defaults import STEPS
 from privmix.errors import InvalidInput, check_integer, check_number
 from privmix.releases.dataset import RecordTransform
+from privmix.research.inversion.options import STEPS
 
 FeatureMap = Callable[[Tensor], Tensor]
 """(b, *image shape) in [0, 1] -> (b, d), with gradients: any extractor on torch."""

@@ -11,8 +11,8 @@ import pytest
 from PIL import Image
 
 from privmix.errors import InvalidInput
-from privmix.reports.collapse import draw_collapse
-from privmix.reports.inversion import draw_inversion, unpack_images
+from privmix.research.collapse.picture import draw_collapse
+from privmix.research.inversion.picture import draw_inversion, unpack_images
 
 
 def inversion_record(*shape: int) -> dict[str, Any]:

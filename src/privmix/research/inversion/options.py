@@ -7,11 +7,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from privmix.attacks.defaults import DEGREES, DELTA, EPSILONS, STEPS
 from privmix.jobs.asked import told
 from privmix.jobs.columns import Columns, ImageColumns
 from privmix.jobs.inputs import Inputs
 
+STEPS: Final = 500
+"""Of an inversion, at these mixup degrees and budgets."""
+DEGREES: Final = "1,4,8,16,64"
+EPSILONS: Final = "none,8,1"
+DELTA: Final = 1e-5
 OF_RELEASES: Final = ("features", "mixup_degrees", "epsilons", "delta", "records", "rows", "centre")
 """What a release says itself: none of it can be given beside one."""
 

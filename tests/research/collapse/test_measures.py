@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from privmix.attacks.collapse import measure_collapse
 from privmix.errors import InvalidInput
 from privmix.releases import ReleaseConfig
 from privmix.releases.diagnostics import neural_collapse
+from privmix.research.collapse.measures import measure_collapse
 from tests.releases.helpers import own_options
 
 CLASSES = tuple("abcdefghij")

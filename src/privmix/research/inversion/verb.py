@@ -8,22 +8,22 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 from rich.table import Table
 
-from privmix import jobs
 from privmix.cli.app import out, plain, print_json
 from privmix.cli.attack import attack
 from privmix.cli.options import Json
 from privmix.cli.progress import progress_bars
 from privmix.cli.recording import Record, keep
 from privmix.cli.verb import verb
-from privmix.jobs.inversion_options import InversionOptions
+from privmix.research import inversion as study
+from privmix.research.inversion.options import InversionOptions
 
 if TYPE_CHECKING:
-    from privmix.attacks.inversion_study import InversionStudy
+    from privmix.research.inversion.study import InversionStudy
 
 _USUAL: Final = InversionOptions(split="test")
 
 
-@verb(attack)
+@verb(attack, panel="Research")
 def inversion(
     *,
     data: Annotated[str, typer.Option(help="Images with labels: those that rows are made of.")],
@@ -45,7 +45,7 @@ def inversion(
 
     A release: privmix attack inversion REL --data mnist --figure inversion.png
     """
-    job = jobs.inversion.InversionJob(release=release, data=data, **vars(how))
+    job = study.InversionJob(release=release, data=data, **vars(how))
     with progress_bars() as progress:
         found = job.run(progress)
     keep(found, record)
@@ -55,21 +55,19 @@ def inversion(
     _show(found.study, found.figure)
 
 
-def _show(study: InversionStudy, figure: Path | None) -> None:
-    from privmix.attacks.inversion_study import STATEMENTS, case_name
-
+def _show(found: InversionStudy, figure: Path | None) -> None:
     table = Table(
-        title=f"likeness of recovered images to their originals ({study.cases[0].originals} a setting, best matches)",
+        title=f"likeness of recovered images to their originals ({found.cases[0].originals} a setting, best matches)",
         title_justify="left",
     )
     for name in ("m", "noise", "MSE", "SSIM", "MSE, other people", "SSIM, other people", "SSIM, mean image"):
         table.add_column(name, justify="left" if name == "noise" else "right")
-    for case in study.cases:
+    for case in found.cases:
         figures = (case.recovered.mse, case.recovered.ssim, case.others.mse, case.others.ssim, case.mean_image.ssim)
         shown = (f"{value:.4f}" if place in (0, 2) else f"{value:.3f}" for place, value in enumerate(figures))
-        table.add_row(str(case.m), case_name(case.epsilon), *shown)
+        table.add_row(str(case.m), study.case_name(case.epsilon), *shown)
     out.print(table)
-    for text in STATEMENTS:
+    for text in study.STATEMENTS:
         out.print(f"- {text}", soft_wrap=True)
     if figure is not None:
         out.print(f"picture: {plain(figure)}", soft_wrap=True)

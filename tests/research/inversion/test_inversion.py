@@ -13,16 +13,16 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from privmix.attacks import similarity
-from privmix.attacks.inversion import InversionConfig, MixedFeatures, inversion_loss, invert, total_variation
-from privmix.attacks.inversion_study import Attempt, InversionCase, case_name, study_inversion
-from privmix.attacks.known_rows import draw_members, rows_of_members
-from privmix.attacks.similarity import best_matches, match_order
 from privmix.data import embedded_digits
 from privmix.errors import InvalidInput, MissingExtra
 from privmix.features import ModuleEncoder, Pixels, Scattering, Tabular
 from privmix.mechanisms.streams import SecretStreams
 from privmix.releases import PrivateRecords, RecordTransform, ReleaseConfig, ReleaseEngine
+from privmix.research.inversion import similarity
+from privmix.research.inversion.search import InversionConfig, MixedFeatures, inversion_loss, invert, total_variation
+from privmix.research.inversion.similarity import best_matches, match_order
+from privmix.research.inversion.study import Attempt, InversionCase, case_name, study_inversion
+from privmix.research.known_rows import draw_members, rows_of_members
 from tests.releases.helpers import own_options
 
 CLASSES = tuple("0123456789")

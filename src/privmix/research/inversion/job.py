@@ -10,17 +10,12 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.attacks.defaults import DEGREES, DELTA, EPSILONS
-from privmix.attacks.inversion import InversionConfig
-from privmix.attacks.inversion_study import STATEMENTS, InversionCase, InversionStudy, study_inversion
-from privmix.attacks.known_rows import check_sums
 from privmix.data import Schema, Source
 from privmix.errors import InvalidInput, check_integer, check_number
 from privmix.features import Extractor, parse_features
 from privmix.jobs.dataset import open_dataset
 from privmix.jobs.evaluation import split_of
 from privmix.jobs.features import extractor_of
-from privmix.jobs.inversion_options import OF_RELEASES, InversionOptions
 from privmix.jobs.places import check_figure
 from privmix.jobs.progress import Progress, silent
 from privmix.jobs.recording import Measured, Measurement
@@ -28,7 +23,11 @@ from privmix.private_files import file_mode
 from privmix.releases import ReleaseConfig, plan_from_dict
 from privmix.releases.certificate import read_certificate
 from privmix.releases.folder import read_transform
-from privmix.reports.inversion import draw_inversion
+from privmix.research.inversion.options import DEGREES, DELTA, EPSILONS, OF_RELEASES, InversionOptions
+from privmix.research.inversion.picture import draw_inversion
+from privmix.research.inversion.search import InversionConfig
+from privmix.research.inversion.study import STATEMENTS, InversionCase, InversionStudy, study_inversion
+from privmix.research.known_rows import check_sums
 
 FEATURES: Final = "scattering"
 
@@ -63,7 +62,7 @@ class InversionJob(InversionOptions):
         release: the release whose plan, extractor and mean are attacked; None: a plan of the options up to ``centre``.
         data: images with labels: those that rows are made of.
 
-    The rest: :class:`privmix.jobs.inversion_options.InversionOptions`.
+    The rest: :class:`privmix.research.inversion.options.InversionOptions`.
     """
 
     release: str | Path | None

@@ -17,13 +17,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from privmix.attacks.inversion import InversionConfig, MixedFeatures, invert
-from privmix.attacks.inversion_scene import RowMembers, Scene, transform_of
-from privmix.attacks.known_rows import check_sums, rows_of_members
-from privmix.attacks.similarity import Similarity, best_correlation, best_matches, match_order
 from privmix.designs import Plan
 from privmix.errors import InvalidInput, check_integer
 from privmix.features import Extractor
+from privmix.research.inversion.scene import RowMembers, Scene, transform_of
+from privmix.research.inversion.search import InversionConfig, MixedFeatures, invert
+from privmix.research.inversion.similarity import Similarity, best_correlation, best_matches, match_order
+from privmix.research.known_rows import check_sums, rows_of_members
 from privmix.rounding import rounded_up
 
 Progress = Callable[[str, int, int], None]

@@ -14,17 +14,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.attacks.known_rows import check_sums
 from privmix.designs import Plan, ReleasePlan
 from privmix.errors import InvalidInput, check_integer
 from privmix.mechanisms.clipping import clip_l2
-from privmix.releases.diagnostics import (
-    LabelCollapse,
-    label_collapse,
-    minimum_euclidean_distance,
-    mixed_labels,
-    neural_collapse,
-)
+from privmix.releases.diagnostics import minimum_euclidean_distance, neural_collapse
+from privmix.research.collapse.labels import LabelCollapse, label_collapse, mixed_labels
+from privmix.research.known_rows import check_sums
 
 _BINS = 60
 _MIXTURES = 1000

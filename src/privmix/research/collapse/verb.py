@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from privmix import jobs
 from privmix.cli.app import out, plain, print_json
 from privmix.cli.attack import attack
 from privmix.cli.options import Json
 from privmix.cli.progress import progress_bars
 from privmix.cli.recording import Record, keep
 from privmix.cli.verb import verb
-from privmix.jobs.collapse_options import CollapseOptions
+from privmix.research import collapse as study
+from privmix.research.collapse.options import CollapseOptions
 
 if TYPE_CHECKING:
-    from privmix.attacks.collapse import CollapseReport
+    from privmix.research.collapse.measures import CollapseReport
 
 
-@verb(attack)
+@verb(attack, panel="Research")
 def collapse(
     *,
     proxy: Annotated[str, typer.Option(help="A PUBLIC dataset like the private one; read like --data. Never private.")],
@@ -39,7 +39,7 @@ def collapse(
 
     Example: privmix attack collapse --proxy mnist --features scattering --epsilon 8 --records 60000 --figure labels.png
     """
-    job = jobs.collapse.CollapseJob(release=release, proxy=proxy, **vars(how))
+    job = study.CollapseJob(release=release, proxy=proxy, **vars(how))
     with progress_bars() as progress:
         found = job.run(progress)
     keep(found, record)
