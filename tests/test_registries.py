@@ -15,14 +15,14 @@ import torch
 
 from privmix import _registry
 from privmix._registry import Registry, told
-from privmix.attacks.poisoning import ATTACKS, DEFENCES
-from privmix.attacks.poisoning.victims.networks import NETWORKS
 from privmix.data import open_dataset
 from privmix.data.reader import READERS, reader_of
 from privmix.designs.registry import DESIGNS
 from privmix.errors import InvalidInput
 from privmix.procedural import GENERATORS
 from privmix.reports.panel import PANELS
+from privmix.research.poisoning import ATTACKS, DEFENCES
+from privmix.research.poisoning.victims.networks import NETWORKS
 from privmix.training.gradients.clipping import Clipping
 from privmix.training.gradients.execution import ExecutionConfig, choose_strategy
 from privmix.training.gradients.parameters import FlatParameters
@@ -44,9 +44,9 @@ ALL: dict[str, tuple[Registry[Any], str, str]] = {
     "reader": (READERS, "privmix.data", "idx"),
     "record kind": (PANELS, "privmix.reports", "audit"),
     "generator": (GENERATORS, "privmix.procedural", "digits"),
-    "poisoning attack": (ATTACKS, "privmix.attacks.poisoning.poisons", "patch-backdoor"),
-    "defence": (DEFENCES, "privmix.attacks.poisoning.defences", "mixup"),
-    "network": (NETWORKS, "privmix.attacks.poisoning.victims.networks", "cnn"),
+    "poisoning attack": (ATTACKS, "privmix.research.poisoning.poisons", "patch-backdoor"),
+    "defence": (DEFENCES, "privmix.research.poisoning.defences", "mixup"),
+    "network": (NETWORKS, "privmix.research.poisoning.victims.networks", "cnn"),
 }
 every_registry = pytest.mark.parametrize(("registry", "package", "name"), ALL.values(), ids=ALL)
 

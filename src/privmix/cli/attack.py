@@ -13,10 +13,6 @@ ATTACKS: Final = {
         "privmix.cli.membership",
         "Ask of each record whether the model was made of it, and measure how often that is right.",
     ),
-    "poisoning": Verb(
-        "privmix.cli.poisoning",
-        "Poison some records, train with a defence in place, and count how often the attacker gets what it wants.",
-    ),
 }
 
 attack = lazy_app(

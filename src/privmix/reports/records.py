@@ -34,7 +34,6 @@ KINDS: Final = (
     "membership",
     "evaluation",
     "utility",
-    "poisoning",
 )
 """Those of privmix itself."""
 SUBJECTS: Final = ("release", "model", "design", "dataset")
