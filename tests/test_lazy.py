@@ -78,6 +78,28 @@ def test_a_verb_that_explains_itself_does_nothing_else() -> None:
     assert not imported & HEAVY
 
 
+def test_nobody_waits_for_research_but_who_asks_for_it(tmp_path: Path) -> None:
+    """A release, what is learnt of it and a training import none of it, nor does help that lists its verbs."""
+    program = """
+import sys
+import numpy as np
+import privmix as pm
+from privmix.cli import main
+assert main.run(["--help"]) == main.run(["attack", "--help"]) == 0
+x, y = np.random.default_rng(0).random((60, 4)), np.arange(60) % 2
+how = {"epsilon": 8.0, "delta": 1e-3, "features": "identity", "classes": 2, "clip_norm": 2.0}
+release = pm.release((x, y), design="poisson", out="REL", **how)
+pm.fit(release)
+pm.train((x, y), model="linear", epochs=1, batch_size=20, out="MODEL", **{**how, "clip_norm": 1.0})
+print(*sorted(name for name in sys.modules if name.startswith("privmix.research")))
+"""
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "Research" in done.stdout
+    assert "synthesise" in done.stdout
+    assert done.stdout.splitlines()[-1] == ""
+
+
 def test_a_price_needs_no_learning() -> None:
     line = ["account", "--records", "5000", "--mixup-degree", "64", "--noise-multiplier", "2", "--json"]
     said, imported = run_fresh({"arguments": line})
