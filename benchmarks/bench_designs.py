@@ -15,7 +15,7 @@ import argparse
 import json
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -84,7 +84,7 @@ def planned(dataset: str, epsilon: float) -> Choice:
     extractor = parse_features(DATASETS[dataset]["features"])
     channels = extractor.channels((28, 28)) if dataset == "mnist" else 1
     config = ReleaseConfig(records=len(x), dim=x.shape[1], classes=classes, channels=channels)
-    model = DataModel.declared(config.dim, len(classes), np.random.default_rng(0), **asdict(extractor.usual))
+    model = DataModel.declared(config.dim, len(classes), np.random.default_rng(0), **extractor.usual.of(len(classes)))
     return choose_design(config, epsilon, DELTA, model, curve=(dataset, epsilon) == ("banking77", 1))
 
 

@@ -4,7 +4,8 @@ Datasets, not part of this repository: 5,452 questions of six kinds (Li and Roth
 sentences of films' reviews (Socher et al. 2013), subjective sentences (Pang and Lee 2004) and customers' reviews (Hu
 and Liu 2004), in the files of Kim (2014), a number and a text a line: TREC.train.all, TREC.test.all,
 stsa.binary.train, stsa.binary.test, subj.all, custrev.all. Where there is no test split, a fifth at random is one.
-Texts go through ``--features minilm``.
+Texts go through ``--features minilm``, and through its layers 3 to 6, which were chosen on docstrings
+(``bench_text_layers.py``).
 
 A release is what ``privmix release --design auto`` makes where it is told nothing, or the accuracy of discriminant
 analysis without privacy (``--attainable``); beside it stand moments with the share of X'Y that the planner took for
@@ -19,7 +20,6 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator
-from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -42,6 +42,8 @@ DELTA: Final = 1e-5
 EPSILONS: Final = (1.0, 8.0)
 SEEDS: Final = 5
 BEFORE, NOTHING, ACCURACY, TEXTS = "moments, X'Y 0.9", "auto", "auto, told an accuracy", "auto, with descriptions"
+LAYERS: Final = "auto, minilm:3+4+5+6"
+HOW: Final = (BEFORE, NOTHING, ACCURACY, TEXTS, LAYERS)
 # Files to learn from and to be judged by, and the classes in words.
 SETS: Final[dict[str, tuple[str, str | None, tuple[str, ...]]]] = {
     "questions": (
@@ -74,38 +76,42 @@ SETS: Final[dict[str, tuple[str, str | None, tuple[str, ...]]]] = {
 }
 
 
-def data_of(folder: Path, name: str) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+def encoder(how: str) -> MiniLm:
+    return MiniLm("3+4+5+6") if how == LAYERS else MiniLm()
+
+
+def data_of(folder: Path, name: str, how: str) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     """Embeddings and labels of one file; embeddings are kept."""
     lines = (folder / name).read_text(encoding="latin-1").strip().split("\n")
     pairs = [[*line.split(None, 1), ""][:2] for line in lines]
-    path = CACHE / f"few-{name}.npy"
+    path = CACHE / f"few-{name}{'-layers' if how == LAYERS else ''}.npy"
     if not path.exists():
         CACHE.mkdir(exist_ok=True)
-        np.save(path, MiniLm().transform(np.array([text for _, text in pairs], dtype=object)[:, None]))
+        np.save(path, encoder(how).transform(np.array([text for _, text in pairs], dtype=object)[:, None]))
     return np.load(path), np.array([int(label) for label, _ in pairs])
 
 
 @cache
 def data(
-    folder: Path, name: str
+    folder: Path, name: str, how: str
 ) -> tuple[NDArray[np.float32], NDArray[np.int64], NDArray[np.float32], NDArray[np.int64]]:
     """Records to release, and others that judge."""
     train, test, _ = SETS[name]
-    x, y = data_of(folder, train)
+    x, y = data_of(folder, train, how)
     if test is not None:
-        return x, y, *data_of(folder, test)
+        return x, y, *data_of(folder, test, how)
     held = np.random.default_rng(0).permutation(len(y)) % 5 == 0
     return x[~held], y[~held], x[held], y[held]
 
 
 @cache
-def without_privacy(folder: Path, name: str) -> float:
-    x, y, test_x, test_y = data(folder, name)
+def without_privacy(folder: Path, name: str, how: str = NOTHING) -> float:
+    x, y, test_x, test_y = data(folder, name, LAYERS if how == LAYERS else NOTHING)
     return float(LinearDiscriminantAnalysis().fit(x, y).score(test_x, test_y))
 
 
 def config_of(folder: Path, name: str, design: Design[Any] | None = None) -> ReleaseConfig:
-    x, _, _, _ = data(folder, name)
+    x, _, _, _ = data(folder, name, NOTHING)
     classes = tuple(map(str, range(len(SETS[name][2]))))
     # Rows sampled from moments are for other learners: one is enough here.
     rows = 1 if design is not None and design.rows_follow else None
@@ -115,7 +121,7 @@ def config_of(folder: Path, name: str, design: Design[Any] | None = None) -> Rel
 @cache
 def planned(folder: Path, name: str, epsilon: float, told: str) -> tuple[Design[Any], dict[str, float]]:
     config = config_of(folder, name)
-    given = asdict(MiniLm.usual)
+    given = MiniLm.usual.of(len(config.classes))
     if told == ACCURACY:
         given["attainable"] = without_privacy(folder, name)
     model = DataModel.declared(config.dim, len(config.classes), np.random.default_rng(0), **given)
@@ -124,7 +130,7 @@ def planned(folder: Path, name: str, epsilon: float, told: str) -> tuple[Design[
 
 
 def one_run(folder: Path, name: str, how: str, epsilon: float, seed: int) -> dict[str, Any]:
-    x, y, test_x, test_y = data(folder, name)
+    x, y, test_x, test_y = data(folder, name, LAYERS if how == LAYERS else NOTHING)
     design: Design[Any] = Moments(label_share=0.9)
     expected: dict[str, float] = {}
     if how != BEFORE:
@@ -133,7 +139,7 @@ def one_run(folder: Path, name: str, how: str, epsilon: float, seed: int) -> dic
         config_of(folder, name, design).calibrate(epsilon, DELTA),
         PrivateRecords(x, y),
         SecretStreams.from_seed(seed),
-        extractor=MiniLm().spec(),
+        extractor=encoder(how).spec(),
         input_shape=(1,),
     )
     # Descriptions are for one learner; of a release in stages it reads the first.
@@ -147,7 +153,7 @@ def one_run(folder: Path, name: str, how: str, epsilon: float, seed: int) -> dic
 
 def jobs() -> Iterator[tuple[str, str, float, int]]:
     for name in SETS:
-        for how in (BEFORE, NOTHING, ACCURACY, TEXTS):
+        for how in HOW:
             for epsilon in EPSILONS:
                 for seed in range(SEEDS):
                     yield name, how, epsilon, seed
@@ -167,20 +173,24 @@ def main() -> None:
             RUNS.write_text(json.dumps(runs, indent=1) + "\n")
             if seed == 0:
                 print(job, f"{runs[-1]['reached']:.3f}", flush=True)
-    limits = {name: without_privacy(folder, name) for name in SETS} if folder is not None else kept_limits()
+    limits = (
+        {name: {how: without_privacy(folder, name, how) for how in (NOTHING, LAYERS)} for name in SETS}
+        if folder is not None
+        else kept_limits()
+    )
     report(runs, limits)
 
 
-def kept_limits() -> dict[str, float]:
+def kept_limits() -> dict[str, dict[str, float]]:
     return dict(json.loads((common.RESULTS / "few_classes.json").read_text())["results"]["without_privacy"])
 
 
-def report(runs: list[dict[str, Any]], limits: dict[str, float]) -> None:
+def report(runs: list[dict[str, Any]], limits: dict[str, dict[str, float]]) -> None:
     rows = []
     for name in SETS:
         for epsilon in EPSILONS:
             cells = {}
-            for how in (BEFORE, NOTHING, ACCURACY, TEXTS):
+            for how in HOW:
                 own = [run for run in runs if (run["data"], run["how"], run["epsilon"]) == (name, how, epsilon)]
                 cells[how] = common.told([100 * run["reached"] for run in own]), own[0]
             expected = []
@@ -188,9 +198,10 @@ def report(runs: list[dict[str, Any]], limits: dict[str, float]) -> None:
                 run = cells[how][1]
                 expected.append(f"{100 * run['predicted']:.1f} ({100 * run['low']:.0f} to {100 * run['high']:.0f})")
             design = ", ".join(str(value) for value in cells[NOTHING][1]["settings"].values())
-            reached = [cells[how][0] for how in (BEFORE, NOTHING, ACCURACY, TEXTS)]
-            rows.append([name, f"{epsilon:g}", *reached, f"{100 * limits[name]:.1f}", design, *expected])
-    header = ["data", "eps", BEFORE, NOTHING, ACCURACY, TEXTS, "no privacy", "chosen", "predicted", "predicted, told"]
+            reached = [cells[how][0] for how in HOW]
+            most = [f"{100 * limits[name][how]:.1f}" for how in (NOTHING, LAYERS)]
+            rows.append([name, f"{epsilon:g}", *reached, *most, design, *expected])
+    header = ["data", "eps", *HOW, "no privacy", "no privacy, layers", "chosen", "predicted", "predicted, told"]
     settings = {
         "delta": DELTA,
         "cells": "test accuracy, %: mean (standard deviation, runs)",

@@ -28,7 +28,6 @@ import argparse
 import json
 import time
 from collections.abc import Iterator
-from dataclasses import asdict
 from functools import cache
 from typing import Any
 
@@ -82,7 +81,7 @@ def assumed(dataset: str, told: str, x: NDArray[Any], half: int = 0) -> tuple[Da
         transform = RecordTransform(1.0, "l2", np.zeros(x.shape[1], np.float32), 0.55)
         model = DataModel.of_public_data(test_x[public], test_y[public], classes, transform, generator)
         return model, f"{int(public.sum())} {PUBLIC}"
-    declared = asdict(usual(dataset))
+    declared = usual(dataset).of(classes)
     if told == "published":
         declared["attainable"] = PUBLISHED[dataset]
     return DataModel.declared(x.shape[1], classes, generator, **declared), None

@@ -1,7 +1,8 @@
 """What a planner assumes of records that it has not seen, and what public records say of it.
 
 Characters that privmix renders (as pixels and through scattering), docstrings of Python's standard library through
-MiniLM, a class a module, and scikit-learn's wine and breast cancer: what is the same for all of them within a factor is
+MiniLM (a class a module; or two classes: of classes or functions, of what is private or not, of methods or not), and
+scikit-learn's wine and breast cancer: what is the same for all of them within a factor is
 in ``privmix.releases.data_model``, what differs by extractor in ``usual`` of each. No record here is of a dataset on
 which privmix is judged. Along the axes of the scatter within classes:
 
@@ -20,7 +21,6 @@ import ast
 import math
 import sysconfig
 from collections.abc import Iterator
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -37,13 +37,18 @@ from privmix.releases.public_records import along_principal_axes, own_shapes
 DRAWN = 4000
 # Modules with so many docstrings, and how much of one is read.
 FEWEST, LENGTH = 60, 200
+# Into so many classes modules are dealt at random: what the number of classes alone does.
+GROUPS = (2, 5, 13)
 LEFT_OUT = {"site-packages", "test", "tests", "idlelib", "lib2to3", "__pycache__"}
 
 
-def docstrings() -> tuple[NDArray[np.object_], NDArray[np.int64]]:
-    """Docstrings of functions and classes of the standard library, (n, 1), and their modules."""
+def docstrings() -> tuple[NDArray[np.object_], dict[str, NDArray[np.int64]]]:
+    """Docstrings of functions and classes of the standard library, (n, 1), and what each is of, in four ways.
+
+    Under "modules" texts of modules with few are -1.
+    """
     root = Path(sysconfig.get_paths()["stdlib"])
-    found: dict[str, dict[str, None]] = {}
+    found: dict[str, tuple[str, bool, bool, bool]] = {}
     for path in sorted(root.rglob("*.py")):
         inside = path.relative_to(root)
         if LEFT_OUT & set(inside.parts) or inside.parts[0].startswith("config"):
@@ -56,10 +61,19 @@ def docstrings() -> tuple[NDArray[np.object_], NDArray[np.int64]]:
             if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.AsyncFunctionDef) and (
                 text := ast.get_docstring(node)
             ):
-                found.setdefault(inside.parts[0].removesuffix(".py"), {})[" ".join(text.split())[:LENGTH]] = None
-    kept = {name: texts for name, texts in sorted(found.items()) if len(texts) >= FEWEST}
-    labels = np.repeat(np.arange(len(kept)), [len(texts) for texts in kept.values()])
-    return np.array([text for texts in kept.values() for text in texts], dtype=object)[:, None], labels
+                own = isinstance(node, ast.FunctionDef) and [item.arg for item in node.args.args[:1]] == ["self"]
+                facts = (isinstance(node, ast.ClassDef), node.name.startswith("_"), own)
+                found.setdefault(" ".join(text.split())[:LENGTH], (inside.parts[0].removesuffix(".py"), *facts))
+    modules, classes, private, methods = (np.array(column) for column in zip(*found.values(), strict=True))
+    _, index, counts = np.unique(modules, return_inverse=True, return_counts=True)
+    kept = np.cumsum(counts >= FEWEST) - 1
+    kinds = {
+        "modules": np.where(counts >= FEWEST, kept, -1)[index],
+        "class or function": classes.astype(np.int64),
+        "private or not": private.astype(np.int64),
+        "method or not": methods.astype(np.int64),
+    }
+    return np.array(list(found), dtype=object)[:, None], kinds
 
 
 def records() -> Iterator[tuple[str, str, NDArray[Any], NDArray[np.int64]]]:
@@ -69,8 +83,14 @@ def records() -> Iterator[tuple[str, str, NDArray[Any], NDArray[np.int64]]]:
             drawn = get_generator(name, (side, side)).draw(DRAWN)
             assert drawn.y is not None
             yield f"{name}, {side} x {side}", features, parse_features(features).transform(drawn.x), drawn.y
-    texts, modules = docstrings()
-    yield "docstrings", "minilm", parse_features("minilm").transform(texts), modules
+    texts, kinds = docstrings()
+    embedded = parse_features("minilm").transform(texts)
+    for kind, labels in kinds.items():
+        yield f"docstrings: {kind}", "minilm", embedded[labels >= 0], labels[labels >= 0]
+    modules = kinds["modules"]
+    for groups in GROUPS:
+        dealt = np.random.default_rng(0).permutation(modules.max() + 1) % groups
+        yield f"docstrings: {groups} groups of modules", "minilm", embedded[modules >= 0], dealt[modules[modules >= 0]]
     for load in (load_wine, load_breast_cancer):
         x, y = load(return_X_y=True)
         x = (x - x.mean(axis=0)) / x.std(axis=0)
@@ -120,6 +140,10 @@ def main() -> None:
         ]
         for run in found
     ]
+    texts = [run for run in found if run["features"] == "minilm"]
+    slope, level = np.polyfit(
+        [math.log(26 / run["classes"]) for run in texts], [run["concentration"] for run in texts], 1
+    )
     header = [
         "records",
         "features",
@@ -132,17 +156,20 @@ def main() -> None:
         "tail",
     ]
     taken = [
-        [name, *(f"{value:g}" for value in asdict(parse_features(name).usual).values())]
-        for name in ("scattering", "pixels", "minilm", "identity")
+        [name, str(classes), *(f"{value:.3g}" for value in parse_features(name).usual.of(classes).values())]
+        for name, several in (("scattering", [10]), ("pixels", [10]), ("minilm", [2, 6, 26]), ("identity", [10]))
+        for classes in several
     ]
     tables = [
         common.table(header, rows),
+        f"Texts by least squares: concentration {level:.2f} + {slope:.3f} log(26 / classes).",
         "What the planner takes:",
-        common.table(["features", "decay", "concentration", "own shapes"], taken),
+        common.table(["features", "classes", "decay", "concentration", "own shapes"], taken),
     ]
     settings = {
         "characters": f"{DRAWN} of each generator, seed 0",
-        "docstrings": f"modules with {FEWEST} or more; the first {LENGTH} characters of each",
+        "docstrings": f"the first {LENGTH} characters of each; of modules those with {FEWEST} or more. Kinds of two "
+        "classes were added after forecasts for texts of two classes had been seen to be too low",
         "accuracy": "of discriminant analysis that has many records, estimated by cross-validation",
         "own shapes": "less an error; taken for scattering alone: what helps docstrings harmed other texts, what "
         "helps characters as pixels harmed photographs, on training records of public datasets",

@@ -98,6 +98,7 @@ BESIDE = (
     "errors",
     "folders",
     "held_folders",
+    "options",
     "packages",
     "plugins",
     "private_files",

@@ -109,7 +109,7 @@ def test_names() -> None:
         ("tabular", "got 'tabular'; allowed: tabular:SPEC.json"),
         ("module", "got 'module'; allowed: module:FILE"),
         ("pixels:3", "got 'pixels:3'; allowed: pixels, which takes no argument"),
-        ("minilm:folder", "allowed: minilm; for other models text:MODEL"),
+        ("minilm:folder", "allowed: minilm, or layers 1 to 6, as minilm:3+4+5+6; for other models text:MODEL"),
         ("vision:/no/such/folder", "model: got '/no/such/folder'; allowed: a folder that exists, or OWNER/NAME"),
         ("text:./missing", "allowed: a folder that exists"),
         ("vision:missing", "allowed: a folder that exists, or OWNER/NAME of a model on the Hugging Face hub"),

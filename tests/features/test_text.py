@@ -53,10 +53,10 @@ def test_the_library_agrees(folder: Path, encoder: TextEncoder) -> None:
     assert np.allclose(encoder.transform(TEXTS), expected, atol=1e-6)
 
 
-@pytest.mark.parametrize("batch_size", [None, 1, 4])
-def test_per_record_to_the_bit(folder: Path, batch_size: int | None) -> None:
+@pytest.mark.parametrize(("batch_size", "layers"), [(None, ""), (1, ""), (4, ""), (None, "1+2")])
+def test_per_record_to_the_bit(folder: Path, batch_size: int | None, layers: str) -> None:
     """Whatever texts stand beside it, in whatever number and order, a text gets the same bits."""
-    encoder = TextEncoder(str(folder), batch_size=batch_size)
+    encoder = TextEncoder(str(folder), batch_size=batch_size, layers=layers)
     whole = encoder.transform(TEXTS)
     rng = np.random.default_rng(0)
     for _ in range(20):
@@ -65,6 +65,40 @@ def test_per_record_to_the_bit(folder: Path, batch_size: int | None) -> None:
     for row, text in enumerate(TEXTS):
         assert np.array_equal(encoder.transform(text[None])[0], whole[row])
     assert np.array_equal(encoder.extract(TEXTS, batch_size=5), whole)
+
+
+@pytest.mark.parametrize("layers", ["1", "2", "1+2"])
+def test_layers_are_means_over_the_tokens(folder: Path, encoder: TextEncoder, layers: str) -> None:
+    from transformers import AutoModel
+
+    network = AutoModel.from_pretrained(str(folder)).eval()
+    expected = []
+    for text in TEXTS[:, 0]:
+        with torch.no_grad():
+            states = network(torch.tensor(encoder._tokens([text])), output_hidden_states=True).hidden_states
+        means = [states[int(layer)][0].mean(dim=0) for layer in layers.split("+")]
+        whole = sum(mean / mean.norm() for mean in means)
+        expected.append((whole / whole.norm()).numpy())
+    found = TextEncoder(str(folder), layers=layers)
+    assert np.allclose(found.transform(TEXTS), expected, atol=1e-5)
+    assert found.output_dim((1,)) == 32
+    assert found.fingerprint() != encoder.fingerprint()
+    assert from_spec(found.spec(), folder).fingerprint() == found.fingerprint()
+
+
+@pytest.mark.parametrize("layers", ["0", "3+2", "2+2", "2,3", "2+", "two", "100", 2, None])
+def test_layers_that_are_none_are_refused(folder: Path, layers: Any) -> None:
+    with pytest.raises(InvalidInput, match="layers"):
+        TextEncoder(str(folder), layers=layers)
+    with pytest.raises(InvalidInput, match="layers"):
+        MiniLm.check_stated({"layers": layers})
+
+
+def test_layers_that_the_model_lacks_are_refused(folder: Path) -> None:
+    with pytest.raises(InvalidInput, match="layers"):
+        TextEncoder(str(folder), layers="9").output_dim((1,))
+    with pytest.raises(InvalidInput, match="layers 1 to 6"):
+        MiniLm("7")
 
 
 @pytest.mark.parametrize("batch_size", [None, 4])

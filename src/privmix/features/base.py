@@ -6,6 +6,7 @@ import hashlib
 import importlib
 import inspect
 import json
+import math
 import pkgutil
 import re
 from abc import ABC, abstractmethod
@@ -29,6 +30,8 @@ _LARGEST: Final = 2**63
 LONGEST_NAME: Final = 200
 """Characters of a column's name or a category."""
 
+# Classes that ``Usual.concentration`` is of.
+_MANY: Final = 26
 MOST_OF_TWO: Final = 4096
 """Bytes that the options of an extractor may take which goes on from another one."""
 
@@ -47,6 +50,25 @@ class Usual:
     spectrum_decay: float = 1.6
     concentration: float = 1.4
     own_shapes: float = 0.0
+    gathering: float = 0.0
+
+    def of(self, classes: int) -> dict[str, float]:
+        """What is assumed of so many classes: the fewer, the more they lie along the widest axes, by ``gathering``.
+
+        Returns:
+            arguments of :meth:`privmix.releases.DataModel.declared`.
+
+        Example:
+            >>> Usual(concentration=1.4, gathering=0.1).of(26)["concentration"]
+            1.4
+            >>> round(Usual(concentration=1.4, gathering=0.1).of(2)["concentration"], 2)
+            1.66
+        """
+        return {
+            "spectrum_decay": self.spectrum_decay,
+            "concentration": self.concentration + self.gathering * math.log(_MANY / classes),
+            "own_shapes": self.own_shapes,
+        }
 
 
 class Extractor(ABC):
@@ -309,8 +331,8 @@ def parse_features(text: str | Extractor) -> Extractor:
     """Build the extractor that ``NAME`` or ``NAME:ARGUMENT`` describes, as users write it.
 
     ``vision:FOLDER`` or ``vision:HUB_NAME``, ``text:FOLDER`` or ``text:HUB_NAME``, ``tabular:SPEC.json``,
-    ``module:FILE``, ``scattering`` or ``scattering:ycbcr,mirror``; the others (``minilm``, ``pixels``, ``identity``)
-    take no argument. An extractor is itself.
+    ``module:FILE``, ``scattering`` or ``scattering:ycbcr,mirror``, ``minilm`` or ``minilm:3+4+5+6``; the others
+    (``pixels``, ``identity``) take no argument. An extractor is itself.
 
     Raises:
         InvalidInput: unknown name, neither a text nor an extractor, or an argument that is missing or wrong.

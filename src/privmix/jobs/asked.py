@@ -1,4 +1,4 @@
-"""What jobs on a private dataset are asked, and how an option says what it is; importing this takes no time."""
+"""What jobs on a private dataset are asked; importing this takes no time."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from privmix._registry import told as told_by
+from privmix.options import described, option, said
 
 if TYPE_CHECKING:
     from privmix.features import Extractor
@@ -23,44 +24,26 @@ FEATURES_MODEL_HELP: Final = (
 TRUST_HELP: Final = "The file of `features_model` is a program (TorchScript, .pt2): let it run."
 
 
-def told(default: Any, text: str, panel: str | None = None, **more: str) -> Any:
-    """A field of a dataclass that says of itself what its command teaches.
-
-    Args:
-        default: of the field.
-        text: its help; other fields stand between backticks.
-        panel: under which help shows it.
-        more: metadata, as :mod:`privmix.cli.verb` reads it.
-    """
-    return field(default=default, metadata={"help": text, **({"panel": panel} if panel else {}), **more})
-
-
+@described
 @dataclass(frozen=True, eq=False)
 class Asked:
-    """Of which data, at which price, for which place.
-
-    Attributes:
-        data: the private dataset: file, folder, pattern, address, or in memory; see :func:`privmix.data.open_dataset`.
-        epsilon, delta: the target.
-        out: the folder that is made; None makes none.
-        features: the public extractor, or its name.
-    """
+    """Of which data, at which price, for which place."""
 
     # Data in memory are private: no picture of an object shows them.
     data: Any = field(
         repr=False,
-        metadata={
-            "help": "Private dataset: file, folder, pattern such as 'part-*.parquet', or address such as "
-            f"s3://bucket/x; {', '.join(said['words'] for said in told_by('privmix.data'))}, images by class, saved "
+        metadata=said(
+            "Private dataset: file, folder, pattern such as 'part-*.parquet', or address such as "
+            f"s3://bucket/x; {', '.join(one['words'] for one in told_by('privmix.data'))}, images by class, saved "
             "Hugging Face datasets."
-        },
+        ),
     )
-    epsilon: float = field(metadata={"help": "Privacy budget, epsilon."})
-    delta: float = field(metadata={"help": "Privacy budget, delta; well below 1/n."})
-    out: Path | None = told(None, "Folder to create.")
-    features: str | Extractor = told(
+    epsilon: float = field(metadata=said("Privacy budget, epsilon."))
+    delta: float = field(metadata=said("Privacy budget, delta; well below 1/n."))
+    out: Path | None = option(None, "Folder to create.")
+    features: str | Extractor = option(
         "pixels",
         "Public extractor: pixels, scattering, efficientnet (photographs, by a network that has seen ImageNet's; "
-        "scattering:ycbcr,mirror without one), identity, minilm (texts), text:MODEL, vision:MODEL, tabular:SPEC.json "
-        "or module:FILE. MODEL is a local folder or OWNER/NAME on the hub.",
+        "scattering:ycbcr,mirror without one), identity, minilm (texts; minilm:3+4+5+6 for kinds of text), text:MODEL, "
+        "vision:MODEL, tabular:SPEC.json or module:FILE. MODEL is a local folder or OWNER/NAME on the hub.",
     )

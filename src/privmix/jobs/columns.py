@@ -8,51 +8,41 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from privmix.errors import InvalidInput, StorageError
-from privmix.jobs.asked import told
+from privmix.options import described, option
 
 if TYPE_CHECKING:
     from privmix.data.dialect import Dialect
 
 
+@described
 @dataclass(frozen=True)
 class Columns:
     """Which columns and images of a dataset are meant, and what is declared of them.
-
-    Attributes:
-        label_column: the labels' column.
-        image_column: the column of encoded images.
-        feature_column: the column of lists of numbers, where there are several.
-        text_column: the texts' column; for text extractors ``"text"`` where None.
-        image_size: side, in pixels, that each image is scaled and cropped to.
-        colour: ``"grey"`` or ``"rgb"``, which each image is converted to.
-        number_columns: columns of numbers, as a list or with commas between them.
-        feature_length: how many numbers each list has.
-        separator: CSV: what stands between cells, ``","``, ``";"``, ``"|"`` or ``"tab"``.
-        decimal: CSV: the decimal mark of numbers, ``"."`` or ``","``.
-        encoding: CSV: of the texts, such as ``"cp1252"``.
 
     Example:
         >>> Columns(number_columns="age, dose").number_names
         ['age', 'dose']
     """
 
-    label_column: str = told("label", "The labels' column.")
-    image_column: str = told("image", "The column of encoded images.")
-    feature_column: str | None = told(None, "The column of number lists, where there are several.")
-    text_column: str | None = told(None, "The texts' column. Default for text extractors: text.")
-    image_size: int | None = told(
+    label_column: str = option("label", "The labels' column.")
+    image_column: str = option("image", "The column of encoded images.")
+    feature_column: str | None = option(None, "The column of number lists, where there are several.")
+    text_column: str | None = option(None, "The texts' column. Default for text extractors: text.")
+    image_size: int | None = option(
         None, "Encoded images: the side, in pixels, that each is scaled and cropped to; needed."
     )
-    colour: str | None = told(None, "Encoded images: grey or rgb, which each is converted to; needed.")
-    number_columns: str | Sequence[str] | None = told(
+    colour: str | None = option(None, "Encoded images: grey or rgb, which each is converted to; needed.")
+    number_columns: str | Sequence[str] | None = option(
         None, "Columns of numbers, with commas. Default: all but the label's; needed for JSON lines.", flag="columns"
     )
-    feature_length: int | None = told(
+    feature_length: int | None = option(
         None, "How many numbers each list has; needed where the file's schema does not fix it."
     )
-    separator: str | None = told(None, "What stands between cells: , ; | or tab. Default: a comma.", "CSV files")
-    decimal: str | None = told(None, "The decimal mark of numbers, a point or a comma. Default: a point.", "CSV files")
-    encoding: str | None = told(
+    separator: str | None = option(None, "What stands between cells: , ; | or tab. Default: a comma.", "CSV files")
+    decimal: str | None = option(
+        None, "The decimal mark of numbers, a point or a comma. Default: a point.", "CSV files"
+    )
+    encoding: str | None = option(
         None, "utf-8, latin-1, cp1252 (Windows), cp1250 or iso-8859-15. Default: utf-8.", "CSV files"
     )
 

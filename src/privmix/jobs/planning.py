@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -88,7 +88,9 @@ def choose(
 def declared_model(config: ReleaseConfig, assumptions: Assumptions, extractor: Extractor) -> tuple[DataModel, str]:
     """Records as they are declared, in all else as they usually are with the extractor; and what they are in words."""
     given = {name: getattr(assumptions, name) for name in ("spectrum_decay", "between_share", "attainable")}
-    chosen = asdict(extractor.usual) | {name: value for name, value in given.items() if value is not None}
+    chosen = extractor.usual.of(len(config.classes)) | {
+        name: value for name, value in given.items() if value is not None
+    }
     model = DataModel.declared(config.dim, len(config.classes), np.random.default_rng(0), **chosen)
     return model, DECLARED
 

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 from privmix._registry import told as told_names
 from privmix.certificate.about import About
 from privmix.errors import InvalidInput
-from privmix.jobs.asked import CLASSES_HELP, Asked, told
+from privmix.jobs.asked import CLASSES_HELP, Asked
 from privmix.jobs.columns import Columns
+from privmix.options import described, option, said
 
 if TYPE_CHECKING:
     from privmix.designs import Design
@@ -28,35 +29,25 @@ PROCEDURAL: Final = "procedural:"
 _GENERATORS: Final = ", ".join(f"{PROCEDURAL}{said['name']}" for said in told_names("privmix.procedural"))
 
 
+@described
 @dataclass(frozen=True, eq=False)
 class Assumptions:
-    """What the planner may assume of the private records: public records like them, or a spectrum.
+    """What the planner may assume of the private records: public records like them, or a spectrum."""
 
-    Attributes:
-        proxy: a PUBLIC dataset like the private one, in a file or in memory; its training split.
-        proxy_classes: its classes; those of the private data where None.
-        spectrum_decay, between_share, attainable: without a proxy, of :meth:`privmix.releases.DataModel.declared`.
-    """
-
-    proxy: Any = field(
-        default=None,
-        metadata={
-            "help": "A PUBLIC dataset like the private one, for the planner; read like `data`. Never private data."
-        },
+    proxy: Any = option(
+        None, "A PUBLIC dataset like the private one, for the planner; read like `data`. Never private data."
     )
-    proxy_classes: Any = field(
-        default=None, metadata={"help": "Class list of `proxy`. Default: that of the private data."}
-    )
-    spectrum_decay: float | None = told(
+    proxy_classes: Any = option(None, "Class list of `proxy`. Default: that of the private data.")
+    spectrum_decay: float | None = option(
         None,
         "Planner without `proxy`: variance along axis i falls as (i + 4)^-DECAY. Default: the extractor's, 1.1 or 1.6.",
     )
-    between_share: float | None = told(
+    between_share: float | None = option(
         None,
         "Planner without `proxy`: share of variance between classes. Default: what `attainable` asks for, at most 1 - "
-        "K^-0.15.",
+        "K^-0.25.",
     )
-    attainable: float | None = told(
+    attainable: float | None = option(
         None, "Planner without `proxy`: accuracy that is expected WITHOUT privacy, from what is public. Default 0.9."
     )
 
@@ -74,28 +65,18 @@ class Assumptions:
             raise InvalidInput("proxy", _shown(self.proxy), "either public data or a declared spectrum")
 
 
+@described
 @dataclass(frozen=True, eq=False)
 class Prior:
-    """Public data that features are whitened by, before a private record is read.
+    """Public data that features are whitened by, before a private record is read."""
 
-    Attributes:
-        public: ``"procedural:NAME"``, made by a generator of :mod:`privmix.procedural`; or PUBLIC records like the
-            private ones, in a file or in memory, their training split. None: features are as they are.
-        public_classes: classes of such records; those of the private data where None.
-        public_records: how many are drawn (None: 4,000), or how many of those given, the first, are used (None: all).
-    """
-
-    public: Any = field(
-        default=None,
-        metadata={
-            "help": "Whiten features by the within-class covariance of PUBLIC data like the private: "
-            f"{_GENERATORS}, or a dataset, read like `data`. Never private data."
-        },
+    public: Any = option(
+        None,
+        "Whiten features by the within-class covariance of PUBLIC data like the private: "
+        f"{_GENERATORS}, or a dataset, read like `data`. Never private data.",
     )
-    public_classes: Any = field(
-        default=None, metadata={"help": "Class list of `public`. Default: that of the private data."}
-    )
-    public_records: int | None = told(
+    public_classes: Any = option(None, "Class list of `public`. Default: that of the private data.")
+    public_records: int | None = option(
         None, "Records to draw for `public` (default 4,000), or to take of it (default: all)."
     )
 
@@ -117,65 +98,47 @@ class Prior:
                 raise InvalidInput(name, _shown(getattr(self, name)), "nothing without `public`")
 
 
+@described
 @dataclass(frozen=True, eq=False)
 class ReleaseOptions(Asked):
-    """What is asked of a release.
+    """What is asked of a release."""
 
-    Attributes (and those of :class:`Asked`):
-        design: a design, its name, or ``"auto"``: the planner chooses by public facts alone.
-        options: of the design, by name, in place of its own.
-        rows, centre, clip_norm, residual_clip_norm: of :class:`privmix.designs.Setting`; where the planner chooses, it
-            chooses rows unless they are given.
-        split, classes, columns: of the dataset.
-        records: a public record count to use in place of the real one.
-        private_count: estimate the record count, and pay for that.
-        assumptions: the planner's.
-        prior: public data for the features.
-        about: title, owner and other words of the owner's.
-        project: numbers that features are projected to at random, by a public projection; None leaves them as they are.
-        store: where features are kept and reused, in the clear; None keeps none.
-        ledger, dataset: the budget that pays, or None of both.
-        engine, memory_gb, workers, ray_address: where and how it runs.
-        resume: finish an interrupted run; all else must be as it was.
-        seed: for tests and benchmarks; takes the privacy away.
-        dry_run: only plan.
-        overwrite: replace an existing release at ``out``.
-    """
-
-    design: str | Design[Any] = AUTO
-    options: Mapping[str, Any] = field(default_factory=dict)
-    rows: int | None = told(None, "Rows to release, T. Default: n; moments: at most 10,000.")
-    centre: str | None = told(None, "private releases and subtracts the mean first; none.")
-    clip_norm: float = told(DEFAULT_CLIP_NORM, "Bound on a record's feature norm: longer records are cut to it.")
-    residual_clip_norm: float = told(0.55, "Bound after centring, as a share of `clip_norm`.")
-    split: str = told("train", "Which part of the dataset.")
-    classes: Any = told(None, CLASSES_HELP)
+    design: str | Design[Any] = option(AUTO, "A design, or its name; auto: the planner chooses by public facts alone.")
+    options: Mapping[str, Any] = field(
+        default_factory=dict, metadata=said("Of the design, by name, in place of its own.")
+    )
+    rows: int | None = option(None, "Rows to release, T. Default: n; moments: at most 10,000.")
+    centre: str | None = option(None, "private releases and subtracts the mean first; none.")
+    clip_norm: float = option(DEFAULT_CLIP_NORM, "Bound on a record's feature norm: longer records are cut to it.")
+    residual_clip_norm: float = option(0.55, "Bound after centring, as a share of `clip_norm`.")
+    split: str = option("train", "Which part of the dataset.")
+    classes: Any = option(None, CLASSES_HELP)
     columns: Columns = field(default_factory=Columns)
-    records: int | None = told(None, "A public record count to use in place of the real one.")
-    private_count: bool = told(False, "The record count is private: estimate it, and pay for that.")
+    records: int | None = option(None, "A public record count to use in place of the real one.")
+    private_count: bool = option(False, "The record count is private: estimate it, and pay for that.")
     assumptions: Assumptions = field(default_factory=Assumptions)
     prior: Prior = field(default_factory=Prior)
     about: About = field(default_factory=About)
-    project: int | None = told(
+    project: int | None = option(
         None, "Project features to this many numbers, by a public random projection; for more than 8,192 of them."
     )
-    store: Path | None = field(
-        default=None, metadata={"help": "Keep extracted features here (private!) and reuse them."}
-    )
+    store: Path | None = option(None, "Keep extracted features here (private!) and reuse them.")
     ledger: Any = field(
         default=None,
         repr=False,
-        metadata={"help": "Charge this ledger before reading: sqlite:///FILE or postgresql://..."},
+        metadata=said("Charge this ledger before reading: sqlite:///FILE or postgresql://..."),
     )
-    dataset: str | None = told(None, "With `ledger`: the dataset's name there.")
-    engine: str = told("local", "local, or ray for a cluster (moments: local).")
-    memory_gb: float | None = told(None, "Memory for sums and records, GiB; more is streamed. Default: half of it all.")
-    workers: int | None = told(None, "Threads (ray: tasks at once). Default: every core.")
-    ray_address: str | None = told(None, "Ray: the cluster. Default: start one here.")
-    resume: bool = told(False, "Finish an interrupted run with the same options.")
-    seed: int | None = told(None, "Tests and benchmarks only: the release is then NOT private.")
-    dry_run: bool = told(False, "Show the plan; read no private row.")
-    overwrite: bool = told(False, "Replace an existing `out`.")
+    dataset: str | None = option(None, "With `ledger`: the dataset's name there.")
+    engine: str = option("local", "local, or ray for a cluster (moments: local).")
+    memory_gb: float | None = option(
+        None, "Memory for sums and records, GiB; more is streamed. Default: half of it all."
+    )
+    workers: int | None = option(None, "Threads (ray: tasks at once). Default: every core.")
+    ray_address: str | None = option(None, "Ray: the cluster. Default: start one here.")
+    resume: bool = option(False, "Finish an interrupted run with the same options.")
+    seed: int | None = option(None, "Tests and benchmarks only: the release is then NOT private.")
+    dry_run: bool = option(False, "Show the plan; read no private row.")
+    overwrite: bool = option(False, "Replace an existing `out`.")
 
     @property
     def design_name(self) -> str:

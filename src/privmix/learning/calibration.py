@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax, softmax
 
-from privmix.learning.class_statistics import ClassStatistics, ClassSums
+from privmix.learning.class_statistics import Between, ClassStatistics, ClassSums
 
 Reals = NDArray[np.float64]
 
@@ -45,7 +45,7 @@ def temperature_of(
     Returns:
         a number > 0; 1 where the scores tell no record from another.
     """
-    weights, offsets = found.discriminants(*found.between_share())
+    weights, offsets = found.discriminants(found.between())
     records = _imagined(found) @ found.basis.T + found.origin
     records *= np.minimum(1, bound / np.maximum(np.linalg.norm(records, axis=1), bound))[:, None]
     own = (records - found.origin) @ weights + offsets
@@ -66,7 +66,7 @@ def temperature_of_discriminant(found: ClassStatistics | ClassSums) -> float:
 
     It takes classes for Gaussian, which real ones are the less the further a record lies out.
     """
-    weights, offsets = found.discriminants(*found.between_share())
+    weights, offsets = found.discriminants(found.between())
     return _capped(_imagined(found) @ (found.basis.T @ weights) + offsets)
 
 
@@ -88,30 +88,29 @@ def _imagined(found: ClassStatistics | ClassSums) -> Reals:
 
 def imagined(found: ClassStatistics | ClassSums, count: int, generator: np.random.Generator) -> Reals:
     """(count, k) records as a release of such statistics could be of, along its basis and counted from its origin."""
-    share, weight = found.between_share()
     if isinstance(found, ClassSums):
-        means, unsure, within, shares = _of_sums(found, share)
+        means, unsure, within, shares = _of_sums(found, found.between())
     else:
-        means, unsure, within, shares = _of_statistics(found, share, weight)
+        means, unsure, within, shares = _of_statistics(found, found.between())
     which = generator.choice(len(shares), count, p=shares / shares.sum())
     return means[which] + np.sqrt(unsure[which] + within) * generator.standard_normal((len(which), means.shape[1]))
 
 
-def _of_statistics(found: ClassStatistics, share: float, weight: float) -> tuple[Reals, Reals, Reals, Reals]:
+def _of_statistics(found: ClassStatistics, between: Between) -> tuple[Reals, Reals, Reals, Reals]:
     """Class means (K, k) and what is unknown of them (K, k), scatter within classes (k,) and shares (K,)."""
-    variance = found.known.variance
-    expected = np.zeros_like(found.means) if found.points is None else weight * found.points
+    variance, share = found.known.variance, between.along
+    expected = np.zeros_like(found.means) if found.points is None else between.weight * found.points
     # z ~ N(m, v), m ~ N(a p, b t): m given z is N(a p + (z - a p) b t / (b t + v), v b t / (b t + v))
     kept = share * variance / np.maximum(share * variance + found.noise, np.finfo(float).tiny)
     means, unsure = expected + kept * (found.means - expected), kept * found.noise
-    between = (found.shares[:, None] * (np.square(means) + unsure)).sum(axis=0)
-    return means, unsure, np.maximum(variance - between, _LEAST_WITHIN * variance), found.shares
+    scatter = (found.shares[:, None] * (np.square(means) + unsure)).sum(axis=0)
+    return means, unsure, np.maximum(variance - scatter, _LEAST_WITHIN * variance), found.shares
 
 
-def _of_sums(found: ClassSums, share: float) -> tuple[Reals, Reals, Reals, Reals]:
+def _of_sums(found: ClassSums, between: Between) -> tuple[Reals, Reals, Reals, Reals]:
     """The same of class sums, along their singular vectors."""
-    between, classes = found.between, len(found.left)
-    kept = between / np.maximum(np.square(found.lengths), np.finfo(float).tiny)
+    classes = len(found.left)
+    kept = found.apart / np.maximum(np.square(found.lengths), np.finfo(float).tiny)
     means = found.left * (found.lengths * kept)
-    within = np.full(classes, max(1 - share, _LEAST_WITHIN) * found.largest / len(found.basis))
+    within = np.full(classes, max(1 - between.share, _LEAST_WITHIN) * found.largest / len(found.basis))
     return means, np.broadcast_to(kept * found.noise, means.shape), within, np.full(classes, 1 / classes)

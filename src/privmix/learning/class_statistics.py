@@ -18,8 +18,25 @@ Reals = NDArray[np.float64]
 _CLOSEST: Final = 0.99
 # Shares of the variance between classes that are weighed against each other.
 _SHARES: Final = np.geomspace(1e-6, 1.0, 56)
+# Powers of the variance that class means spread by, likewise: from nearly as wide in every direction to the widest few.
+_POWERS: Final = (0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 2.5)
 # Least share of the variance of records that is within classes, where class sums leave none.
 _LEAST_WITHIN: Final = 0.1
+
+
+@dataclass(frozen=True, eq=False)
+class Between:
+    """What class means are taken for before their noise: draws from N(a p, b t), direction by direction.
+
+    Attributes:
+        along: (k,) b, the share of each direction's variance that lies between classes; one number where all have one.
+        share: of the whole variance.
+        weight: a, how far class means are at the points p that a class prior expects them at.
+    """
+
+    along: Reals
+    share: float
+    weight: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,15 +71,15 @@ class ClassStatistics:
         """The same with the points of ``prior``."""
         return replace(self, points=prior.around(self.shares) @ self.basis)
 
-    def between_share(self) -> tuple[float, float]:
-        """b, how much of the variance lies between classes, and a, how far their means are at their points."""
+    def between(self) -> Between:
+        """How class means spread, by what is likeliest."""
         return _likeliest(self.means, self.known.variance, self.noise, self.points)
 
-    def discriminants(self, share: float, weight: float) -> tuple[Reals, Reals]:
+    def discriminants(self, between: Between) -> tuple[Reals, Reals]:
         """(d, K) coefficients and (K,) offsets of the scores of records counted from the origin."""
-        variance = self.known.variance
+        variance, share = self.known.variance, between.along
         # a p
-        expected = np.zeros_like(self.means) if self.points is None else weight * self.points
+        expected = np.zeros_like(self.means) if self.points is None else between.weight * self.points
         # r = t + spread / t
         reliable = variance + self.known.spread / variance
         # b t / (b t + v)
@@ -132,28 +149,31 @@ class ClassSums:
         return replace(self, left=left, lengths=lengths, basis=right.T, noise=noise, weight=weight)
 
     @property
-    def between(self) -> Reals:
+    def apart(self) -> Reals:
         """Squared lengths less the noise, whose entries are spread over K - 1 singular vectors."""
         directions = max(self.basis.shape[0], len(self.left) - 1)
         return np.asarray(np.maximum(np.square(self.lengths) - self.noise * directions, 0.0))
 
-    def between_share(self) -> tuple[float, float]:
+    def between(self) -> Between:
         """Scatter between classes as a share of the largest variance of records, and the weight of points."""
-        return min(1.0, float(self.between.sum()) / len(self.left) / self.largest), self.weight
+        share = min(1.0, float(self.apart.sum()) / len(self.left) / self.largest)
+        return Between(np.array([share]), share, self.weight)
 
-    def discriminants(self, share: float, weight: float) -> tuple[Reals, Reals]:
+    def discriminants(self, between: Between) -> tuple[Reals, Reals]:
         """(d, K) coefficients and (K,) offsets of the scores of records counted from the origin."""
-        between = self.between
-        within = max(1 - share, _LEAST_WITHIN) * self.largest / len(self.basis)
-        variance = between / len(self.left) + within
+        within = max(1 - between.share, _LEAST_WITHIN) * self.largest / len(self.basis)
+        variance = self.apart / len(self.left) + within
         # M with its singular values shrunk by the share that is no noise
-        means = self.left * (between / np.maximum(self.lengths, np.finfo(float).tiny))
+        means = self.left * (self.apart / np.maximum(self.lengths, np.finfo(float).tiny))
         weights = means / variance
         return self.basis @ _equally_far(weights, means).T, np.zeros(len(weights))
 
 
-def _likeliest(means: Reals, variance: Reals, noise: Reals, points: Reals | None) -> tuple[float, float]:
-    """Posterior means of b and a, weighed together: z ~ N(a p, b t + v) entry by entry, p = 0 without points.
+def _likeliest(means: Reals, variance: Reals, noise: Reals, points: Reals | None) -> Between:
+    """Posterior means of b_i and a, weighed together: z ~ N(a p, b_i t_i + v) entry by entry, p = 0 without points.
+
+    Class means spread as b T^q does, scaled so that b is the share of the whole variance that is theirs, and in no
+    direction by more than there is: b_i = min(1, b c t_i^(q - 1)). All b from 0 to 1 and all powers q count alike.
 
     Args:
         means: z, (K, k).
@@ -161,17 +181,26 @@ def _likeliest(means: Reals, variance: Reals, noise: Reals, points: Reals | None
         noise: v, (K, k).
         points: p, (K, k).
     """
-    squares, likelihood, coefficients = np.square(means), np.empty(len(_SHARES)), np.zeros(len(_SHARES))
-    for index, share in enumerate(_SHARES):
-        # log N(z; 0, b t + v), but for a constant
-        total = np.maximum(share * variance + noise, np.finfo(float).tiny)
-        likelihood[index] = -0.5 * (np.log(total) + squares / total).sum()
-        if points is not None:
-            coefficients[index], gain = regression_on_prior(points, means, total)
-            likelihood[index] += gain
+    squares, sizes = np.square(means), variance / variance.max()
+    total = float(sizes.sum())
+    along, likelihood, coefficients = [], [], []
+    for power in _POWERS:
+        shape = sizes ** (power - 1)
+        shape *= total / float(shape @ sizes)
+        for share in _SHARES:
+            along.append(np.minimum(1.0, share * shape))
+            # log N(z; 0, b t + v), but for a constant
+            spread = np.maximum(along[-1] * variance + noise, np.finfo(float).tiny)
+            likelihood.append(-0.5 * float((np.log(spread) + squares / spread).sum()))
+            coefficients.append(0.0)
+            if points is not None:
+                coefficients[-1], gain = regression_on_prior(points, means, spread)
+                likelihood[-1] += gain
     # On a grid of even logarithms db is in proportion to b.
-    weights = _SHARES * np.exp(likelihood - likelihood.max())
-    return float(weights @ _SHARES / weights.sum()), float(weights @ coefficients / weights.sum())
+    weights = np.tile(_SHARES, len(_POWERS)) * np.exp(np.array(likelihood) - max(likelihood))
+    weights /= weights.sum()
+    found = weights @ np.array(along)
+    return Between(found, float(found @ sizes) / total, float(weights @ coefficients))
 
 
 def _equally_far(weights: Reals, means: Reals) -> Reals:

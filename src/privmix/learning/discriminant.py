@@ -38,31 +38,34 @@ class DiscriminantClassifier(LinearLearner):
        Coefficients proportional to z_ki have the least expected squared error, over class means whose covariance is
        proportional to T, if they are divided by r_i = t_i + spread_i / t_i, not by t_i. T is known along i to a share
        of t_i / r_i.
-    2. *Class means.* They are taken for draws from N(0, b T), so that z_ki ~ N(0, b t_i + v_ki) with v_ki the noise and
-       a sampling error of t_i / n_k. The share b is its posterior mean, all from 0 to 1 being equally likely before.
-       Given b, the mean of class k is m_ki = z_ki b t_i / (b t_i + v_ki), and the regression's coefficients are
-       z_ki b / (b r_i + v_ki): a ridge regression with ridge v_ki / b (Balle and Wang 2018 so denoise the Gaussian
-       mechanism by what is known of its noise).
+    2. *Class means.* They are taken for draws from N(0, b_i t_i), so that z_ki ~ N(0, b_i t_i + v_ki) with v_ki the
+       noise and a sampling error of t_i / n_k. The shares are b_i = b c t_i^(q - 1), at most 1, c such that b is the
+       share of the whole variance: class means may gather where records vary most, or spread evenly. Each b_i is its
+       posterior mean, all b from 0 to 1 and a grid of powers q being equally likely before.
+       Given b_i, the mean of class k is m_ki = z_ki b_i t_i / (b_i t_i + v_ki), and the regression's coefficients are
+       z_ki b_i / (b_i r_i + v_ki): a ridge regression with ridge v_ki / b_i (Balle and Wang 2018 so denoise the
+       Gaussian mechanism by what is known of its noise).
     3. *Discriminants.* What makes the regression a discriminant analysis is (I - E)^-1 on the classes' side, with
        E = P^1/2 M T^-1 M' P^1/2 and P the classes' shares (Hastie, Buja and Tibshirani 1995): it takes the scatter
        between classes out of T. A term of E counts by the shares to which matrix and mean are known. The score of class
        k is w_k'x - w_k'm_k / 2 + log p_k.
 
     A :class:`~privmix.learning.class_prior.ClassPrior` gives step 2 public points p_k, counted from their mean: class
-    means are then draws from N(a p_k, b T), with a from N(0, 1) and known by the released means alone. What steps 2 and
-    3 say of z_ki holds for z_ki - a p_ki, to which a p_ki is added again (a p_ki / r_i in the coefficients). Beside
-    class sums, which have no T, points are another measurement of the means
+    means are then draws from N(a p_k, b_i t_i), with a from N(0, 1) and known by the released means alone. What steps
+    2 and 3 say of z_ki holds for z_ki - a p_ki, to which a p_ki is added again (a p_ki / r_i in the coefficients).
+    Beside class sums, which have no T, points are another measurement of the means
     (:func:`~privmix.learning.class_prior.measured_twice`).
 
     Without noise this is linear discriminant analysis, up to the sampling error in step 2. No constant is chosen by
-    accuracy: the noise is known, and b and the spectrum of T follow from the released numbers by their likelihood.
+    accuracy: the noise is known, and b, q and the spectrum of T follow from the released numbers by their likelihood.
     Rows of a single class each have no counts of the classes: class means are then made equally long in units of T.
     Class sums alone say nothing of the scatter within classes, which the clipping bound then sets.
 
     Attributes:
         coef_: (d, K) float32.
         intercept_: (K,) float32.
-        between_share_: b; with a class prior that of what its points leave, and ``told_["weight"]`` is a.
+        between_share_: b, of the whole variance; with a class prior that of what its points leave, and
+            ``told_["weight"]`` is a.
 
     Example:
         >>> from privmix.releases.dataset import RecordTransform
@@ -103,7 +106,7 @@ class DiscriminantClassifier(LinearLearner):
         rules = []
         for found_out in (False, True) if plan.kind.released else (False,):
             found = drawn_statistics(plan, model, seed, found=found_out)
-            weights, offsets = found.discriminants(*found.between_share())
+            weights, offsets = found.discriminants(found.between())
             rules.append((weights, offsets - found.origin @ weights))
         return min(rules, key=lambda rule: model.accuracy(rule[0], rule[1], seed))
 
@@ -112,10 +115,11 @@ class DiscriminantClassifier(LinearLearner):
         if self._prior is not None:
             found = found.expecting(self._prior)
         progress(1, 2)
-        self.between_share_, weight = found.between_share()
+        between = found.between()
+        self.between_share_ = between.share
         if self.told_ is not None:
-            self.told_["weight"] = weight
-        weights, offsets = found.discriminants(self.between_share_, weight)
+            self.told_["weight"] = between.weight
+        weights, offsets = found.discriminants(between)
         self._temperature = temperature_of_discriminant(found)
         self.coef_ = weights.astype(np.float32)
         self.intercept_ = (offsets - found.origin @ weights).astype(np.float32)

@@ -130,10 +130,12 @@ def drawn_statistics(plan: Plan, model: DataModel, seed: int, *, found: bool = F
         floor = 1e-5 * float(np.trace(drawn.covariance)) / len(basis)
         variance = np.maximum(np.einsum("ij,ij->j", basis, turned), floor)
         known = KnownVariance(variance, np.maximum(np.square(turned).sum(axis=0) - variance**2, 0.0))
-    counts = drawn.shares[:, None] * plan.records
     taken = drawn.noise.cross if drawn.noise.taken is None else drawn.noise.taken
     deviation = taken / plan.records / drawn.noise.amplified
-    noise = (np.square(deviation) @ np.square(basis)) / np.square(drawn.shares)[:, None] + known.variance / counts
+    noise = (np.square(deviation) @ np.square(basis)) / np.square(drawn.shares)[:, None]
+    if model.sampled:
+        # Means that are drawn without a sampling error would else seem to lie together where records vary least.
+        noise = noise + known.variance / (drawn.shares[:, None] * plan.records)
     sized = drawn.noise.counts is not None
     return ClassStatistics(
         basis,

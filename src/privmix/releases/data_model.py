@@ -209,7 +209,7 @@ class DataModel:
                 where they differ along all axes alike, more where they differ most along those of much variance.
             own_shapes: see the attribute.
             between_share: share of the variance that lies between classes; None takes what ``attainable`` asks for, and
-                1 - K^-0.15 at most, since more classes are finer ones.
+                1 - K^-0.25 at most, since more classes are finer ones.
             attainable: accuracy that a learner reaches without privacy; None takes :data:`ATTAINABLE`, in doubt.
         """
         check_integer("dim", dim, low=1)

@@ -1,0 +1,61 @@
+"""Options say what they are once: docstrings and help show the same text."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field, fields, is_dataclass
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from privmix.options import described, option, said
+
+SOURCE = Path(__file__).parents[1] / "src" / "privmix"
+
+
+def classes_with_options() -> list[tuple[str, str]]:
+    """Module and name of each class in whose body an option stands."""
+    found = []
+    for path in sorted(path for place in ("jobs", "research") for path in (SOURCE / place).rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef) and any(
+                isinstance(line, ast.AnnAssign) and "option(" in ast.unparse(line.value or line) for line in node.body
+            ):
+                module = ".".join(path.relative_to(SOURCE.parent).with_suffix("").parts)
+                found.append((module, node.name))
+    return found
+
+
+def test_there_are_options() -> None:
+    assert len(classes_with_options()) > 15
+
+
+@pytest.mark.parametrize(("module", "name"), classes_with_options())
+def test_a_docstring_has_the_text_of_every_field(module: str, name: str) -> None:
+    kind = getattr(import_module(module), name)
+    assert is_dataclass(kind)
+    for item in fields(kind):
+        if item.init and "help" in item.metadata:
+            assert f"    {item.name}: {item.metadata['help']}" in (kind.__doc__ or "")
+
+
+def test_sections_after_the_fields_stay_there() -> None:
+    @described
+    @dataclass(frozen=True)
+    class Draw:
+        """How records are drawn.
+
+        Example:
+            >>> Draw().rate
+            0.5
+        """
+
+        rate: float = option(0.5, "Of records.")
+        place: str = field(default="", metadata=said("Where to. Default: here."))
+        plain: int = 3
+
+    heads = ["How records are drawn.", "Attributes:", "Example:"]
+    text = Draw.__doc__ or ""
+    assert [line for line in text.splitlines() if line and not line.startswith(" ")] == heads
+    assert "    rate: Of records. Default: 0.5.\n    place: Where to. Default: here.\n    plain: :class:`int`." in text
