@@ -29,19 +29,19 @@ import numpy as np
 import torch
 
 import common
-import privmix as pm
 from bench_ladder import CACHE, SWEPT
 from bench_synthesis import CNN_SEEDS, CNN_STEPS, WARM_UP, accuracy_of_cnn, public_part
+from privmix import research
 from privmix.data import open_dataset
-from privmix.jobs.synthesis_quality import LabelledImages, Measure
 from privmix.reports.style import new_figure, save_figure
-from privmix.synthesis.metrics import (
+from privmix.research.synthesis.metrics import (
     LinearClassifier,
     classification_accuracy,
     frechet_distance,
     inception_score,
     precision_recall,
 )
+from privmix.research.synthesis.quality import LabelledImages, Measure
 
 RUNS = common.RESULTS / "guidance_runs.json"
 WEIGHTS = (0.0, 3.0, 10.0, 20.0, 30.0)
@@ -74,7 +74,7 @@ def one_seed(cache: Path, seed: int | str, device: str, images: int) -> dict[str
                 how |= {**SWEPT, "work": CACHE / "synthesis" / "work-swept"}
             else:
                 how |= {**MODEL, "seed": seed, "work": cache / f"work-{seed}", "sampler_steps": STEPS}
-            pm.synthesise(cache / "public.npz", out=out, **how)
+            research.synthesise(cache / "public.npz", out=out, **how)
         given = LabelledImages.of(open_dataset(out, split="train"))
         ours = measure.extractor.transform(given.pixels)
         manifold = precision_recall(theirs, ours)

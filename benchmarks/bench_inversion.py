@@ -21,12 +21,12 @@ from typing import Any
 import numpy as np
 
 import common
-from privmix.attacks.inversion import InversionConfig
-from privmix.attacks.inversion_study import NOISY, QUIET, InversionCase, study_inversion
 from privmix.data import open_dataset
 from privmix.features import parse_features
 from privmix.releases import ReleaseConfig
-from privmix.reports.inversion import draw_inversion
+from privmix.research.inversion.picture import draw_inversion
+from privmix.research.inversion.search import InversionConfig
+from privmix.research.inversion.study import NOISY, QUIET, InversionCase, study_inversion
 
 RUNS = common.RESULTS / "inversion_runs.json"
 CACHE = common.RESULTS.parent / "cache"

@@ -54,6 +54,7 @@ import common
 import privmix as pm
 from bench_designs import CACHE
 from bench_synthesis import IMAGES, made
+from privmix import research
 from privmix.data import open_dataset
 from privmix.data.public_share import PublicShare, split_off
 from privmix.jobs.training import TrainingJob
@@ -269,7 +270,7 @@ def pool(folder: Path, name: str) -> Images:
     if not (folder / f"pool-{name}").exists():
         if name == "swept":
             where = {"out": folder / "pool-swept", "work": folder / "work-swept"}
-            pm.synthesise(folder / "public.npz", images=SWEPT_IMAGES, **where, **SWEPT)
+            research.synthesise(folder / "public.npz", images=SWEPT_IMAGES, **where, **SWEPT)
         else:
             made(folder, name, IMAGES[name])
     return images(folder / f"pool-{name}" / "train.npz")

@@ -27,7 +27,8 @@ import numpy as np
 
 import bench_poisoning_pictures as pictures
 import common
-from privmix.attacks.poisoning import (
+from privmix.data import open_dataset
+from privmix.research.poisoning import (
     Images,
     PoisoningResult,
     Scene,
@@ -39,11 +40,10 @@ from privmix.attacks.poisoning import (
     parse_defence,
     run_trials,
 )
-from privmix.attacks.poisoning.base import Case
-from privmix.attacks.poisoning.kept import KeptTrials
-from privmix.attacks.poisoning.order import Comparison, check_order
-from privmix.attacks.poisoning.victims.extractor import held_apart, pretrained
-from privmix.data import open_dataset
+from privmix.research.poisoning.base import Case
+from privmix.research.poisoning.kept import KeptTrials
+from privmix.research.poisoning.order import Comparison, check_order
+from privmix.research.poisoning.victims.extractor import held_apart, pretrained
 
 RUNS = common.RESULTS / "poisoning_runs.json"
 CLEAN_RUNS = common.RESULTS / "poisoning_clean_runs.json"

@@ -31,9 +31,9 @@ import numpy as np
 
 import common
 from privmix.attacks.bounds import clopper_pearson
-from privmix.attacks.poisoning import Images, Scene, Victim, parse_attack, parse_defence
-from privmix.attacks.poisoning.base import Case
 from privmix.data import open_dataset
+from privmix.research.poisoning import Images, Scene, Victim, parse_attack, parse_defence
+from privmix.research.poisoning.base import Case
 from privmix.rounding import rounded_up
 
 RUNS = common.RESULTS / "poisoning_releases_runs.json"

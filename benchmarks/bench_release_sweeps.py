@@ -50,7 +50,6 @@ from privmix.accounting import (
     tradeoff_curve,
 )
 from privmix.accounting import epsilon as price
-from privmix.attacks.collapse import measure_collapse
 from privmix.designs import Fixed, Hierarchical, Poisson, RandomWeight
 from privmix.jobs.fitting import fit
 from privmix.learning import DiscriminantClassifier, GeneralizedKLClassifier, NoiseAwareRidgeClassifier
@@ -58,6 +57,7 @@ from privmix.mechanisms.clipping import clip_l2
 from privmix.releases import PrivateRecords, ReleaseConfig, ReleasedDataset, SecretStreams, release_to_memory
 from privmix.releases.theory import best_mixup_degree
 from privmix.reports.style import COLOURS, new_figure, save_figure
+from privmix.research.collapse.measures import measure_collapse
 
 RUNS = common.RESULTS / "release_sweeps_runs.json"
 DELTA = 1e-5

@@ -27,9 +27,9 @@ from scipy import stats
 from sklearn.svm import SVC
 
 import common
-from privmix.synthesis.denoising import Denoiser, denoising_loss, own_noise, sample
-from privmix.synthesis.edm import EdmConfig, SamplerConfig
-from privmix.synthesis.networks import PointNetwork
+from privmix.research.synthesis.denoising import Denoiser, denoising_loss, own_noise, sample
+from privmix.research.synthesis.edm import EdmConfig, SamplerConfig
+from privmix.research.synthesis.networks import PointNetwork
 
 RUNS = common.RESULTS / "spiral_runs.json"
 SIZES = (100, 250, 2500)

@@ -1,18 +1,18 @@
 """Synthetic digits from 600 public ones (1% of MNIST), by EDM, EDM with guidance and DDPM, beside the 600 themselves.
 
-60 images a class are parted off MNIST's training split by `privmix split` with a public seed, and `pm.synthesise` makes
-10,000 images of them (with guidance and by DDPM 4,000): network `small` (a million weights, 28 x 28), bfloat16, one
-core, 3,000 steps of 64; and by EDM trained longer, 16,000 steps of 32 at noise levels ln sigma ~ N(-0.4, 1.2^2) in
+60 images a class are parted off MNIST's training split by `privmix split` with a public seed, and `research.synthesise`
+makes 10,000 images of them (with guidance and by DDPM 4,000): network `small` (a million weights, 28 x 28), bfloat16,
+one core, 3,000 steps of 64; and by EDM trained longer, 16,000 steps of 32 at noise levels ln sigma ~ N(-0.4, 1.2^2) in
 place of Karras et al.'s N(-1.2, 1.2^2). What settled the settings: the time (an hour on two cores); a look at 60 images
 from the same noise with 18, 12 and 9 noise levels, in which 12 can't be told from 18; and for the longer training the
 error on the 600 themselves at seven noise levels after three minutes (lower with those levels at all but the least
-noise, lower by twice the steps of 32 than by steps of 64; not lower with wider or coarser networks). That model's
-error on 600 digits of the training split that no set here holds was 30 to 34% above that on the 600 at sigma 0.8 and
-1.6, and fell by 1,400 more steps in which every non-leaking change had a probability of 0.4 in place of 0.12 (with 0.8
-it rose): hence EDM trained longer on varied images, which is the same with that probability. Its own error on those 600
-digits was then within 4% of that on the 600 at every level. (These errors were measured by hand; this script does not
-measure them.) Every set is measured against MNIST's 10,000 test images, which nothing was made of or chosen by; but
-that EDM was trained longer at all came of the figures of the first one, which were seen to fall short:
+noise, lower by twice the steps of 32 than by steps of 64; not lower with wider or coarser networks). That model's error
+on 600 digits of the training split that no set here holds was 30 to 34% above that on the 600 at sigma 0.8 and 1.6, and
+fell by 1,400 more steps in which every non-leaking change had a probability of 0.4 in place of 0.12 (with 0.8 it rose):
+hence EDM trained longer on varied images, which is the same with that probability. Its own error on those 600 digits
+was then within 4% of that on the 600 at every level. (These errors were measured by hand; this script does not measure
+them.) Every set is measured against MNIST's 10,000 test images, which nothing was made of or chosen by; but that EDM
+was trained longer at all came of the figures of the first one, which were seen to fall short:
 
 * FID, precision and recall in scattering features, projected to 512; FID of the first 600 images too, since it falls
   with their number;
@@ -50,13 +50,13 @@ from torch import nn
 from torch.nn import functional
 
 import common
-import privmix as pm
+from privmix import research
 from privmix.data import open_dataset
 from privmix.jobs.columns import Columns
 from privmix.jobs.split import split
 from privmix.jobs.split_options import SplitOptions
-from privmix.jobs.synthesis_quality import LabelledImages, Measure
-from privmix.synthesis.metrics import classification_accuracy, frechet_distance, near_copies, precision_recall
+from privmix.research.synthesis.metrics import classification_accuracy, frechet_distance, near_copies, precision_recall
+from privmix.research.synthesis.quality import LabelledImages, Measure
 from privmix.training.views.augment import parse_augmentations
 from privmix.training.views.augmentation import augment
 from privmix.training.views.record_random import RecordRandom
@@ -152,7 +152,9 @@ def made(cache: Path, name: str, images: int) -> LabelledImages:
                 keep(cache / f"cpu-{name}.json", spent)
                 print(f"{name}: {stage} {done}/{total}", flush=True)
 
-        pm.synthesise(cache / "public.npz", out=out, work=cache / work, images=images, progress=tell, **MODEL | how)
+        research.synthesise(
+            cache / "public.npz", out=out, work=cache / work, images=images, progress=tell, **MODEL | how
+        )
         keep(cache / f"cpu-{name}.json", spent)
     return LabelledImages.of(open_dataset(out, split="train"))
 

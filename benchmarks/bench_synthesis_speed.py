@@ -27,11 +27,11 @@ import numpy as np
 import torch
 
 import common
-from privmix.synthesis.ddpm import DdpmConfig
-from privmix.synthesis.denoising import Denoiser, NoiseProcess, image_generator
-from privmix.synthesis.edm import EdmConfig
-from privmix.synthesis.model import DiffusionModel
-from privmix.synthesis.networks import UNet
+from privmix.research.synthesis.ddpm import DdpmConfig
+from privmix.research.synthesis.denoising import Denoiser, NoiseProcess, image_generator
+from privmix.research.synthesis.edm import EdmConfig
+from privmix.research.synthesis.model import DiffusionModel
+from privmix.research.synthesis.networks import UNet
 
 SHAPE, CLASSES = (3, 28, 28), 10
 # Batches and numbers of images.

@@ -18,17 +18,16 @@ from scipy.linalg import toeplitz
 
 import common
 from privmix.accounting import gdp_epsilon, published_noise_multiplier
-from privmix.releases.simulation import simulate_linear_regression
 from privmix.releases.theory import (
     LinearTask,
     best_mixup_degree,
-    error_bound,
     expected_error,
     honest_noise_multiplier,
     optimal_degree_order,
     published_optimal_degree,
 )
 from privmix.reports.style import COLOURS, new_figure, save_figure
+from privmix.research.linear_regression import error_bound, simulate_linear_regression
 
 MARKERS = "os^"
 DIM, MU, DELTA = 100, 2.0, 1e-5

@@ -29,9 +29,9 @@ from numpy.typing import NDArray
 import common
 from bench_designs import CACHE
 from bench_ladder import PUBLIC, images, parted, rendered
-from privmix.jobs.synthesis_quality import Measure
 from privmix.procedural import get_generator
-from privmix.synthesis.metrics import frechet_distance
+from privmix.research.synthesis.metrics import frechet_distance
+from privmix.research.synthesis.quality import Measure
 from privmix.training import PublicData, ViewConfig
 from privmix.training.layout import ImageLayout
 from privmix.training.views.augment import Crop, Jitter

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
+import tomllib
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
@@ -17,7 +19,6 @@ ALLOWED: dict[str, set[str]] = {
     "data": set(),
     "features": {"data", "procedural"},
     "procedural": set(),
-    "synthesis": {"data"},
     "designs": {"accounting", "mechanisms"},
     "certificate": {"accounting", "mechanisms.plan"},
     "releases": {"accounting", "mechanisms", "data", "procedural", "features", "designs", "certificate"},
@@ -42,7 +43,25 @@ ALLOWED: dict[str, set[str]] = {
         "data",
         "features",
         "procedural",
-        "synthesis",
+        "certificate",
+        "releases",
+        "ledger",
+        "learning",
+        "planning",
+        "training",
+        "attacks",
+        "reports",
+    },
+    # Everything that is public: see the tests of the wing below.
+    "research": {
+        "jobs",
+        "cli",
+        "accounting",
+        "mechanisms",
+        "data",
+        "features",
+        "procedural",
+        "designs",
         "certificate",
         "releases",
         "ledger",
@@ -81,6 +100,7 @@ BESIDE = (
     "held_folders",
     "options",
     "packages",
+    "plugins",
     "private_files",
     "rounding",
     "scratch",
@@ -89,7 +109,7 @@ BESIDE = (
 )
 
 # The front door lends names of every floor, lazily; of the command line none.
-FRONT_DOOR = {floor for floor in ALLOWED if floor != "cli"}
+FRONT_DOOR = set(ALLOWED) - {"cli", "research"}
 
 FILES = sorted(SOURCE.rglob("*.py"))
 
@@ -189,6 +209,43 @@ def test_a_forbidden_import_is_noticed(tmp_path: Path) -> None:
     assert imports_of(file) == ["privmix.data", "privmix.learning", "privmix.releases.engine"]
 
 
+WING = sorted((SOURCE / "research").rglob("*.py"))
+
+
+def names_in(path: Path) -> list[str]:
+    """What a file imports of privmix, name by name."""
+    found = []
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            found += [f"{node.module}.{alias.name}" for alias in node.names]
+    return [name for name in found if name.split(".")[0] == "privmix"]
+
+
+@pytest.mark.parametrize("path", WING, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_research_lives_on_public_names(path: Path) -> None:
+    """As any other package does."""
+    private = [name for name in names_in(path) if any(part.startswith("_") for part in name.split("."))]
+    assert private == []
+    if path.name != "verb.py":
+        assert [name for name in names_in(path) if name.startswith("privmix.cli")] == []
+
+
+def test_nothing_but_research_names_research() -> None:
+    """Not in a text either, by which something could be imported."""
+    others = [path for path in FILES if path not in WING]
+    assert [str(path) for path in others if "privmix.research" in path.read_text(encoding="utf-8")] == []
+
+
+def test_the_installed_entry_points_are_those_of_the_project() -> None:
+    """By them research is found; after a change of pyproject.toml, `make setup` brings them up to date."""
+    project = tomllib.loads((SOURCE.parents[1] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    for group, points in project["entry-points"].items():
+        installed = {point.name: point.value for point in entry_points(group=group) if point.dist.name == "privmix"}
+        assert installed == points, f"{group}: run `make setup`"
+
+
 def flags_in(path: Path) -> list[str]:
     """Flags in the texts of a file, but for those of commands that are spelled out: ``privmix fit REL --out M``."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
@@ -200,7 +257,12 @@ def flags_in(path: Path) -> list[str]:
     return [line for line in lines if re.search(r"(?<![\w(-])--[a-z]", line.split("privmix ")[0])]
 
 
+def speaks(path: Path) -> bool:
+    """Whether a file is of the command line."""
+    return floor_of(path) == "cli" or (path in WING and path.name == "verb.py")
+
+
 def test_the_library_names_fields_and_no_flags() -> None:
     """privmix.cli.flags makes flags of them: who writes Python has none to mend."""
-    found = {str(path.relative_to(SOURCE)): flags_in(path) for path in FILES if floor_of(path) != "cli"}
+    found = {str(path.relative_to(SOURCE)): flags_in(path) for path in FILES if not speaks(path)}
     assert {name: lines for name, lines in found.items() if lines} == {}

@@ -17,7 +17,7 @@ from privmix.accounting import Adjacency, Gaussian
 from privmix.cli import account, ledger
 from privmix.cli.app import VERBS, app
 from privmix.cli.attack import ATTACKS, attack
-from privmix.cli.lazy_verbs import Verb
+from privmix.cli.lazy_verbs import Verb, verbs_from_elsewhere
 from privmix.ledger import Ledger
 
 SOURCE = Path(__file__).parents[1] / "src" / "privmix"
@@ -72,9 +72,32 @@ def test_what_needs_no_arithmetic_imports_none(tmp_path: Path) -> None:
 def test_a_verb_that_explains_itself_does_nothing_else() -> None:
     verbs = [*VERBS, "account compare", "account poisoning"]
     verbs += [*(f"attack {name}" for name in ATTACKS), *(f"ledger {name}" for name in ledger.VERBS)]
+    verbs += [*verbs_from_elsewhere(), *(f"attack {name}" for name in verbs_from_elsewhere("attack"))]
     said, imported = run_fresh(*({"arguments": [*verb.split(), "--help"]} for verb in verbs))
     assert said.count("Usage:") == len(verbs)
     assert not imported & HEAVY
+
+
+def test_nobody_waits_for_research_but_who_asks_for_it(tmp_path: Path) -> None:
+    """A release, what is learnt of it and a training import none of it, nor does help that lists its verbs."""
+    program = """
+import sys
+import numpy as np
+import privmix as pm
+from privmix.cli import main
+assert main.run(["--help"]) == main.run(["attack", "--help"]) == 0
+x, y = np.random.default_rng(0).random((60, 4)), np.arange(60) % 2
+how = {"epsilon": 8.0, "delta": 1e-3, "features": "identity", "classes": 2, "clip_norm": 2.0}
+release = pm.release((x, y), design="poisson", out="REL", **how)
+pm.fit(release)
+pm.train((x, y), model="linear", epochs=1, batch_size=20, out="MODEL", **{**how, "clip_norm": 1.0})
+print(*sorted(name for name in sys.modules if name.startswith("privmix.research")))
+"""
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "Research" in done.stdout
+    assert "synthesise" in done.stdout
+    assert done.stdout.splitlines()[-1] == ""
 
 
 def test_a_price_needs_no_learning() -> None:
@@ -142,16 +165,24 @@ def test_lazy_names_are_what_they_say(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("group", "verbs"),
-    [(app, VERBS), (attack, ATTACKS), (ledger.ledger, ledger.VERBS), (account.account, account.VERBS)],
+    ("group", "place", "verbs"),
+    [
+        (app, "", VERBS),
+        (attack, "attack", ATTACKS),
+        (ledger.ledger, "ledger", ledger.VERBS),
+        (account.account, "account", account.VERBS),
+    ],
     ids=["privmix", "attack", "ledger", "account"],
 )
-def test_help_says_of_a_verb_what_the_verb_says(group: object, verbs: dict[str, Verb]) -> None:
-    for verb in verbs.values():
+def test_help_says_of_a_verb_what_the_verb_says(group: object, place: str, verbs: dict[str, Verb]) -> None:
+    """Of privmix's own, in the order in which they are listed, and of those that entry points bring."""
+    others = verbs_from_elsewhere(place)
+    for verb in (verbs | others).values():
         importlib.import_module(verb.module)
     found = get_group(group).commands  # type: ignore[arg-type]
-    assert list(found) == list(verbs)
-    for name, verb in verbs.items():
+    assert list(found)[: len(verbs)] == list(verbs)
+    assert set(found) == set(verbs | others)
+    for name, verb in (verbs | others).items():
         first = (found[name].help or "").split("\n\n")[0]
         assert " ".join(first.split()) == verb.help, name
 

@@ -17,7 +17,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "privmix"
 def classes_with_options() -> list[tuple[str, str]]:
     """Module and name of each class in whose body an option stands."""
     found = []
-    for path in sorted((SOURCE / "jobs").rglob("*.py")):
+    for path in sorted(path for place in ("jobs", "research") for path in (SOURCE / place).rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.ClassDef) and any(
                 isinstance(line, ast.AnnAssign) and "option(" in ast.unparse(line.value or line) for line in node.body

@@ -51,7 +51,6 @@ if TYPE_CHECKING:
     from privmix.jobs.releasing import plan, release
     from privmix.jobs.report import report
     from privmix.jobs.specification import TableSpec, spec
-    from privmix.jobs.synthesis import synthesise
     from privmix.jobs.training import train
     from privmix.learning.discriminant import DiscriminantClassifier
     from privmix.learning.kl import GeneralizedKLClassifier
@@ -119,7 +118,6 @@ __all__ = [
     "release",
     "report",
     "spec",
-    "synthesise",
     "train",
     "verify",
 ]

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import privmix as pm
+from privmix import research
 from privmix.data import Source
 from privmix.errors import StorageError
 from privmix.jobs.audited import Audited, Claim
@@ -68,7 +69,7 @@ SAME: dict[str, tuple[Callable[[], Any], list[str]]] = {
         ["attack", "membership", "FIT", "--data=own"],
     ),
     "collapse": (
-        lambda: pm.attack("REL", "own", kind="collapse"),
+        lambda: research.attack("REL", "own", kind="collapse"),
         ["attack", "collapse", "REL", "--proxy=own"],
     ),
 }
@@ -111,8 +112,8 @@ def test_pictures_are_refused_before_a_record_is_read(place: str, monkeypatch: p
     monkeypatch.setattr(Source, "batches", _unread)
     for ask in (
         lambda: pm.evaluate("MODEL", "own", figure=place),
-        lambda: pm.attack("REL", "own", "inversion", figure=place),
-        lambda: pm.attack("REL", "own", "collapse", figure=place),
+        lambda: research.attack("REL", "own", "inversion", figure=place),
+        lambda: research.attack("REL", "own", "collapse", figure=place),
     ):
         with pytest.raises(pm.InvalidInput, match=r"^figure: "):
             ask()

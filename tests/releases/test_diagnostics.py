@@ -3,22 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 import pytest
 
 from privmix.errors import InvalidInput
-from privmix.mechanisms.streams import SecretStreams
-from privmix.releases import ReleaseConfig, ReleasePlan
-from privmix.releases.diagnostics import (
-    label_collapse,
-    minimum_euclidean_distance,
-    mixed_labels,
-    neural_collapse,
-)
-
-NAMES = ("ant", "bee", "cat", "dog")
+from privmix.releases.diagnostics import minimum_euclidean_distance, neural_collapse
 
 
 def blobs(count: int = 90, dim: int = 6, classes: int = 4, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -121,86 +111,6 @@ def test_features_on_a_simplex_are_farther_from_mixtures_than_features_on_a_line
     assert distances[1] < 0.2
 
 
-DESIGNS: list[dict[str, Any]] = [
-    {"design": "poisson"},
-    {"design": "hierarchical", "expected_classes": 2.0},
-    {"design": "fixed"},
-    {"design": "classwise"},
-]
-
-
-def make_plan(design: dict[str, Any], noise: float = 1.0, records: int = 400, degree: int = 20) -> ReleasePlan:
-    config = ReleaseConfig(records=records, dim=3, classes=NAMES, mixup_degree=degree, rows=2000, **design)
-    return config.with_noise(noise, 20.0)
-
-
-@pytest.mark.parametrize("design", DESIGNS, ids=lambda design: design["design"])
-def test_mixed_labels_follow_the_sampler(design: dict[str, Any]) -> None:
-    """Means and second moments of rows as the plan's own sampler draws them; 6 standard errors on 2,000 rows."""
-    plan = make_plan(design)
-    labels = np.repeat(np.arange(4), [160, 120, 80, 40])
-    held = [plan.sampler.draw(SecretStreams.from_seed(0), tile, 0, labels) for tile in range(plan.sampler.row_tiles)]
-    onehot = np.eye(4)[labels]
-    drawn = [onehot[rows] for part in held for rows in np.split(part.indices, part.offsets[1:-1])]
-    real = np.array([rows.sum(axis=0) for rows in drawn]) / plan.divisor
-    # A fifth of the records: only shares count.
-    clean, noisy = mixed_labels(plan, labels[::5], np.random.default_rng(1), len(real))
-    for power in (1, 2):
-        spread = np.sqrt(((real**power).var(axis=0) + (clean**power).var(axis=0)) / len(real))
-        assert (np.abs((real**power).mean(axis=0) - (clean**power).mean(axis=0)) <= 6 * spread + 1e-12).all()
-    joint = [(rows[:, 0] * rows[:, 1]) for rows in (real, clean)]
-    assert abs(joint[0].mean() - joint[1].mean()) <= 6 * math.sqrt((joint[0].var() + joint[1].var()) / len(real))
-    assert (noisy - clean).std() == pytest.approx(plan.noise_std_y, rel=0.06)
-
-
-def test_laplace_noise_on_labels_has_the_plan_s_size() -> None:
-    plan = make_plan({"design": "fixed", "noise": "laplace"})
-    clean, noisy = mixed_labels(plan, np.arange(4), np.random.default_rng(0), 20_000)
-    assert (noisy - clean).std() == pytest.approx(plan.noise_std_y, rel=0.05)
-
-
-def test_label_collapse_is_that_of_a_loop() -> None:
-    plan, labels = make_plan({"design": "poisson"}, noise=1.5), np.arange(4)
-    found = label_collapse(plan, labels, np.random.default_rng(5), rows=300)
-    clean, noisy = mixed_labels(plan, labels, np.random.default_rng(5), 300)
-    tops, sides = 0, {True: [0, 0], False: [0, 0]}
-    for before, after in zip(clean, noisy, strict=True):
-        tops += int(before[np.argmax(after)] == before.max())
-        for a, b in zip(before, after, strict=True):
-            # An entry of exactly 1/K has no side to keep.
-            sides[bool(a > 0.25)][0] += int(a != 0.25 and (a > 0.25) == (b > 0.25))
-            sides[bool(a > 0.25)][1] += int(a != 0.25)
-    assert found.top_kept == tops / 300
-    assert found.level_kept == pytest.approx(np.mean([kept / total for kept, total in sides.values()]))
-    assert found.spread == pytest.approx(math.sqrt(((clean - 0.25) ** 2).mean()))
-    assert found.signal_to_noise == pytest.approx((found.spread / found.noise_std) ** 2)
-
-
-def test_labels_survive_without_noise_and_not_in_much_of_it() -> None:
-    """Chance is 1/K for the top entry and 1/2 for a side; ties for the top raise the former a little."""
-    clear = label_collapse(make_plan({"design": "poisson"}, 1e-3), np.arange(4), np.random.default_rng(0))
-    assert clear.top_kept > 0.999
-    assert clear.level_kept > 0.999
-    lost = label_collapse(make_plan({"design": "poisson"}, 1e4), np.arange(4), np.random.default_rng(0))
-    assert 0.24 < lost.top_kept < 0.36
-    assert 0.48 < lost.level_kept < 0.52
-
-
-def test_hierarchical_labels_stay_apart_where_poisson_labels_collapse() -> None:
-    """Li et al. 2024, Figure 2: same degree, same noise."""
-    poisson, stratified = (
-        label_collapse(make_plan(design, 2.0, 4000, 200), np.arange(4), np.random.default_rng(0))
-        for design in ({"design": "poisson"}, {"design": "hierarchical", "expected_classes": 1.0})
-    )
-    assert stratified.spread > 4 * poisson.spread
-    assert stratified.level_kept > 0.99 > 0.98 > poisson.level_kept
-
-
-def test_public_labels_lose_nothing() -> None:
-    found = label_collapse(make_plan({"design": "classwise"}), np.arange(4), np.random.default_rng(0), rows=50)
-    assert (found.top_kept, found.level_kept, found.signal_to_noise) == (1.0, 1.0, math.inf)
-
-
 @pytest.mark.parametrize(
     ("features", "labels", "field"),
     [
@@ -217,11 +127,3 @@ def test_bad_arrays_are_named(features: np.ndarray, labels: np.ndarray, field: s
         with pytest.raises(InvalidInput) as caught:
             call(features, labels)
         assert caught.value.field == field
-
-
-def test_bad_label_draws_are_named() -> None:
-    rng = np.random.default_rng(0)
-    with pytest.raises(InvalidInput, match="labels"):
-        mixed_labels(make_plan({"design": "poisson"}), np.array([4]), rng, 5)
-    with pytest.raises(InvalidInput, match="design"):
-        label_collapse(make_plan({"design": "random-weight"}), np.arange(4), rng, 5)

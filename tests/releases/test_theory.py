@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.linalg import toeplitz
 
 from privmix.accounting import (
     Gaussian,
@@ -19,16 +18,15 @@ from privmix.accounting import (
     published_noise_multiplier,
 )
 from privmix.errors import InvalidInput
-from privmix.releases.simulation import simulate_linear_regression
 from privmix.releases.theory import (
     LinearTask,
     best_mixup_degree,
-    error_bound,
     expected_error,
     honest_noise_multiplier,
     optimal_degree_order,
     published_optimal_degree,
 )
+from privmix.research.linear_regression import error_bound, simulate_linear_regression
 
 TASK = LinearTask.isotropic(8)
 RECORDS, ROWS, TARGET = 2000, 4000, (8.0, 1e-5)
@@ -47,27 +45,6 @@ def simulated(degree: int, noise: float, runs: int, task: LinearTask = TASK) -> 
 @pytest.mark.parametrize("name", ["clip_x", "clip_y", "label_noise_ratio"])
 def test_an_isotropic_task_keeps_every_argument(name: str) -> None:
     assert getattr(LinearTask.isotropic(4, **{name: 3.0}), name) == 3.0
-
-
-@pytest.mark.parametrize("label_noise_ratio", [0.5, 1.0, 2.0])
-def test_the_bound_is_the_paper_s_equation_3_under_the_paper_s_noise(label_noise_ratio: float) -> None:
-    n, T, m, lam, eps, delta = 5000, 20_000, 40, label_noise_ratio, 2.0, 1e-5
-    spectrum = tuple(np.linalg.eigvalsh(toeplitz(0.3 ** np.arange(10))))
-    task = LinearTask(spectrum, 3.0, 0.7, 14.0, 36.0, lam)
-    mu, alpha = gdp_mu(eps, delta), n / T
-    joint_x, joint_y = 14.0 * math.sqrt(lam**2 + 1) / lam, 36.0 * math.sqrt(lam**2 + 1)
-    first = (2 * joint_x * 3.0 + 2 * joint_y) / (math.sqrt(spectrum[0]) * (1 - math.sqrt(alpha)))
-    first /= math.sqrt(m * (n - m) / n * math.log(1 + mu**2 * n**2 / (m**2 * T)))
-    second = 2 * 0.7 * math.sqrt(10) * math.log(n) / math.sqrt(n)
-    second *= (1 + math.sqrt(alpha)) * math.sqrt(spectrum[-1]) / ((1 - math.sqrt(alpha)) * math.sqrt(spectrum[0]))
-    noise = published_noise_multiplier(m / n, T, eps, delta)
-    assert error_bound(task, n, T, m, noise) == pytest.approx(first + second, rel=1e-9)
-
-
-def test_the_bound_holds_and_is_loose() -> None:
-    """One of DPFMix's claims, at finite sizes: no simulated error comes near the bound."""
-    noise = honest_noise_multiplier(RECORDS, ROWS, 32, *TARGET)
-    assert simulated(32, noise, 10).max() < error_bound(TASK, RECORDS, ROWS, 32, noise) / 3
 
 
 @pytest.mark.parametrize("degree", [4, 16, 64, 256])
@@ -108,43 +85,6 @@ def test_the_simulated_minimum_is_near_the_predicted_one() -> None:
     found = degrees[int(np.argmin(means))]
     best = best_mixup_degree(RECORDS, ROWS, TASK.dim, *TARGET, task=TASK).mixup_degree
     assert 1 / 4 <= found / best <= 4
-
-
-def test_the_simulation_is_the_dense_matrix_product() -> None:
-    """DPFMix, section 3.1: M has Bernoulli(m/n) / m entries. Means over 60 runs agree within 5 standard errors."""
-    task, n, T, m, s = LinearTask.isotropic(3), 120, 400, 10, 0.4
-    s_x, s_y = task.noise_multipliers(s)
-
-    def dense(seed: int) -> float:
-        rng = np.random.default_rng(10_000 + seed)
-        b = rng.standard_normal(3)
-        b *= task.coefficient_norm / np.linalg.norm(b)
-        x = rng.standard_normal((n, 3)) * math.sqrt(task.spectrum[0])
-        y = x @ b + task.residual_std * rng.standard_normal(n)
-        x, y = x - x.mean(0), y - y.mean()
-        x /= np.maximum(1, np.linalg.norm(x, axis=1, keepdims=True) / task.clip_x)
-        y = np.clip(y, -task.clip_y, task.clip_y)
-        mixing = (rng.random((T, n)) < m / n) / m
-        mixed_x = mixing @ x + rng.normal(0, task.clip_x * s_x / m, (T, 3))
-        mixed_y = mixing @ y + rng.normal(0, task.clip_y * s_y / m, T)
-        return float(np.linalg.norm(np.linalg.lstsq(mixed_x, mixed_y, rcond=None)[0] - b))
-
-    slow = np.array([dense(seed) for seed in range(60)])
-    fast = np.array([simulate_linear_regression(task, n, T, m, s, np.random.default_rng(k)).l2 for k in range(60)])
-    assert abs(slow.mean() - fast.mean()) < 5 * math.sqrt((slow.var() + fast.var()) / 60)
-    assert abs(slow.mean() - fast.mean()) < 0.2 * slow.mean()
-
-
-def test_a_simulation_in_small_blocks_of_rows_follows_the_same_law(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = simulated(16, 0.5, 12)
-    monkeypatch.setattr("privmix.releases.simulation._BLOCK", 16 * 100)
-    pieces = simulated(16, 0.5, 12)
-    assert abs(whole.mean() - pieces.mean()) < 5 * math.sqrt((whole.var() + pieces.var()) / 12) + 1e-12
-    assert (whole != pieces).any()
-
-
-def test_a_seed_gives_the_same_error_again() -> None:
-    assert (simulated(16, 0.5, 2) == simulated(16, 0.5, 2)).all()
 
 
 @pytest.mark.parametrize("gamma", [1.0, 1.25, 1.5])

@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 from scipy.stats import norm
 
-from privmix.reports.records import KINDS, RunRecord
+from privmix.reports.records import KINDS as OWN_KINDS
+from privmix.reports.records import RunRecord, kinds_from_elsewhere
 
+KINDS = (*OWN_KINDS, *kinds_from_elsewhere())
 RELEASE_ID = "ab12cd34" * 4
 SUBJECT = {"kind": "release", "id": RELEASE_ID}
 CLASSES = tuple("0123456789")

@@ -18,9 +18,10 @@ from PIL import Image
 
 from privmix.errors import InvalidInput
 from privmix.reports.page import render_page, write_page
-from privmix.reports.records import KINDS, RunRecord
+from privmix.reports.records import RunRecord
 from tests.reports import samples
 from tests.reports.markup import Page
+from tests.reports.samples import KINDS
 
 MARK = 987123.654
 MARK_TEXTS = ("987123", "987,123", "9.871e+05", "9.87123e+05", "987K")

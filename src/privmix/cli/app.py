@@ -56,10 +56,6 @@ VERBS: Final = {
     "keygen": Verb(
         "privmix.cli.keygen", "Make a key to sign with: NAME.pem for you alone, NAME.pub.pem for those who check."
     ),
-    "sharpness": Verb(
-        "privmix.cli.sharpness",
-        "Measure how sharp a trained model's minimum is, on PUBLIC data: eigenvalues and trace of the Hessian.",
-    ),
     "sign": Verb(
         "privmix.cli.sign",
         "Sign every file of a release or model, once it verifies: others then see that it is yours and unchanged.",
@@ -71,10 +67,6 @@ VERBS: Final = {
     "split": Verb(
         "privmix.cli.split",
         "Part a random share of a private dataset off as PUBLIC records, for --public and --pool of privmix train.",
-    ),
-    "synthesise": Verb(
-        "privmix.cli.synthesise",
-        "Train a diffusion model on PUBLIC images and draw synthetic ones, for privmix train.",
     ),
     "train": Verb("privmix.cli.train", "Train a private model with DP-SGD: mixup, augmentation, public data."),
     "verify": Verb(

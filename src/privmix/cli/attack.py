@@ -9,26 +9,16 @@ from privmix.cli.lazy_verbs import Verb, lazy_app
 
 # Verb -> where it is, and its line in `privmix attack --help`.
 ATTACKS: Final = {
-    "collapse": Verb(
-        "privmix.cli.collapse",
-        "Measure on public data how well classes survive mixing (Li et al. 2024, Figures 2 and 14). Reads no private "
-        "data.",
-    ),
     "membership": Verb(
         "privmix.cli.membership",
         "Ask of each record whether the model was made of it, and measure how often that is right.",
     ),
-    "inversion": Verb(
-        "privmix.cli.inversion",
-        "Recover images from mixed features, with and without noise, and show them beside the originals.",
-    ),
-    "poisoning": Verb(
-        "privmix.cli.poisoning",
-        "Poison some records, train with a defence in place, and count how often the attacker gets what it wants.",
-    ),
 }
 
 attack = lazy_app(
-    ATTACKS, no_args_is_help=True, help="Attack a release, a model or its data, to see what leaks or what gets in."
+    ATTACKS,
+    "attack",
+    no_args_is_help=True,
+    help="Attack a release, a model or its data, to see what leaks or what gets in.",
 )
 app.add_typer(attack, name="attack")

@@ -1,15 +1,29 @@
-"""Groups of verbs that answer at once: a verb's module is imported when the verb is run or asked for its options."""
+"""Groups of verbs that answer at once: a verb's module is imported when the verb is run or asked for its options.
+
+Verbs of other packages come by their entry points, and are looked for where privmix's own do not answer: in lists, and
+for names that are none of its own. What help says of them is read from their source, which is not run.
+"""
 
 from __future__ import annotations
 
+import ast
 import importlib
+import inspect
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Final, NoReturn
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group
+
+from privmix.errors import InvalidInput
+
+VERBS_GROUP: Final = "privmix.verbs"
+"""Of entry points: ``NAME`` is a verb of privmix, ``GROUP.NAME`` one of a group of it; each names a module."""
 
 
 @dataclass(frozen=True)
@@ -19,30 +33,40 @@ class Verb:
     Attributes:
         module: registers the verb when it is imported.
         help: the first paragraph of the verb's own help.
+        panel: under which heading help lists it, if not with most verbs.
     """
 
     module: str
     help: str
+    panel: str | None = None
 
 
 class _Unread(TyperCommand):
     """Stands for a verb in lists and completions until the verb is needed."""
 
     def __init__(self, name: str, verb: Verb, group: Callable[[], TyperGroup], markup: Any) -> None:
-        super().__init__(name, callback=_never, help=verb.help, rich_markup_mode=markup)
+        super().__init__(name, callback=_never, help=verb.help, rich_help_panel=verb.panel, rich_markup_mode=markup)
         self._module, self._group = verb.module, group
 
     def read(self) -> Any:
-        """The verb itself."""
+        """The verb itself.
+
+        Raises:
+            InvalidInput: its module registers no such verb.
+        """
         importlib.import_module(self._module)
-        return self._group().commands[self.name or ""]
+        found = self._group().commands.get(self.name or "")
+        if found is None or isinstance(found, _Unread):
+            raise InvalidInput(f"verb {self.name}", self._module, "a module that registers it")
+        return found
 
 
-def lazy_app(verbs: Mapping[str, Verb], **settings: Any) -> typer.Typer:
+def lazy_app(verbs: Mapping[str, Verb], place: str = "", **settings: Any) -> typer.Typer:
     """A Typer application or group whose ``verbs`` register themselves with it as usual, but when they are needed.
 
     Args:
-        verbs: name -> verb, in the order in which help shows them.
+        verbs: name -> verb, in the order in which help shows them. Those of other packages come after them.
+        place: of the group in the command line; the application has none.
         settings: of :class:`typer.Typer`.
     """
 
@@ -53,6 +77,21 @@ def lazy_app(verbs: Mapping[str, Verb], **settings: Any) -> typer.Typer:
             super().__init__(commands={}, **rest)
             for name, verb in verbs.items():
                 self.commands[name] = commands.get(name) or _Unread(name, verb, group, self.rich_markup_mode)
+            self.commands.update({name: command for name, command in commands.items() if name not in verbs})
+
+        def list_commands(self, ctx: Any) -> list[str]:
+            """Those of other packages, too."""
+            for name, verb in verbs_from_elsewhere(place).items():
+                if name not in self.commands:
+                    self.commands[name] = _Unread(name, verb, group, self.rich_markup_mode)
+            others = sorted(set(self.commands) - set(verbs))
+            return [*verbs, *others]
+
+        def get_command(self, ctx: Any, cmd_name: str) -> Any:
+            """The verb or its stand-in; who asks for one of privmix waits for no other package."""
+            if cmd_name not in self.commands:
+                self.list_commands(ctx)
+            return super().get_command(ctx, cmd_name)
 
         def resolve_command(self, ctx: Any, args: list[str]) -> Any:
             """Everything that does more with a verb than to name it comes by here."""
@@ -65,6 +104,57 @@ def lazy_app(verbs: Mapping[str, Verb], **settings: Any) -> typer.Typer:
     # A callback makes it a group, however few of its verbs are there yet.
     app = typer.Typer(cls=Group, **{"callback": _nothing, **settings})
     return app
+
+
+def verbs_from_elsewhere(place: str = "") -> dict[str, Verb]:
+    """The verbs of a group that installed packages bring, by name; none of their modules is imported."""
+    # Who asks for a verb of privmix does not wait for this.
+    from importlib.metadata import entry_points
+
+    found = {}
+    for point in sorted(entry_points(group=VERBS_GROUP), key=lambda point: point.name):
+        group, _, name = point.name.rpartition(".")
+        if group == place:
+            found[name] = Verb(point.module, *_said_of(name, point.module))
+    return found
+
+
+def _said_of(verb: str, module: str) -> tuple[str, str | None]:
+    """The first paragraph of a verb's help, and its heading, as the source of its module has them, if it has."""
+    with suppress(OSError, SyntaxError, ValueError, ImportError):
+        for node in ast.parse(_source(module)).body:
+            if isinstance(node, ast.FunctionDef):
+                for call in node.decorator_list:
+                    if isinstance(call, ast.Call) and verb in _names(node, call):
+                        first = inspect.cleandoc(ast.get_docstring(node) or "").split("\n\n")[0]
+                        return " ".join(first.split()), _text(call, "panel")
+    return "", None
+
+
+def _names(node: ast.FunctionDef, call: ast.Call) -> set[str | None]:
+    """What a verb may be called: by its decorator, or else by its function."""
+    said = [one.value for one in call.args if isinstance(one, ast.Constant)]
+    return {*map(str, said)} if said else {_text(call, "name") or node.name.replace("_", "-")}
+
+
+def _text(call: ast.Call, argument: str) -> str | None:
+    return next(
+        (str(one.value.value) for one in call.keywords if one.arg == argument and isinstance(one.value, ast.Constant)),
+        None,
+    )
+
+
+def _source(module: str) -> str:
+    """Of a module that is not imported, nor are the packages that it is in."""
+    top, *parts = module.split(".")
+    spec = find_spec(top)
+    places = [Path(place) for place in (spec and spec.submodule_search_locations) or ()]
+    files = [place.joinpath(*parts) for place in places] if parts else [Path((spec and spec.origin) or "")]
+    for file in files:
+        for source in (file, file.with_name(f"{file.name}.py"), file / "__init__.py"):
+            if source.is_file():
+                return source.read_text(encoding="utf-8")
+    raise ModuleNotFoundError(module)
 
 
 def _nothing() -> None:

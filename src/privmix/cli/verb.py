@@ -199,16 +199,17 @@ def help_of(kind: type[Any], field: str) -> str:
     return with_flags(next(item for item in fields(kind) if item.name == field).metadata["help"])
 
 
-def verb(group: typer.Typer, name: str | None = None) -> Callable[[Function], Function]:
+def verb(group: typer.Typer, name: str | None = None, panel: str | None = None) -> Callable[[Function], Function]:
     """Make a function a verb of ``group``; see above.
 
     Args:
         group: the application or a group of it.
         name: of the verb, if not the function's.
+        panel: heading under which help lists it; None: with most verbs.
     """
 
     def register(function: Function) -> Function:
-        group.command(name)(expanded(function))
+        group.command(name, rich_help_panel=panel)(expanded(function))
         return function
 
     return register

@@ -1,79 +1,51 @@
-"""Attacks that measure what a release or a model gives away, by name."""
+"""The attack that measures what a model gives away: who was in its data."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
-from privmix.errors import InvalidInput, check_choice
-from privmix.jobs.collapse import Collapse, CollapseJob
 from privmix.jobs.columns import Columns
-from privmix.jobs.inversion import Inversion, InversionJob
 from privmix.jobs.membership import Membership, MembershipJob
-from privmix.jobs.poisoning import Poisoning, PoisoningJob
 from privmix.jobs.progress import Asked, callback, shows_bars
-
-_KINDS: Final = ("membership", "inversion", "collapse", "poisoning")
 
 
 @shows_bars
 def attack(
-    target: str | Path | None,
+    model: str | Path,
     data: Any,
-    kind: str = "membership",
     *,
     columns: Columns | str | Sequence[str] | None = None,
     label: str | None = None,
     progress: Asked = None,
     **options: Any,
-) -> Membership | Inversion | Collapse | Poisoning:
-    """Attack a release or a model, to see what it gives away, or the data that models are made of.
+) -> Membership:
+    """Ask of each record whether a model was made of it, and measure how often that is right.
 
-    ========== =============================================== ================= ==========================
-    kind       asks                                            target            data
-    ========== =============================================== ================= ==========================
-    membership was this record there?                          a model's folder  members; ``held_out``: others
-    inversion  what images can be got out of rows?             a release or None images that rows are made of
-    collapse   do classes survive mixing and noise?            a release or None a PUBLIC proxy
-    poisoning  what do poisoned records reach?                 None              images to train on and to measure on
-    ========== =============================================== ================= ==========================
+    The research wing studies other attacks.
 
     Args:
-        target: see above; None: a plan by options.
-        data: see above; as :func:`privmix.release` takes it.
-        kind: see above.
+        model: its folder.
+        data: members, as :func:`privmix.release` takes data; ``held_out``: others.
         columns: names of the columns of numbers, or :class:`privmix.Columns`.
         label: the labels' column.
         progress: called with (stage, done, total), or True for bars.
-        options: fields of :class:`privmix.jobs.membership.MembershipJob`,
-            :class:`privmix.jobs.inversion.InversionJob`, :class:`privmix.jobs.collapse.CollapseJob` or
-            :class:`privmix.jobs.poisoning.PoisoningJob`.
+        options: fields of :class:`privmix.jobs.membership.MembershipJob`.
 
     Returns:
         what it found, which can be kept as a record.
 
     Raises:
-        InvalidInput: there is no such attack, or as its job.
+        InvalidInput: as its job.
         StorageError: as its job.
 
     Example:
-        >>> attack("MODEL", "mnist", kind="guessing")
+        >>> attack("MODEL", "mnist", references=0)
         Traceback (most recent call last):
         ...
-        privmix.errors.InvalidInput: kind: got 'guessing'; allowed: one of membership, inversion, collapse, poisoning
+        privmix.errors.InvalidInput: references: got 0; allowed: an integer >= 1
     """
-    check_choice("kind", kind, _KINDS)
     if columns is not None or label is not None:
         options["columns"] = Columns.declared(columns, label)
-    if kind == "inversion":
-        return InversionJob(release=target, data=data, **options).run(callback(progress))
-    if kind == "collapse":
-        return CollapseJob(release=target, proxy=data, **options).run(callback(progress))
-    if kind == "poisoning":
-        if target is not None:
-            raise InvalidInput("target", str(target), "None: what is attacked is said by `defences` or by `design`")
-        return PoisoningJob(data=data, **options).run(callback(progress))
-    if target is None:
-        raise InvalidInput("target", None, "a model's folder")
-    return MembershipJob(model=target, data=data, **options).run(callback(progress))
+    return MembershipJob(model=model, data=data, **options).run(callback(progress))

@@ -10,12 +10,12 @@ from typing import Any
 from privmix.data import Source, content_hashes
 from privmix.data.overlap import Contents as RecordHashes
 from privmix.data.overlap import Sketch, same_files, same_place
+from privmix.data.pool_card import made_of
 from privmix.errors import WITHHELD, InvalidInput, PrivmixError
 from privmix.features import Extractor
 from privmix.jobs.columns import Columns
 from privmix.jobs.dataset import listings_of
 from privmix.ledger import Contents, Ledger
-from privmix.synthesis.pool import made_of
 from privmix.training import ModelFacts
 from privmix.training.examples import open_source
 

@@ -98,46 +98,6 @@ class LinearError:
     shrinkage: float | None = None
 
 
-def error_bound(task: LinearTask, records: int, rows: int, mixup_degree: float, noise_multiplier: float) -> float:
-    """DPFMix, Theorem 3.1 (Equation 3): a bound on ||b~ - b||_2 that holds with probability tending to 1 as n grows.
-
-    With 1 / s^2 in place of ln(1 + mu^2 n^2 / (m^2 T)), to which it is equal under the papers' noise (Lemma C.3):
-
-        (2 C_X ||b|| + 2 C_Y) / (sqrt(l_min) (1 - sqrt(a))) * s / sqrt(m (n - m) / n)
-          + 2 sigma sqrt(d) ln(n) / sqrt(n) * (1 + sqrt(a)) sqrt(l_max) / ((1 - sqrt(a)) sqrt(l_min))
-
-    where a = n / T, C_X = C_x sqrt(1 + lambda^2) / lambda and C_Y = C_y sqrt(1 + lambda^2). The theorem asks for
-    m T / n^2 -> 0; its constants are loose by an order of magnitude or more, so use it for the shape and
-    :func:`expected_error` for the size. It is a statement about utility, never about privacy.
-
-    Args:
-        task: the regression and its clipping bounds.
-        records: n.
-        rows: T, more than n.
-        mixup_degree: m, below n.
-        noise_multiplier: joint noise multiplier s of the release.
-
-    Raises:
-        InvalidInput: T <= n, to which the theorem does not apply, or m outside [1, n).
-
-    Example:
-        >>> task = LinearTask.isotropic(100)
-        >>> bounds = [error_bound(task, 10_000, 40_000, m, 1.2) for m in (1, 100, 9_999)]
-        >>> bounds[0] > bounds[1] < bounds[2]
-        True
-    """
-    check_sizes(records, rows, mixup_degree, noise_multiplier)
-    if rows <= records:
-        raise InvalidInput("rows", rows, f"more than the {records} records: the theorem needs n / T below 1")
-    lam, smallest, largest = task.label_noise_ratio, min(task.spectrum), max(task.spectrum)
-    alpha = math.sqrt(records / rows)
-    joint_x, joint_y = task.clip_x * math.sqrt(lam**2 + 1) / lam, task.clip_y * math.sqrt(lam**2 + 1)
-    spread = math.sqrt(mixup_degree * (records - mixup_degree) / records)
-    noise = 2 * (joint_x * task.coefficient_norm + joint_y) / (math.sqrt(smallest) * (1 - alpha))
-    sampling = 2 * task.residual_std * math.sqrt(task.dim / records) * math.log(records)
-    return noise * noise_multiplier / spread + sampling * (1 + alpha) / (1 - alpha) * math.sqrt(largest / smallest)
-
-
 def expected_error(
     task: LinearTask, records: int, rows: int, mixup_degree: float, noise_multiplier: float
 ) -> LinearError:

@@ -7,46 +7,26 @@ from typing import Final
 from privmix.reports.blocks import Block, Callout, Card, Command, Details, Number, Numbers, Points, Section, Table
 from privmix.reports.context import Context, Shown
 from privmix.reports.fields import flat
+from privmix.reports.panel import PANELS, panels
 from privmix.reports.panels_audit import by_curve
 from privmix.reports.sentences import capitalised, percent
 from privmix.rounding import rounded_down, rounded_up
 
-# What to run for a panel that isn't there: kinds, what they are called, what they tell, and the command.
+# What to run for a part that isn't there: the kind of its records, what it is called, what it tells, and the command.
 _MISSING: Final = (
-    (("guarantee",), "The guarantee", "from a certificate", "privmix report RUN RELEASE"),
+    ("guarantee", "The guarantee", "from a certificate", "privmix report RUN RELEASE"),
     (
-        ("ledger",),
+        "ledger",
         "The dataset's budget",
         "what everything that was made of it has cost",
         "privmix report RELEASE --ledger URL --dataset NAME",
     ),
-    (("evaluation",), "Accuracy", "on labelled data of your own", "privmix evaluate MODEL --data DATA --record RUN"),
+    ("evaluation", "Accuracy", "on labelled data of your own", "privmix evaluate MODEL --data DATA --record RUN"),
     (
-        ("utility",),
+        "utility",
         "Accuracy against ε",
         "predicted without private data",
         "privmix plan --records N --dim D --classes K --epsilon 1",
-    ),
-    (("audit",), "Worst-case audit", "the ε that an attack proves", "privmix audit RELEASE --record RUN"),
-    (
-        ("canary-audit",),
-        "Canary audit",
-        "planted records, scored after one run",
-        "privmix audit RELEASE --data DATA --canaries 1000 --record RUN",
-    ),
-    (("noise-audit",), "Noise audit", "how large the noise really is", "privmix audit RELEASE --noise --record RUN"),
-    (("membership",), "Membership", "who can be found", "privmix attack membership MODEL --data DATA --record RUN"),
-    (
-        ("inversion",),
-        "Inversion",
-        "what can be drawn again",
-        "privmix attack inversion RELEASE --data DATA --record RUN",
-    ),
-    (
-        ("collapse",),
-        "Collapse",
-        "whether mixing keeps classes apart",
-        "privmix attack collapse RELEASE --proxy PUBLIC --record RUN",
     ),
 )
 _UNCHECKED: Final = (
@@ -54,15 +34,9 @@ _UNCHECKED: Final = (
     "secret, and that a ledger was charged. privmix verify checks every file of a release or model.",
     "Attacks show what leaks at least. That an attack fails proves nothing; the guarantee is what holds.",
 )
-KIND_NAMES: Final = {
+_KIND_NAMES: Final = {
     "guarantee": "guarantee",
     "ledger": "the dataset's budget",
-    "audit": "worst-case audit",
-    "canary-audit": "canary audit",
-    "noise-audit": "noise audit",
-    "membership": "membership inference",
-    "inversion": "model inversion",
-    "collapse": "collapse",
     "evaluation": "evaluation",
     "utility": "accuracy against ε",
 }
@@ -155,8 +129,9 @@ def _promises(one: Shown) -> list[Block]:
 
 
 def _missing(context: Context) -> Section | None:
+    others = [(panel.name, *panel.missing) for panel in panels() if panel.missing is not None]
     lines: list[Block] = [
-        Command(name, line, note) for kinds, name, note, line in _MISSING if not context.of_kind(*kinds)
+        Command(name, line, note) for kind, name, note, line in (*_MISSING, *others) if not context.of_kind(kind)
     ]
     lead = "Panels that this page has no record for, and what makes one. RUN is the folder of this report."
     return Section("missing", "Not in this report", lead, [Card("", lines)]) if lines else None
@@ -210,4 +185,5 @@ def _provenance(context: Context) -> Section | None:
 
 
 def _named(one: Shown) -> str:
-    return capitalised(one.record.title or KIND_NAMES.get(one.record.kind, one.record.kind))
+    kind = one.record.kind
+    return capitalised(one.record.title or _KIND_NAMES.get(kind) or (PANELS[kind].words if kind in PANELS else kind))

@@ -10,7 +10,7 @@ import numpy as np
 
 from privmix.reports.fields import Fields
 from privmix.reports.places import public_command, public_values
-from privmix.reports.records import KINDS, RunRecord, public_records
+from privmix.reports.records import RunRecord, order_of, public_records
 
 OWNER, PUBLIC = "owner", "public"
 AUDIENCES: Final = (OWNER, PUBLIC)
@@ -57,7 +57,7 @@ class Context:
         # By content: a record that has another's id takes nothing's place.
         kept = {record.to_dict()["content_sha256"]: record for record in records}
         ordered = sorted(
-            kept.items(), key=lambda item: (KINDS.index(item[1].kind), item[1].title, item[1].record_id, item[0])
+            kept.items(), key=lambda item: (order_of(item[1].kind), item[1].title, item[1].record_id, item[0])
         )
         shown = (_shown(record, digest, f"r{place}", audience) for place, (digest, record) in enumerate(ordered))
         return cls(audience, tuple(shown))

@@ -16,8 +16,8 @@ from privmix.held_folders import write_durably
 from privmix.private_files import file_mode
 from privmix.reports.closing import closing_sections, glance, refutations
 from privmix.reports.context import AUDIENCES, OWNER, Context
+from privmix.reports.panel import panel_sections
 from privmix.reports.panels import guarantee_section, headline, owners_words
-from privmix.reports.panels_attacks import attack_sections
 from privmix.reports.panels_budget import budget_section
 from privmix.reports.panels_utility import usefulness_section
 from privmix.reports.records import RunRecord
@@ -60,7 +60,7 @@ def render_page(records: Iterable[RunRecord], audience: str) -> str:
             guarantee_section(context),
             budget_section(context),
             usefulness_section(context),
-            *attack_sections(context),
+            *panel_sections(context),
         )
         if section is not None
     ]

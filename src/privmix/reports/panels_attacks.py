@@ -1,56 +1,37 @@
-"""Panels about attacks: what they proved, whom they found, what they recovered."""
+"""The panel about membership: whom attackers found in the data."""
 
 from __future__ import annotations
 
-import base64
-import binascii
-import io
-import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import ClassVar
 
-import numpy as np
-from numpy.typing import NDArray
-from PIL import Image
-
-from privmix.reports.blocks import Block, Card, Columns, Figure, Key, Number, Numbers, Pictures, Section, Table
+from privmix.reports.blocks import Block, Card, Columns, Figure, Key, Number, Numbers, Table
 from privmix.reports.context import Context, Shown
 from privmix.reports.fields import Fields
-from privmix.reports.figures import Line, draw_histogram, draw_roc
+from privmix.reports.figures import Line, draw_roc
+from privmix.reports.panel import PANELS, Panel
 from privmix.reports.panels import card_of
-from privmix.reports.panels_audit import audit_card, noise_card
-from privmix.reports.panels_poisoning import LEAD as POISONING_LEAD
-from privmix.reports.panels_poisoning import poisoning_card
 from privmix.reports.sentences import figure, percent, percent_up
 from privmix.reports.svg import SERIES
 
-_MOST_PIXELS = 4_000_000
 
+@PANELS.register
+class MembershipPanel(Panel):
+    """Whom attackers found."""
 
-def attack_sections(context: Context) -> list[Section]:
-    """A section for each kind of attack that was recorded."""
-    panels: list[tuple[tuple[str, ...], str, str, str, Callable[[Shown, Context], Card]]] = [
-        (("audit", "canary-audit"), "audit", "Audit", _AUDIT_LEAD, audit_card),
-        (("noise-audit",), "noise", "The noise", _NOISE_LEAD, noise_card),
-        (("membership",), "membership", "Who was in the data", _MEMBERSHIP_LEAD, _membership_card),
-        (("inversion",), "inversion", "Recovering inputs", _INVERSION_LEAD, _inversion_card),
-        (("collapse",), "collapse", "Collapse of features and labels", _COLLAPSE_LEAD, _collapse_card),
-        (("poisoning",), "poisoning", "Poisoned records", POISONING_LEAD, poisoning_card),
-    ]
-    return [
-        Section(anchor, title, lead, [draw(one, context) for one in context.of_kind(*kinds)])
-        for kinds, anchor, title, lead, draw in panels
-        if context.of_kind(*kinds)
-    ]
+    name: ClassVar[str] = "membership"
+    words: ClassVar[str] = "membership inference"
+    anchor: ClassVar[str] = "membership"
+    title: ClassVar[str] = "Who was in the data"
+    lead: ClassVar[str] = (
+        "Attacks that guess which records were used. A guarantee limits every one of them, also unknown ones."
+    )
+    missing: ClassVar = ("Membership", "who can be found", "privmix attack membership MODEL --data DATA --record RUN")
 
-
-_AUDIT_LEAD = "Attacks that prove how much leaks at least. What they prove must stay below what is claimed."
-_NOISE_LEAD = "How large the noise is that the real code adds, measured on empty records."
-_MEMBERSHIP_LEAD = (
-    "Attacks that guess which records were used. A guarantee limits every one of them, also unknown ones."
-)
-_INVERSION_LEAD = "An attack that knows everything but the records tries to draw them again."
-_COLLAPSE_LEAD = "Whether what is mixed and noised still keeps classes apart, on public data."
+    @classmethod
+    def card(cls, one: Shown, context: Context) -> Card:
+        """See :class:`~privmix.reports.panel.Panel`."""
+        return _membership_card(one, context)
 
 
 def _membership_card(one: Shown, context: Context) -> Card:
@@ -140,99 +121,6 @@ def _membership_table(attacks: Sequence[Fields], confidence: float | None, *, li
 def _with_band(item: Fields, name: str, low: str, high: str, text: Callable[[float | None], str]) -> str:
     value, least, most = item.number(name), item.number(low), item.number(high)
     return text(value) + ("" if least is None or most is None else f" ({text(least)} to {text(most)})")
-
-
-def _inversion_card(one: Shown, context: Context) -> Card:
-    content = one.content
-    blocks: list[Block] = []
-    if pictures := _pictures(content.fields("images")):
-        blocks.append(pictures)
-    columns = ["m", "ε", "mean squared error", "SSIM", "LPIPS"]
-    cases = content.several("cases")
-    # What a guess at other images reaches: an attack tells something only where it does better.
-    guesses = [name for name in _GUESSES if any(item.fields(name).number("ssim") is not None for item in cases)]
-    columns += [f"SSIM of {_GUESSES[name]}" for name in guesses]
-    rows = [
-        (
-            figure(item.number("m")),
-            "no noise" if item.number("epsilon") is None else figure(item.number("epsilon")),
-            *(figure(item.number(name), 3) for name in ("mse", "ssim", "lpips")),
-            *(figure(item.fields(name).number("ssim"), 3) for name in guesses),
-        )
-        for item in cases
-    ]
-    baseline = content.fields("baseline")
-    if baseline and not guesses:
-        rows.append(("guess", "–", figure(baseline.number("mse"), 3), figure(baseline.number("ssim"), 3), "–"))
-    if rows:
-        caption = "Likeness of what was recovered to the raw input"
-        blocks.append(Table(caption, columns, rows))
-    return card_of(one, blocks, ("cases", "baseline", "images"), "Model inversion")
-
-
-_GUESSES = {"baseline": "other images", "mean_image": "the mean image"}
-
-
-def _pictures(images: Fields) -> Pictures | None:
-    """Images in a grid; None where the bytes don't fit the shape."""
-    shape = [int(size) for size in images.series("shape")]
-    if len(shape) not in (4, 5) or min(shape) < 1 or math.prod(shape) > _MOST_PIXELS or (shape[4:] or [3]) != [3]:
-        return None
-    try:
-        pixels = np.frombuffer(base64.b64decode(images.text("uint8"), validate=True), np.uint8).reshape(shape)
-    except (ValueError, binascii.Error):
-        return None
-    rows, columns = images.texts("row_labels"), images.texts("column_labels")
-    rows = rows if len(rows) == shape[0] else [str(number + 1) for number in range(shape[0])]
-    columns = columns if len(columns) == shape[1] else [str(number + 1) for number in range(shape[1])]
-    grid = [
-        (name, [(_data_uri(cell), f"{name}, {column}") for column, cell in zip(columns, line, strict=True)])
-        for name, line in zip(rows, pixels, strict=True)
-    ]
-    return Pictures("Raw inputs beside what the attack recovered", columns, grid)
-
-
-def _data_uri(pixels: NDArray[Any]) -> str:
-    stream = io.BytesIO()
-    Image.fromarray(pixels).save(stream, "PNG", optimize=True)
-    return "data:image/png;base64," + base64.b64encode(stream.getvalue()).decode()
-
-
-def _collapse_card(one: Shown, context: Context) -> Card:
-    content = one.content
-    blocks: list[Block] = []
-    numbers = [
-        Number(name.replace("_", " "), figure(value))
-        for name in ("neural_collapse", "minimum_euclidean_distance")
-        if (value := content.number(name)) is not None
-    ]
-    if numbers:
-        blocks.append(Numbers(numbers))
-    designs = content.several("histograms") or [content.fields("histogram")]
-    drawn: list[list[Block]] = []
-    for number, histogram in enumerate(designs):
-        edges = histogram.series("edges")
-        counts = {
-            name: values for name in ("clean", "noisy") if len(values := histogram.series(name)) == len(edges) - 1
-        }
-        if counts and len(edges) > 1:
-            svg = draw_histogram(f"{one.name}-hi{number}", edges, counts)
-            keys = [Key(colour, name) for colour, name in zip(SERIES, counts, strict=False)]
-            drawn.append([Figure(svg, f"Entries of mixed labels{_of(histogram)}, before and after noise.", keys)])
-    tables: list[list[Block]] = []
-    for measured in content.several("histograms") or [content.fields("label_collapse")]:
-        rows = [(name.replace("_", " "), figure(value)) for name, value in measured.numbers().items()]
-        if rows:
-            tables.append([Table(f"Label collapse{_of(measured)}", ("figure", "value"), rows)])
-    if drawn or tables:
-        blocks.append(Columns([*drawn, *tables]))
-    known = ("neural_collapse", "minimum_euclidean_distance", "label_collapse", "histogram", "histograms", "labels")
-    return card_of(one, blocks, known, "Collapse")
-
-
-def _of(values: Fields) -> str:
-    design = values.text("design")
-    return f", design {design}" if design else ""
 
 
 _MEMBERSHIP_FIELDS = (

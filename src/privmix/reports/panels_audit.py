@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import ClassVar
 
 import numpy as np
 
@@ -10,6 +11,7 @@ from privmix.reports.blocks import Block, Callout, Card, Columns, Figure, Key, N
 from privmix.reports.context import Context, Shown
 from privmix.reports.fields import Fields
 from privmix.reports.figures import draw_audit_points, draw_bounds
+from privmix.reports.panel import PANELS, Panel
 from privmix.reports.panels import card_of
 from privmix.reports.sentences import figure, power_of_ten
 from privmix.rounding import rounded_down, rounded_up
@@ -23,6 +25,36 @@ _METHODS = {
     "steinke": "Steinke, Nasr, Jagielski 2023",
     "mahloujifar": "Mahloujifar et al. 2024",
 }
+
+
+@PANELS.register
+class AuditPanel(Panel):
+    """What an attack on the worst case proved."""
+
+    name: ClassVar[str] = "audit"
+    words: ClassVar[str] = "worst-case audit"
+    anchor: ClassVar[str] = "audit"
+    title: ClassVar[str] = "Audit"
+    lead: ClassVar[str] = "Attacks that prove how much leaks at least. What they prove must stay below what is claimed."
+    missing: ClassVar = ("Worst-case audit", "the ε that an attack proves", "privmix audit RELEASE --record RUN")
+
+    @classmethod
+    def card(cls, one: Shown, context: Context) -> Card:
+        """See :class:`~privmix.reports.panel.Panel`."""
+        return audit_card(one, context)
+
+
+@PANELS.register
+class CanaryAuditPanel(AuditPanel):
+    """What planted records proved."""
+
+    name: ClassVar[str] = "canary-audit"
+    words: ClassVar[str] = "canary audit"
+    missing: ClassVar = (
+        "Canary audit",
+        "planted records, scored after one run",
+        "privmix audit RELEASE --data DATA --canaries 1000 --record RUN",
+    )
 
 
 def audit_card(one: Shown, context: Context) -> Card:
@@ -70,6 +102,23 @@ def audit_card(one: Shown, context: Context) -> Card:
         "correct",
     )
     return card_of(one, blocks, known, "Canaries" if one.record.kind == "canary-audit" else "Worst-case audit")
+
+
+@PANELS.register
+class NoisePanel(Panel):
+    """How large the noise is."""
+
+    name: ClassVar[str] = "noise-audit"
+    words: ClassVar[str] = "noise audit"
+    anchor: ClassVar[str] = "noise"
+    title: ClassVar[str] = "The noise"
+    lead: ClassVar[str] = "How large the noise is that the real code adds, measured on empty records."
+    missing: ClassVar = ("Noise audit", "how large the noise really is", "privmix audit RELEASE --noise --record RUN")
+
+    @classmethod
+    def card(cls, one: Shown, context: Context) -> Card:
+        """See :class:`~privmix.reports.panel.Panel`."""
+        return noise_card(one, context)
 
 
 def noise_card(one: Shown, context: Context) -> Card:

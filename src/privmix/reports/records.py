@@ -23,6 +23,8 @@ from privmix.untrusted import MEBIBYTE, read_json
 FORMAT: Final = "privmix-record"
 SCHEMA_VERSION: Final = 1
 RECORDS_FOLDER: Final = "records"
+PANELS_GROUP: Final = "privmix.panels"
+"""Of entry points: each has the name of a kind of records, and names the module of the panel that shows them."""
 KINDS: Final = (
     "guarantee",
     "ledger",
@@ -30,12 +32,10 @@ KINDS: Final = (
     "canary-audit",
     "noise-audit",
     "membership",
-    "inversion",
-    "collapse",
     "evaluation",
     "utility",
-    "poisoning",
 )
+"""Those of privmix itself."""
 SUBJECTS: Final = ("release", "model", "design", "dataset")
 # Pictures of inversion studies lie in records; no verb writes a tenth of this.
 _MOST_BYTES: Final = 64 * MEBIBYTE
@@ -59,7 +59,7 @@ class RunRecord:
     """One measurement and everything that a reader needs to judge it.
 
     Attributes:
-        kind: what was measured, one of :data:`KINDS`.
+        kind: what was measured, one of :data:`KINDS`, or a kind that a panel of another package shows.
         subject: what it is about: ``{"kind": ..., "id": ...}``, one of :data:`SUBJECTS` and its 32 hexadecimal digits
             or None.
         private: whether any figure in it was computed from private rows other than through a private release or model.
@@ -89,7 +89,8 @@ class RunRecord:
     record_id: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     def __post_init__(self) -> None:
-        check_choice("record kind", self.kind, KINDS)
+        if self.kind not in KINDS:
+            check_choice("record kind", self.kind, (*KINDS, *kinds_from_elsewhere()))
         if set(self.subject) != {"kind", "id"}:
             raise InvalidInput("record subject", sorted(self.subject), "the fields id and kind")
         check_choice("record subject kind", self.subject["kind"], SUBJECTS)
@@ -173,7 +174,20 @@ def read_records(run: Path) -> list[RunRecord]:
     if folder.is_symlink():
         raise InvalidInput(str(folder), "a link", "a folder, not a link to one")
     found = [read_record(path) for path in sorted(folder.glob("*.json"))]
-    return sorted(found, key=lambda record: KINDS.index(record.kind))
+    return sorted(found, key=lambda record: order_of(record.kind))
+
+
+def kinds_from_elsewhere() -> tuple[str, ...]:
+    """Kinds of records that panels of other packages show; none of these is imported."""
+    # Most records are of privmix's own kinds, and do not wait for this.
+    from importlib.metadata import entry_points
+
+    return tuple(sorted({point.name for point in entry_points(group=PANELS_GROUP)} - set(KINDS)))
+
+
+def order_of(kind: str) -> tuple[int, str]:
+    """By which kinds are sorted: privmix's own as they are listed, then the others by their names."""
+    return (KINDS.index(kind) if kind in KINDS else len(KINDS)), kind
 
 
 def public_records(records: Iterable[RunRecord]) -> list[RunRecord]:

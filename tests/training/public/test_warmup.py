@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from privmix.errors import InvalidInput
+from privmix.research.curvature.hessian import sharpness
 from privmix.training.examples import PublicData
 from privmix.training.gradients.parameters import FlatParameters
 from privmix.training.public import WarmUpConfig, warm_up
-from privmix.training.public.sharpness import sharpness
 from privmix.training.public.warmup import step_gradient
 from tests.training.public.helpers import Snapshot, mlp, naive_gradient, public_data
 

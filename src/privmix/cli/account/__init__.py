@@ -28,7 +28,7 @@ VERBS: Final = {
     ),
 }
 
-account = lazy_app(VERBS)
+account = lazy_app(VERBS, "account")
 app.add_typer(account, name="account")
 
 

@@ -33,5 +33,7 @@ VERBS: Final = {
     ),
 }
 
-ledger = lazy_app(VERBS, no_args_is_help=True, help="Give private datasets a total privacy budget, and keep to it.")
+ledger = lazy_app(
+    VERBS, "ledger", no_args_is_help=True, help="Give private datasets a total privacy budget, and keep to it."
+)
 app.add_typer(ledger, name="ledger")

@@ -1,0 +1,25 @@
+"""What a report shows of records of kind ``row-norms``."""
+
+from __future__ import annotations
+
+from privmix.reports.blocks import Card, Number, Numbers
+from privmix.reports.context import Context, Shown
+from privmix.reports.panel import PANELS, Panel
+from privmix.reports.sentences import figure
+
+
+@PANELS.register
+class RowNormsPanel(Panel):
+    """The median and the largest norm."""
+
+    name = "row-norms"
+    words = "norms of rows"
+    anchor = "row-norms"
+    title = "How long rows are"
+    lead = "Norms of the released rows; they are as public as the release."
+    missing = ("Row norms", "how long the rows are", "privmix row-norms RELEASE --record RUN")
+
+    @classmethod
+    def card(cls, one: Shown, context: Context) -> Card:
+        numbers = [Number(name, figure(one.content.number(name))) for name in ("median", "largest")]
+        return Card(one.record.title, [Numbers(numbers)], one.record.statements, one.record.private)

@@ -1,0 +1,44 @@
+"""The card beside a pool of synthetic images: what it says of the public images that these were made of."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from privmix.data.overlap import Sketch
+from privmix.errors import InvalidInput
+from privmix.untrusted import MEBIBYTE, read_json
+
+KIND: Final = "synthetic images"
+CARD: Final = "card.json"
+IMAGES: Final = "train.npz"
+_MADE_OF: Final = "made_of"
+_SKETCH: Final = "sketch"
+
+
+def made_of(path: Path) -> Sketch | None:
+    """What a pool's card says of the public images that it was made of; None where there is no card, or none were.
+
+    Args:
+        path: a file of any dataset; of a pool the images, whatever links lead there.
+
+    Raises:
+        InvalidInput: the card is a pool's, but says of this what privmix can't have written.
+        StorageError: the card can't be read.
+    """
+    if path.suffix != Path(IMAGES).suffix:
+        return None
+    images = path.resolve()
+    if images.name != IMAGES or not images.with_name(CARD).is_file():
+        return None
+    try:
+        card = read_json(images.with_name(CARD), CARD, MEBIBYTE)
+    except InvalidInput:
+        # Others have files of that name, too.
+        return None
+    if not isinstance(card, dict) or card.get("kind") != KIND:
+        return None
+    given = card.get(_MADE_OF, {})
+    if not isinstance(given, dict):
+        raise InvalidInput(f"{CARD} {_MADE_OF}", "another value", "an object")
+    return Sketch.from_dict(given[_SKETCH]) if _SKETCH in given else None

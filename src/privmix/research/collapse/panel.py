@@ -1,0 +1,72 @@
+"""The panel about collapse: whether mixed features and labels keep classes apart."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from privmix.reports.blocks import Block, Card, Columns, Figure, Key, Number, Numbers, Table
+from privmix.reports.context import Context, Shown
+from privmix.reports.fields import Fields
+from privmix.reports.figures import draw_histogram
+from privmix.reports.panel import PANELS, Panel
+from privmix.reports.panels import card_of
+from privmix.reports.sentences import figure
+from privmix.reports.svg import SERIES
+
+
+@PANELS.register
+class CollapsePanel(Panel):
+    """Whether classes survive."""
+
+    name: ClassVar[str] = "collapse"
+    words: ClassVar[str] = "collapse"
+    anchor: ClassVar[str] = "collapse"
+    title: ClassVar[str] = "Collapse of features and labels"
+    lead: ClassVar[str] = "Whether what is mixed and noised still keeps classes apart, on public data."
+    missing: ClassVar = (
+        "Collapse",
+        "whether mixing keeps classes apart",
+        "privmix attack collapse RELEASE --proxy PUBLIC --record RUN",
+    )
+
+    @classmethod
+    def card(cls, one: Shown, context: Context) -> Card:
+        """See :class:`~privmix.reports.panel.Panel`."""
+        return _collapse_card(one, context)
+
+
+def _collapse_card(one: Shown, context: Context) -> Card:
+    content = one.content
+    blocks: list[Block] = []
+    numbers = [
+        Number(name.replace("_", " "), figure(value))
+        for name in ("neural_collapse", "minimum_euclidean_distance")
+        if (value := content.number(name)) is not None
+    ]
+    if numbers:
+        blocks.append(Numbers(numbers))
+    designs = content.several("histograms") or [content.fields("histogram")]
+    drawn: list[list[Block]] = []
+    for number, histogram in enumerate(designs):
+        edges = histogram.series("edges")
+        counts = {
+            name: values for name in ("clean", "noisy") if len(values := histogram.series(name)) == len(edges) - 1
+        }
+        if counts and len(edges) > 1:
+            svg = draw_histogram(f"{one.name}-hi{number}", edges, counts)
+            keys = [Key(colour, name) for colour, name in zip(SERIES, counts, strict=False)]
+            drawn.append([Figure(svg, f"Entries of mixed labels{_of(histogram)}, before and after noise.", keys)])
+    tables: list[list[Block]] = []
+    for measured in content.several("histograms") or [content.fields("label_collapse")]:
+        rows = [(name.replace("_", " "), figure(value)) for name, value in measured.numbers().items()]
+        if rows:
+            tables.append([Table(f"Label collapse{_of(measured)}", ("figure", "value"), rows)])
+    if drawn or tables:
+        blocks.append(Columns([*drawn, *tables]))
+    known = ("neural_collapse", "minimum_euclidean_distance", "label_collapse", "histogram", "histograms", "labels")
+    return card_of(one, blocks, known, "Collapse")
+
+
+def _of(values: Fields) -> str:
+    design = values.text("design")
+    return f", design {design}" if design else ""

@@ -1,0 +1,127 @@
+"""What an inversion study is about: the images, who owns which of them, and which rows they are in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privmix.designs import ReleasePlan
+from privmix.errors import InvalidInput
+from privmix.features import Extractor
+from privmix.features.identity import unit_range
+from privmix.releases.dataset import RecordTransform
+from privmix.research.known_rows import draw_members
+
+
+@dataclass(frozen=True)
+class Scene:
+    """Images in [0, 1], their labels, the extractor, and which images the attacker owns.
+
+    Attributes:
+        images: (n, H, W) or (n, H, W, colours).
+        labels: (n,).
+        extractor: of images.
+        private: numbers of those that are attacked.
+        public: numbers of those that the attacker has.
+    """
+
+    images: NDArray[np.float32]
+    labels: NDArray[np.integer[Any]]
+    extractor: Extractor
+    private: NDArray[np.int64]
+    public: NDArray[np.int64]
+
+    @classmethod
+    def of(
+        cls,
+        images: NDArray[Any],
+        labels: NDArray[np.integer[Any]],
+        extractor: Extractor,
+        generator: np.random.Generator,
+    ) -> Scene:
+        """Split the images in two halves at random.
+
+        Raises:
+            InvalidInput: these are no images, or not one label for each.
+        """
+        if images.ndim not in (3, 4) or len(images) < 2 or len(labels) != len(images):
+            raise InvalidInput("images", images.shape, "at least two (H, W) or (H, W, colours), and a label for each")
+        order = generator.permutation(len(images))
+        half = len(images) // 2
+        return cls(unit_range(images), np.asarray(labels), extractor, order[:half], order[half:])
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of one image."""
+        return self.images.shape[1:]
+
+    def features(self, which: NDArray[np.int64]) -> NDArray[np.float32]:
+        """(b, d) features of some images."""
+        return self.extractor.extract(self.images[which])
+
+
+@dataclass(frozen=True)
+class RowMembers:
+    """Members of the rows of one degree, (rows, degree, *image shape) each.
+
+    Attributes:
+        targets: those that are attacked.
+        trials: public ones, which the attacker practises on.
+        others: public ones that are in no row: the baseline.
+        mean: the mean of all public images.
+        brightest: the mean of their brightest pixels.
+        shown: how many members of a row are judged and shown.
+    """
+
+    targets: NDArray[np.float32]
+    trials: NDArray[np.float32]
+    others: NDArray[np.float32]
+    mean: NDArray[np.float32]
+    brightest: float
+    shown: int
+
+    @classmethod
+    def draw(
+        cls, scene: Scene, plan: ReleasePlan, degree: int, originals: int, generator: np.random.Generator
+    ) -> RowMembers:
+        """Choose rows enough for ``originals`` images, none of which is in two places.
+
+        Raises:
+            InvalidInput: there are too few images.
+        """
+        rows = -(-originals // degree)
+
+        def pick(pool: NDArray[np.int64], count: int) -> NDArray[np.int64]:
+            return pool[np.array(draw_members(plan, scene.labels[pool], count, degree, generator))]
+
+        public = pick(scene.public, 2 * rows)
+        return cls(
+            targets=scene.images[pick(scene.private, rows)],
+            trials=scene.images[public[:rows]],
+            others=scene.images[public[rows:]],
+            mean=scene.images[scene.public].mean(axis=0),
+            brightest=float(scene.images[scene.public].reshape(len(scene.public), -1).max(axis=1).mean()),
+            shown=min(originals, degree),
+        )
+
+    def judged(self, members: NDArray[np.float32]) -> NDArray[np.float32]:
+        """The members of each row that figures are about."""
+        return members[:, : self.shown]
+
+
+def transform_of(
+    scene: Scene, plan: ReleasePlan, centre: NDArray[np.float32] | None, generator: np.random.Generator | None
+) -> RecordTransform:
+    """The plan's map from features to what is summed; without a released mean, one is made as the plan would."""
+    if not plan.centred:
+        return RecordTransform(plan.clip_norm, plan.norm)
+    if centre is None:
+        clipped = RecordTransform(plan.clip_norm, plan.norm).clip(scene.features(np.arange(len(scene.images))))
+        mean = clipped.mean(axis=0)
+        if generator is not None and plan.centre_noise_multiplier is not None:
+            mean += generator.normal(0, plan.clip_norm * plan.centre_noise_multiplier / plan.records, plan.dim)
+        centre = mean.astype(np.float32)
+    return RecordTransform(plan.clip_norm, plan.norm, centre, plan.residual_clip_norm)

@@ -1,0 +1,42 @@
+"""DP-InstaHide with its price paid: mixup of a fixed number of records with Laplace noise, labels included."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from privmix.designs import Design, Fixed
+from privmix.errors import check_integer
+from privmix.research.poisoning.base import DEFENCES
+from privmix.research.poisoning.private import ReleaseDefence
+
+
+@DEFENCES.register
+@dataclass(frozen=True)
+class DpInstaHide(ReleaseDefence):
+    """Means of k records, drawn without replacement, plus Laplace noise (Borgnia et al. 2021, Theorem 2).
+
+    Records are clipped in l1, labels get noise too, and the noise is what the true diameter asks for: the paper's own
+    levels cost an epsilon beyond all use. The guarantee is pure where delta is 0; what is made of the rows is the
+    design's learner.
+
+    Attributes:
+        epsilon, delta: of the release.
+        mixup_degree: k.
+        features: public extractor of what is released; the paper releases pixels.
+    """
+
+    epsilon: float = 8.0
+    delta: float = 0.0
+    mixup_degree: int = 4
+    features: str = "pixels"
+    name: ClassVar[str] = "dp-instahide"
+    about: ClassVar[str] = "mixup of k with Laplace noise at its true price (Borgnia et al. 2021): dp-instahide:8,0,4"
+
+    def __post_init__(self) -> None:
+        self._check_fields()
+        check_integer("mixup_degree", self.mixup_degree, low=1)
+
+    @property
+    def made_by(self) -> Design[Any]:
+        return Fixed(mixup_degree=self.mixup_degree, noise="laplace")

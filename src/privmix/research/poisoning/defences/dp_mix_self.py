@@ -1,0 +1,45 @@
+"""Private training on mixes of a record's own views."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from privmix.errors import check_number
+from privmix.research.poisoning.base import DEFENCES
+from privmix.research.poisoning.private import TrainingDefence
+from privmix.training import TrainingConfig
+from privmix.training.gradients.execution import ExecutionConfig
+
+
+@DEFENCES.register
+@dataclass(frozen=True)
+class DpMixSelf(TrainingDefence):
+    """DP-SGD on a record's augmented views and their mixes (Bao et al. 2023, Algorithm 1), which cost no privacy.
+
+    Attributes:
+        epsilon, delta: of the model.
+        model: a network of images, as ``privmix train`` calls it.
+        epochs: expected passes over the records; each takes 35 views of a record, so one is the default of a miniature.
+    """
+
+    epsilon: float = 1.0
+    delta: float = 1e-5
+    model: str = "wrn-10-1"
+    epochs: float = 1.0
+    name: ClassVar[str] = "dp-mix-self"
+    about: ClassVar[str] = "DP-SGD on mixes of a record's own views (Bao et al. 2023): dp-mix-self:1,1e-5"
+    views: ClassVar[str] = "dp-mix-self"
+
+    def __post_init__(self) -> None:
+        self._check_fields()
+        check_number("epochs", self.epochs, low=0, low_open=True)
+
+    @property
+    def extractor(self) -> str:
+        """Views are made of pixels."""
+        return "pixels"
+
+    def config(self, records: int) -> TrainingConfig:
+        # What is chosen by time and free memory would change the last digits from one run of a trial to the next.
+        return replace(super().config(records), epochs=self.epochs, execution=ExecutionConfig("vmap", chunk=16))

@@ -1,0 +1,63 @@
+"""MaxUp: of several versions of each image, the one that the network does worst on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from privmix.errors import check_integer, check_number
+from privmix.research.poisoning.base import DEFENCES, Augmentation
+from privmix.research.poisoning.defences.cutout import check_side, cut_out
+from privmix.research.poisoning.scene import Images
+
+
+@DEFENCES.register
+@dataclass(frozen=True)
+class MaxUp(Augmentation):
+    """Training on the worst of several cutouts of each image (Gong et al. 2020, Equation 2).
+
+    (Borgnia et al. write of the lowest loss; Gong et al. take the highest.) The worst is found by a pass without
+    gradients over all versions, with batch norm as in training; the step is made on the worst ones alone. By then the
+    batch is another one, so that batch norm differs a little between the two.
+
+    Attributes:
+        versions: m, cutouts of each image.
+        side: of the square in pixels; 0: half of the image's shorter side.
+        start: share of the training before which images are as they are: 5 of 40 epochs, as in Borgnia et al.
+    """
+
+    versions: int = 4
+    side: int = 0
+    start: float = 0.125
+    name: ClassVar[str] = "maxup"
+    about: ClassVar[str] = "the worst of several cutouts of each image (Gong et al. 2020)"
+    stands_last: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check_integer("versions", self.versions, low=2)
+        check_integer("side", self.side, low=0)
+        check_number("start", self.start, low=0, high=1, high_open=True)
+
+    def check(self, records: Images) -> None:
+        check_side(self.side, records)
+
+    def loss(
+        self, network: Any, pixels: Tensor, targets: Tensor, generator: torch.Generator, progress: float
+    ) -> Tensor:
+        if progress >= self.start:
+            pixels = self.worst(network, pixels, targets, generator)
+        return functional.cross_entropy(network(pixels), targets)
+
+    def worst(self, network: Any, pixels: Tensor, targets: Tensor, generator: torch.Generator) -> Tensor:
+        """(b, C, H, W): of ``versions`` cutouts of each image the one with the largest loss; gradients pass through."""
+        cut = torch.stack([cut_out(pixels, self.side, generator) for _ in range(self.versions)])
+        with torch.no_grad():
+            losses = functional.cross_entropy(
+                network(cut.flatten(0, 1)), targets.repeat(self.versions, 1), reduction="none"
+            )
+        chosen = losses.view(self.versions, -1).argmax(0)
+        return cut[chosen, torch.arange(len(pixels), device=pixels.device)]

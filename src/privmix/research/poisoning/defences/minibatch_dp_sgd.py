@@ -1,0 +1,41 @@
+"""What some papers call DP-SGD: noise on the clipped gradient of a whole batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import nn
+
+from privmix.errors import check_number
+from privmix.research.poisoning.base import DEFENCES, Augmentation
+
+
+@DEFENCES.register
+@dataclass(frozen=True)
+class MiniBatchDpSgd(Augmentation):
+    """The batch's gradient is clipped to norm 1, and Gaussian noise added (Borgnia et al. 2021, A.1.3, as "DP-SGD").
+
+    It is NOT differentially private: the clipped gradient of a whole batch says nothing about what one record does to
+    it, and batch norm mixes records besides. It is here to be compared with.
+
+    Attributes:
+        deviation: n, standard deviation of the noise on each coordinate of the gradient; the paper tries 0.0001, 0.001
+            and 0.01.
+    """
+
+    deviation: float = 0.01
+    name: ClassVar[str] = "minibatch-dp-sgd"
+    about: ClassVar[str] = "noise on the clipped gradient of the batch; NOT private (Borgnia et al. 2021)"
+
+    def __post_init__(self) -> None:
+        check_number("deviation", self.deviation, low=0)
+
+    def change_gradients(self, parameters: Sequence[nn.Parameter], generator: torch.Generator) -> None:
+        nn.utils.clip_grad_norm_(parameters, 1.0)
+        for one in parameters:
+            if one.grad is not None:
+                noise = torch.randn(one.shape, generator=generator, device=one.device)
+                one.grad.add_(noise, alpha=self.deviation)

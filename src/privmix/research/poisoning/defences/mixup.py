@@ -1,0 +1,57 @@
+"""k-way mixup with equal weights."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from privmix.errors import InvalidInput, check_integer
+from privmix.research.poisoning.base import DEFENCES, Augmentation
+from privmix.research.poisoning.scene import Images
+
+
+@DEFENCES.register
+@dataclass(frozen=True)
+class Mixup(Augmentation):
+    """Each image is the mean of ``ways`` images of the batch, its target that of their targets (Borgnia et al., Eq. 6).
+
+    No image is mixed with itself: the k images of a mean are drawn without replacement from the batch, as in their
+    Equation 5. (A batch of fewer than k images repeats some.) The first of them is the image itself, so that each is in
+    k means of an epoch.
+
+    Attributes:
+        ways: k, how many images are mixed.
+
+    Example:
+        >>> generator = torch.Generator().manual_seed(0)
+        >>> pixels, targets = Mixup(2).apply(torch.zeros(3, 1, 1, 1), torch.eye(3), generator, 0.0)
+        >>> targets.diagonal(), targets.sum(1)
+        (tensor([0.5000, 0.5000, 0.5000]), tensor([1., 1., 1.]))
+    """
+
+    ways: int = 2
+    name: ClassVar[str] = "mixup"
+    about: ClassVar[str] = "means of k images and of their labels (Borgnia et al. 2021, Equation 6)"
+
+    def __post_init__(self) -> None:
+        check_integer("ways", self.ways, low=2)
+
+    def check(self, records: Images) -> None:
+        if len(records) < self.ways:
+            raise InvalidInput("ways", self.ways, "no more than there are records")
+
+    def apply(
+        self, pixels: Tensor, targets: Tensor, generator: torch.Generator, progress: float
+    ) -> tuple[Tensor, Tensor]:
+        size, device = len(pixels), pixels.device
+        # In a circle of random order, the images at k - 1 different distances from each: all are different, and any
+        # k - 1 are as likely as any others.
+        order = torch.randperm(size, generator=generator, device=device)
+        place = torch.argsort(order)
+        away = torch.randperm(max(size, self.ways) - 1, generator=generator, device=device)[: self.ways - 1] + 1
+        others = [order[(place + one) % size] for one in away]
+        mixed = sum((pixels[one] for one in others), pixels) / self.ways
+        return mixed, sum((targets[one] for one in others), targets) / self.ways

@@ -1,0 +1,40 @@
+"""Laplace noise on the images of each batch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from privmix.errors import check_number
+from privmix.research.poisoning.base import DEFENCES, Augmentation
+
+
+@DEFENCES.register
+@dataclass(frozen=True)
+class InputNoise(Augmentation):
+    """Laplace noise of scale ``scale`` / 255 on each pixel, drawn anew for each batch (Borgnia et al. 2021, A.1).
+
+    Noisy pixels are not clipped: they may leave [0, 1]. With mixup, as ``mixup:4+noise:16``, it is what Borgnia et al.
+    call DP-InstaHide where they train. It is NOT differentially private: images are noised anew in each epoch, and no
+    price is put on it. The release of design ``fixed`` is.
+
+    Attributes:
+        scale: of the noise, in 255ths; its standard deviation is 1.41 times as much.
+    """
+
+    scale: float = 16.0
+    name: ClassVar[str] = "noise"
+    about: ClassVar[str] = "fresh Laplace noise on each batch; NOT a guarantee (Borgnia et al. 2021)"
+
+    def __post_init__(self) -> None:
+        check_number("scale", self.scale, low=0, low_open=True)
+
+    def apply(
+        self, pixels: Tensor, targets: Tensor, generator: torch.Generator, progress: float
+    ) -> tuple[Tensor, Tensor]:
+        # The difference of two exponential variables.
+        drawn = pixels.new_empty((2, *pixels.shape)).exponential_(generator=generator)
+        return pixels + (drawn[0] - drawn[1]) * (self.scale / 255), targets

@@ -1,0 +1,37 @@
+"""A release of any design, and the design's own learner."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from privmix.designs import Design, design_named
+from privmix.research.poisoning.base import DEFENCES
+from privmix.research.poisoning.private import ReleaseDefence
+
+
+@DEFENCES.register
+@dataclass(frozen=True)
+class Release(ReleaseDefence):
+    """What partners get in place of the records is a release, priced and bounded as ``privmix release`` does.
+
+    Attributes:
+        design: its name; its options have their defaults.
+        epsilon, delta: of the release.
+        features: public extractor of what is released.
+    """
+
+    design: str = "poisson"
+    epsilon: float = 1.0
+    delta: float = 1e-5
+    features: str = "pixels"
+    name: ClassVar[str] = "release"
+    about: ClassVar[str] = "a DP release of a design and its learner: release:poisson,1,1e-5"
+
+    def __post_init__(self) -> None:
+        self._check_fields()
+        _ = self.made_by
+
+    @property
+    def made_by(self) -> Design[Any]:
+        return design_named(self.design)()

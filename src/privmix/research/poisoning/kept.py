@@ -1,0 +1,131 @@
+"""Finished trials in a private folder: a run that was killed goes on with them."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privmix.errors import StorageError
+from privmix.private_files import PrivateFolder, private_folder
+from privmix.research.poisoning.scene import Images
+from privmix.research.poisoning.victims.ordinary import Victim
+from privmix.untrusted import MEBIBYTE
+
+# A trial is a line of a few hundred bytes.
+_MOST_BYTES: Final = 256 * MEBIBYTE
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One trial of one defence.
+
+    Attributes:
+        number: of the trial.
+        success: whether the drawn input got the class that the attacker wants.
+        share: of all goal inputs that did.
+        accuracy: on clean test images.
+        removed, removed_poisoned: records that a filter dropped, and how many of these were poisoned.
+    """
+
+    number: int
+    success: bool
+    share: float
+    accuracy: float
+    removed: int = 0
+    removed_poisoned: int = 0
+
+
+class KeptTrials:
+    """Trials of one attack on the same records, victim and settings: a line of JSON each, in a file of their own.
+
+    A line is written when its trial is done, under a lock, so that several processes can share the folder. What a kill
+    left of a line is no JSON; its trial is run again.
+
+    Args:
+        work: folder of this user's alone, made if it is not there; None: nothing is kept.
+        name: what the file's name begins with.
+        settings: JSON values that decide a trial.
+        train, test, victim: the rest that does.
+
+    Raises:
+        InvalidInput: others can enter the folder.
+        StorageError: it can't be read or made.
+    """
+
+    def __init__(
+        self, work: Path | None, name: str, settings: dict[str, Any], train: Images, test: Images, victim: Victim
+    ) -> None:
+        self._known: dict[str, Trial] = {}
+        self._folder: PrivateFolder | None = None
+        if work is None:
+            return
+        self._name = f"{name}-{_digest(settings, train, test, victim)}.jsonl"
+        try:
+            self._folder = PrivateFolder(private_folder(work, "work"), "work")
+            found = self._folder.read(self._name, _MOST_BYTES) if self._folder.has(self._name) else b""
+        except OSError as error:
+            raise StorageError(f"work: {work}: {error.strerror or type(error).__name__}") from None
+        for line in found.splitlines():
+            if (kept := _parsed(line)) is not None:
+                self._known[kept[0]] = kept[1]
+
+    def get(self, key: str, make: Callable[[], Trial]) -> Trial:
+        """The kept trial of that key, or the one that ``make`` runs, which is kept.
+
+        Raises:
+            StorageError: it can't be written.
+        """
+        if key not in self._known:
+            self._known[key] = make()
+            self._append(json.dumps({"key": key, **asdict(self._known[key])}).encode())
+        return self._known[key]
+
+    def _append(self, line: bytes) -> None:
+        folder = self._folder
+        if folder is None:
+            return
+        try:
+            # Another process may just have made it.
+            with contextlib.suppress(FileExistsError):
+                folder.create(self._name).close()
+            with folder.open(self._name, update=True) as file:
+                fcntl.flock(file, fcntl.LOCK_EX)
+                end = file.seek(0, os.SEEK_END)
+                if end:
+                    file.seek(end - 1)
+                # Behind half a line, what comes begins a new one.
+                half = b"" if not end or file.read(1) == b"\n" else b"\n"
+                file.write(half + line + b"\n")
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise StorageError(f"work: {folder.path}: {error.strerror or type(error).__name__}") from None
+
+
+def _parsed(line: bytes) -> tuple[str, Trial] | None:
+    try:
+        found = json.loads(line)
+        return str(found.pop("key")), Trial(**found)
+    except (ValueError, TypeError, AttributeError, KeyError):
+        return None
+
+
+def _digest(settings: dict[str, Any], train: Images, test: Images, victim: Victim) -> str:
+    told = hashlib.sha256(json.dumps({**settings, "victim": asdict(victim.config)}, sort_keys=True).encode())
+    parts: list[NDArray[Any]] = [train.pixels, train.labels, test.pixels, test.labels]
+    if victim.extractor is not None:
+        parts += [value.numpy() for value in victim.extractor.network.state_dict().values()]
+    for part in parts:
+        told.update(f"{part.dtype}{part.shape}".encode())
+        told.update(np.ascontiguousarray(part).tobytes())
+    return told.hexdigest()[:16]

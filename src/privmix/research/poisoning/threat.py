@@ -1,0 +1,116 @@
+"""Who the attacker is: what may be changed, what is known, and what counts as success."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from privmix.errors import WITHHELD, InvalidInput, check_choice, check_integer, check_number
+from privmix.research.poisoning.scene import Images, Poisoned
+
+HOW: Final = ("changed", "inserted")
+# Pixels are float32: what was clipped at a radius lies this near to it.
+_ROUNDING: Final = 1e-6
+
+
+@dataclass(frozen=True)
+class ThreatModel:
+    """What an attacker may do. An attack states its own; the runner holds every poisoned dataset against it.
+
+    Attributes:
+        records: number of records the attacker controls, at least 1.
+        how: whether these are records of the dataset that are ``changed``, or ones that are ``inserted`` beside them.
+        radius: most that a pixel may move, in [0, 1], 0 where pixels stay; None: as far as the attack likes.
+        patch: side in pixels of the one square of each record to which changes are confined, or, where there is a
+            radius, in which pixels may move further; None: no such square.
+        clean_label: labels stay as they were.
+        knows_defence: the attacker trains through the defence when the poisons are made.
+        success: what the attacker is after, in words.
+
+    Example:
+        >>> ThreatModel(records=25, radius=8 / 255).describe()
+        '25 records changed, pixels by at most 8/255, labels kept; the defence is not known'
+        >>> ThreatModel(records=1, radius=0, clean_label=False).describe()
+        '1 record changed, pixels kept, labels at will; the defence is not known'
+    """
+
+    records: int
+    how: str = "changed"
+    radius: float | None = None
+    patch: int | None = None
+    clean_label: bool = True
+    knows_defence: bool = False
+    success: str = "an image of the test set, drawn before the attack, gets the class that the attacker wants"
+
+    def __post_init__(self) -> None:
+        check_integer("records", self.records, low=1)
+        check_choice("how", self.how, HOW)
+        if self.radius is not None:
+            check_number("radius", self.radius, low=0, high=1)
+        if self.patch is not None:
+            check_integer("patch", self.patch, low=1)
+        for name in ("radius", "patch"):
+            if self.how == "inserted" and getattr(self, name) is not None:
+                raise InvalidInput(
+                    name, getattr(self, name), "None where records are inserted: they were nothing before"
+                )
+
+    def describe(self) -> str:
+        """One line."""
+        limits = [f"{self.records} record{'s' * (self.records != 1)} {self.how}"]
+        if self.how == "inserted":
+            limits.append("pixels at will")
+        if self.radius is not None:
+            limits.append(f"pixels by at most {255 * self.radius:.4g}/255" if self.radius else "pixels kept")
+        if self.patch is not None:
+            where = "inside one square" if self.radius is None else "further inside one square"
+            limits.append(f"{where} of {self.patch} x {self.patch} pixels each")
+        limits.append("labels kept" if self.clean_label and self.how == "changed" else "labels at will")
+        return f"{', '.join(limits)}; the defence is {'known' if self.knows_defence else 'not known'}"
+
+    def check(self, clean: Images, poisoned: Poisoned) -> None:
+        """Raise unless ``poisoned`` is within the limits; for attacks of other packages as for our own.
+
+        Raises:
+            InvalidInput: the attack did more than it says.
+        """
+        for images in (poisoned.records, poisoned.goals):
+            # What is no number is within no limit, and compares as if it were.
+            Images.of(images.pixels, images.labels, classes=clean.classes)
+            if images.shape != clean.shape:
+                raise InvalidInput("poisoned records", images.shape, f"images of shape {clean.shape}")
+        if not len(poisoned.goals):
+            raise InvalidInput("goals", 0, "one input or more, the drawn one first")
+        touched = poisoned.indices
+        if len(np.unique(touched)) != len(touched) or len(touched) > self.records:
+            raise InvalidInput("poisoned records", len(touched), f"at most {self.records}, each once")
+        records = poisoned.records
+        inserted = len(records) - len(clean)
+        if inserted != (len(touched) if self.how == "inserted" else 0):
+            raise InvalidInput("poisoned records", inserted, f"records that are {self.how}")
+        others = np.delete(np.arange(len(records)), touched)
+        before = np.arange(len(clean)) if self.how == "inserted" else others
+        if not (
+            np.array_equal(records.pixels[others], clean.pixels[before])
+            and np.array_equal(records.labels[others], clean.labels[before])
+        ):
+            raise InvalidInput("poisoned records", "others", "no change to any other record")
+        if self.how == "changed":
+            self._check_changes(clean, poisoned)
+
+    def _check_changes(self, clean: Images, poisoned: Poisoned) -> None:
+        touched = poisoned.indices
+        if self.clean_label and not np.array_equal(poisoned.records.labels[touched], clean.labels[touched]):
+            raise InvalidInput("labels", "changed", "those of the clean records")
+        moved = np.abs(poisoned.records.pixels[touched] - clean.pixels[touched])
+        if self.patch is not None:
+            # How far pixels may move outside the square; inside there is no limit.
+            outside = 0.0 if self.radius is None else self.radius + _ROUNDING
+            for image in moved.max(axis=1):
+                rows, columns = np.nonzero(image > outside)
+                if len(rows) and max(np.ptp(rows), np.ptp(columns)) >= self.patch:
+                    raise InvalidInput("pixels", "outside the patch", f"one square of {self.patch} x {self.patch}")
+        elif self.radius is not None and moved.size and moved.max() > self.radius + _ROUNDING:
+            raise InvalidInput("pixels", WITHHELD, f"moved by at most {255 * self.radius:.4g}/255")

@@ -1,0 +1,122 @@
+"""How victims train: the papers' settings by name, and those of a CPU."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from privmix.errors import InvalidInput, check_choice, check_integer, check_number
+from privmix.research.poisoning.victims.networks import NETWORKS
+
+PRECISIONS: Final = ("float32", "bfloat16")
+
+
+@dataclass(frozen=True)
+class VictimConfig:
+    """How a victim trains: SGD on batches of shuffled records.
+
+    The default settings are for 2,000 MNIST images on a CPU. They were chosen on training images held out.
+
+    Attributes:
+        network: ``cnn``, ``cnn-wide``, ``resnet`` or ``resnet18``.
+        epochs: how often each record is seen.
+        batch: records of a step; batches of an epoch differ by one record at most.
+        learning_rate: the largest.
+        momentum, nesterov, weight_decay: of SGD.
+        warm_up: share of the training in which the learning rate rises linearly.
+        drops: shares of the training after each of which the learning rate is divided by ten; none: it falls linearly
+            to 0 behind the warm-up.
+        flips: images are mirrored left to right with probability 1/2, anew in each epoch.
+        crops: most pixels that images are moved by in each direction, anew in each epoch; what comes in is black.
+        precision: ``float32``, or ``bfloat16`` for the convolutions of a training (weights and predictions stay in
+            float32): a third less time for all but the smallest networks on CPUs and GPUs with units for it, and more
+            on others.
+
+    Raises:
+        InvalidInput: a setting is out of range.
+    """
+
+    network: str = "cnn"
+    epochs: int = 6
+    batch: int = 64
+    learning_rate: float = 0.03
+    momentum: float = 0.9
+    nesterov: bool = False
+    weight_decay: float = 5e-4
+    warm_up: float = 0.1
+    drops: tuple[float, ...] = ()
+    flips: bool = False
+    crops: int = 0
+    precision: str = "float32"
+
+    def __post_init__(self) -> None:
+        check_choice("network", self.network, NETWORKS)
+        check_integer("epochs", self.epochs, low=1)
+        check_integer("batch", self.batch, low=2)
+        check_number("learning_rate", self.learning_rate, low=0, low_open=True)
+        check_number("momentum", self.momentum, low=0, high=1, high_open=True)
+        check_number("weight_decay", self.weight_decay, low=0)
+        check_number("warm_up", self.warm_up, low=0, high=1, high_open=True)
+        if not all(0 < one < 1 for one in self.drops) or tuple(sorted(set(self.drops))) != self.drops:
+            raise InvalidInput("drops", self.drops, "shares of the training in (0, 1), rising")
+        check_integer("crops", self.crops, low=0)
+        check_choice("precision", self.precision, PRECISIONS)
+        if self.nesterov and not self.momentum:
+            raise InvalidInput("nesterov", True, "a momentum above 0")
+
+    @classmethod
+    def named(cls, preset: str) -> VictimConfig:
+        """One of :data:`PRESETS`.
+
+        Raises:
+            InvalidInput: there is none of that name.
+
+        Example:
+            >>> VictimConfig.named("patch-backdoor").epochs
+            80
+        """
+        return cls(**PRESETS[check_choice("preset", preset, PRESETS)])
+
+    def rate(self, progress: float) -> float:
+        """The learning rate after this share of the training, in [0, 1).
+
+        Example:
+            >>> steps = VictimConfig(learning_rate=1.0, warm_up=0, drops=(0.5,))
+            >>> steps.rate(0.2), steps.rate(0.5)
+            (1.0, 0.1)
+            >>> VictimConfig(learning_rate=1.0, warm_up=0.5).rate(0.75)
+            0.5
+        """
+        if progress < self.warm_up:
+            return self.learning_rate * progress / self.warm_up
+        if self.drops:
+            return self.learning_rate * 0.1 ** sum(progress >= share for share in self.drops)
+        return self.learning_rate * (1 - progress) / (1 - self.warm_up)
+
+
+# ``mnist`` and ``cifar10`` are for CPUs: 2,000 and 10,000 images; chosen on training images held out.
+# Borgnia et al. 2021, A.1: backdoors, and gradient matching (Geiping et al. 2021); transfer learning as in the
+# benchmark that they follow (Schwarzschild et al. 2021).
+_PAPER: Final[dict[str, Any]] = {"network": "resnet18", "batch": 128, "warm_up": 0.0}
+PRESETS: Final[dict[str, dict[str, Any]]] = {
+    "mnist": {},
+    "cifar10": {
+        "network": "cnn-wide",
+        "epochs": 10,
+        "learning_rate": 0.05,
+        "flips": True,
+        "crops": 2,
+        "precision": "bfloat16",
+    },
+    "patch-backdoor": {**_PAPER, "epochs": 80, "learning_rate": 0.1, "drops": (30 / 80, 50 / 80, 70 / 80)},
+    "gradient-matching": {
+        **_PAPER,
+        "epochs": 40,
+        "learning_rate": 0.1,
+        "nesterov": True,
+        "drops": (14 / 40, 24 / 40, 35 / 40),
+        "flips": True,
+        "crops": 4,
+    },
+    "transfer": {**_PAPER, "epochs": 40, "learning_rate": 0.01, "weight_decay": 2e-4, "drops": (30 / 40,)},
+}

@@ -1,0 +1,108 @@
+"""The diffusion model of Karras, Aittala, Aila and Laine 2022 ("EDM"): noise levels, scalings and sampler."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+import torch
+from torch import Tensor
+
+from privmix.errors import check_integer, check_number
+from privmix.research.synthesis.denoising import Scalings
+
+_HIGHEST: Final = 1e6
+
+
+@dataclass(frozen=True)
+class EdmConfig:
+    """Constants of training, with Karras et al.'s values (Table 1, last column); the network is told of classes.
+
+    Formal guarantees:
+        * Nothing is left to do without noise: D(x; sigma) -> x as sigma -> 0, whatever the network is.
+        * The network's input and its target have unit variance at every level.
+
+    Attributes:
+        sigma_data: standard deviation of the data, pixels in [-1, 1].
+        log_mean, log_std: noise levels of training have ln(sigma) ~ N(log_mean, log_std^2).
+
+    Example:
+        >>> EdmConfig().sigma_data
+        0.5
+    """
+
+    sigma_data: float = 0.5
+    log_mean: float = -1.2
+    log_std: float = 1.2
+    name: str = field(default="edm", init=False)
+    conditional: bool = field(default=True, init=False)
+
+    def __post_init__(self) -> None:
+        check_number("sigma_data", self.sigma_data, low=0, low_open=True)
+        check_number("log_mean", self.log_mean, low=-10, high=10)
+        check_number("log_std", self.log_std, low=0, low_open=True)
+
+    def sigmas(self, count: int, generator: torch.Generator) -> Tensor:
+        """(count,) noise levels of one batch of training."""
+        drawn: Tensor = torch.exp(self.log_mean + self.log_std * torch.randn(count, generator=generator))
+        return drawn
+
+    def weight(self, sigma: Tensor) -> Tensor:
+        """lambda(sigma), with which every noise level starts with a loss of 1 (section 5)."""
+        return (sigma**2 + self.sigma_data**2) / (sigma * self.sigma_data) ** 2
+
+    def scalings(self, sigma: Tensor) -> Scalings:
+        """Those of equation 7: (b,) levels -> (b,) each."""
+        data = self.sigma_data
+        total = sigma**2 + data**2
+        return Scalings(data**2 / total, sigma * data / total.sqrt(), 1 / total.sqrt(), sigma.log() / 4)
+
+    def suited(self, deviation: float, noise_mean: float | None) -> EdmConfig:
+        """With the standard deviation of the images, in hundredths, and another mean of ln(sigma) if given.
+
+        Example:
+            >>> EdmConfig().suited(0.6182, None).sigma_data
+            0.62
+        """
+        data = max(round(deviation, 2), 0.01)
+        return replace(self, sigma_data=data, log_mean=self.log_mean if noise_mean is None else noise_mean)
+
+    def sampler(self, steps: int) -> SamplerConfig:
+        """Heun's, of so many noise levels."""
+        return SamplerConfig(steps=steps)
+
+
+@dataclass(frozen=True)
+class SamplerConfig:
+    """The deterministic sampler, with Karras et al.'s values for 32 x 32 images.
+
+    Attributes:
+        steps: N noise levels above 0; an image takes 2 N - 1 evaluations of the network.
+        sigma_min, sigma_max: least and most noise.
+        rho: how much the levels crowd at small noise.
+        guide_both: guidance bends both slopes of a step, of which weight 1 is the whole correction; otherwise the
+            first one alone (Kim et al. 2023), where weight 2 is, and more steps are needed.
+
+    Example:
+        >>> [round(level, 3) for level in SamplerConfig(steps=4).levels().tolist()]
+        [80.0, 9.723, 0.47, 0.002, 0.0]
+    """
+
+    steps: int = 18
+    sigma_min: float = 0.002
+    sigma_max: float = 80.0
+    rho: float = 7.0
+    guide_both: bool = False
+    second_order: bool = field(default=True, init=False)
+
+    def __post_init__(self) -> None:
+        check_integer("steps", self.steps, low=2, high=10_000)
+        check_number("sigma_min", self.sigma_min, low=0, low_open=True)
+        check_number("sigma_max", self.sigma_max, low=self.sigma_min, high=_HIGHEST, low_open=True)
+        check_number("rho", self.rho, low=0, low_open=True)
+
+    def levels(self) -> Tensor:
+        """(steps + 1,) float64, falling, the last one 0 (equation 5)."""
+        place = torch.arange(self.steps, dtype=torch.float64) / (self.steps - 1)
+        top, bottom = (sigma ** (1 / self.rho) for sigma in (self.sigma_max, self.sigma_min))
+        return torch.cat([(top + place * (bottom - top)) ** self.rho, torch.zeros(1, dtype=torch.float64)])

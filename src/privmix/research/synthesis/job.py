@@ -1,0 +1,220 @@
+"""Synthetic images of public ones: train a diffusion model, draw, measure, write a pool."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from privmix import data as readers
+from privmix.data import Source
+from privmix.data.pool_card import KIND
+from privmix.errors import InvalidInput, check_integer, check_number
+from privmix.folders import PathLock
+from privmix.jobs.columns import class_list
+from privmix.jobs.places import check_unpublished, check_writable
+from privmix.jobs.progress import Asked, Progress, callback, shows_bars, silent
+from privmix.jobs.public_data import refuse_charged
+from privmix.research.synthesis.makers import Maker, from_public, from_text
+from privmix.research.synthesis.metrics import Quality
+from privmix.research.synthesis.options import SynthesisOptions
+from privmix.research.synthesis.pool import POOL, WARNINGS, write_pool
+from privmix.research.synthesis.quality import LabelledImages, Measure
+from privmix.research.synthesis.work import SynthesisWork
+from privmix.world import World, current_world
+
+
+@dataclass(frozen=True)
+class Synthesised:
+    """A pool of synthetic images.
+
+    Attributes:
+        out: its folder.
+        images: how many.
+        quality: figures, in named features.
+        card: all that its card says.
+    """
+
+    out: Path
+    images: int
+    quality: Quality
+    card: dict[str, Any] = field(repr=False)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {"out": str(self.out), "images": self.images, **self.quality.to_dict()}
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SynthesisJob(SynthesisOptions):
+    """Train a diffusion model on public images, and draw a pool of images, which :func:`privmix.train` reads as
+    synthetic records or as its pool.
+
+    With ``text`` a public text-to-image pipeline draws in place of it. Nothing here is private, nothing is charged, and
+    nothing is protected: a diffusion model can copy what it saw.
+
+    Attributes:
+        public: PUBLIC images with labels: file, folder, pattern, address, or in memory; never private ones. None with
+            ``text``.
+        out: folder to create.
+        overwrite: replace another pool.
+    """
+
+    public: Any = field(default=None, repr=False)
+    out: Path
+    overwrite: bool = False
+
+    def processes(self) -> AbstractContextManager[World]:
+        """The processes that do it, joined for the block; each of several has its own CUDA device."""
+        return current_world(self.device)
+
+    def run(self, progress: Progress | None = None) -> Synthesised:
+        """Train, draw, measure and write; a run that was killed goes on.
+
+        Under torchrun each process computes its share, and the first one writes.
+
+        Args:
+            progress: called with (stage, done, total), or True for bars.
+
+        Raises:
+            InvalidInput: an option is out of range, the data are no images, the ledger knows them as private, or it
+                knows no data at all.
+            StorageError: something can't be read or written.
+            MissingExtra: diffusers or torchmetrics is not installed.
+        """
+        self._check()
+        with self.processes() as world:
+            return self._run(world, progress or silent)
+
+    def _run(self, world: World, tell: Progress) -> Synthesised:
+        out = Path(self.out)
+        POOL.check_target(out, overwrite=self.overwrite)
+        check_unpublished("out", out)
+        check_writable("out", out.parent)
+        if self.work is not None and Path(self.work).resolve().is_relative_to(out.resolve()):
+            # Nothing could be published there once the model's folder is made.
+            raise InvalidInput("work", str(self.work), "a folder outside of `out`")
+        reference = None if self.reference is None else self._open(self.reference, None, "reference")
+        if reference is not None:
+            # The card, which goes with the pool, has figures made of it.
+            self._refuse_private(reference, "reference", self.reference)
+        made = from_text(self) if self.text is not None else self._from_public()
+        if reference is not None and reference.schema.input_shape != made.shape:
+            raise InvalidInput("reference", reference.schema.input_shape, f"images of shape {made.shape}")
+        measure = Measure.of(self.features, made.shape, made.classes)
+        held = None if reference is None else LabelledImages.of(reference)
+        place = Path(self.work or out.with_name(f".{out.name}.work"))
+        with self._alone(place) if world.is_head else nullcontext():
+            if not world.is_head:
+                world.wait()
+            work = SynthesisWork.opened(place, made.model)
+            if world.is_head:
+                # It has marked the folder, which the others find so.
+                world.wait()
+            draw = made.drawer(work.checkpoint, tell, world)
+            wanted = np.arange(self.images, dtype=np.int64) % len(made.classes)
+            pixels = work.drawn(draw, wanted, made.drawing, tell, world)
+            drawn = LabelledImages(pixels, made.labels(pixels, wanted, measure), len(made.classes))
+            quality, pictures = measure.quality(drawn, made.given, held)
+            card = self._card(made, quality)
+            if world.is_head:
+                write_pool(out, pixels, drawn.labels, made.classes, card, pictures, overwrite=self.overwrite)
+                if self.work is None:
+                    work.discard()
+            world.wait()
+        return Synthesised(out, self.images, quality, card)
+
+    @staticmethod
+    @contextmanager
+    def _alone(work: Path) -> Iterator[None]:
+        """Two runs would write each other's drafts."""
+        check_writable("work", work.parent)
+        work.parent.mkdir(parents=True, exist_ok=True)
+        lock = PathLock(work, InvalidInput("work", str(work), "a folder that no other run is using just now"))
+        try:
+            yield
+        finally:
+            lock.release()
+
+    def _check(self) -> None:
+        if (self.public is None) == (self.text is None):
+            given = "both" if self.text is not None else None
+            raise InvalidInput("public, text", given, "one of them")
+        if (self.text is None) != (self.model is None):
+            raise InvalidInput("model", self.model, "a text-to-image pipeline with `text`, and none without")
+        check_integer("images", self.images, low=1)
+        check_integer("draw_batch", self.draw_batch, low=1)
+        check_number("guidance", self.guidance, low=0)
+        if self.minutes is not None:
+            check_number("minutes", self.minutes, low=0, low_open=True)
+        if self.device not in ("cpu", "cuda") or (self.device == "cuda" and not torch.cuda.is_available()):
+            raise InvalidInput("device", self.device, "cpu, or cuda where there is one")
+
+    def _from_public(self) -> Maker:
+        source = self._open(self.public, self.split, "public")
+        self._refuse_private(source, "public", self.public)
+        return from_public(self, source)
+
+    def _open(self, place: Any, split: str | None, field: str) -> Source:
+        columns = self.columns
+        source = readers.open_dataset(
+            place,
+            split=split or "train",
+            classes=class_list(self.classes) if isinstance(self.classes, str) else self.classes,
+            label_column=columns.label_column,
+            image_column=columns.image_column,
+            feature_column=columns.feature_column,
+            image_size=columns.image_size,
+            colour=columns.colour,
+        )
+        if source.schema.columns is not None or len(source.schema.input_shape) not in (2, 3):
+            raise InvalidInput(field, source.schema.input_shape, "images: (height, width) or (height, width, 3)")
+        return source
+
+    def _refuse_private(self, source: Source, field: str, place: Any) -> None:
+        if self.ledger is not None:
+            refuse_charged(field, place, source, self.ledger)
+
+    def _card(self, made: Maker, quality: Quality) -> dict[str, Any]:
+        measured = None if made.given is None else "the public images it was made of"
+        return {
+            "kind": KIND,
+            "images": self.images,
+            "classes": list(made.classes),
+            **made.said,
+            "quality": {
+                **quality.to_dict(),
+                "measured_against": measured if self.reference is None else "other public images",
+            },
+            "warnings": list(WARNINGS),
+        }
+
+
+@shows_bars
+def synthesise(public: Any = None, *, out: str | Path, progress: Asked = None, **options: Any) -> Synthesised:
+    """Draw synthetic images from PUBLIC ones, for :func:`privmix.train` to warm up on or to mix with.
+
+    Args:
+        public: PUBLIC images with labels; as :func:`privmix.release` takes data. None with ``text=`` and ``model=``.
+        out: folder to create.
+        progress: called with (stage, done, total), or True for bars.
+        options: fields of :class:`SynthesisJob`, such as ``images=``, ``minutes=``, ``guidance=``.
+
+    Returns:
+        where the pool is, and how good.
+
+    Raises:
+        InvalidInput, StorageError, MissingExtra: as :meth:`SynthesisJob.run`.
+
+    Example:
+        >>> synthesise("PUBLIC.npz", out="POOL", images=0)
+        Traceback (most recent call last):
+        ...
+        privmix.errors.InvalidInput: images: got 0; allowed: an integer >= 1
+    """
+    return SynthesisJob(public=public, out=Path(out), **options).run(callback(progress))

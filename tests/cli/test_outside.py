@@ -1,0 +1,137 @@
+"""A verb and a panel of another package: found by its entry points, and used as privmix's own are."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import privmix as pm
+from privmix.cli.app import VERBS, app
+from privmix.errors import InvalidInput
+from privmix.reports.panel import PANELS
+from privmix.reports.records import RunRecord
+from tests.cli.helpers import privmix
+
+DOCS = Path(__file__).parents[2] / "docs"
+PARTS = ("row_norms", "row_norms_panel")
+POINTS = """[privmix.verbs]
+row-norms = row_norms
+attack.none = no_such_module
+verify = row_norms
+ledger.broken = broken
+
+[privmix.panels]
+row-norms = row_norms_panel
+"""
+
+
+@pytest.fixture
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder of packages with what the docs show, as pip would leave it."""
+    site = tmp_path / "site"
+    (site / "row_norms-1.0.dist-info").mkdir(parents=True)
+    (site / "row_norms-1.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: row-norms\nVersion: 1.0\n")
+    (site / "row_norms-1.0.dist-info" / "entry_points.txt").write_text(POINTS)
+    (site / "broken.py").write_text("def nothing(:\n")
+    for part in PARTS:
+        shutil.copy(DOCS / f"{part}.py", site)
+    PANELS.all()
+    monkeypatch.syspath_prepend(site)
+    monkeypatch.setattr(PANELS, "_known", dict(PANELS._known))
+    monkeypatch.setattr(PANELS, "_looked", False)
+    yield site
+    app.registered_commands = [one for one in app.registered_commands if one.callback.__module__ != "row_norms"]
+    for part in PARTS:
+        sys.modules.pop(part, None)
+
+
+@pytest.fixture
+def release(tmp_path: Path) -> Path:
+    generator = np.random.default_rng(0)
+    x, y = generator.random((200, 5)), np.arange(200) % 2
+    how = {"design": "poisson", "features": "identity", "classes": 2, "clip_norm": 2.0}
+    pm.release((x, y), epsilon=8.0, delta=1e-3, out=tmp_path / "REL", **how)
+    return tmp_path / "REL"
+
+
+def test_it_measures_and_the_report_shows_it(installed: Path, release: Path, tmp_path: Path) -> None:
+    outcome = privmix("row-norms", str(release), "--record", str(tmp_path / "RUN"), "--json")
+    assert outcome.code == 0, outcome.err
+    found = json.loads(outcome.out)
+    assert 0 < found["median"] <= found["largest"]
+    again = sys.modules["row_norms"].measure(release)
+    assert again.content == found
+    page = privmix("report", str(tmp_path / "RUN"), str(release), "--out", str(tmp_path / "page.html"))
+    assert page.code == 0, page.err
+    written = (tmp_path / "page.html").read_text()
+    assert "How long rows are" in written
+    assert f"{found['largest']:.4g}" in written
+    assert "How long rows are" in pm.report([release, again.record()]).page
+    # Its figures are private where they say so.
+    private = RunRecord(**{**vars(again.record()), "private": True})
+    assert "How long rows are" not in pm.report([release, private]).page
+    assert "privmix row-norms RELEASE" in pm.report(release).page
+
+
+def test_errors_are_those_of_every_verb(installed: Path) -> None:
+    assert privmix("row-norms", "NOWHERE").code == 1
+    refused = privmix("row-norms")
+    assert refused.code == 2
+    assert "'release'" in refused.err
+
+
+def test_help_lists_it_and_imports_nothing_of_it(installed: Path) -> None:
+    program = """
+import sys
+from privmix.cli import main
+main.run(sys.argv[1:])
+print(*sys.modules)
+"""
+    environment = {**os.environ, "COLUMNS": "200", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+
+    def said(*words: str) -> str:
+        command = [sys.executable, "-c", program, *words]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+        return done.stdout
+
+    text, _, modules = said("--help").rpartition("\n\n")
+    assert "Row norms" in text
+    assert "Measure how long the rows of a release are." in text
+    assert "row_norms" not in modules
+    assert "torch" not in modules
+    # What can't be read has no line of help, and is no trouble to others.
+    assert "broken" in said("ledger", "--help")
+    assert "none" in said("attack", "--help")
+
+
+def test_no_package_replaces_a_verb(installed: Path, release: Path) -> None:
+    assert "verify" in VERBS
+    assert privmix("verify", str(release), "--json").code == 0
+    assert privmix("--help").out.count(" verify ") == 1
+
+
+def test_a_module_that_registers_nothing_is_named(installed: Path) -> None:
+    (installed / "row_norms.py").write_text('"""Nothing."""\n')
+    outcome = privmix("row-norms", "REL")
+    assert outcome.code == 2
+    assert "a module that registers it" in outcome.err
+
+
+def test_kinds_that_no_panel_shows_are_refused(installed: Path) -> None:
+    fields = {"subject": {"kind": "design", "id": None}, "private": False, "content": {}, "settings": {}}
+    assert RunRecord("row-norms", **fields).kind == "row-norms"
+    with pytest.raises(InvalidInput, match="row-norms"):
+        RunRecord("nonsense", **fields)
+
+
+def test_the_docs_show_these_very_files() -> None:
+    for part in PARTS:
+        assert f"```py\n{(DOCS / part).with_suffix('.py').read_text()}```" in (DOCS / "extending.md").read_text()

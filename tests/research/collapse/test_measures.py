@@ -1,0 +1,85 @@
+"""Collapse diagnostics: what is reported is what the measures on public data say, and histograms hold all entries."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from privmix.errors import InvalidInput
+from privmix.releases import ReleaseConfig
+from privmix.releases.diagnostics import neural_collapse
+from privmix.research.collapse.measures import measure_collapse
+from tests.releases.helpers import own_options
+
+CLASSES = tuple("abcdefghij")
+
+
+def config(**changes: Any) -> ReleaseConfig:
+    fields: dict[str, Any] = {"records": 50_000, "dim": 12, "classes": CLASSES, "mixup_degree": 64, "centre": "none"}
+    return ReleaseConfig(**own_options({**fields, **changes}))
+
+
+def public(n: int = 400) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 10, n)
+    return np.eye(10, 12)[labels] * 3 + rng.normal(0, 0.2, (n, 12)), labels
+
+
+def test_hierarchical_labels_stay_apart_where_poisson_ones_crowd() -> None:
+    """Poisson-mixed labels gather at 1/K, hierarchical ones near 0 and 1/(K p1), with a gap (Li et al. 2024)."""
+    noise = 0.6
+    plans = [config().with_noise(noise), config(design="hierarchical", expected_classes=3).with_noise(noise)]
+    report = measure_collapse(plans, *public(), np.random.default_rng(1), rows=4000)
+    poisson, hierarchical = report.histograms
+    assert hierarchical.collapse.level_kept > poisson.collapse.level_kept + 0.05
+    near = [
+        sum(share for share, edge in zip(one.clean, one.edges, strict=False) if 0.03 < edge < 0.12)
+        for one in report.histograms
+    ]
+    assert near[0] > 0.5 > 0.05 > near[1]
+
+
+@pytest.mark.parametrize("degree", [1, 7, 64, 1000])
+def test_histograms_hold_every_entry_and_clean_values_lie_inside_bins(degree: int) -> None:
+    plan = config(mixup_degree=degree).with_noise(0.5)
+    (found,) = measure_collapse([plan], *public(), np.random.default_rng(2), rows=500).histograms
+    assert len(found.clean) == len(found.noisy) == len(found.edges) - 1
+    assert 20 <= len(found.clean) <= 130
+    assert sum(found.clean) == pytest.approx(1)
+    assert sum(found.noisy) == pytest.approx(1)
+    gaps = np.abs(np.subtract.outer(np.asarray(found.edges) * degree, np.arange(-5, 5)))
+    assert gaps.min() > 1e-3  # no clean value k / m is on an edge, where rounding would decide
+
+
+def test_features_are_clipped_before_they_are_judged_and_figures_are_json() -> None:
+    features, labels = public()
+    report = measure_collapse([config().with_noise(1.0)], features, labels, np.random.default_rng(3), rows=50)
+    unit = features / np.linalg.norm(features, axis=1, keepdims=True)
+    assert report.neural_collapse == pytest.approx(neural_collapse(unit, labels), rel=1e-6)
+    content = report.to_dict()
+    assert json.loads(json.dumps(content, allow_nan=False)) == content
+    assert content["labels"] == 10
+    assert content["histogram"]["edges"] == content["histograms"][0]["edges"]
+
+
+def test_figures_that_are_infinite_are_stored_as_null() -> None:
+    two = np.array([0, 1])
+    pair = ReleaseConfig(records=100, dim=2, classes=("a", "b"), mixup_degree=4, centre="none").with_noise(1.0)
+    report = measure_collapse([pair], np.eye(2), two, np.random.default_rng(4), rows=20)
+    # Every mixture of both records holds both classes, unless it drew one twice.
+    assert math.isinf(report.minimum_euclidean_distance) == (report.to_dict()["minimum_euclidean_distance"] is None)
+
+
+def test_bad_input_is_refused() -> None:
+    features, labels = public()
+    rng = np.random.default_rng(5)
+    with pytest.raises(InvalidInput, match="plans"):
+        measure_collapse([], features, labels, rng)
+    with pytest.raises(InvalidInput, match="averages"):
+        measure_collapse([config(design="moments").with_noise(1.0)], features, labels, rng)
+    with pytest.raises(InvalidInput, match="labels"):
+        measure_collapse([config().with_noise(1.0)], features, labels[:-1], rng)

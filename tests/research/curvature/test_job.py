@@ -1,0 +1,70 @@
+"""Sharpness of a trained model: on public data, and on no other."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import privmix as pm
+from privmix import research
+from privmix.errors import InvalidInput
+from privmix.research.curvature.hessian import curvature
+from tests.cli.helpers import privmix
+from tests.training.runs import digits, public
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A model, its public data, and its private ones, in the current folder."""
+    monkeypatch.chdir(tmp_path)
+    for name, (start, count) in {"public": (1000, 40), "own": (0, 200), "other": (1200, 40)}.items():
+        x, y = digits(start, count)
+        np.savez(f"{name}.npz", x=x.reshape(-1, 8, 8), y=y)
+    pm.train(
+        "own.npz",
+        epsilon=8.0,
+        delta=1e-3,
+        classes=10,
+        scenario="warm",
+        public="public.npz",
+        warm_up_epochs=2,
+        epochs=1,
+        out=Path("MODEL"),
+    )
+    return tmp_path
+
+
+def test_on_public_data_and_on_no_other(folder: Path) -> None:
+    found = research.sharpness("MODEL", "public.npz")
+    network = pm.load("MODEL").classifier.network.eval()  # type: ignore[union-attr]
+    assert found.figures == curvature(network, public())
+    assert (found.records, found.named) == (40, "public")
+    said = privmix("sharpness", "MODEL", "--public", "public.npz", "--json")
+    assert json.loads(said.out) == found.to_dict()
+    assert "on 40 public records" in privmix("sharpness", "MODEL", "--public", "public.npz", "--probes", "2").out
+    for data in ("own.npz", "other.npz"):
+        with pytest.raises(InvalidInput, match="public: got 'other data'; allowed: data that the model's certificate"):
+            research.sharpness("MODEL", data)
+    refused = privmix("sharpness", "MODEL", "--public", "own.npz")
+    assert (refused.code, refused.out) == (2, "")
+    assert "--ledger: private records would show in it" in refused.err
+
+
+def test_other_data_need_a_ledger_that_does_not_know_them(folder: Path) -> None:
+    ledger = "sqlite:///l.db"
+    asked = ("--ledger", ledger, "--dataset", "d")
+    assert privmix("ledger", "init", *asked, "--epsilon", "9", "--delta", "1e-3").code == 0
+    # It would recognise nothing.
+    with pytest.raises(InvalidInput, match="ledger: got 'a ledger without data'"):
+        research.sharpness("MODEL", "own.npz", ledger=ledger)
+    missing = privmix("sharpness", "MODEL", "--public", "own.npz", "--ledger", "sqlite:///none.db")
+    assert missing.err.startswith("error: --ledger: got 'none.db'")
+    pm.release("own.npz", epsilon=1.0, delta=1e-5, classes=10, design="moments", ledger=ledger, dataset="d")
+    with pytest.raises(InvalidInput, match="this ledger knows it as private"):
+        research.sharpness("MODEL", "own.npz", ledger=ledger)
+    found = research.sharpness("MODEL", "other.npz", ledger=ledger, iterations=8, probes=2)
+    assert found.named is None
+    assert found.figures.eigenvalues[0] > 0

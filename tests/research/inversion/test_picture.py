@@ -1,0 +1,54 @@
+"""Pictures of inversions and mixed labels are drawn from a record's content alone."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from privmix.errors import InvalidInput
+from privmix.research.collapse.picture import draw_collapse
+from privmix.research.inversion.picture import draw_inversion, unpack_images
+
+
+def inversion_record(*shape: int) -> dict[str, Any]:
+    pictures = np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
+    return {
+        "cases": [{"m": 1, "epsilon": None, "ssim": 0.9}, {"m": 1, "epsilon": 8.0, "ssim": 0.1}],
+        "images": {
+            "shape": list(shape),
+            "uint8": base64.b64encode(pictures.tobytes()).decode(),
+            "row_labels": ["m = 1: raw", "m = 1: no noise", "m = 1: ε = 8"],
+            "column_labels": ["image 1", "image 2"],
+        },
+    }
+
+
+@pytest.mark.parametrize("shape", [(3, 2, 8, 8), (3, 2, 8, 9, 3), (3, 2, 8, 8, 1)])
+def test_pictures_are_drawn(shape: tuple[int, ...], tmp_path: Path) -> None:
+    record = inversion_record(*shape)
+    assert unpack_images(record["images"]).shape == shape
+    draw_inversion(record, tmp_path / "picture.png")
+    # Black frame apart, the drawing shows many greys: the images are in it.
+    assert len(np.unique(np.asarray(Image.open(tmp_path / "picture.png").convert("L")))) > 100
+    draw_inversion(record, tmp_path / "picture.svg")
+    assert "<svg" in (tmp_path / "picture.svg").read_text()
+
+
+def test_pictures_of_another_size_than_stated_are_refused(tmp_path: Path) -> None:
+    record = inversion_record(3, 2, 8, 8)
+    record["images"]["shape"] = [3, 2, 8, 9]
+    with pytest.raises(InvalidInput, match="bytes"):
+        draw_inversion(record, tmp_path / "picture.png")
+    assert not list(tmp_path.iterdir())
+
+
+def test_histograms_are_drawn(tmp_path: Path) -> None:
+    panel = {"design": "poisson", "m": 4, "edges": [0, 0.5, 1], "clean": [0.9, 0.1], "noisy": [0.8, 0.2]}
+    record = {"labels": 2, "epsilon": None, "histograms": [{**panel, "top_kept": 0.7}] * 2}
+    draw_collapse(record, tmp_path / "labels.png")
+    assert (tmp_path / "labels.png").read_bytes().startswith(b"\x89PNG")

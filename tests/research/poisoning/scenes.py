@@ -1,0 +1,48 @@
+"""Small scenes of real digits, and victims that learn them in a fraction of a second."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+
+from privmix.data import embedded_digits
+from privmix.errors import MissingExtra
+from privmix.research.poisoning import Images, Scene, TrainedNetwork, Victim, VictimConfig
+from privmix.research.poisoning.toolbox import require_toolbox
+
+QUICK = VictimConfig(epochs=4, batch=32)
+
+
+def needs_toolbox() -> None:
+    """Skip a test where ART is not installed; importing it is for :func:`toolbox` alone, which shields logging."""
+    try:
+        require_toolbox()
+    except MissingExtra as missing:
+        pytest.skip(str(missing))
+
+
+@cache
+def digits(split: str, records: int, first: int = 0) -> Images:
+    """Images of 8 x 8 pixels in ten classes."""
+    held = embedded_digits(split).read()
+    part = slice(first, first + records)
+    return Images.of(held.x[part, None] / 255, held.y[part], classes=10)
+
+
+@cache
+def extractor() -> TrainedNetwork:
+    """What other images than those of :func:`scene` taught a network."""
+    return Victim(QUICK).fit(digits("train", 300, first=800), seed=0)
+
+
+def scene(*, transfer: bool = False, number: int = 0, records: int = 300) -> Scene:
+    """A trial."""
+    victim = Victim(QUICK, extractor() if transfer else None)
+    return Scene.draw(digits("train", records), digits("test", 200), victim, seed=0, number=number)
+
+
+def same(first: Images, second: Images) -> bool:
+    """Whether images and labels are the same."""
+    return np.array_equal(first.pixels, second.pixels) and np.array_equal(first.labels, second.labels)

@@ -1,0 +1,162 @@
+"""What every attack and every defence keeps to, whichever file it comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+from privmix._registry import told
+from privmix.errors import InvalidInput, MissingExtra
+from privmix.research.poisoning import (
+    ATTACKS,
+    DEFENCES,
+    Attack,
+    Augmentation,
+    Case,
+    Defence,
+    Filter,
+    Images,
+    Scene,
+    parse_attack,
+    parse_defence,
+)
+from tests.research.poisoning.scenes import scene
+
+# Settings under which an attack or a defence is quick; the others have quick defaults, or none.
+QUICK: dict[str, str] = {"gradient-matching": "gradient-matching:16,10,1,1"}
+BUDGET = 4
+
+
+def quick(name: str) -> str:
+    return QUICK.get(name, name)
+
+
+def answered(ask: Callable[[], Any]) -> tuple[Any, str]:
+    """What is returned, or what a refusal says."""
+    try:
+        return ask(), ""
+    except (InvalidInput, MissingExtra) as error:
+        return None, str(error)
+
+
+def setting(attack: Attack, number: int = 0) -> Scene:
+    return scene(transfer=attack.setting == "transfer", number=number)
+
+
+@pytest.fixture(params=list(ATTACKS))
+def attack(request: pytest.FixtureRequest) -> Attack:
+    return parse_attack(quick(request.param))
+
+
+@pytest.fixture(params=list(DEFENCES))
+def defence(request: pytest.FixtureRequest) -> Defence:
+    return parse_defence(quick(request.param))
+
+
+def test_an_attack_stays_within_its_threat_model_and_repeats_itself(attack: Attack) -> None:
+    trial = setting(attack)
+    clean = trial.train.pixels.copy()
+    threat = attack.threat(trial, BUDGET, knows_defence=False)
+    assert (threat.records, threat.knows_defence) == (BUDGET, False)
+    made = attack.craft(trial, threat, None)
+    # Raises unless all is within the limits.
+    threat.check(trial.train, made)
+    assert np.array_equal(trial.train.pixels, clean)
+    assert made.records.shape == trial.train.shape
+    assert made.records.pixels.dtype == np.float32
+    assert 0 <= made.records.pixels.min() <= made.records.pixels.max() <= 1
+    # Who is asked for was drawn before the attack, and is no image of the class that is wanted.
+    assert len(made.goals) >= 1
+    assert set(made.goals.labels) == {trial.wanted}
+    again = attack.craft(setting(attack), threat, None)
+    for one, two in ((made.records, again.records), (made.goals, again.goals)):
+        assert np.array_equal(one.pixels, two.pixels)
+        assert np.array_equal(one.labels, two.labels)
+    assert np.array_equal(made.indices, again.indices)
+
+
+def test_an_attack_refuses_budgets_that_it_can_not_spend(attack: Attack) -> None:
+    trial = setting(attack)
+    for records in (0, -1, 2.5):
+        with pytest.raises(InvalidInput):
+            attack.threat(trial, records, knows_defence=False)  # type: ignore[arg-type]
+    threat, said = answered(lambda: attack.threat(trial, len(trial.train) + 1, knows_defence=False))
+    assert said or threat.how == "inserted"
+    # Of the owner's records no number is printed.
+    assert not any(f" {count} " in said for count in np.bincount(trial.train.labels) if count > BUDGET)
+
+
+def test_words_and_names(attack: Attack) -> None:
+    assert attack.setting in ("scratch", "transfer")
+    assert str(parse_attack(str(attack))) == str(attack)
+    said = next(one for one in told("privmix.research.poisoning.poisons") if one["name"] == attack.name)
+    assert said["about"] == attack.about
+    with pytest.raises(InvalidInput):
+        parse_attack(f"{attack.name}:1,1,1,1,1,1,1,1,1,1,1,1")
+
+
+def test_a_defence_trains_and_repeats_itself(defence: Defence) -> None:
+    trial = scene()
+    defence.check(trial.train)
+    made = [defence.train(Case(trial.train, scene(), BUDGET)) for _ in range(2)]
+    first, second = (one.model.predict(trial.test.pixels) for one in made)
+    assert first.shape == (len(trial.test),)
+    assert first.dtype.kind == "i"
+    assert 0 <= first.min() <= first.max() < 10
+    assert np.array_equal(first, second)
+    if isinstance(defence, Filter):
+        assert made[0].kept is not None
+        assert made[0].kept.shape == (len(trial.train),)
+        assert made[0].kept.dtype == bool
+        assert np.array_equal(made[0].kept, made[1].kept)
+
+
+def test_what_a_defence_says_of_itself(defence: Defence) -> None:
+    assert str(parse_defence(str(defence))) == str(defence)
+    said = next(one for one in told("privmix.research.poisoning.defences") if one["name"] == defence.name)
+    assert said["about"] == defence.about
+    trial = scene()
+    if defence.guarantees is None:
+        assert defence.bound(0.1, 1, "changed", trial.train) == 1
+        return
+    assert "epsilon" in defence.guarantees
+    bounds = [defence.bound(0.1, count, "changed", trial.train) for count in (0, 1, 2, 30)]
+    # Never below what happens without poison, and larger with more of it.
+    assert bounds == sorted(bounds)
+    assert bounds[0] >= 0.1
+    assert bounds[0] == pytest.approx(0.1, abs=1e-4)
+    assert bounds[-1] <= 1
+
+
+def test_bounds_are_concave_so_that_they_hold_for_means_over_trials(defence: Defence) -> None:
+    """The mean of bounds is at most the bound of the mean: one bound for trials whose scenes are drawn."""
+    if defence.guarantees is None:
+        pytest.skip("bounds nothing")
+    train = scene().train
+    for poisoned in (1, 3):
+        bounds = [defence.bound(share, poisoned, "changed", train) for share in np.linspace(0, 1, 21)]
+        assert np.all(np.diff(bounds) >= -1e-9)
+        assert np.all(np.diff(bounds, 2) <= 1e-6)
+
+
+def test_only_changes_of_batches_can_be_joined(defence: Defence) -> None:
+    if isinstance(defence, Augmentation):
+        assert isinstance(parse_defence(f"mixup:4+{defence}"), Augmentation)
+    else:
+        with pytest.raises(InvalidInput, match="alone"):
+            parse_defence(f"mixup:4+{defence}")
+
+
+def test_images_of_a_pixel_are_refused_or_served() -> None:
+    """Nothing falls over what it can't do: one line says so."""
+    tiny = Images.of(np.random.default_rng(0).random((40, 1, 1, 1)), np.arange(40) % 2, classes=2)
+    for name in ATTACKS:
+        trial = Scene.draw(tiny, tiny, scene().victim, seed=0, number=0)
+        asked = parse_attack(quick(name))
+        assert "\n" not in answered(partial(asked.threat, trial, 2, knows_defence=False))[1]
+    for name in DEFENCES:
+        assert "\n" not in answered(partial(parse_defence(quick(name)).check, tiny))[1]

@@ -1,0 +1,95 @@
+"""Extractors for transfer learning: apart from the trainer's records, kept once, and frozen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from privmix.errors import InvalidInput
+from privmix.research.poisoning.defences.mixup import Mixup
+from privmix.research.poisoning.scene import Images
+from privmix.research.poisoning.victims.extractor import held_apart, pretrained
+from privmix.research.poisoning.victims.ordinary import TrainedNetwork, Victim, VictimConfig
+
+QUICK = VictimConfig(epochs=3, batch=16)
+
+
+@pytest.fixture(scope="module")
+def images() -> Images:
+    """Images of two classes that differ in brightness, each told apart from the others by one pixel."""
+    rng = np.random.default_rng(0)
+    labels = np.arange(120) % 2
+    pixels = 0.5 * rng.random((120, 1, 8, 8)) + 0.4 * labels[:, None, None, None]
+    pixels[:, 0, 0, 0] = np.arange(120) / 120
+    return Images.of(pixels, labels, classes=2)
+
+
+def test_the_trainers_records_and_the_public_images_are_disjoint_and_classes_are_even(images: Images) -> None:
+    mine, public = held_apart(images, records=40, public=70)
+    marks = mine.pixels[:, 0, 0, 0], public.pixels[:, 0, 0, 0]
+    assert np.bincount(mine.labels).tolist() == [20, 20]
+    assert [len(np.unique(part)) for part in marks] == [40, 70]
+    assert not np.intersect1d(*marks).size
+
+
+@pytest.mark.parametrize(("records", "public", "field"), [(41, 5, "records"), (122, 0, "records"), (100, 21, "public")])
+def test_more_images_than_there_are_can_not_be_held_apart(
+    images: Images, records: int, public: int, field: str
+) -> None:
+    with pytest.raises(InvalidInput, match=field):
+        held_apart(images, records=records, public=public)
+
+
+def test_what_is_kept_is_what_was_trained_and_other_settings_have_another_file(images: Images, tmp_path: Path) -> None:
+    first = pretrained(images, QUICK, work=tmp_path)
+    (kept,) = tmp_path.iterdir()
+    before = kept.stat().st_mtime_ns
+    again = pretrained(images, QUICK, work=tmp_path)
+    assert kept.stat().st_mtime_ns == before
+    np.testing.assert_array_equal(first.logits(images.pixels), again.logits(images.pixels))
+    pretrained(images, QUICK, seed=1, work=tmp_path)
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_a_kept_file_of_other_weights_is_refused(images: Images, tmp_path: Path) -> None:
+    pretrained(images, QUICK, work=tmp_path)
+    (kept,) = tmp_path.iterdir()
+    content = kept.read_bytes()
+    kept.write_bytes(content[:-4])
+    with pytest.raises(InvalidInput, match="extractor"):
+        pretrained(images, QUICK, work=tmp_path)
+    kept.unlink()
+    kept.symlink_to("/dev/zero")
+    with pytest.raises(InvalidInput, match="extractor"):
+        pretrained(images, QUICK, work=tmp_path)
+
+
+@pytest.mark.parametrize("augmentation", [None, Mixup(2)])
+def test_only_the_last_layer_is_trained_on_a_frozen_extractor(images: Images, augmentation: Mixup | None) -> None:
+    extractor = pretrained(images, QUICK)
+    before = {name: value.clone() for name, value in extractor.network.state_dict().items()}
+    made = Victim(QUICK, extractor).fit(images, seed=3, augmentation=augmentation)
+    for name, value in made.network.body.state_dict().items():
+        assert torch.equal(value, before[f"body.{name}"])
+    assert not torch.equal(made.network.head.weight, before["head.weight"])
+    assert (made.predict(images.pixels) == images.labels).mean() > 0.9
+
+
+def test_features_computed_once_teach_what_features_of_every_batch_teach(images: Images) -> None:
+    class Unchanged(Mixup):
+        def apply(self, pixels, targets, generator, progress):  # type: ignore[no-untyped-def]
+            return pixels, targets
+
+    victim = Victim(QUICK, pretrained(images, QUICK))
+    fast, slow = (victim.fit(images, seed=3, augmentation=one) for one in (None, Unchanged()))
+    np.testing.assert_allclose(fast.logits(images.pixels), slow.logits(images.pixels), atol=1e-4)
+
+
+def test_an_extractor_of_another_shape_is_refused(images: Images) -> None:
+    colour = Images.of(np.zeros((20, 3, 8, 8)), np.arange(20) % 2, classes=2)
+    extractor: TrainedNetwork = pretrained(colour, QUICK)
+    with pytest.raises(InvalidInput, match="another shape"):
+        Victim(QUICK, extractor).fit(images, seed=0)

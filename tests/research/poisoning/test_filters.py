@@ -1,0 +1,185 @@
+"""Filters find what is planted, agree with plain references, and look no better than they are when they don't."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.stats import hypergeom
+
+from privmix.errors import InvalidInput
+from privmix.research.poisoning.base import DEFENCES, Case, Filter
+from privmix.research.poisoning.defences.clustering import ActivationClustering, reduce, smaller_heap
+from privmix.research.poisoning.defences.deep_knn import DeepKNN, agreeing
+from privmix.research.poisoning.defences.spectral import SpectralSignatures, spectral_scores
+from privmix.research.poisoning.scene import Images, Scene
+from privmix.research.poisoning.toolbox import toolbox
+from privmix.research.poisoning.victims.ordinary import Victim
+from tests.research.poisoning.scenes import needs_toolbox
+
+EACH, POISONS, WIDTH = 60, 9, 20
+
+
+@dataclass(frozen=True)
+class Flat:
+    """A network whose features are the pixels."""
+
+    def features(self, pixels: NDArray[np.float32]) -> NDArray[np.float32]:
+        return pixels.reshape(len(pixels), -1)
+
+
+@dataclass(frozen=True, eq=False)
+class FlatVictim(Victim):
+    """Trains nothing."""
+
+    def fit(self, *_: object, **__: object) -> Flat:  # type: ignore[override]
+        return Flat()
+
+
+def planted(*, shift: float, nearer: float = 0.0) -> tuple[Case, NDArray[np.bool_]]:
+    """Three classes around three centres; some records of class 1 lie ``shift`` aside, and ``nearer`` to class 2."""
+    rng = np.random.default_rng(0)
+    labels = np.repeat(np.arange(3), EACH)
+    centres = np.zeros((3, WIDTH))
+    centres[np.arange(3), np.arange(3)] = 0.3
+    pixels = 0.3 + centres[labels] + rng.normal(0, 0.02, (3 * EACH, WIDTH))
+    poisoned = np.isin(np.arange(3 * EACH), rng.choice(np.flatnonzero(labels == 1), POISONS, replace=False))
+    pixels[poisoned, 5] += shift
+    pixels[poisoned] += nearer * (centres[2] - centres[1])
+    images = Images.of(pixels.reshape(-1, 1, 4, 5), labels, classes=3)
+    return Case(images, Scene(images, images, 1, 0, 0, FlatVictim(), (0, 0)), POISONS), poisoned
+
+
+@pytest.mark.parametrize(
+    ("filter_", "moved", "clean_kept"),
+    [
+        # 13 of 60 records of each class are dropped, 9 of which are the poisons of one.
+        (SpectralSignatures(), {"shift": 0.3}, 1 - (3 * 13 - POISONS) / (3 * EACH)),
+        (ActivationClustering("relative-size"), {"shift": 0.3}, 0.6),
+        (ActivationClustering("silhouette"), {"shift": 0.3}, 0.9),
+        (ActivationClustering("smaller"), {"shift": 0.3}, 0.5),
+        (DeepKNN(), {"shift": 0.0, "nearer": 0.9}, 1.0),
+    ],
+    ids=str,
+)
+def test_a_planted_cluster_is_dropped(filter_: Filter, moved: dict[str, float], clean_kept: float) -> None:
+    case, poisoned = planted(**moved)
+    kept = filter_.keep(case)
+    assert not kept[poisoned].any()
+    assert kept[~poisoned].sum() >= clean_kept * (3 * EACH) - POISONS
+    assert np.array_equal(kept, filter_.keep(case))
+
+
+def test_spectral_scores_are_those_of_the_definition() -> None:
+    features = np.random.default_rng(1).normal(3, 1, (30, 6))
+    centred = features - features.mean(axis=0)
+    # The direction of most variance is the covariance's first eigenvector.
+    direction = np.linalg.eigh(centred.T @ centred)[1][:, -1]
+    np.testing.assert_allclose(spectral_scores(features), (centred @ direction) ** 2)
+
+
+def test_spectral_scores_don_t_ask_where_a_class_lies() -> None:
+    features = np.random.default_rng(1).normal(0, 1, (30, 6))
+    np.testing.assert_allclose(spectral_scores(features), spectral_scores(features + 100), rtol=1e-6, atol=1e-6)
+
+
+def test_spectral_signatures_drop_a_multiple_of_the_budget_and_never_more_than_half_of_a_class() -> None:
+    case, _ = planted(shift=0.3)
+    assert (~SpectralSignatures().keep(case)).sum() == 3 * int(1.5 * POISONS)
+    whole = Case(case.records, case.scene, EACH)
+    assert (~SpectralSignatures().keep(whole)).sum() == 3 * EACH // 2
+
+
+@pytest.mark.parametrize(("reduction", "theirs"), [("pca", "PCA"), ("ica", "FastICA")])
+def test_clusters_are_those_of_the_toolbox(reduction: str, theirs: str) -> None:
+    needs_toolbox()
+    rng = np.random.default_rng(2)
+    features = np.concatenate([rng.normal(0, 1, (50, 30)), rng.normal(9, 1, (12, 30))])
+    with toolbox(4):
+        from art.defences.detector.poison.activation_defence import cluster_activations
+        from art.defences.detector.poison.clustering_analyzer import ClusteringAnalyzer
+
+        parts, _ = cluster_activations([features], nb_dims=2, reduce=theirs)
+    reduced = reduce(features, reduction, 2, 4)
+    for analysis, analyse in (
+        ("smaller", ClusteringAnalyzer().analyze_by_size),
+        ("relative-size", ClusteringAnalyzer().analyze_by_relative_size),
+    ):
+        assert np.array_equal(~smaller_heap(reduced, analysis, 4), np.asarray(analyse(parts)[0][0]) == 1)
+    assert smaller_heap(reduced).sum() == 12
+
+
+@pytest.mark.parametrize("reduction", ["pca", "ica"])
+@pytest.mark.parametrize("features", [np.zeros((0, 5)), np.zeros((1, 5)), np.ones((9, 5)), np.eye(2)], ids=np.shape)
+def test_where_there_are_no_two_heaps_nothing_is_suspicious(features: NDArray[np.float64], reduction: str) -> None:
+    assert not smaller_heap(reduce(features, reduction, 10, 0)).any()
+
+
+def test_an_even_class_is_not_suspicious_by_size() -> None:
+    rng = np.random.default_rng(3)
+    two = np.concatenate([rng.normal(0, 1, (40, 12)), rng.normal(8, 1, (40, 12))])
+    assert smaller_heap(two, "smaller").sum() == 40
+    assert not smaller_heap(two, "relative-size").any()
+    assert not smaller_heap(two, "silhouette").any()
+
+
+def test_neighbours_are_those_of_a_plain_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("privmix.research.poisoning.defences.deep_knn._BLOCK", 32)
+    rng = np.random.default_rng(4)
+    features, labels = rng.normal(0, 1, (80, 3)), rng.integers(0, 4, 80)
+    expected = []
+    for one in range(len(features)):
+        others = np.argsort(np.linalg.norm(features - features[one], axis=1))
+        votes = np.bincount(labels[others[others != one][:7]], minlength=4)
+        expected.append(votes[labels[one]] == votes.max())
+    assert np.array_equal(agreeing(features, labels, 7, 4), expected)
+
+
+def test_records_at_one_place_ask_each_other_and_not_themselves() -> None:
+    # One record lies with five of the other label: more at one place than it asks.
+    features, labels = np.array([[0.0]] * 6 + [[9.0]] * 4), np.array([0] * 5 + [1] + [1] * 4)
+    assert agreeing(features, labels, 3, 2).tolist() == [True] * 5 + [False] + [True] * 4
+
+
+@dataclass(frozen=True)
+class AtRandom(Filter):
+    """What a filter must not be: as many records as spectral signatures drop, whichever."""
+
+    name: ClassVar[str] = "at-random"
+    about: ClassVar[str] = "drops records at random"
+
+    def keep(self, case: Case) -> NDArray[np.bool_]:
+        dropped = 3 * int(1.5 * case.budget)
+        chosen = case.scene.generator("at-random").choice(len(case.records), dropped, replace=False)
+        return ~np.isin(np.arange(len(case.records)), chosen)
+
+
+def finds(filter_: Filter, case: Case, poisoned: NDArray[np.bool_]) -> bool:
+    """Whether it dropped more poisons than as many random records would hold; wrongly so once in a million times."""
+    dropped = ~filter_.keep(case)
+    chance = hypergeom.sf((dropped & poisoned).sum() - 1, len(poisoned), poisoned.sum(), dropped.sum())
+    return bool(chance < 1e-6)
+
+
+def test_a_filter_that_drops_random_records_finds_nothing_and_the_others_do() -> None:
+    case, poisoned = planted(shift=0.3)
+    assert not finds(AtRandom(), case, poisoned)
+    assert finds(ActivationClustering("silhouette"), case, poisoned)
+    assert finds(DeepKNN(), *planted(shift=0.0, nearer=0.9))
+    # Spectral signatures drop as many of each class; among those of the poisoned one they are told apart.
+    inside = case.records.of_class(1)
+    dropped, bad = ~SpectralSignatures().keep(case)[inside], poisoned[inside]
+    assert hypergeom.sf((dropped & bad).sum() - 1, len(inside), bad.sum(), dropped.sum()) < 1e-6
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["spectral-signatures:0", "activation-clustering:largest", "activation-clustering:smaller,tsne", "deep-knn:-1"],
+)
+def test_settings_that_no_filter_has_are_refused(name: str) -> None:
+    kind, _, arguments = name.partition(":")
+    with pytest.raises(InvalidInput):
+        DEFENCES[kind].of(arguments)

@@ -1,0 +1,86 @@
+"""A threat model catches every attack that does more than it says, and no other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from privmix.errors import InvalidInput
+from privmix.research.poisoning.scene import Images, Poisoned
+from privmix.research.poisoning.threat import ThreatModel
+
+CLEAN = Images.of(np.full((6, 1, 8, 8), 0.5), [0, 1, 0, 1, 0, 1], classes=2)
+
+
+def changed(*, square: int = 0, by: float = 0.0, label: int | None = None) -> Poisoned:
+    """Records 0 and 2, moved by ``by`` everywhere and to white inside a square, and their labels if given."""
+    where = np.array([0, 2])
+    pixels = CLEAN.pixels[where] + np.float32(by)
+    pixels[:, :, 3 : 3 + square, 2 : 2 + square] = 1
+    return Poisoned(CLEAN.with_changed(where, pixels, label), where, CLEAN.take([1]))
+
+
+@pytest.mark.parametrize(
+    ("limits", "made", "complaint"),
+    [
+        ({"radius": 0.1}, {"by": 0.1}, None),
+        ({"radius": 0.1}, {"by": 0.11}, "pixels"),
+        ({"radius": 0, "clean_label": False}, {"label": 1}, None),
+        ({"radius": 0, "clean_label": False}, {"by": 0.01, "label": 1}, "pixels"),
+        ({"patch": 3}, {"square": 3}, None),
+        ({"patch": 3}, {"square": 4}, "pixels"),
+        ({"patch": 3}, {"square": 3, "by": 0.01}, "pixels"),
+        ({"patch": 3, "radius": 0.1}, {"square": 3, "by": 0.1}, None),
+        ({"patch": 3, "radius": 0.1}, {"square": 3, "by": 0.11}, "pixels"),
+        ({"patch": 3, "radius": 0.1}, {"square": 4, "by": 0.1}, "pixels"),
+        ({}, {"by": 0.4}, None),
+        ({}, {"label": 1}, "labels"),
+    ],
+)
+def test_changes_are_held_against_their_limits(
+    limits: dict[str, Any], made: dict[str, Any], complaint: str | None
+) -> None:
+    threat = ThreatModel(2, **limits)
+    if complaint is None:
+        threat.check(CLEAN, changed(**made))
+    else:
+        with pytest.raises(InvalidInput) as caught:
+            threat.check(CLEAN, changed(**made))
+        assert caught.value.field == complaint
+
+
+def test_more_records_and_other_records_are_caught() -> None:
+    with pytest.raises(InvalidInput, match="poisoned records"):
+        ThreatModel(1).check(CLEAN, changed())
+    hidden = Poisoned(changed(by=0.1).records, np.array([0]), CLEAN)
+    with pytest.raises(InvalidInput, match="no change to any other record"):
+        ThreatModel(2).check(CLEAN, hidden)
+
+
+def test_what_is_no_image_is_within_no_limit() -> None:
+    """Comparisons with NaN are all false: nothing may slip through them."""
+    for value in (np.nan, 7.0):
+        pixels, where = CLEAN.pixels.copy(), np.array([0])
+        pixels[0, 0, 4, 4] = value
+        made = Poisoned(Images(pixels, CLEAN.labels, 2), where, CLEAN.take([1]))
+        for limits in ({"radius": 0.1}, {"patch": 3}, {}):
+            with pytest.raises(InvalidInput, match="pixels"):
+                ThreatModel(1, **limits).check(CLEAN, made)
+    nothing = Poisoned(changed(by=0.1).records, np.array([0, 2]), CLEAN.take([]))
+    with pytest.raises(InvalidInput, match="goals"):
+        ThreatModel(2).check(CLEAN, nothing)
+
+
+def test_what_was_moved_too_far_is_not_said() -> None:
+    """How far is a difference to a record, which is private."""
+    with pytest.raises(InvalidInput, match="private and not shown"):
+        ThreatModel(2, radius=0.1).check(CLEAN, changed(by=0.3))
+
+
+def test_inserted_records_have_nothing_to_be_near_to() -> None:
+    for limit in ({"radius": 0.1}, {"patch": 2}):
+        with pytest.raises(InvalidInput, match="inserted"):
+            ThreatModel(1, "inserted", **limit)
+    assert "pixels at will, labels at will" in ThreatModel(1, "inserted").describe()

@@ -1,0 +1,92 @@
+"""The adversarial robustness toolbox is tied to a scene's seed, kept quiet and asked for by its extra."""
+
+from __future__ import annotations
+
+import importlib
+import random
+import subprocess
+import sys
+from importlib.metadata import PackageNotFoundError
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from privmix.errors import MissingExtra
+from privmix.research.poisoning.toolbox import art_classifier, toolbox
+from privmix.research.poisoning.victims.networks import build
+from privmix.research.poisoning.victims.ordinary import TrainedNetwork
+from tests.research.poisoning.scenes import needs_toolbox
+
+
+def test_without_the_toolbox_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def absent(name: str) -> str:
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr("privmix.research.poisoning.toolbox.version", absent)
+    with pytest.raises(MissingExtra, match=r"privmix\[poisoning\]"), toolbox(0):
+        pass
+
+
+def test_the_callers_logging_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As ART is imported it configures logging, and Python closes all handlers for whoever does that."""
+    its, other = {"loggers": {"art": {}}}, {"loggers": {"caller": {}}}
+    code = f"from logging import config\nfor one in ({its}, {other}):\n    config.dictConfig(one)\n"
+    (tmp_path / "art.py").write_text(code)
+    configured: list[object] = []
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr("privmix.research.poisoning.toolbox.version", lambda name: "1")
+    monkeypatch.setattr("logging.config.dictConfig", configured.append)
+    monkeypatch.delitem(sys.modules, "art", raising=False)
+    with toolbox(0):
+        assert configured == [other]
+    importlib.reload(sys.modules["art"])
+    assert configured == [other, its, other]
+    del sys.modules["art"]
+
+
+def test_global_generators_start_from_the_seed_and_are_restored(capsys: pytest.CaptureFixture[str]) -> None:
+    needs_toolbox()
+
+    def draws() -> tuple[float, float, float]:
+        return float(np.random.random()), random.random(), float(torch.rand(1))  # noqa: NPY002
+
+    def inside(seed: int) -> tuple[float, float, float]:
+        with toolbox(seed):
+            print("chatter")
+            return draws()
+
+    np.random.seed(5)  # noqa: NPY002
+    random.seed(5)
+    torch.manual_seed(5)
+    expected = draws()
+    np.random.seed(5)  # noqa: NPY002
+    random.seed(5)
+    torch.manual_seed(5)
+    assert inside(2**61) == inside(2**61) != inside(1)
+    with pytest.raises(RuntimeError, match="stop"), toolbox(3):
+        raise RuntimeError("stop")
+    assert draws() == expected
+    assert capsys.readouterr().out == ""
+
+
+def test_the_wrapped_network_predicts_and_shows_what_the_network_does() -> None:
+    needs_toolbox()
+    trained = TrainedNetwork(build("cnn", (1, 8, 8), 3).eval())
+    pixels = np.random.default_rng(0).random((5, 1, 8, 8), dtype=np.float32)
+    with toolbox(0):
+        classifier = art_classifier(trained, (1, 8, 8), 3)
+        logits = classifier.predict(pixels)
+        features = classifier.get_activations(pixels, "body", 5)
+    np.testing.assert_allclose(logits, trained.logits(pixels), atol=1e-6)
+    np.testing.assert_allclose(features, trained.features(pixels), atol=1e-6)
+    assert not trained.network.body._forward_hooks
+
+
+def test_attacks_and_defences_are_listed_without_importing_the_toolbox() -> None:
+    code = (
+        "import sys; from privmix.research.poisoning import ATTACKS, DEFENCES; list(ATTACKS), list(DEFENCES); "
+        "sys.exit(any(name.partition('.')[0] == 'art' for name in sys.modules))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,219 @@
+"""``privmix attack poisoning`` on small real digits: figures, records, and what is refused before any work."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import privmix as pm
+from privmix import research
+from privmix.data import embedded_digits
+from privmix.reports.records import public_records, read_records
+from privmix.research.poisoning import PoisoningResult, TrialConfig, VictimConfig, parse_attack
+from privmix.research.poisoning.job import PoisoningJob
+from tests.cli.helpers import Outcome, privmix
+from tests.cli.test_path import digits
+from tests.data.helpers import png
+
+__all__ = ["digits"]
+
+TINY = ("--records", "150", "--test-records", "100", "--trials", "2", "--epochs", "2")
+KEYS = {
+    "attack",
+    "defence",
+    "trials",
+    "successes",
+    "success_rate",
+    "interval",
+    "accuracy",
+    "certified_bound",
+    "poisoned_records",
+}
+
+
+def attack(data: Path, *more: str) -> Outcome:
+    return privmix("attack", "poisoning", "--data", str(data), *TINY, *more)
+
+
+def result(data: Path, *more: str) -> dict[str, Any]:
+    outcome = attack(data, *more, "--json")
+    assert outcome.code == 0, outcome.err
+    found: dict[str, Any] = json.loads(outcome.out)
+    return found
+
+
+def test_one_defence_gives_one_object(digits: Path, tmp_path: Path) -> None:
+    found = result(digits, "--attack", "patch-backdoor", "--defence", "cutmix", "--record", str(tmp_path / "RUN"))
+    assert set(found) >= KEYS
+    assert (found["attack"], found["defence"], found["trials"]) == ("patch-backdoor", "cutmix", 2)
+    assert found["poisoned_records"] == 1
+    assert found["success_rate"] == found["successes"] / 2
+    assert found["interval"][0] <= found["success_rate"] <= found["interval"][1]
+    assert found["certified_bound"] == 1
+    assert [set(one) >= KEYS for one in found["results"]] == [True]
+    (record,) = read_records(tmp_path / "RUN")
+    assert (record.kind, record.private, record.subject["kind"]) == ("poisoning", True, "design")
+    assert record.content["results"] == found["results"]
+    assert any("owner only" in sentence for sentence in record.statements)
+    assert public_records([record]) == []
+
+
+def test_several_defences_meet_the_same_trials_and_go_on(digits: Path, tmp_path: Path) -> None:
+    several = ("--defence", "none,mixup:4,noise:16,mixup:4+noise:16", "--work", str(tmp_path / "W"), "--poisoned", "8")
+    found = result(digits, *several, "--public-data", "--record", str(tmp_path / "RUN"))
+    assert [one["defence"] for one in found["results"]] == ["none", "mixup:4", "noise", "mixup:4+noise"]
+    assert "defence" not in found
+    assert result(digits, *several, "--public-data") == found
+    assert found["results"][0] == result(digits, *several[2:], "--defence", "none")["results"][0]
+    (record,) = read_records(tmp_path / "RUN")
+    assert not record.private
+    page = pm.report([tmp_path / "RUN"]).page
+    assert "Poisoned records" in page
+    assert "mixup:4+noise" in page
+
+
+def test_a_release_is_attacked_beside_its_bound(digits: Path) -> None:
+    budget = ("--design", "poisson", "--epsilon", "1", "--delta", "1e-5")
+    found = result(digits, *budget, "--defence", "none", "--trials", "4")
+    none, release = found["results"]
+    assert (none["certified_bound"], none["guarantee"], none["base_successes"]) == (1.0, None, None)
+    assert release["defence"] == "release"
+    assert "epsilon 1" in release["guarantee"]
+    assert release["base_successes"] / 4 <= release["certified_bound"] <= 1
+    alone = result(digits, *budget)
+    assert (alone["defence"], alone["trials"]) == ("release", 2)
+    shown = attack(digits, *budget)
+    assert "guarantees epsilon 1" in shown.out
+
+
+def test_python_asks_the_same(digits: Path) -> None:
+    found = research.attack(
+        None, str(digits), kind="poisoning", defences=["none"], records=150, test_records=100, trials=2, epochs=2
+    )
+    assert json.loads(json.dumps(found.to_dict())) == result(digits)
+    train, test = (embedded_digits(split).read() for split in ("train", "test"))
+    held = research.attack(
+        None,
+        (train.x, train.y),
+        kind="poisoning",
+        held_out=(test.x, test.y),
+        classes=10,
+        records=150,
+        test_records=100,
+        trials=2,
+        epochs=2,
+    )
+    assert held.results == found.results
+
+
+def test_records_for_the_public_name_no_place() -> None:
+    found = PoisoningResult(
+        "aimed:sums,vision:/home/ann/vit", "release:poisson,1,1e-5,vision:/home/ann/vit", "", 1, 2, 0, (0, 1), 0, 0, 0,
+        1.0, "epsilon 1", 0, 0,
+    )  # fmt: skip
+    aimed = parse_attack(found.attack)
+    for public in (True, False):
+        job = PoisoningJob(data=None, public_data=public)
+        made = job._measurement(aimed, [found], VictimConfig(), TrialConfig(), 100)
+        told = json.dumps(made.content) + made.title
+        assert ("/home" in told) != public
+        assert made.private != public
+        assert "vision:" in told
+
+
+def test_people_see_a_table_and_what_it_means(digits: Path) -> None:
+    shown = attack(digits, "--defence", "none,cutout")
+    assert shown.code == 0, shown.err
+    for words in ("threat", "1 record changed", "none", "cutout", "nothing"):
+        assert words in shown.out
+    for words in ("proves little", "owner only"):
+        assert words in shown.err
+
+
+def test_what_there_is_is_listed() -> None:
+    shown = privmix("attack", "poisoning", "--list")
+    assert shown.code == 0
+    for name in ("patch-backdoor", "mixup", "cutmix", "Borgnia"):
+        assert name in shown.out
+
+
+@pytest.fixture(scope="module")
+def colours(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Encoded images in Parquet, as CIFAR-10 is stored, of which nothing is declared."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    folder, random = tmp_path_factory.mktemp("colours"), np.random.default_rng(0)
+    for split in ("train", "test"):
+        images = [png(random.integers(0, 256, (32, 32, 3), dtype=np.uint8)) for _ in range(60)]
+        labels = pa.array([number % 10 for number in range(60)], pa.uint8())
+        pq.write_table(pa.table({"image": images, "label": labels}), folder / f"{split}.parquet")
+    return folder
+
+
+def test_encoded_images_need_no_declaration(colours: Path) -> None:
+    line = ("--data", str(colours), "--records", "40", "--trials", "1", "--epochs", "1", "--json")
+    outcome = privmix("attack", "poisoning", *line, "--poisoned", "2")
+    assert outcome.code == 0, outcome.err
+    assert json.loads(outcome.out)["records"] == 40
+    smaller = privmix("attack", "poisoning", *line, "--poisoned", "2", "--image-size", "16", "--colour", "grey")
+    assert smaller.code == 0, smaller.err
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (("--poisoned", "0"), "--poisoned"),
+        (("--poisoned", "0.1%"), "--poisoned"),
+        (("--poisoned", "150"), "--poisoned"),
+        (("--poisoned", "120"), "the attacked class"),
+        (("--poisoned", "many"), "--poisoned"),
+        (("--poisoned", "inf"), "--poisoned"),
+        (("--attack", "patch-backdoor:9"), "side"),
+        (("--attack", "patch-backdoor:0"), "--attack: side: got 0"),
+        (("--attack", "patch-backdoor:x"), "--attack: side: got 'x'"),
+        (("--attack", "nonsense"), "--attack: got 'nonsense'"),
+        (("--attack", "patch-backdoor", "--adaptive"), "--adaptive"),
+        (("--defence", "nonsense"), "--defence: got 'nonsense'"),
+        (("--defence", "none+mixup"), "alone"),
+        (("--defence", "none,none"), "each defence once"),
+        (("--defence", "mixup:1"), "--defence: ways: got 1"),
+        (("--design", "poisson"), "--epsilon"),
+        (("--design", "poisson", "--epsilon", "-1"), "--epsilon"),
+        (("--design", "nonsense", "--epsilon", "1"), "--design"),
+        (("--defence", "release:poisson,1+noise"), "release alone"),
+        (("--epsilon", "1"), "--design"),
+        (("--network", "nonsense"), "network"),
+        (("--recipe", "nonsense"), "--recipe: got 'nonsense'"),
+        (("--epochs", "0"), "epochs"),
+        (("--trials", "0"), "--trials"),
+        (("--records", "1438"), "--records"),
+        (("--classes", "2"), "--classes"),
+        (("--test-split", "other"), "--test-split: got 'other'"),
+    ],
+    ids=lambda value: "-".join(value).replace("--", "") if isinstance(value, tuple) else None,
+)
+def test_bad_input(digits: Path, tmp_path: Path, flags: tuple[str, ...], message: str) -> None:
+    outcome = attack(digits, "--record", str(tmp_path / "run"), "--work", str(tmp_path / "work"), *flags)
+    assert outcome.code == 2, (outcome.code, outcome.err)
+    assert outcome.out == ""
+    assert outcome.err.strip().count("\n") == 0
+    assert message in outcome.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_data_without_images_or_splits_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "rows").mkdir()
+    for split in ("train", "test"):
+        np.savez(tmp_path / "rows" / f"{split}.npz", x=np.zeros((20, 5)), y=np.arange(20) % 2)
+    outcome = attack(tmp_path / "rows")
+    assert (outcome.code, outcome.err.strip().count("\n")) == (2, 0)
+    assert "images" in outcome.err
+    with pytest.raises(pm.InvalidInput, match="held_out"):
+        research.attack(None, (np.zeros((9, 8, 8)), np.arange(9)), kind="poisoning", classes=9)
+    with pytest.raises(pm.InvalidInput, match="target"):
+        research.attack("MODEL", (np.zeros((9, 8, 8)), np.arange(9)), kind="poisoning", classes=9)

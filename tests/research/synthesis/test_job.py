@@ -1,0 +1,287 @@
+"""Pools of synthetic images: made of raw files, resumed, measured, read by training as they are."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import privmix as pm
+from privmix import research
+from privmix.data import ArraySource, open_dataset
+from privmix.data.embedded import embedded_digits
+from privmix.data.overlap import Contents, Sketch
+from privmix.errors import InvalidInput, StorageError
+from privmix.folders import PathLock
+from privmix.ledger import Ledger
+from privmix.research.synthesis.job import SynthesisJob
+from tests.cli.helpers import privmix
+
+pytest.importorskip("diffusers")
+pytest.importorskip("torchmetrics")
+
+QUICK = {"network": "tiny", "steps": 20, "images": 30, "sampler_steps": 4, "half_life": 500, "draw_batch": 10}
+FLAGS = [f"--{name.replace('_', '-')}={value}" for name, value in QUICK.items()]
+
+
+@pytest.fixture(scope="module")
+def public(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    digits = embedded_digits("train").read()
+    place = tmp_path_factory.mktemp("public") / "public.npz"
+    np.savez(place, x=digits.x[:120], y=digits.y[:120], classes=10)
+    return place
+
+
+@pytest.fixture(scope="module")
+def pool(public: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, object]]:
+    out = tmp_path_factory.mktemp("pools") / "POOL"
+    done = privmix("synthesise", "--public", str(public), "--out", str(out), *FLAGS, "--guidance", "1", "--json")
+    assert done.code == 0, done.err
+    return out, json.loads(done.out)
+
+
+def test_a_pool_is_a_dataset_with_a_card_and_pictures(pool: tuple[Path, dict[str, object]]) -> None:
+    out, said = pool
+    assert said.keys() >= {"images", "features", "fid", "precision", "recall", "copies"}
+    assert said["images"] == 30
+    assert said["features"] == "pixels"
+    source = open_dataset(out)
+    assert source.schema.records == 30
+    assert source.schema.input_shape == (8, 8)
+    assert np.bincount(source.read().y).tolist() == [3] * 10
+    card = json.loads((out / "card.json").read_text())
+    assert card["made_of"]["records"] == 120
+    assert "copied" in card["warnings"][0]
+    assert {path.name for path in out.iterdir()} == {"train.npz", "card.json", "contact.png", "copies.png"}
+    assert not list(out.parent.glob(".*"))
+
+
+def test_training_reads_a_pool_as_it_is(pool: tuple[Path, dict[str, object]], tmp_path: Path) -> None:
+    out, _ = pool
+    digits = embedded_digits("train").read()
+    np.savez(tmp_path / "private.npz", x=digits.x[200:400], y=digits.y[200:400], classes=10)
+    done = privmix(
+        *("train", "--data", str(tmp_path / "private.npz"), "--features", "pixels", "--model", "linear"),
+        *("--epsilon", "4", "--delta", "1e-5"),
+        *("--scenario", "warm-synthetic", "--synthetic", str(out), "--warm-up-epochs", "1", "--epochs", "1"),
+        *("--out", str(tmp_path / "MODEL")),
+    )
+    assert done.code == 0, done.err
+
+
+def test_a_pool_of_private_images_is_refused_where_these_are_trained_on(
+    pool: tuple[Path, dict[str, object]], public: Path, tmp_path: Path
+) -> None:
+    """Saved anew, in another order and format, among others: files tell nothing, the card does, once they are paid."""
+    out, _ = pool
+    digits = embedded_digits("train").read()
+    asked = {"epsilon": 4, "delta": 1e-5, "epochs": 1, "features": "pixels", "model": "linear", "classes": 10}
+    warm = {"scenario": "warm-synthetic", "warm_up_epochs": 1, "synthetic": out}
+    # A tenth of the 120 that the pool was made of: 12.
+    order = np.random.default_rng(0).permutation(400)
+    for private, allowed in ((order[order >= 120], True), (np.r_[:5, 120:400], True), (order, False)):
+        records = digits.x[private].astype(np.float32) / np.float32(255), digits.y[private]
+        if allowed:
+            pm.train(records, **asked, **warm)
+            continue
+        (tmp_path / "link.npz").symlink_to(out / "train.npz")
+        for images in (out, out / "train.npz", f"{out}/*.npz", tmp_path / "link.npz", open_dataset(out)):
+            with pytest.raises(InvalidInput, match=r"synthetic: got a value that is private .* made of public images"):
+                pm.train(records, **asked, **warm | {"synthetic": images})
+
+    released = {"features": "pixels", "epsilon": 4, "delta": 1e-5, "classes": 10, "out": tmp_path / "R"}
+    for field, given in (("public", {"design": "poisson"}), ("proxy", {"design": "auto"})):
+        with pytest.raises(InvalidInput, match=f"{field}: got a value that is private .* made of public images"):
+            pm.release(records, **released, **given, **{field: out})
+        assert not (tmp_path / "R").exists()
+
+    # What is made of a pool comes from where that came from.
+    again = research.synthesise(out, out=tmp_path / "AGAIN", **QUICK)
+    with pytest.raises(InvalidInput, match="made of public images"):
+        pm.train(records, **asked, **warm | {"synthetic": again.out})
+
+    card = json.loads((out / "card.json").read_text())
+    (tmp_path / "POOL").mkdir()
+    (tmp_path / "POOL" / "train.npz").write_bytes((out / "train.npz").read_bytes())
+    # Found before anything is paid for, a dry run too.
+    ledger = f"sqlite:///{tmp_path / 'ledger.sqlite'}"
+    assert (
+        privmix("ledger", "init", "--ledger", ledger, "--dataset", "own", "--epsilon", "9", "--delta", "1e-3").code == 0
+    )
+    paid = {"ledger": ledger, "dataset": "own"}
+    for wrong in ({"records": -1}, {"digests": "00"}, {"telling": 1}):
+        told = card | {"made_of": {"sketch": card["made_of"]["sketch"] | wrong}}
+        (tmp_path / "POOL" / "card.json").write_text(json.dumps(told))
+        with pytest.raises(InvalidInput, match=rf"synthetic: {next(iter(wrong))}"):
+            pm.train(records, **asked, **paid, **warm | {"synthetic": tmp_path / "POOL"})
+        with pytest.raises(InvalidInput, match=rf"public: {next(iter(wrong))}"):
+            pm.release(records, **released, **paid, public=tmp_path / "POOL", private_count=True)
+    assert Ledger.open(ledger).budget("own").reservations == 0
+    # Others call files so, too.
+    for strange in ("{NaN", "[]", "{}", json.dumps(card | {"made_of": {}})):
+        (tmp_path / "POOL" / "card.json").write_text(strange)
+        pm.train(records, **asked, **warm | {"synthetic": tmp_path / "POOL"})
+
+
+def test_a_strangers_card_is_no_oracle_of_membership(pool: Any, tmp_path: Path) -> None:
+    """One hash that a stranger wrote on a card, of Bob's record: the model is published without Bob and with him."""
+    out, _ = pool
+    digits = embedded_digits("train").read()
+    asked = {"epsilon": 4, "delta": 1e-5, "epochs": 1, "features": "pixels", "model": "linear", "classes": 10}
+    bob = Sketch.of(Contents.of(ArraySource(digits.x[:1], digits.y[:1], tuple(map(str, range(10))))))
+    (tmp_path / "POOL").mkdir()
+    (tmp_path / "POOL" / "train.npz").write_bytes((out / "train.npz").read_bytes())
+    card = json.loads((out / "card.json").read_text())
+    (tmp_path / "POOL" / "card.json").write_text(json.dumps(card | {"made_of": {"sketch": bob.to_dict()}}))
+    given = {"scenario": "warm-synthetic", "warm_up_epochs": 1, "synthetic": tmp_path / "POOL", "records": 300}
+    plans = [
+        pm.train((digits.x[rows], digits.y[rows]), **asked, **given).certificate["plan"]
+        for rows in (slice(1, 300), slice(300))
+    ]
+    assert plans[0] == plans[1]
+
+
+def test_a_killed_run_goes_on_and_draws_the_same(public: Path, tmp_path: Path) -> None:
+    class Killed(Exception):
+        pass
+
+    def kill(stage: str, done: int, total: int) -> None:
+        if stage == "images":
+            raise Killed
+
+    whole = research.synthesise(public, out=tmp_path / "A", **QUICK)
+    with pytest.raises(Killed):
+        SynthesisJob(public=public, out=tmp_path / "B", **QUICK).run(kill)
+    assert not (tmp_path / "B").exists()
+    assert (tmp_path / ".B.work").stat().st_mode & 0o077 == 0
+    again = research.synthesise(public, out=tmp_path / "B", **QUICK)
+    assert (tmp_path / "A" / "train.npz").read_bytes() == (tmp_path / "B" / "train.npz").read_bytes()
+    assert again.card == whole.card
+    assert not (tmp_path / ".B.work").exists()
+
+
+def test_work_of_another_run_is_refused(public: Path, tmp_path: Path) -> None:
+    research.synthesise(public, out=tmp_path / "A", work=tmp_path / "work", **QUICK)
+    with pytest.raises(InvalidInput, match="work"):
+        research.synthesise(public, out=tmp_path / "B", work=tmp_path / "work", **{**QUICK, "steps": 21})
+    (tmp_path / "mine").mkdir(mode=0o700)
+    (tmp_path / "mine" / "notes").write_text("x")
+    with pytest.raises(InvalidInput, match="work"):
+        research.synthesise(public, out=tmp_path / "B", work=tmp_path / "mine", **QUICK)
+
+
+def test_work_that_a_crash_or_a_stranger_left_is_no_traceback(public: Path, tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    work.mkdir(mode=0o700)
+    # Killed while it marked the folder.
+    (work / ".run.draft").write_bytes(b"half")
+    research.synthesise(public, out=tmp_path / "A", work=work, **QUICK)
+    # A block of which the disk had the name alone.
+    for block in work.glob("drawn-*"):
+        block.write_bytes(b"")
+    research.synthesise(public, out=tmp_path / "B", work=work, **QUICK)
+    assert (tmp_path / "A" / "train.npz").read_bytes() == (tmp_path / "B" / "train.npz").read_bytes()
+    other = PathLock(work, InvalidInput("work", str(work), ""))
+    with pytest.raises(InvalidInput, match="no other run"):
+        research.synthesise(public, out=tmp_path / "C", work=work, **QUICK)
+    other.release()
+    for stranger in (b"\xff" * 64, b"\xff" * 2000):
+        (work / "run").write_bytes(stranger)
+        with pytest.raises(InvalidInput, match="this model"):
+            research.synthesise(public, out=tmp_path / "C", work=work, **QUICK)
+    assert {path.name for path in tmp_path.iterdir()} == {"A", "B", "work"}
+
+
+def test_later_runs_draw_from_the_same_model(public: Path, tmp_path: Path) -> None:
+    stages: list[str] = []
+    for name, sampler_steps in (("A", 4), ("B", 5), ("C", 4)):
+        stages.clear()
+        research.synthesise(
+            public,
+            out=tmp_path / name,
+            work=tmp_path / "work",
+            **{**QUICK, "steps": 10, "images": 10, "sampler_steps": sampler_steps},
+            progress=lambda stage, done, total: stages.append(stage.split(" (")[0]),
+        )
+        assert ("diffusion model" in stages) == (name == "A")
+    pools = [(tmp_path / name / "train.npz").read_bytes() for name in "ABC"]
+    assert pools[0] == pools[2] != pools[1]
+
+
+def test_images_of_a_model_without_classes_are_labelled(public: Path, tmp_path: Path) -> None:
+    made = research.synthesise(public, out=tmp_path / "A", diffusion="ddpm", **{**QUICK, "steps": 2})
+    assert "linear classifier" in made.card["labels"]
+    assert made.card["model"]["process"]["name"] == "ddpm"
+    # Those of the classifier, not those that were asked for.
+    assert np.bincount(open_dataset(tmp_path / "A").read().y, minlength=10).tolist() != [3] * 10
+    with pytest.raises(InvalidInput, match="guidance"):
+        research.synthesise(public, out=tmp_path / "B", diffusion="ddpm", guidance=1.0, **QUICK)
+
+
+def test_data_with_a_budget_are_refused(public: Path, tmp_path: Path) -> None:
+    ledger = f"sqlite:///{tmp_path / 'ledger.db'}"
+    assert (
+        privmix("ledger", "init", "--ledger", ledger, "--dataset", "d", "--epsilon", "9", "--delta", "1e-5").code == 0
+    )
+    ours = research.synthesise
+    with pytest.raises(InvalidInput, match="ledger: got 'a ledger without data'"):
+        ours(public, out=tmp_path / "A", ledger=ledger, **QUICK)
+    charged = privmix(
+        *("release", "--data", str(public), "--features", "pixels", "--epsilon", "1", "--delta", "1e-5"),
+        *("--design", "moments", "--ledger", ledger, "--dataset", "d", "--out", str(tmp_path / "R")),
+    )
+    assert charged.code == 0, charged.err
+    with pytest.raises(InvalidInput, match="private"):
+        ours(public, out=tmp_path / "A", ledger=ledger, **QUICK)
+    # Figures made of a reference stand on the card.
+    digits = embedded_digits("train").read()
+    np.savez(tmp_path / "other.npz", x=digits.x[200:300], y=digits.y[200:300], classes=10)
+    # Other files are asked for, and refused for another reason.
+    with pytest.raises(InvalidInput, match="vision"):
+        ours(tmp_path / "other.npz", out=tmp_path / "A", ledger=ledger, features="vision", **QUICK)
+    with pytest.raises(InvalidInput, match=r"reference.*private"):
+        ours(tmp_path / "other.npz", reference=public, out=tmp_path / "A", ledger=ledger, **QUICK)
+    assert not (tmp_path / "A").exists()
+    assert not (tmp_path / ".A.work").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"images": 0}, "images"),
+        ({"network": "large"}, "network"),
+        ({"guidance": -1.0}, "guidance"),
+        ({"sampler_steps": 1}, "sampler_steps"),
+        ({"diffusion": "gan"}, "diffusion"),
+        ({"noise_mean": 99.0}, "noise_mean"),
+        ({"diffusion": "ddpm", "noise_mean": -1.0}, "noise_mean"),
+        ({"minutes": 0.0}, "minutes"),
+        ({"device": "tpu"}, "device"),
+        ({"features": "nothing"}, "features"),
+        ({"work": Path("A")}, "work"),
+        ({"work": Path("A", "work")}, "work"),
+    ],
+)
+def test_wrong_options_leave_nothing(
+    public: Path, tmp_path: Path, options: dict[str, object], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InvalidInput, match=said):
+        research.synthesise(public, out=tmp_path / "A", **{**QUICK, **options})
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_is_no_image_is_refused(tmp_path: Path) -> None:
+    np.savez(tmp_path / "rows.npz", x=np.zeros((4, 3)), y=np.arange(4) % 2, classes=2)
+    with pytest.raises(InvalidInput, match="images"):
+        research.synthesise(tmp_path / "rows.npz", out=tmp_path / "A", **QUICK)
+    with pytest.raises(InvalidInput, match=r"reference: got \(3,\); allowed: images"):
+        research.synthesise(tmp_path / "rows.npz", reference=tmp_path / "rows.npz", out=tmp_path / "A", **QUICK)
+    with pytest.raises(StorageError):
+        research.synthesise(tmp_path / "nowhere.npz", out=tmp_path / "A", **QUICK)
+    (tmp_path / "A").mkdir()
+    with pytest.raises(InvalidInput, match="out"):
+        research.synthesise(tmp_path / "rows.npz", out=tmp_path / "A", **QUICK)
