@@ -13,12 +13,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import common
-from privmix.attacks.audit import audit_plan
-from privmix.attacks.designs import worst_case_of
-from privmix.attacks.worst_case import attack
+from privmix.audits.audit import audit_plan
+from privmix.audits.worst_case import attack, worst_case_of
 from privmix.errors import InvalidInput
 from privmix.jobs.audited import published_plan
-from privmix.releases import ReleaseConfig
+from privmix.planning import ReleaseConfig
 from privmix.reports.style import COLOURS, new_figure, save_figure
 
 RUNS = common.RESULTS / "audit_runs.json"

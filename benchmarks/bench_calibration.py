@@ -28,10 +28,12 @@ import common
 from bench_designs import data as told_data
 from privmix.data import embedded_digits, open_dataset
 from privmix.designs import Classwise, Moments, Poisson, TwoStage
+from privmix.engine import PrivateRecords
 from privmix.features import get_extractor
 from privmix.learning import LEARNERS
 from privmix.mechanisms.streams import SecretStreams
-from privmix.releases import PrivateRecords, ReleaseConfig, release_to_memory
+from privmix.planning import ReleaseConfig
+from privmix.releases import release_to_memory
 from privmix.training import ModelFacts, Trainer, TrainingConfig, TrainingRecords
 
 RUNS = common.RESULTS / "calibration_runs.json"

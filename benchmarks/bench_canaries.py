@@ -20,9 +20,10 @@ import common
 from privmix.attacks.canaries import CanaryAudit, CanaryConfig, audit_release
 from privmix.attacks.training_canaries import audit_training_canaries
 from privmix.data import FeatureStore, open_dataset
+from privmix.engine import PrivateRecords
 from privmix.features import get_extractor, write_features
 from privmix.mechanisms.streams import SecretStreams
-from privmix.releases import PrivateRecords, ReleaseConfig
+from privmix.planning import ReleaseConfig
 from privmix.reports.style import COLOURS, new_figure, save_figure
 from privmix.training import ModelFacts, TrainingConfig, TrainingRecords
 

@@ -26,12 +26,14 @@ from numpy.typing import NDArray
 import common
 from privmix.data import open_dataset
 from privmix.designs import Moments, TwoStage
+from privmix.engine import PrivateRecords
 from privmix.features import get_extractor
 from privmix.features.whitening import Whitening, WhiteningConfig
 from privmix.learning import LEARNERS, DiscriminantClassifier
 from privmix.mechanisms.streams import SecretStreams
+from privmix.planning import ReleaseConfig
 from privmix.procedural import get_generator
-from privmix.releases import PrivateRecords, ReleaseConfig, release_to_memory
+from privmix.releases import release_to_memory
 from privmix.training import ModelFacts, OptimiserConfig, Trainer, TrainingConfig, TrainingRecords
 
 RUNS = common.RESULTS / "cifar10_runs.json"

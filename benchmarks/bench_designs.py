@@ -26,11 +26,12 @@ from sklearn.linear_model import LogisticRegression
 
 import common
 from privmix.data import open_dataset
+from privmix.engine import PrivateRecords
 from privmix.features import parse_features
-from privmix.learning import LEARNERS
-from privmix.planning import choose_design
-from privmix.releases import Choice, DataModel, PrivateRecords, ReleaseConfig, SecretStreams, release_to_memory
-from privmix.releases.choice import labels
+from privmix.learning import LEARNERS, DataModel
+from privmix.planning import Choice, ReleaseConfig, choose_design
+from privmix.planning.choice import labels
+from privmix.releases import SecretStreams, release_to_memory
 from privmix.reports.predictions import draw_predictions
 from privmix.reports.style import COLOURS, new_figure, save_figure
 

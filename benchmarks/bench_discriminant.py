@@ -25,13 +25,11 @@ from sklearn.datasets import load_digits
 import common
 from bench_designs import data as stored_features
 from privmix.designs import Classwise, Moments, Poisson
-from privmix.learning import (
-    DiscriminantClassifier,
-    NoiseAwareRidgeClassifier,
-    ReleaseLearner,
-    SecondMomentsClassifier,
-)
-from privmix.releases import PrivateRecords, ReleaseConfig, SecretStreams, release_to_memory
+from privmix.designs.moments.learner import SecondMomentsClassifier
+from privmix.engine import PrivateRecords
+from privmix.learning import DiscriminantClassifier, NoiseAwareRidgeClassifier, ReleaseLearner
+from privmix.planning import ReleaseConfig
+from privmix.releases import SecretStreams, release_to_memory
 
 RUNS = common.RESULTS / "discriminant_runs.json"
 DELTA = 1e-5

@@ -29,12 +29,14 @@ from numpy.typing import NDArray
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 import common
-from privmix.designs import Design, Moments
+from privmix.designs import Moments
+from privmix.engine import PrivateRecords
 from privmix.features import MiniLm
 from privmix.jobs.class_texts import class_prior
-from privmix.learning import LEARNERS
-from privmix.planning import choose_design
-from privmix.releases import DataModel, PrivateRecords, ReleaseConfig, SecretStreams, release_to_memory
+from privmix.learning import LEARNERS, DataModel
+from privmix.planning import ReleaseConfig, choose_design
+from privmix.plans import Design
+from privmix.releases import SecretStreams, release_to_memory
 
 RUNS = common.RESULTS / "few_classes_runs.json"
 CACHE = common.RESULTS.parent / "cache"

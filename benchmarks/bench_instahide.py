@@ -28,9 +28,12 @@ from numpy.typing import NDArray
 
 import common
 from privmix.data import open_dataset
-from privmix.designs import Fixed, Moments, Plan
+from privmix.designs import Fixed, Moments
+from privmix.engine import PrivateRecords
 from privmix.learning import LEARNERS
-from privmix.releases import PrivateRecords, ReleaseConfig, SecretStreams, release_to_memory
+from privmix.planning import ReleaseConfig
+from privmix.plans import Plan
+from privmix.releases import SecretStreams, release_to_memory
 
 RUNS = common.RESULTS / "instahide_runs.json"
 RECORDS, SIDE, BLOCK = 20_000, 7, 4

@@ -23,7 +23,7 @@ import numpy as np
 import common
 from privmix.data import open_dataset
 from privmix.features import parse_features
-from privmix.releases import ReleaseConfig
+from privmix.planning import ReleaseConfig
 from privmix.research.inversion.picture import draw_inversion
 from privmix.research.inversion.search import InversionConfig
 from privmix.research.inversion.study import NOISY, QUIET, InversionCase, study_inversion

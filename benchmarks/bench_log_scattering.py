@@ -28,11 +28,13 @@ from torch.nn.functional import group_norm
 import common
 from privmix.data import open_dataset
 from privmix.designs import Moments
+from privmix.engine import PrivateRecords
 from privmix.features import Identity
 from privmix.features.projected import Projected
 from privmix.features.scattering import _YCBCR, GROUPS, scatter
 from privmix.learning import DiscriminantClassifier
-from privmix.releases import PrivateRecords, ReleaseConfig, SecretStreams, release_to_memory
+from privmix.planning import ReleaseConfig
+from privmix.releases import SecretStreams, release_to_memory
 
 RUNS = common.RESULTS / "log_scattering_runs.json"
 DELTA, DIM, SEEDS, EPSILONS = 1e-5, 1024, 3, (1, 8)

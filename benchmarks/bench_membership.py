@@ -43,13 +43,15 @@ from privmix.attacks.membership.references import deal_records
 from privmix.attacks.membership.signals import class_scores, gives_probabilities
 from privmix.certificate.certificate import Certificate
 from privmix.data import open_dataset
-from privmix.designs import Plan
+from privmix.designs.moments.learner import SecondMomentsClassifier
+from privmix.engine import PrivateRecords
+from privmix.engine.engines import make_engine
 from privmix.features import parse_features
-from privmix.learning import DiscriminantClassifier, NoiseAwareRidgeClassifier, SecondMomentsClassifier
+from privmix.learning import DiscriminantClassifier, NoiseAwareRidgeClassifier
 from privmix.learning.base import ReleaseLearner
 from privmix.mechanisms.streams import SecretStreams
-from privmix.releases import PrivateRecords, ReleaseConfig
-from privmix.releases.engines import make_engine
+from privmix.planning import ReleaseConfig
+from privmix.plans import Plan
 from privmix.releases.folder import assemble
 from privmix.reports.style import COLOURS, new_figure, save_figure
 from privmix.training import ModelFacts, Trainer, TrainingConfig

@@ -10,13 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 import common
-from privmix.attacks.audit import audit_plan
-from privmix.attacks.empty_runs import PureNoise, release_noises, training_noise
 from privmix.attacks.noise_scale import AS_CERTIFIED, DEFAULT_SAMPLES, FALSE_ALARM, audit_noise, measure, power
-from privmix.designs import Plan
-from privmix.releases import ReleaseConfig, engine
-from privmix.releases.count import count_noise
+from privmix.audits.audit import audit_plan
+from privmix.audits.empty_runs import PureNoise, release_noises
+from privmix.engine import rows as engine
+from privmix.planning import ReleaseConfig
+from privmix.plans import Plan
+from privmix.plans.count import count_noise
 from privmix.training.plan import TrainingPlan
+from privmix.training.pure_noise import training_noise
 
 FACTORS = (0.95, 0.98, 0.99)
 TRIALS = 20

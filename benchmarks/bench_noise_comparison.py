@@ -20,10 +20,12 @@ from typing import Any, Final
 import common
 from privmix.accounting import calibrate, get_accountant
 from privmix.designs import Fixed, Poisson
+from privmix.engine import PrivateRecords
 from privmix.jobs.comparison import noise_comparison
 from privmix.learning import DiscriminantClassifier
 from privmix.mechanisms.streams import SecretStreams
-from privmix.releases import PrivateRecords, ReleaseConfig, release_to_memory
+from privmix.planning import ReleaseConfig
+from privmix.releases import release_to_memory
 from privmix.reports.curves import draw_noise_comparison
 from privmix.rounding import rounded_up
 

@@ -29,10 +29,12 @@ import common
 from bench_cifar10 import CLASSES, DELTA, SHAPE, trained
 from privmix.data import open_dataset
 from privmix.designs import Classwise, Fixed, GaussianMixing, Hierarchical, Moments, Poisson, ThreeStage, TwoStage
+from privmix.engine import PrivateRecords
 from privmix.features import parse_features
 from privmix.learning import LEARNERS
 from privmix.mechanisms.streams import SecretStreams
-from privmix.releases import PrivateRecords, ReleaseConfig, release_to_memory
+from privmix.planning import ReleaseConfig
+from privmix.releases import release_to_memory
 from privmix.reports.style import new_figure, save_figure
 from privmix.training import TrainingConfig
 

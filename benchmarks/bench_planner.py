@@ -12,7 +12,7 @@ release --design auto`` and ``privmix fit`` do it. It is told one of three thing
 
 No constant of the planner was fitted to these figures. What it assumes of a spectrum is of rendered characters,
 docstrings of Python's standard library, and scikit-learn's wine and breast cancer; how many times harder some records
-are than others follows from the accuracy that it is told (privmix.releases.data_model). Which of these to assume was
+are than others follows from the accuracy that it is told (privmix.learning.data_model). Which of these to assume was
 settled while looking at what was reached here.
 
 Of the 360 digits for tests one half may be better classified than the other by some points, with or without privacy:
@@ -39,14 +39,16 @@ import bench_designs
 import bench_photographs
 import common
 from bench_discriminant import data as small_data
-from privmix.designs import Design
+from privmix.engine import PrivateRecords
 from privmix.features import parse_features
 from privmix.features.base import Usual
 from privmix.features.whitened import Whitened
-from privmix.learning import LEARNERS
-from privmix.planning import choose_design
-from privmix.releases import DataModel, PrivateRecords, RecordTransform, ReleaseConfig, SecretStreams, release_to_memory
-from privmix.releases.choice import PUBLIC
+from privmix.learning import LEARNERS, DataModel
+from privmix.planning import ReleaseConfig, choose_design
+from privmix.planning.choice import PUBLIC
+from privmix.plans import Design
+from privmix.publication import RecordTransform
+from privmix.releases import SecretStreams, release_to_memory
 from privmix.reports.style import COLOURS, new_figure, save_figure
 
 RUNS = common.RESULTS / "planner_runs.json"

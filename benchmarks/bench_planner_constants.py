@@ -3,7 +3,7 @@
 Characters that privmix renders (as pixels and through scattering), docstrings of Python's standard library through
 MiniLM (a class a module; or two classes: of classes or functions, of what is private or not, of methods or not), and
 scikit-learn's wine and breast cancer: what is the same for all of them within a factor is
-in ``privmix.releases.data_model``, what differs by extractor in ``usual`` of each. No record here is of a dataset on
+in ``privmix.learning.data_model``, what differs by extractor in ``usual`` of each. No record here is of a dataset on
 which privmix is judged. Along the axes of the scatter within classes:
 
 * decay: of the records' variance, along axis i in proportion to (i + 4)^-decay;
@@ -30,9 +30,10 @@ from sklearn.datasets import load_breast_cancer, load_wine
 
 import common
 from privmix.features import parse_features
+from privmix.learning import DataModel
+from privmix.learning.public_records import along_principal_axes, own_shapes
 from privmix.procedural import get_generator
-from privmix.releases import DataModel, RecordTransform
-from privmix.releases.public_records import along_principal_axes, own_shapes
+from privmix.publication import RecordTransform
 
 DRAWN = 4000
 # Modules with so many docstrings, and how much of one is read.

@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 
 import common
-from privmix.attacks.bounds import clopper_pearson
+from privmix.audits.bounds import clopper_pearson
 from privmix.data import open_dataset
 from privmix.research.poisoning import Images, Scene, Victim, parse_attack, parse_defence
 from privmix.research.poisoning.base import Case

@@ -27,7 +27,7 @@ from privmix.accounting import (
 )
 from privmix.accounting.pure import published_instahide_epsilon
 from privmix.designs import Fixed, Moments, Poisson
-from privmix.releases import ReleaseConfig
+from privmix.planning import ReleaseConfig
 from privmix.reports.style import COLOURS, new_figure, save_figure
 from privmix.rounding import rounded_up
 

@@ -28,11 +28,11 @@ import common
 from privmix.accounting import Adjacency, Event, Laplace, Repeated, delta
 from privmix.accounting.events import FixedSizeSampled
 from privmix.accounting.pld import forget
-from privmix.designs import all_designs
-from privmix.designs.pricing import budget_after_count, price
 from privmix.errors import InvalidInput
-from privmix.releases import ReleaseConfig
-from privmix.releases.count import count_noise
+from privmix.planning import ReleaseConfig
+from privmix.plans import all_designs
+from privmix.plans.count import count_noise
+from privmix.plans.pricing import budget_after_count, price
 from privmix.training.plan import plan_training
 
 sys.path.insert(0, str(Path(__file__).parents[1]))

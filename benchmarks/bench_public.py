@@ -29,11 +29,14 @@ from bench_designs import CACHE
 from bench_designs import data as stored_features
 from privmix.data.public_share import PublicShare
 from privmix.designs import Moments, TwoStage
+from privmix.designs.stages.two_learner import TwoStageClassifier
+from privmix.engine import PrivateRecords
 from privmix.features import get_extractor
 from privmix.features.whitening import Whitening, WhiteningConfig
-from privmix.learning import DiscriminantClassifier, TwoStageClassifier
+from privmix.learning import DiscriminantClassifier
+from privmix.planning import ReleaseConfig
 from privmix.procedural import get_generator
-from privmix.releases import PrivateRecords, ReleaseConfig, SecretStreams, release_to_memory
+from privmix.releases import SecretStreams, release_to_memory
 
 RUNS = common.RESULTS / "public_runs.json"
 DELTA = 1e-5

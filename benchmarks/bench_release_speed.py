@@ -13,7 +13,9 @@ import numpy as np
 import torch
 
 import common
-from privmix.releases import PrivateRecords, ReleaseConfig, ReleaseEngine, SecretStreams
+from privmix.engine import PrivateRecords, ReleaseEngine
+from privmix.planning import ReleaseConfig
+from privmix.releases import SecretStreams
 from privmix.reports.style import COLOURS, new_figure, save_figure
 
 CLASSES = tuple("0123456789")

@@ -51,11 +51,14 @@ from privmix.accounting import (
 )
 from privmix.accounting import epsilon as price
 from privmix.designs import Fixed, Hierarchical, Poisson, RandomWeight
+from privmix.engine import PrivateRecords
 from privmix.jobs.fitting import fit
 from privmix.learning import DiscriminantClassifier, GeneralizedKLClassifier, NoiseAwareRidgeClassifier
 from privmix.mechanisms.clipping import clip_l2
-from privmix.releases import PrivateRecords, ReleaseConfig, ReleasedDataset, SecretStreams, release_to_memory
-from privmix.releases.theory import best_mixup_degree
+from privmix.planning import ReleaseConfig
+from privmix.planning.theory import best_mixup_degree
+from privmix.publication import ReleasedDataset
+from privmix.releases import SecretStreams, release_to_memory
 from privmix.reports.style import COLOURS, new_figure, save_figure
 from privmix.research.collapse.measures import measure_collapse
 

@@ -27,9 +27,12 @@ from scipy.optimize import nnls
 
 import common
 from privmix.data import FeatureStore, Schema
+from privmix.engine import ReleaseEngine
 from privmix.mechanisms.membership import RECORD_TILE, ROW_TILE
 from privmix.mechanisms.noise import gaussian_on_lattice
-from privmix.releases import ReleaseConfig, ReleaseEngine, ReleasePlan, SecretStreams, release_to_folder
+from privmix.planning import ReleaseConfig
+from privmix.plans import ReleasePlan
+from privmix.releases import SecretStreams, release_to_folder
 
 CACHE = Path(__file__).parent / "cache"
 CLASSES = tuple("0123456789")
@@ -127,7 +130,7 @@ def ray_point(task: dict[str, Any], plan: ReleasePlan, store: FeatureStore, foun
     import ray
     from ray.cluster_utils import Cluster
 
-    from privmix.releases.ray_engine import RayReleaseEngine
+    from privmix.engine.ray import RayReleaseEngine
 
     node = {"num_cpus": 1, "object_store_memory": task["object_store_mib"] * 2**20, "include_dashboard": False}
     cluster = Cluster(initialize_head=True, head_node_args=node)

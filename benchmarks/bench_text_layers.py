@@ -20,9 +20,11 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 import common
 from bench_planner_constants import docstrings
 from privmix.designs import Moments
+from privmix.engine import PrivateRecords
 from privmix.features import MiniLm
 from privmix.learning import DiscriminantClassifier
-from privmix.releases import PrivateRecords, ReleaseConfig, SecretStreams, release_to_memory
+from privmix.planning import ReleaseConfig
+from privmix.releases import SecretStreams, release_to_memory
 
 LAYERS: Final = ("", "3", "4", "5", "4+5+6", "3+4+5+6")
 EPSILONS: Final = (1.0, 8.0)

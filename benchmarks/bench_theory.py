@@ -18,7 +18,7 @@ from scipy.linalg import toeplitz
 
 import common
 from privmix.accounting import gdp_epsilon, published_noise_multiplier
-from privmix.releases.theory import (
+from privmix.planning.theory import (
     LinearTask,
     best_mixup_degree,
     expected_error,

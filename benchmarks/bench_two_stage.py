@@ -25,8 +25,10 @@ from numpy.typing import NDArray
 import common
 from bench_designs import data as stored_features
 from privmix.designs import Moments, ThreeStage, TwoStage
+from privmix.engine import PrivateRecords
 from privmix.learning import LEARNERS
-from privmix.releases import PrivateRecords, ReleaseConfig, SecretStreams, release_to_memory
+from privmix.planning import ReleaseConfig
+from privmix.releases import SecretStreams, release_to_memory
 
 RUNS = common.RESULTS / "two_stage_runs.json"
 DELTA = 1e-5

@@ -17,7 +17,9 @@ from typing import Any
 import numpy as np
 
 import common
-from privmix.releases import PrivateRecords, ReleaseConfig, SecretStreams, release_to_folder, verify_release
+from privmix.engine import PrivateRecords
+from privmix.planning import ReleaseConfig
+from privmix.releases import SecretStreams, release_to_folder, verify_release
 
 CLASSES = tuple("0123456789")
 RECORDS, DIM, REPEATS = 60_000, 3_969, 3

@@ -24,10 +24,12 @@ import common
 from bench_designs import data as stored_features
 from privmix.data import open_dataset
 from privmix.designs import Moments
+from privmix.engine import PrivateRecords
 from privmix.features import Identity, parse_features
 from privmix.features.projected import Projected
 from privmix.learning import DiscriminantClassifier
-from privmix.releases import PrivateRecords, ReleaseConfig, SecretStreams, release_to_memory
+from privmix.planning import ReleaseConfig
+from privmix.releases import SecretStreams, release_to_memory
 
 RUNS = common.RESULTS / "wide_runs.json"
 CACHE = common.RESULTS.parent / "cache"

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from privmix.designs import design_named
+from privmix.plans import design_named
 
 RESULTS = Path(__file__).parent / "results"
 _WRITTEN = "The machine that wrote this page; runs that were kept before may come of another."

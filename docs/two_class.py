@@ -9,16 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privmix.accounting import Adjacency, Event, PoissonSampled, Repeated
-from privmix.attacks.designs import PoissonCase
-from privmix.designs import ReleasePlan, Setting, register
-from privmix.designs.rows import NoisyLabels
+from privmix.designs.rows.worst_case import PoissonCase
+from privmix.engine.rows import RowBlock
 from privmix.learning import LEARNERS, Progress
 from privmix.learning.base import LinearLearner
 from privmix.mechanisms.bernoulli import Groups, draw_blocks
 from privmix.mechanisms.sampling import ROW_TILE, Membership, Sampler
 from privmix.mechanisms.streams import SecretStreams
-from privmix.releases import RecordTransform, ReleasedDataset
-from privmix.releases.engine import RowBlock
+from privmix.plans import ReleasePlan, Setting, register
+from privmix.plans.rows import NoisyLabels
+from privmix.publication import RecordTransform, ReleasedDataset
 
 
 def holds(first: int, rows: int, classes: int) -> NDArray[np.bool_]:

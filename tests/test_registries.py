@@ -17,9 +17,9 @@ from privmix import _registry
 from privmix._registry import Registry, told
 from privmix.data import open_dataset
 from privmix.data.reader import READERS, reader_of
-from privmix.designs.registry import DESIGNS
 from privmix.errors import InvalidInput
 from privmix.learning import LEARNERS
+from privmix.plans.registry import DESIGNS
 from privmix.procedural import GENERATORS
 from privmix.reports.panel import PANELS
 from privmix.research.poisoning import ATTACKS, DEFENCES

@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
+from privmix.engine.ray import ClusterLost
 from privmix.errors import InvalidInput, StorageError
 from privmix.mechanisms import run as run_module
 from privmix.mechanisms.run import Run
 from privmix.mechanisms.run_folder import run_folder_of
 from privmix.mechanisms.streams import SecretStreams
 from privmix.releases import ReleaseRun
-from privmix.releases.ray_engine import ClusterLost
 from privmix.training.gradients.execution import OutOfMemory
 from privmix.training.run import TrainingRun
 from tests.releases.helpers import make_plan

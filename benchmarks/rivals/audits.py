@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.attacks.bounds import largest_provable, proven_epsilon
+from privmix.audits.bounds import largest_provable, proven_epsilon
 from rivals.task import multiplier
 
 RECORDS, RUNS = 1000, 20_000

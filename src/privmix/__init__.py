@@ -35,6 +35,9 @@ if TYPE_CHECKING:
         PoissonSampled,
         Repeated,
     )
+    from privmix.designs.moments.learner import SecondMomentsClassifier
+    from privmix.designs.stages.three_learner import ThreeStageClassifier
+    from privmix.designs.stages.two_learner import TwoStageClassifier
     from privmix.errors import InvalidInput, MissingExtra, NotPrivateWarning, PrivmixError, StorageError
     from privmix.jobs.attack import attack
     from privmix.jobs.audit import audit
@@ -54,10 +57,7 @@ if TYPE_CHECKING:
     from privmix.jobs.training import train
     from privmix.learning.discriminant import DiscriminantClassifier
     from privmix.learning.kl import GeneralizedKLClassifier
-    from privmix.learning.moments import SecondMomentsClassifier
     from privmix.learning.ridge import NoiseAwareRidgeClassifier
-    from privmix.learning.three_stage import ThreeStageClassifier
-    from privmix.learning.two_stage import TwoStageClassifier
     from privmix.ledger.ledger import Ledger
     from privmix.ledger.pricing import BudgetExceeded
     from privmix.training.classifier import DPClassifier

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import ast
 import importlib
-import pkgutil
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -41,7 +40,7 @@ class Registry(Generic[Variant]):
         group: of entry points, by which other packages name modules that register theirs.
 
     Example:
-        >>> from privmix.designs.registry import DESIGNS
+        >>> from privmix.plans.registry import DESIGNS
         >>> DESIGNS["poisson"].__name__, "moments" in DESIGNS
         ('Poisson', True)
     """
@@ -111,12 +110,11 @@ def told(package: str) -> tuple[Mapping[str, Any], ...]:
 def _files(package: str) -> dict[str, str]:
     """Module -> source, of the package's files that register something."""
     spec = find_spec(package)
-    sources = {
-        f"{package}.{part.name}": Path(place, f"{part.name}.py").read_text(encoding="utf-8")
-        for place in (spec and spec.submodule_search_locations) or ()
-        for part in pkgutil.iter_modules([place])
-        if not part.ispkg
-    }
+    sources = {}
+    for place in map(Path, (spec and spec.submodule_search_locations) or ()):
+        for path in sorted(place.rglob("*.py")):
+            module = ".".join((package, *path.relative_to(place).with_suffix("").parts))
+            sources[module.removesuffix(".__init__")] = path.read_text(encoding="utf-8")
     return {module: source for module, source in sources.items() if _REGISTERS.search(source)}
 
 

@@ -23,8 +23,8 @@ from privmix.accounting import (
     Repeated,
     epsilon,
 )
-from privmix.designs import all_designs
-from privmix.releases import ReleaseConfig
+from privmix.planning import ReleaseConfig
+from privmix.plans import all_designs
 from privmix.training.plan import plan_training
 from tests.accounting.exact import NoReference, deltas
 

@@ -27,12 +27,15 @@ from privmix.attacks.canary_scores import Filters, RowScores, contributions
 from privmix.attacks.one_run import OneRun, is_refuted
 from privmix.attacks.one_run_proof import Mechanism, OneRunProof, event_least
 from privmix.attacks.training_canaries import audit_training_canaries, training_mechanism
+from privmix.engine import PrivateRecords
+from privmix.engine import rows as release_engine
+from privmix.engine.tiles import ArrayTiles, tiles_of
 from privmix.errors import InvalidInput
 from privmix.mechanisms.streams import SecretStreams
-from privmix.releases import PrivateRecords, RecordTransform, ReleaseConfig, ReleasePlan
-from privmix.releases import dataset as release_dataset
-from privmix.releases import engine as release_engine
-from privmix.releases.tiles import ArrayTiles, tiles_of
+from privmix.planning import ReleaseConfig
+from privmix.plans import ReleasePlan
+from privmix.publication import RecordTransform
+from privmix.publication import dataset as release_dataset
 from privmix.training import ModelFacts, TrainingConfig, TrainingRecords, ViewConfig, dp_sgd
 from privmix.training.gradients.clipping import Clipping
 from privmix.training.plan import TrainingPlan

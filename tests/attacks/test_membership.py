@@ -23,10 +23,13 @@ from privmix.attacks.membership import (
     infer_membership,
 )
 from privmix.attacks.membership.signals import class_scores, true_class_logits
+from privmix.designs.moments.learner import SecondMomentsClassifier
+from privmix.engine import PrivateRecords
 from privmix.errors import InvalidInput, StorageError
-from privmix.learning import NoiseAwareRidgeClassifier, SecondMomentsClassifier
+from privmix.learning import NoiseAwareRidgeClassifier
 from privmix.mechanisms.streams import SecretStreams
-from privmix.releases import PrivateRecords, ReleaseConfig, release_to_memory
+from privmix.planning import ReleaseConfig
+from privmix.releases import release_to_memory
 from privmix.training import ModelFacts, Trainer, TrainingConfig, TrainingRecords, ViewConfig
 
 

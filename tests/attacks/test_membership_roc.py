@@ -9,8 +9,8 @@ import pytest
 from scipy import stats
 
 from privmix.accounting import Gaussian, event_to_dict
-from privmix.attacks.bounds import clopper_pearson
 from privmix.attacks.membership import auc_interval, roc_with_band, tpr_at, tpr_bound
+from privmix.audits.bounds import clopper_pearson
 from privmix.errors import InvalidInput
 
 

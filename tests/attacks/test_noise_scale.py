@@ -13,14 +13,17 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from privmix.attacks import empty_runs
-from privmix.attacks.empty_runs import GAUSSIAN, LAPLACE, PureNoise, release_noises, training_noise
 from privmix.attacks.noise_scale import DEFAULT_SAMPLES, FALSE_ALARM, NoiseAudit, audit_noise, measure, power
-from privmix.designs import Plan, all_designs
+from privmix.audits import empty_runs
+from privmix.audits.empty_runs import GAUSSIAN, LAPLACE, PureNoise, release_noises
+from privmix.designs.moments import engine as moments_engine
+from privmix.engine import rows as engine
 from privmix.errors import InvalidInput
 from privmix.mechanisms.streams import SecretStreams
-from privmix.releases import ReleaseConfig, engine, moments_engine
+from privmix.planning import ReleaseConfig
+from privmix.plans import Plan, all_designs
 from privmix.training.plan import TrainingPlan
+from privmix.training.pure_noise import training_noise
 from tests.releases.helpers import own_options
 
 SAMPLES = 2**15

@@ -13,7 +13,7 @@ from mpmath import mp, mpf
 
 from privmix.accounting import Adjacency
 from privmix.certificate.assessment import Facts, as_rows, assess, markdown
-from privmix.releases import ReleaseConfig
+from privmix.planning import ReleaseConfig
 from privmix.releases.certificate import make_certificate
 from privmix.releases.verify import check_certificate
 from privmix.training.certificate import training_certificate

@@ -14,7 +14,8 @@ from privmix.certificate.reservation import ReservationNote, mode_of
 from privmix.errors import InvalidInput, StorageError
 from privmix.ledger import Ledger, Reservation
 from privmix.mechanisms.streams import SecretStreams
-from privmix.releases import ReleaseConfig, ReleaseRun, release_to_memory
+from privmix.planning import ReleaseConfig
+from privmix.releases import ReleaseRun, release_to_memory
 from tests.certificate.helpers import a_reservation
 from tests.releases.helpers import make_plan, make_records
 from tests.training.runs import job_of, private

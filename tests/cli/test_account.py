@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from privmix.releases import PrivateRecords, ReleaseConfig, SecretStreams, release_to_folder
+from privmix.engine import PrivateRecords
+from privmix.planning import ReleaseConfig
+from privmix.releases import SecretStreams, release_to_folder
 from privmix.reports.curves import draw_noise_comparison
 from tests.cli.helpers import Outcome, privmix
 

@@ -11,7 +11,9 @@ import pytest
 
 from privmix.certificate.certificate import CERTIFICATE_FILE, content_hash
 from privmix.cli.app import REFUTED
-from privmix.releases import ReleaseConfig, SecretStreams, engine, release_to_folder
+from privmix.engine import rows as engine
+from privmix.planning import ReleaseConfig
+from privmix.releases import SecretStreams, release_to_folder
 from privmix.reports.records import public_records, read_records
 from privmix.training import ModelFacts, Trainer, TrainingConfig, TrainingRecords
 from tests.cli.helpers import privmix

@@ -12,10 +12,10 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from privmix.designs.moments import LARGEST_DIM
+from privmix.designs.moments.plan import LARGEST_DIM
 from privmix.jobs import prediction
-from privmix.releases import DataModel
-from privmix.releases.choice import counted_error
+from privmix.learning import DataModel
+from privmix.planning.choice import counted_error
 from tests.cli.helpers import Outcome, privmix
 
 # So few records that one design needs a noise search of its own: plans are quick.

@@ -16,7 +16,7 @@ from typer.main import get_command
 
 from privmix.cli.design_options import DesignOptions, GivenDesign
 from privmix.cli.verb import Take, verb
-from privmix.designs import all_designs
+from privmix.plans import all_designs
 
 if TYPE_CHECKING:
     from privmix.features import Extractor
@@ -138,7 +138,8 @@ def test_a_verb_s_own_option_goes_before_a_design_s() -> None:
 
 OUTSIDE = """
 from dataclasses import dataclass, field
-from privmix.designs import Poisson, register
+from privmix.designs import Poisson
+from privmix.plans import register
 
 @register
 @dataclass(frozen=True)

@@ -11,18 +11,20 @@ import numpy as np
 import pytest
 
 from privmix.accounting import Adjacency, Event, Gaussian
-from privmix.attacks.audit import audit_plan
-from privmix.designs import BasePlan, Design, Setting
-from privmix.designs.base import Beside
-from privmix.designs.registry import DESIGNS, register
-from privmix.designs.setting import Assumed, Forecast
+from privmix.audits.audit import audit_plan
+from privmix.engine.rows import Engine, Progress, RowBlock
+from privmix.engine.tiles import RecordSource, TileReader, tiles_of
 from privmix.errors import InvalidInput
 from privmix.mechanisms.noise import gaussian_on_lattice
 from privmix.mechanisms.streams import SecretStreams
-from privmix.releases import RecordTransform, ReleaseConfig, load_release, release_to_folder, verify_release
-from privmix.releases.engine import Engine, Progress, RowBlock
+from privmix.planning import ReleaseConfig
+from privmix.plans import BasePlan, Design, Setting
+from privmix.plans.design import Beside
+from privmix.plans.registry import DESIGNS, register
+from privmix.plans.setting import Assumed, Forecast
+from privmix.publication import RecordTransform
+from privmix.releases import load_release, release_to_folder, verify_release
 from privmix.releases.evidence import Law, RowLaw
-from privmix.releases.tiles import RecordSource, TileReader, tiles_of
 from tests.releases.helpers import CLASSES, make_records
 
 RECORDS, DIM = 300, 5

@@ -1,6 +1,6 @@
 """What every design in the registry must do, whoever wrote it.
 
-That the worst case audit catches planted bugs of every design: tests/attacks/test_planted_bugs.py.
+That the worst case audit catches planted bugs of every design: tests/audits/test_planted_bugs.py.
 """
 
 from __future__ import annotations
@@ -15,27 +15,19 @@ from typing import Any, get_type_hints
 import numpy as np
 import pytest
 
-from privmix.attacks.designs import worst_case_of
-from privmix.attacks.empty_runs import NOISES, PureNoise
-from privmix.attacks.sensitivity import MOVED, QuerySensitivity
-from privmix.attacks.worst_case import WORST_CASE, WorstCase, attack
-from privmix.designs import Design, ReleasePlan, RowDesign, all_designs, design_named, plan_from_dict, register
-from privmix.designs.doors import Door, behind
+from privmix.audits.empty_runs import NOISES, PureNoise
+from privmix.audits.sensitivity import MOVED, QuerySensitivity
+from privmix.audits.worst_case import WORST_CASE, WorstCase, attack, worst_case_of
+from privmix.designs.embedding.feature_maps import FEATURE_MAP, FeatureMap
+from privmix.engine.rows import Engine
 from privmix.errors import InvalidInput
-from privmix.learning import LEARNERS
-from privmix.planning import predict_accuracy
-from privmix.releases import (
-    DataModel,
-    ReleaseConfig,
-    SecretStreams,
-    load_release,
-    release_to_folder,
-    verify_release,
-)
-from privmix.releases.beside import RELEASED_AS
-from privmix.releases.engine import Engine
+from privmix.learning import LEARNERS, DataModel
+from privmix.planning import ReleaseConfig, predict_accuracy
+from privmix.plans import Design, ReleasePlan, RowDesign, all_designs, design_named, plan_from_dict, register
+from privmix.plans.doors import Door, behind
+from privmix.publication.beside import RELEASED_AS
+from privmix.releases import SecretStreams, load_release, release_to_folder, verify_release
 from privmix.releases.evidence import BESIDE_TESTS, ROW_LAW, RowLaw
-from privmix.releases.feature_maps import FEATURE_MAP, FeatureMap
 from privmix.releases.noise_tests import NoiseTest
 from tests.releases.helpers import CLASSES, EVERY_DESIGN, design_name, make_records, own_options
 

@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 
 from privmix import _registry
-from privmix.attacks.audit import audit_plan
-from privmix.designs import design_named
-from privmix.designs.registry import DESIGNS
+from privmix.audits.audit import audit_plan
+from privmix.engine import rows as engine
 from privmix.errors import InvalidInput
 from privmix.learning import LEARNERS
-from privmix.planning import choose_design
-from privmix.releases import ReleaseConfig, engine
+from privmix.planning import ReleaseConfig, choose_design
+from privmix.plans import design_named
+from privmix.plans.registry import DESIGNS
 from tests.cli.helpers import privmix
 from tests.designs import test_contract as contract
 from tests.releases.helpers import CLASSES, make_records

@@ -20,10 +20,12 @@ from privmix.certificate.certificate import content_hash
 from privmix.certificate.dsse import Envelope
 from privmix.certificate.ledger_total import LedgerTotal, read_total
 from privmix.certificate.signing import ATTESTATION_FILE, Subject
+from privmix.engine import PrivateRecords
 from privmix.learning import NoiseAwareRidgeClassifier, load_model, save_model
 from privmix.mechanisms.run_folder import sealed, unsealed
 from privmix.mechanisms.streams import SecretStreams
-from privmix.releases import PrivateRecords, ReleaseConfig, load_release, release_to_folder, verify_release
+from privmix.planning import ReleaseConfig
+from privmix.releases import load_release, release_to_folder, verify_release
 from privmix.releases.certificate import read_certificate
 from privmix.releases.verify import check_certificate
 from privmix.reports.page import render_page

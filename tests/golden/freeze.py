@@ -23,8 +23,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from privmix.engine import PrivateRecords
 from privmix.mechanisms.streams import SecretStreams
-from privmix.releases import PrivateRecords, ReleaseConfig, release_to_folder
+from privmix.planning import ReleaseConfig
+from privmix.releases import release_to_folder
 from privmix.releases.folder import load_release
 from privmix.training.views.augment import Flip
 from privmix.training.views.pipeline import ViewConfig

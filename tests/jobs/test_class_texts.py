@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from privmix.errors import InvalidInput, StorageError
 from privmix.features import Extractor, Pixels
 from privmix.jobs.class_texts import class_prior, class_texts
-from privmix.releases import ReleasedDataset
-from privmix.releases.dataset import RecordTransform
+from privmix.publication import ReleasedDataset
+from privmix.publication.dataset import RecordTransform
 from tests.cli.datasets import CLASSES, evaluate, release, tiny_texts
 from tests.cli.helpers import privmix
 

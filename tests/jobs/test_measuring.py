@@ -17,7 +17,7 @@ from privmix.errors import StorageError
 from privmix.jobs.audited import Audited, Claim
 from privmix.jobs.canaries import CanaryJob
 from privmix.jobs.recording import Measured
-from privmix.releases import ReleaseConfig
+from privmix.planning import ReleaseConfig
 from privmix.reports.records import public_records, read_records
 from tests.cli.helpers import privmix
 from tests.cli.training import LEDGER, charges, history, open_ledger

@@ -10,8 +10,10 @@ from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 
 import privmix as pm
+from privmix.engine import PrivateRecords
 from privmix.features import get_extractor
-from privmix.releases import PrivateRecords, ReleaseConfig, SecretStreams, release_to_folder
+from privmix.planning import ReleaseConfig
+from privmix.releases import SecretStreams, release_to_folder
 from privmix.training import ModelFacts, Trainer, TrainingConfig, TrainingRecords
 
 TARGET = (8.0, 1e-4)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 
-from privmix.releases.dataset import RecordTransform, ReleasedDataset
+from privmix.publication.dataset import RecordTransform, ReleasedDataset
 
 Records = tuple[NDArray[np.float64], NDArray[np.int64]]
 

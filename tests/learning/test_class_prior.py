@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from privmix.errors import InvalidInput
 from privmix.learning import DiscriminantClassifier, NoiseAwareRidgeClassifier, load_model, save_model
 from privmix.learning.class_prior import ClassPrior
-from privmix.releases.dataset import ReleasedDataset
+from privmix.publication.dataset import ReleasedDataset
 
 from .mixing import mix
 from .test_discriminant import Records, accuracy, mixture, moments

@@ -9,11 +9,12 @@ import pytest
 from numpy.typing import NDArray
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
+from privmix.designs.moments.learner import SecondMomentsClassifier
 from privmix.errors import InvalidInput
-from privmix.learning import DiscriminantClassifier, NoiseAwareRidgeClassifier, SecondMomentsClassifier
+from privmix.learning import DiscriminantClassifier, NoiseAwareRidgeClassifier
 from privmix.learning.base import ReleaseLearner
-from privmix.releases.dataset import RecordTransform, ReleasedDataset
-from privmix.releases.moments import SecondMoments
+from privmix.publication.dataset import RecordTransform, ReleasedDataset
+from privmix.publication.second_moments import SecondMoments
 
 from .mixing import mix
 

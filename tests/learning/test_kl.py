@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from privmix.errors import InvalidInput
 from privmix.learning import GeneralizedKLClassifier, kl
 from privmix.learning.base import ReleaseFacts
-from privmix.releases.dataset import RecordTransform, ReleasedDataset
+from privmix.publication.dataset import RecordTransform, ReleasedDataset
 
 from .mixing import digits, mix
 

@@ -7,8 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from privmix.designs.moments.learner import SecondMomentsClassifier
 from privmix.errors import InvalidInput
-from privmix.learning import SecondMomentsClassifier, load_model, save_model
+from privmix.learning import load_model, save_model
 from tests.releases.helpers import make_plan, make_records, release
 
 

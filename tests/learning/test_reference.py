@@ -9,7 +9,7 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from privmix.learning import GeneralizedKLClassifier, NoiseAwareRidgeClassifier
 from privmix.learning.reference import without_privacy
-from privmix.releases.dataset import RecordTransform
+from privmix.publication.dataset import RecordTransform
 
 X, Y = load_digits(return_X_y=True)
 X = (X / 16).astype(np.float32)

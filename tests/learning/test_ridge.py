@@ -12,7 +12,7 @@ from privmix.errors import InvalidInput
 from privmix.learning import NoiseAwareRidgeClassifier, ridge
 from privmix.learning import rows as rows_of
 from privmix.learning.rows import CentredRows
-from privmix.releases.dataset import ReleasedDataset
+from privmix.publication.dataset import ReleasedDataset
 
 from .mixing import digits, mix
 

@@ -12,11 +12,13 @@ import numpy as np
 import pytest
 
 from privmix.accounting import Adjacency, epsilon
-from privmix.designs import plan_from_dict
+from privmix.engine import PrivateRecords
 from privmix.errors import InvalidInput
 from privmix.mechanisms.plan import Plan, check_count, check_price, check_target
 from privmix.mechanisms.streams import SecretStreams
-from privmix.releases import PrivateRecords, ReleaseConfig, ReleaseRun, release_to_folder, release_to_memory
+from privmix.planning import ReleaseConfig
+from privmix.plans import plan_from_dict
+from privmix.releases import ReleaseRun, release_to_folder, release_to_memory
 from privmix.training.plan import TrainingPlan, plan_training
 from tests.releases.helpers import CLASSES, EVERY_DESIGN, design_name, own_options
 from tests.training.runs import config_of, job_of, private
@@ -139,7 +141,7 @@ def test_the_target_is_told_nowhere_else() -> None:
 
 
 def test_with_noise_asks_for_nothing_and_prices_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("privmix.designs.plan.price", lambda *_: pytest.fail("it was priced"))
+    monkeypatch.setattr("privmix.plans.plan.price", lambda *_: pytest.fail("it was priced"))
     plan = ReleaseConfig(records=80, dim=4, classes=CLASSES, mixup_degree=8).with_noise(2.0)
     assert plan.epsilon is plan.delta is None
     with pytest.raises(InvalidInput, match="delta"):

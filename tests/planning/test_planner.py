@@ -11,13 +11,15 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from privmix.designs import Classwise, Design, Hermite, Hierarchical, Merf, Moments, Plan, Poisson, ThreeStage, TwoStage
+from privmix.designs import Classwise, Hermite, Hierarchical, Merf, Moments, Poisson, ThreeStage, TwoStage
+from privmix.engine import PrivateRecords
 from privmix.errors import InvalidInput
-from privmix.learning import LEARNERS, DiscriminantClassifier
-from privmix.planning import choose_design, predict_accuracy
-from privmix.releases import Choice, DataModel, PrivateRecords, ReleaseConfig, SecretStreams, release_to_memory
-from privmix.releases.choice import DECLARED, PUBLIC, check_choice_record, counted_error, labels, reasons_of
-from privmix.releases.dataset import RecordTransform
+from privmix.learning import LEARNERS, DataModel, DiscriminantClassifier
+from privmix.planning import Choice, ReleaseConfig, choose_design, predict_accuracy
+from privmix.planning.choice import DECLARED, PUBLIC, check_choice_record, counted_error, labels, reasons_of
+from privmix.plans import Design, Plan
+from privmix.publication.dataset import RecordTransform
+from privmix.releases import SecretStreams, release_to_memory
 
 NAMES = tuple("abcdefgh")
 

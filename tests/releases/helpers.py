@@ -6,15 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from privmix.designs import all_designs, design_named
-from privmix.releases import (
-    PrivateRecords,
-    ReleaseConfig,
-    ReleasedDataset,
-    ReleasePlan,
-    SecretStreams,
-    release_to_memory,
-)
+from privmix.engine import PrivateRecords
+from privmix.planning import ReleaseConfig
+from privmix.plans import ReleasePlan, all_designs, design_named
+from privmix.publication import ReleasedDataset
+from privmix.releases import SecretStreams, release_to_memory
 
 CLASSES = ("ant", "bee", "cat")
 TARGET = (4.0, 1e-5)

@@ -18,15 +18,9 @@ import numpy as np
 import pytest
 
 from privmix.certificate.certificate import Certificate, content_hash
+from privmix.engine import PrivateRecords
 from privmix.errors import InvalidInput, PrivmixError, StorageError
-from privmix.releases import (
-    PrivateRecords,
-    ReleaseRun,
-    SecretStreams,
-    load_release,
-    release_to_folder,
-    verify_release,
-)
+from privmix.releases import ReleaseRun, SecretStreams, load_release, release_to_folder, verify_release
 from privmix.releases.folder import file_hash
 from tests.releases.helpers import ALL_DESIGNS, TARGET, design_name, make_plan, make_records, release
 
@@ -258,7 +252,9 @@ import resource, sys, time
 from pathlib import Path
 import numpy as np
 from privmix.errors import PrivmixError
-from privmix.releases import PrivateRecords, ReleaseConfig, SecretStreams, release_to_folder
+from privmix.engine import PrivateRecords
+from privmix.planning import ReleaseConfig
+from privmix.releases import SecretStreams, release_to_folder
 out, mode = Path(sys.argv[1]), sys.argv[2]
 plan = ReleaseConfig(records=200, dim=50, classes=("a", "b"), mixup_degree=4, rows=200_000)
 plan = plan.with_noise(3.0).priced(1e-5)

@@ -11,12 +11,14 @@ import pytest
 from numpy.typing import NDArray
 
 from privmix.designs import ThreeStagePlan
+from privmix.designs.stages.three_released import ThreeStageMoments, class_map
+from privmix.designs.stages.two_released import residual_map
+from privmix.engine import PrivateRecords
 from privmix.errors import InvalidInput
-from privmix.releases import PrivateRecords, ReleaseConfig, SecretStreams, release_to_memory
+from privmix.planning import ReleaseConfig
+from privmix.releases import SecretStreams, release_to_memory
 from privmix.releases.agreement import UP_TO_ROUNDING
 from privmix.releases.map_evidence import class_direction_tests, direction_tests
-from privmix.releases.three_stage import ThreeStageMoments, class_map
-from privmix.releases.two_stage import residual_map
 
 # Fewer records than features, one feature, features that lie in two directions, channels, hardly any noise.
 CASES = [

@@ -9,7 +9,8 @@ import pytest
 from scipy.stats import chi2, gamma, norm
 
 from privmix.errors import InvalidInput
-from privmix.releases import ReleaseConfig, noise_tests
+from privmix.planning import ReleaseConfig
+from privmix.releases import noise_tests
 from privmix.releases.evidence import RowEvidence, row_law
 from privmix.releases.noise_tests import (
     FALSE_ALARM,

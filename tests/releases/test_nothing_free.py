@@ -22,11 +22,13 @@ from safetensors.numpy import load_file
 import privmix as pm
 from privmix.certificate.certificate import Certificate, content_hash
 from privmix.certificate.croissant import croissant
-from privmix.designs import plan_from_dict
+from privmix.engine import PrivateRecords
 from privmix.errors import InvalidInput, PrivmixError
 from privmix.features.spec import digest
 from privmix.mechanisms.plan import LONGEST_NAME
-from privmix.releases import PrivateRecords, ReleaseConfig, SecretStreams, release_to_folder, verify_release
+from privmix.planning import ReleaseConfig
+from privmix.plans import plan_from_dict
+from privmix.releases import SecretStreams, release_to_folder, verify_release
 from privmix.releases.arrays import arrays_bytes
 from privmix.releases.card import data_card
 from privmix.releases.folder import file_hash

@@ -14,15 +14,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from privmix.engine import PrivateRecords
 from privmix.errors import InvalidInput, StorageError
-from privmix.releases import (
-    PrivateRecords,
-    ReleasePlan,
-    ReleaseRun,
-    SecretStreams,
-    release_to_folder,
-    verify_release,
-)
+from privmix.plans import ReleasePlan
+from privmix.releases import ReleaseRun, SecretStreams, release_to_folder, verify_release
 from privmix.releases import folder as release_folder
 from tests.releases.helpers import make_plan, make_records
 
@@ -69,7 +64,9 @@ import os, random, signal, sys, time, uuid
 from pathlib import Path
 import numpy as np
 import torch
-from privmix.releases import PrivateRecords, ReleaseConfig, ReleaseRun, SecretStreams, release_to_folder
+from privmix.engine import PrivateRecords
+from privmix.planning import ReleaseConfig
+from privmix.releases import ReleaseRun, SecretStreams, release_to_folder
 from privmix.releases import folder as release_folder
 from privmix.certificate.certificate import Certificate, content_hash
 from privmix.releases import run as release_run

@@ -20,17 +20,11 @@ from numpy.typing import NDArray
 
 from privmix.certificate.certificate import Certificate, content_hash
 from privmix.certificate.croissant import croissant
-from privmix.designs import Plan, ReleasePlan
+from privmix.engine import PrivateRecords
 from privmix.errors import InvalidInput, PrivmixError
-from privmix.releases import (
-    PrivateRecords,
-    ReleaseConfig,
-    SecretStreams,
-    load_release,
-    plan_from_dict,
-    release_to_folder,
-    verify_release,
-)
+from privmix.planning import ReleaseConfig
+from privmix.plans import Plan, ReleasePlan, plan_from_dict
+from privmix.releases import SecretStreams, load_release, release_to_folder, verify_release
 from privmix.releases import folder as release_folder
 from privmix.releases.arrays import arrays_bytes
 from privmix.releases.certificate import read_certificate

@@ -9,7 +9,7 @@ import pytest
 from scipy.linalg import toeplitz
 
 from privmix.accounting import gdp_mu, published_noise_multiplier
-from privmix.releases.theory import LinearTask, honest_noise_multiplier
+from privmix.planning.theory import LinearTask, honest_noise_multiplier
 from privmix.research.linear_regression import error_bound, simulate_linear_regression
 from tests.releases.test_theory import RECORDS, ROWS, TARGET, TASK, simulated
 

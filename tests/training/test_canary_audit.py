@@ -12,13 +12,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from privmix.attacks.bounds import proven_epsilon
-from privmix.attacks.training_worst_case import attack_training, canary_readings
+from privmix.audits.bounds import proven_epsilon
 from privmix.mechanisms.streams import SecretStreams
 from privmix.training import dp_sgd
 from privmix.training.batches import Batch, PoissonBatches
 from privmix.training.gradients.clipping import Clipping
 from privmix.training.plan import TrainingPlan
+from privmix.training.worst_case import attack_training, canary_readings
 
 FALSE_ALARM = 1e-7
 CANARIES, RUNS = 200, 200

@@ -22,13 +22,12 @@ from privmix.attacks.canary_records import CANARY_SHARE, KINDS, Canaries, WithCa
 from privmix.attacks.canary_scores import Filters, RowScores, resolve
 from privmix.attacks.one_run import OneRun
 from privmix.attacks.one_run_proof import Mechanism, OneRunProof, best_guesses, check_enough, prove
-from privmix.designs import Plan, averaging_plan
+from privmix.engine.engines import make_engine
+from privmix.engine.rows import Progress
+from privmix.engine.tiles import RecordSource, RecordTiles, tiles_of
 from privmix.errors import InvalidInput, check_choice, check_integer, check_number
 from privmix.mechanisms.streams import SecretStreams
-from privmix.releases import ReleasePlan
-from privmix.releases.engine import Progress
-from privmix.releases.engines import make_engine
-from privmix.releases.tiles import RecordSource, RecordTiles, tiles_of
+from privmix.plans import Plan, ReleasePlan, averaging_plan
 
 EVIDENCE: Final = ("rows", "neighbours", "tiles")
 
@@ -124,7 +123,8 @@ def audit_release(
         InvalidInput: the plan's design has no canary audit, or the records do not fit it.
 
     Example:
-        >>> from privmix.releases import PrivateRecords, ReleaseConfig
+        >>> from privmix.engine import PrivateRecords
+        >>> from privmix.planning import ReleaseConfig
         >>> rng = np.random.default_rng(0)
         >>> records = PrivateRecords(rng.normal(size=(500, 40)).astype(np.float32), rng.integers(0, 2, 500))
         >>> plan = ReleaseConfig(records=500, dim=40, classes=("no", "yes"), mixup_degree=16).calibrate(8.0, 1e-4)

@@ -9,10 +9,11 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from privmix.engine.tiles import RecordTiles, Tile, record_tiles
 from privmix.errors import check_choice
 from privmix.mechanisms.membership import RECORD_TILE
-from privmix.releases import RecordTransform, ReleasePlan
-from privmix.releases.tiles import RecordTiles, Tile, record_tiles
+from privmix.plans import ReleasePlan
+from privmix.publication import RecordTransform
 
 Side = tuple[NDArray[np.float32], NDArray[np.int64]]
 """Features (k, d) and labels (k,) of canaries."""
@@ -91,7 +92,7 @@ class WithCanaries:
         return self.others.dim
 
     def tile(self, index: int) -> Tile:
-        """See :class:`privmix.releases.tiles.RecordTiles`."""
+        """See :class:`privmix.engine.tiles.RecordTiles`."""
         start, end = index * RECORD_TILE, (index + 1) * RECORD_TILE
         own = slice(max(0, start - self.kept), max(0, end - self.kept))
         if start >= self.kept:

@@ -24,7 +24,8 @@ from scipy import linalg
 
 from privmix.attacks.canary_records import CANARY_SHARE, Blocks, Side
 from privmix.mechanisms.membership import ROW_TILE
-from privmix.releases import RecordTransform, ReleasePlan
+from privmix.plans import ReleasePlan
+from privmix.publication import RecordTransform
 
 Floats = NDArray[np.float32]
 

@@ -2,7 +2,7 @@
 
 Worst-case audits attack whole releases and see noise only through the record that it hides: a third too little may
 pass where little is claimed to leak. Here the noise is measured alone, draw by draw, on empty records
-(:mod:`privmix.attacks.empty_runs`), where a hundredth too little shows.
+(:mod:`privmix.audits.empty_runs`), where a hundredth too little shows.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ from typing import Any, Final
 import numpy as np
 from scipy import stats
 
-from privmix.attacks.bounds import Scores
-from privmix.attacks.empty_runs import GAUSSIAN, LAPLACE, PureNoise, Tell, release_noises, training_noise
-from privmix.attacks.worst_case import EngineFactory, real_engine
-from privmix.designs import BasePlan, Plan
+from privmix.audits.bounds import Scores
+from privmix.audits.empty_runs import GAUSSIAN, LAPLACE, PureNoise, Tell, release_noises
+from privmix.audits.worst_case import EngineFactory, real_engine
 from privmix.errors import InvalidInput, check_integer, check_number
 from privmix.mechanisms.membership import ROW_TILE
+from privmix.plans import BasePlan, Plan
 from privmix.training.plan import TrainingPlan
+from privmix.training.pure_noise import training_noise
 
 DEFAULT_SAMPLES: Final = 2**19
 """Draws of each noise: its standard deviation is then known to 0.5% at confidence 1 - 3e-7, and to 0.2% at 0.95.
@@ -150,7 +151,7 @@ def audit_noise(
         InvalidInput: a number is out of range, or the noise is too coarse to be judged.
 
     Example:
-        >>> from privmix.releases import ReleaseConfig
+        >>> from privmix.planning import ReleaseConfig
         >>> config = ReleaseConfig(records=1000, dim=9, classes=("a", "b"), mixup_degree=16, rows=50)
         >>> found = audit_noise(config.with_noise(3.0), samples=4000, seed=0)
         >>> [(noise.name, noise.verdict) for noise in found.noises]

@@ -8,8 +8,8 @@ from functools import singledispatch
 from rich.markup import escape
 from rich.table import Table
 
-from privmix.attacks.audit import Audit
 from privmix.attacks.noise_scale import AS_CERTIFIED, FALSE_ALARM, NoiseAudit
+from privmix.audits.audit import Audit
 from privmix.cli.app import out
 from privmix.rounding import exact, rounded_down, rounded_up
 

@@ -7,15 +7,15 @@ from typing import Any, Final
 
 import numpy as np
 
-from privmix.attacks.audit import Audit, audit_plan
 from privmix.attacks.membership import MembershipConfig, MembershipResult, ReleaseTrainer, infer_membership
+from privmix.audits.audit import Audit, audit_plan
 from privmix.cli.demo_steps import DELTA, EPSILON, PUBLIC, DemoResult, Digits
 from privmix.cli.recording import keep_record
+from privmix.engine import PrivateRecords
+from privmix.engine.rows import Progress
 from privmix.jobs.membership import STATEMENTS
 from privmix.learning import load_model
-from privmix.releases import PrivateRecords
 from privmix.releases.certificate import read_certificate
-from privmix.releases.engine import Progress
 
 # Enough to prove a good part of the budget in a few seconds.
 _RUNS: Final = 3_000

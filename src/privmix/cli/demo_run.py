@@ -11,8 +11,8 @@ import torch
 from rich.panel import Panel
 from threadpoolctl import threadpool_limits
 
-from privmix.attacks.audit import Audit
 from privmix.attacks.membership import MembershipResult
+from privmix.audits.audit import Audit
 from privmix.cli.app import out, plain
 from privmix.cli.demo_attacks import attack_demo
 from privmix.cli.demo_steps import DemoResult, Digits, run_demo

@@ -12,22 +12,16 @@ from sklearn.linear_model import LogisticRegression
 from privmix.certificate import Verification
 from privmix.cli.recording import keep_record
 from privmix.data import embedded_digits
+from privmix.engine import PrivateRecords
+from privmix.engine.rows import Progress
 from privmix.features import Extractor, get_extractor
 from privmix.jobs.evaluation import evaluation_content
 from privmix.jobs.features import features_in_memory
 from privmix.jobs.quality import Quality
 from privmix.learning import NoiseAwareRidgeClassifier, save_model
-from privmix.releases import (
-    PrivateRecords,
-    ReleaseConfig,
-    ReleasePlan,
-    SecretStreams,
-    load_release,
-    release_to_folder,
-    release_to_memory,
-    verify_release,
-)
-from privmix.releases.engine import Progress
+from privmix.planning import ReleaseConfig
+from privmix.plans import ReleasePlan
+from privmix.releases import SecretStreams, load_release, release_to_folder, release_to_memory, verify_release
 from privmix.reports.confusion import draw_confusion
 
 EPSILON, DELTA, DEGREE, ROWS = 8.0, 1e-4, 32, 5_000

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from privmix.cli.verb import hints_of, option
-from privmix.designs import Design, all_designs
+from privmix.plans import Design, all_designs
 
 
 def design_list() -> str:
@@ -22,7 +22,7 @@ def design_list() -> str:
 class GivenDesign:
     """A design's name, and the options that the user gave, whichever design they belong to.
 
-    :class:`privmix.releases.ReleaseConfig` refuses those of others.
+    :class:`privmix.planning.ReleaseConfig` refuses those of others.
 
     Attributes:
         name: as the user wrote it, or the default.

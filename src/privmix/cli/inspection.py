@@ -15,12 +15,12 @@ from privmix.certificate.certificate import MODEL, Certificate
 from privmix.certificate.guarantee import Guarantee
 from privmix.cli.app import out, plain, print_json
 from privmix.cli.flags import with_flags
-from privmix.designs import Plan, plan_from_dict
 from privmix.features import wanted_model
 from privmix.features.spec import drafted_statements, title_of
 from privmix.jobs.kinds import FITTED, kind_of
 from privmix.jobs.planned import design_facts
 from privmix.learning import ReleaseLearner, describe_model, load_model
+from privmix.plans import Plan, plan_from_dict
 from privmix.releases.certificate import read_certificate
 from privmix.rounding import exact, rounded_up
 from privmix.training import TrainedModel, load_trained

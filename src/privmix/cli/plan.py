@@ -15,7 +15,7 @@ from privmix.jobs.prediction_options import PredictionOptions
 from privmix.rounding import exact
 
 if TYPE_CHECKING:
-    from privmix.releases import Choice
+    from privmix.planning import Choice
 
 
 @verb(app)

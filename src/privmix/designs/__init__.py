@@ -1,35 +1,29 @@
-"""Designs: the ways to release records, one file each, and their registry."""
+"""Designs: the ways to release records, a folder a family."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
-from privmix.accounting import PrivacyCost
-from privmix.designs.base import Design
-from privmix.designs.classwise import Classwise
-from privmix.designs.embedding import EmbeddingPlan
-from privmix.designs.fixed import Fixed
-from privmix.designs.gaussian_mixing import GaussianMixing, GaussianMixingPlan
-from privmix.designs.hermite import Hermite, HermitePlan
-from privmix.designs.hierarchical import Hierarchical
-from privmix.designs.merf import Merf, MerfPlan
-from privmix.designs.moments import Moments, MomentsPlan
-from privmix.designs.plan import BasePlan
-from privmix.designs.poisson import Poisson
-from privmix.designs.random_weight import RandomWeight
-from privmix.designs.registry import all_designs, check_options, design_named, register
-from privmix.designs.rows import ReleasePlan, RowDesign
-from privmix.designs.setting import Setting
-from privmix.designs.three_stage import ThreeStage, ThreeStagePlan
-from privmix.designs.two_stage import TwoStage, TwoStagePlan
-from privmix.errors import InvalidInput
-from privmix.mechanisms.plan import check_price
+from privmix._lazy import lazily
+
+if TYPE_CHECKING:
+    from privmix.designs.embedding.hermite import Hermite, HermitePlan
+    from privmix.designs.embedding.merf import Merf, MerfPlan
+    from privmix.designs.embedding.plan import EmbeddingPlan
+    from privmix.designs.gaussian_mixing.plan import GaussianMixing, GaussianMixingPlan
+    from privmix.designs.moments.plan import Moments, MomentsPlan
+    from privmix.designs.rows.classwise import Classwise
+    from privmix.designs.rows.fixed import Fixed
+    from privmix.designs.rows.hierarchical import Hierarchical
+    from privmix.designs.rows.poisson import Poisson
+    from privmix.designs.rows.random_weight import RandomWeight
+    from privmix.designs.stages.three_plan import ThreeStage, ThreeStagePlan
+    from privmix.designs.stages.two_plan import TwoStage, TwoStagePlan
+else:
+    __getattr__, __dir__ = lazily(__name__)
 
 __all__ = [
-    "BasePlan",
     "Classwise",
-    "Design",
     "EmbeddingPlan",
     "Fixed",
     "GaussianMixing",
@@ -41,66 +35,10 @@ __all__ = [
     "MerfPlan",
     "Moments",
     "MomentsPlan",
-    "Plan",
     "Poisson",
     "RandomWeight",
-    "ReleasePlan",
-    "RowDesign",
-    "Setting",
     "ThreeStage",
     "ThreeStagePlan",
     "TwoStage",
     "TwoStagePlan",
-    "all_designs",
-    "averaging_designs",
-    "averaging_plan",
-    "check_options",
-    "check_plan",
-    "design_named",
-    "plan_from_dict",
-    "register",
 ]
-
-Plan = BasePlan
-
-
-def averaging_designs() -> list[str]:
-    """Names of the designs whose rows are averages of records."""
-    return [design.name for design in all_designs() if issubclass(design, RowDesign) and design.averages]
-
-
-def averaging_plan(plan: Plan, which: str) -> ReleasePlan:
-    """The plan, if its rows are sums of records divided by a constant.
-
-    Args:
-        plan: of whichever design.
-        which: what is asked of its design, for the message.
-
-    Raises:
-        InvalidInput: they are not: random weights, or rows that are samples of a model.
-    """
-    if not isinstance(plan, ReleasePlan) or not plan.kind.averages:
-        raise InvalidInput("design", plan.design, f"{which}: {', '.join(averaging_designs())}")
-    return plan
-
-
-def check_plan(plan: Plan) -> PrivacyCost:
-    """The plan's cost, once it is found to be a plan of a known design that costs no more than was asked.
-
-    See :func:`privmix.mechanisms.plan.check_price`, which says what is refused.
-
-    Raises:
-        InvalidInput: it is not.
-    """
-    return check_price(plan, {design.plan_type for design in all_designs()})
-
-
-def plan_from_dict(description: Mapping[str, Any]) -> Plan:
-    """Rebuild a plan of whichever design from its ``to_dict()``.
-
-    Raises:
-        InvalidInput: anything but exactly the fields of a plan, or a design that is not known here.
-    """
-    if not isinstance(description, Mapping):
-        raise InvalidInput("plan", type(description).__name__, "the fields of a release plan")
-    return design_named(description.get("design", "")).plan_type.from_dict(description)

@@ -44,7 +44,7 @@ class Usual:
 
     Measured on public records alone: characters that privmix renders, docstrings of Python's standard library,
     scikit-learn's wine and breast cancer (``benchmarks/bench_planner_constants.py``). What the attributes mean:
-    :meth:`privmix.releases.DataModel.declared`.
+    :meth:`privmix.learning.DataModel.declared`.
     """
 
     spectrum_decay: float = 1.6
@@ -56,7 +56,7 @@ class Usual:
         """What is assumed of so many classes: the fewer, the more they lie along the widest axes, by ``gathering``.
 
         Returns:
-            arguments of :meth:`privmix.releases.DataModel.declared`.
+            arguments of :meth:`privmix.learning.DataModel.declared`.
 
         Example:
             >>> Usual(concentration=1.4, gathering=0.1).of(26)["concentration"]

@@ -8,18 +8,18 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Final
 
-from privmix.attacks.audit import Audit, audit_plan, check_audit
 from privmix.attacks.canaries import CanaryAudit
-from privmix.attacks.defaults import CONFIDENCE, RUNS
 from privmix.attacks.noise_scale import NoiseAudit, audit_noise
-from privmix.attacks.training_worst_case import audit_training
-from privmix.designs import BasePlan, Plan
+from privmix.audits.audit import Audit, audit_plan, check_audit
+from privmix.audits.defaults import CONFIDENCE, RUNS
 from privmix.errors import InvalidInput, check_choice
 from privmix.jobs.audited import Audited, Claim
 from privmix.jobs.canaries import CanaryJob
 from privmix.jobs.progress import Asked, Progress, callback, shows_bars
 from privmix.jobs.recording import Measurement
+from privmix.plans import BasePlan, Plan
 from privmix.training import TrainingPlan
+from privmix.training.worst_case import audit_training
 
 KINDS: Final = ("worst-case", "noise", "canaries")
 
@@ -59,7 +59,7 @@ def audit(
         BudgetExceeded: of canaries: the ledger does not hold so much; nothing was read.
 
     Example:
-        >>> from privmix.releases import ReleaseConfig
+        >>> from privmix.planning import ReleaseConfig
         >>> config = ReleaseConfig(records=1000, dim=1, classes=("no", "yes"), rows=50, centre="none")
         >>> found = audit(config.calibrate(2.0, 1e-5), runs=400, seed=0)
         >>> found.violated, found.audit.proven_epsilon < 2.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from privmix.attacks.defaults import CONFIDENCE, RUNS
+from privmix.audits.defaults import CONFIDENCE, RUNS
 from privmix.jobs.asked import DELTA_HELP
 from privmix.options import described, option
 

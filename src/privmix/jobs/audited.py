@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from privmix.accounting import UnsupportedEvent, calibrate
-from privmix.attacks.audit import Audit
 from privmix.attacks.canaries import CanaryAudit
 from privmix.attacks.noise_scale import NoiseAudit
-from privmix.designs import Plan
+from privmix.audits.audit import Audit
 from privmix.errors import InvalidInput, StorageError
 from privmix.jobs.audit_options import DesignClaim
 from privmix.jobs.kinds import certified
 from privmix.jobs.recording import Measured
-from privmix.releases import ReleaseConfig
+from privmix.planning import ReleaseConfig
+from privmix.plans import Plan
 from privmix.rounding import exact, rounded_down, rounded_up
 from privmix.training import TrainingPlan
 

@@ -15,6 +15,7 @@ from privmix.attacks.canaries import CanaryAudit, CanaryConfig, audit_release, c
 from privmix.attacks.training_canaries import audit_training_canaries, check_auditable_training, check_room
 from privmix.certificate.certificate import MODEL
 from privmix.data import FeatureStore
+from privmix.engine import PrivateRecords
 from privmix.errors import WITHHELD, InvalidInput, StorageError
 from privmix.features import Extractor, from_spec
 from privmix.jobs.audited import Audited
@@ -29,8 +30,9 @@ from privmix.jobs.progress import Progress, silent
 from privmix.jobs.recording import Measurement
 from privmix.jobs.spending import Spending, telling
 from privmix.mechanisms.streams import SecretStreams
+from privmix.plans import ReleasePlan, plan_from_dict
 from privmix.private_files import no_core_dumps
-from privmix.releases import PrivateRecords, ReleasePlan, plan_from_dict, verify_release
+from privmix.releases import verify_release
 from privmix.releases.certificate import read_certificate
 from privmix.releases.folder import read_extractor
 from privmix.training import (

@@ -11,7 +11,7 @@ from privmix import accounting
 from privmix.accounting import Adjacency, CertifiedLine, NeighbourCurve
 from privmix.errors import InvalidInput, check_choice, check_integer, check_number
 from privmix.jobs.certified_line_options import CertifiedLineOptions
-from privmix.releases.config import ReleaseConfig
+from privmix.planning.config import ReleaseConfig
 from privmix.rounding import exact, rounded_up
 
 
@@ -109,7 +109,7 @@ def _base(asked: CertifiedLineOptions) -> tuple[float, float | None]:
     successes = check_integer("clean_successes", asked.clean_successes, low=0, high=trials)
     check_number("confidence", asked.confidence, low=0, high=1, low_open=True, high_open=True)
     # Not needed, nor loaded, where the base rate is known.
-    from privmix.attacks.bounds import clopper_pearson
+    from privmix.audits.bounds import clopper_pearson
 
     return float(clopper_pearson(successes, trials, 1 - asked.confidence)[1]), asked.confidence
 

@@ -18,7 +18,7 @@ from privmix.data.source import Schema
 from privmix.errors import InvalidInput
 from privmix.features import Extractor
 from privmix.learning.class_prior import ClassPrior
-from privmix.releases import ReleasedDataset
+from privmix.publication import ReleasedDataset
 from privmix.untrusted import MEBIBYTE, parse_json, read_plain
 
 NAMES: Final = "names"

@@ -16,7 +16,7 @@ from privmix.jobs.fitting import fit
 from privmix.jobs.models import Model
 from privmix.jobs.released import Release
 from privmix.learning.base import ReleaseLearner
-from privmix.releases import ReleasedDataset
+from privmix.publication import ReleasedDataset
 
 
 class ReleaseClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no type hints

@@ -9,10 +9,10 @@ import numpy as np
 
 from privmix.accounting import Adjacency, calibrate, get_accountant
 from privmix.errors import InvalidInput, check_integer
-from privmix.releases import ReleaseConfig
+from privmix.planning import ReleaseConfig
 
 if TYPE_CHECKING:
-    from privmix.releases.engine import Progress
+    from privmix.engine.rows import Progress
 
 # (label, design, accountant). Fixed-size draws are the papers' "uniform" sampling.
 _CURVES = (

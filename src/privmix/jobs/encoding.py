@@ -12,7 +12,7 @@ import numpy as np
 from privmix.data import Schema
 from privmix.errors import InvalidInput
 from privmix.features import Extractor, Pixels
-from privmix.releases import RecordTransform, ReleasedDataset
+from privmix.publication import RecordTransform, ReleasedDataset
 
 # Longer than any features are: nothing is clipped any more.
 _UNCLIPPED: Final = 1e30

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from privmix.data import Source
 from privmix.data import open_dataset as open_table
+from privmix.engine import PrivateRecords
 from privmix.errors import InvalidInput
 from privmix.features import Extractor
 from privmix.jobs.columns import Columns
@@ -25,7 +26,6 @@ from privmix.jobs.recording import Measured, Measurement, place
 from privmix.learning.base import ReleaseFacts, ReleaseLearner
 from privmix.learning.reference import Reference, without_privacy
 from privmix.private_files import file_mode
-from privmix.releases import PrivateRecords
 from privmix.reports.confusion import draw_confusion
 from privmix.training import ModelFacts, TrainedModel
 

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.designs import design_named
 from privmix.errors import InvalidInput, check_choice, check_number
 from privmix.features import Extractor, from_spec, parse_features
 from privmix.jobs.class_texts import class_prior
@@ -25,7 +24,9 @@ from privmix.jobs.released import Release
 from privmix.learning import LEARNERS, DiscriminantClassifier, GeneralizedKLClassifier, Progress
 from privmix.learning.base import ReleaseFacts, ReleaseLearner
 from privmix.learning.model_io import MODEL_FOLDER
-from privmix.releases import ReleasedDataset, load_release
+from privmix.plans import design_named
+from privmix.publication import ReleasedDataset
+from privmix.releases import load_release
 
 
 @shows_bar("steps")

@@ -11,9 +11,9 @@ from privmix.certificate import Certificate
 from privmix.certificate.about import about_of
 from privmix.certificate.certificate import MODEL, RELEASE
 from privmix.certificate.guarantee import Guarantee
-from privmix.designs import Plan
 from privmix.features.spec import title_of
 from privmix.jobs.kinds import kind_of
+from privmix.plans import Plan
 from privmix.releases.certificate import read_certificate
 from privmix.releases.verify import check_certificate
 from privmix.reports.records import RunRecord

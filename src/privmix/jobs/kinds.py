@@ -11,9 +11,9 @@ from typing import Any, Final
 from privmix.certificate import Certificate, Verification
 from privmix.certificate import read_certificate as read_any
 from privmix.certificate.certificate import CERTIFICATE_FILE, MODEL, RELEASE
-from privmix.designs import plan_from_dict
 from privmix.learning import is_fitted_model
 from privmix.mechanisms.plan import Plan
+from privmix.plans import plan_from_dict
 from privmix.releases import verify_release
 from privmix.releases.certificate import read_certificate as read_release
 from privmix.training.certificate import read_certificate as read_model

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from privmix.attacks.defaults import ATTACKS
+from privmix.audits.defaults import ATTACKS
 from privmix.options import described, option
 
 

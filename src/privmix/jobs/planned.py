@@ -7,14 +7,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from privmix.accounting import PrivacyCost
-from privmix.designs import Plan
 from privmix.jobs.budget import Charge
 from privmix.jobs.planning import Chosen
 from privmix.jobs.release_options import DEFAULT_CLIP_NORM
 from privmix.jobs.shown import Shown
 from privmix.mechanisms.run_state import RunState
-from privmix.releases import Choice, ReleasePlan, SecretStreams
-from privmix.releases.degree import WHY
+from privmix.planning import Choice
+from privmix.planning.degree import WHY
+from privmix.plans import Plan, ReleasePlan
+from privmix.releases import SecretStreams
 from privmix.rounding import exact
 
 if TYPE_CHECKING:

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privmix.data.overlap import Contents, Sketch
-from privmix.designs import Design, all_designs
 from privmix.errors import InvalidInput
 from privmix.features import Extractor
 from privmix.jobs.columns import Columns
@@ -19,9 +18,11 @@ from privmix.jobs.features import features_in_memory
 from privmix.jobs.progress import Progress
 from privmix.jobs.public_data import origins_of
 from privmix.jobs.release_options import AUTO, Assumptions
-from privmix.planning import choose_design
-from privmix.releases import Choice, DataModel, RecordTransform, ReleaseConfig
-from privmix.releases.choice import DECLARED, PUBLIC
+from privmix.learning import DataModel
+from privmix.planning import Choice, ReleaseConfig, choose_design
+from privmix.planning.choice import DECLARED, PUBLIC
+from privmix.plans import Design, all_designs
+from privmix.publication import RecordTransform
 from privmix.releases.picture import plain_picture
 from privmix.reports.predictions import draw_predictions
 from privmix.scratch import ScratchFolder

@@ -21,11 +21,10 @@ from privmix.jobs.places import check_figure
 from privmix.jobs.planning import declared_model, public_model
 from privmix.jobs.progress import Progress, silent
 from privmix.jobs.release_options import Assumptions
-from privmix.planning import choose_design
-from privmix.releases import Choice, ReleaseConfig
-from privmix.releases.degree import degree_by_theory
-from privmix.releases.diagnostics import minimum_euclidean_distance, neural_collapse
-from privmix.releases.theory import best_mixup_degree
+from privmix.planning import Choice, ReleaseConfig, choose_design
+from privmix.planning.degree import degree_by_theory
+from privmix.planning.diagnostics import minimum_euclidean_distance, neural_collapse
+from privmix.planning.theory import best_mixup_degree
 from privmix.reports.predictions import draw_predictions
 
 _MIXTURES: Final = 1000
@@ -78,7 +77,7 @@ def predict(
     figure: Path | None = None,
     progress: Progress = silent,
 ) -> Prediction:
-    """Ask the planner about every design; see :class:`privmix.releases.Choice`. No private record is looked at.
+    """Ask the planner about every design; see :class:`privmix.planning.Choice`. No private record is looked at.
 
     Args:
         epsilon, delta: the budget.
@@ -87,7 +86,7 @@ def predict(
         features: the public extractor, for public data.
         assumptions, columns: of the records.
         rows: to release; one a record where None.
-        clip_norm, residual_clip_norm: of :class:`privmix.designs.Setting`.
+        clip_norm, residual_clip_norm: of :class:`privmix.plans.Setting`.
         figure: where to draw accuracy against epsilon.
         progress: called as work proceeds.
 

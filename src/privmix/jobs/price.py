@@ -10,7 +10,7 @@ from privmix import accounting
 from privmix.accounting import Adjacency, Event, event_from_dict
 from privmix.errors import InvalidInput, check_choice, check_number
 from privmix.jobs.price_options import PriceOptions
-from privmix.releases.config import ReleaseConfig
+from privmix.planning.config import ReleaseConfig
 
 _DELTA: Final = 1e-5
 

@@ -10,7 +10,8 @@ from privmix.accounting import Adjacency, Event, Gaussian, epsilon
 from privmix.certificate.certificate import Certificate
 from privmix.data import FeatureStore
 from privmix.data.overlap import Sketch
-from privmix.designs import Plan
+from privmix.engine import PrivateRecords
+from privmix.engine.rows import default_memory
 from privmix.errors import WITHHELD, InvalidInput, StorageError, check_integer, check_number
 from privmix.features import Extractor, parse_features
 from privmix.features.projected import Projected
@@ -31,10 +32,11 @@ from privmix.jobs.release_options import AUTO, ReleaseOptions
 from privmix.jobs.spending import Spending, telling
 from privmix.mechanisms.plan import check_price
 from privmix.mechanisms.run_state import RunState
+from privmix.planning import ReleaseConfig
+from privmix.plans import Plan
+from privmix.plans.count import count_noise, private_record_count
 from privmix.private_files import no_core_dumps
-from privmix.releases import PrivateRecords, ReleaseConfig, ReleaseRun, SecretStreams
-from privmix.releases.count import count_noise, private_record_count
-from privmix.releases.engine import default_memory
+from privmix.releases import ReleaseRun, SecretStreams
 from privmix.releases.folder import RELEASE_FOLDER
 
 # More records than any setting asks for, and no more than any design can take.

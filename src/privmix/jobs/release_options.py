@@ -15,7 +15,7 @@ from privmix.jobs.columns import Columns
 from privmix.options import described, option, said
 
 if TYPE_CHECKING:
-    from privmix.designs import Design
+    from privmix.plans import Design
 
 AUTO: Final = "auto"
 """In place of a design: the planner chooses."""

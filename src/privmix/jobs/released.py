@@ -12,14 +12,15 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from privmix.designs import Plan, plan_from_dict
 from privmix.errors import check_choice
 from privmix.features.spec import feature_names, title_of
 from privmix.jobs.columns import Columns
 from privmix.jobs.progress import Asked
 from privmix.jobs.shown import Shown
 from privmix.learning.base import ReleaseLearner
-from privmix.releases import ReleasedDataset, load_release, verify_release
+from privmix.plans import Plan, plan_from_dict
+from privmix.publication import ReleasedDataset
+from privmix.releases import load_release, verify_release
 from privmix.releases.certificate import read_certificate
 from privmix.releases.folder import DATA_FOLDER, RELEASE_FOLDER, check_files, members
 from privmix.rounding import exact, rounded_up

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
 from privmix.certificate.about import About
-from privmix.designs import Design
 from privmix.errors import InvalidInput
 from privmix.features import Extractor
 from privmix.jobs.columns import Columns
@@ -20,6 +19,7 @@ from privmix.jobs.release_options import Assumptions, Prior
 from privmix.jobs.released import Release
 from privmix.jobs.spending import not_kept
 from privmix.ledger import Ledger
+from privmix.plans import Design
 from privmix.scratch import ScratchFolder
 
 
@@ -68,7 +68,7 @@ def plan(data: Any, *, epsilon: float, delta: float, progress: Asked = None, **s
             ``design``: one of :mod:`privmix.designs`, its name, or ``"auto"`` (default): the planner chooses.
             ``classes``: K or the classes, as declared, never looked up in the labels. ``label``: the labels' column.
             ``columns``: names of the columns of numbers, or :class:`privmix.Columns`. ``split``. ``rows``, ``centre``,
-            ``clip_norm``, ``residual_clip_norm``: see :class:`privmix.designs.Setting`. ``records``: a public count in
+            ``clip_norm``, ``residual_clip_norm``: see :class:`privmix.plans.Setting`. ``records``: a public count in
             place of the real one. ``proxy``, ``proxy_classes``, ``attainable``, ``spectrum_decay``, ``between_share``:
             what design ``"auto"`` may assume. ``public``, ``public_classes``, ``public_records``: public data that
             features are whitened by, such as ``"procedural:digits"``; see :class:`privmix.jobs.release_options.Prior`.

@@ -20,7 +20,7 @@ from privmix.jobs.progress import Asked, callback, shows_bars
 from privmix.jobs.released import Release
 from privmix.jobs.shown import Shown
 from privmix.learning.base import ReleaseFacts
-from privmix.releases import ReleasedDataset
+from privmix.publication import ReleasedDataset
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -8,29 +8,23 @@ from privmix._lazy import lazily
 
 if TYPE_CHECKING:
     from privmix.learning.base import LEARNERS, Progress, ReleaseFacts, ReleaseLearner
+    from privmix.learning.data_model import DataModel
     from privmix.learning.discriminant import DiscriminantClassifier
-    from privmix.learning.embedding import ClassEmbeddingClassifier
     from privmix.learning.kl import GeneralizedKLClassifier
     from privmix.learning.model_io import describe_model, is_fitted_model, load_model, save_model
-    from privmix.learning.moments import SecondMomentsClassifier
     from privmix.learning.ridge import NoiseAwareRidgeClassifier
-    from privmix.learning.three_stage import ThreeStageClassifier
-    from privmix.learning.two_stage import TwoStageClassifier
 else:
     __getattr__, __dir__ = lazily(__name__)
 
 __all__ = [
     "LEARNERS",
-    "ClassEmbeddingClassifier",
+    "DataModel",
     "DiscriminantClassifier",
     "GeneralizedKLClassifier",
     "NoiseAwareRidgeClassifier",
     "Progress",
     "ReleaseFacts",
     "ReleaseLearner",
-    "SecondMomentsClassifier",
-    "ThreeStageClassifier",
-    "TwoStageClassifier",
     "describe_model",
     "is_fitted_model",
     "load_model",

@@ -18,12 +18,12 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
 from privmix._registry import Registry
-from privmix.designs import Plan
 from privmix.errors import InvalidInput, NotPrivateWarning
 from privmix.learning.class_prior import ClassPrior
+from privmix.learning.data_model import DataModel
 from privmix.learning.forecast import LinearRule
-from privmix.releases.data_model import DataModel
-from privmix.releases.dataset import RecordTransform, ReleasedDataset
+from privmix.plans import Plan
+from privmix.publication.dataset import RecordTransform, ReleasedDataset
 
 Progress = Callable[[int, int], None]
 """Called with (steps done, steps in all); a learner itself prints nothing."""

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from privmix.learning.class_prior import ClassPrior, measured_twice, regression_on_prior
 from privmix.learning.spectrum import KnownVariance
-from privmix.releases.dataset import ReleasedDataset
+from privmix.publication.dataset import ReleasedDataset
 
 Reals = NDArray[np.float64]
 

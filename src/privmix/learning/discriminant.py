@@ -8,17 +8,17 @@ from typing import ClassVar, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.designs import Plan
 from privmix.errors import InvalidInput
 from privmix.learning.base import LEARNERS, LinearLearner, Progress
 from privmix.learning.calibration import temperature_of_discriminant
 from privmix.learning.class_statistics import ClassStatistics, ClassSums
+from privmix.learning.data_model import DataModel
 from privmix.learning.forecast import LinearRule, drawn_statistics
 from privmix.learning.rows import CentredRows
 from privmix.learning.spectrum import AdditiveNoise, KnownVariance, SamplingNoise, known_variance
-from privmix.releases.data_model import DataModel
-from privmix.releases.dataset import ReleasedDataset
-from privmix.releases.moments import SecondMoments, eigh_lower
+from privmix.plans import Plan
+from privmix.publication.dataset import ReleasedDataset
+from privmix.publication.second_moments import SecondMoments, eigh_lower
 
 Reals = NDArray[np.float64]
 
@@ -69,7 +69,7 @@ class DiscriminantClassifier(LinearLearner):
             ``told_["weight"]`` is a.
 
     Example:
-        >>> from privmix.releases.dataset import RecordTransform
+        >>> from privmix.publication.dataset import RecordTransform
         >>> rng = np.random.default_rng(0)
         >>> labels = rng.integers(0, 2, 500)
         >>> x, y = np.eye(2)[labels] + rng.normal(0, 0.1, (500, 2)), np.eye(2)[labels]

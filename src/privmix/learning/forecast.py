@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.designs import Design, Plan
-from privmix.designs.setting import Forecast
 from privmix.learning.class_statistics import ClassStatistics, ClassSums
+from privmix.learning.data_model import DataModel
 from privmix.learning.spectrum import COARSE, AdditiveNoise, KnownVariance, known_variance
-from privmix.releases.data_model import DataModel
-from privmix.releases.moments import SecondMoments, regression
+from privmix.plans import Design, Plan
+from privmix.plans.setting import Forecast
+from privmix.publication.second_moments import SecondMoments, regression
 
 Reals = NDArray[np.float64]
 LinearRule = tuple[Reals, Reals]

@@ -16,7 +16,7 @@ from privmix.errors import InvalidInput, check_choice, check_integer, check_numb
 from privmix.learning.augmentation import ImageRows, augmentations
 from privmix.learning.base import LEARNERS, HasDataset, Progress, ReleaseFacts, ReleaseLearner, check_arrays, slices
 from privmix.learning.class_prior import ClassPrior
-from privmix.releases.dataset import ReleasedDataset
+from privmix.publication.dataset import ReleasedDataset
 
 # Li et al. 2022, appendix E.3: of 200 epochs, the learning rate is divided by 10 after these.
 PAPER_EPOCHS: Final = 200
@@ -72,7 +72,7 @@ class GeneralizedKLClassifier(ReleaseLearner):
         accuracy_curve_: accuracy after each epoch on the records that ``fit`` was given to watch; empty without.
 
     Example:
-        >>> from privmix.releases.dataset import RecordTransform
+        >>> from privmix.publication.dataset import RecordTransform
         >>> rng = np.random.default_rng(0)
         >>> labels = rng.integers(2, size=64)
         >>> release = ReleasedDataset(

@@ -19,7 +19,7 @@ from privmix.errors import InvalidInput, StorageError, check_integer, check_numb
 from privmix.folders import FolderKind
 from privmix.learning.base import LEARNERS, ReleaseFacts, ReleaseLearner, check_arrays
 from privmix.learning.class_prior import SOURCE
-from privmix.releases.dataset import RecordTransform
+from privmix.publication.dataset import RecordTransform
 from privmix.untrusted import array_shapes, open_plain, read_json
 
 FORMAT: Final = "privmix-model"

@@ -13,8 +13,8 @@ from sklearn.base import clone
 from privmix.errors import InvalidInput
 from privmix.learning.base import ReleaseLearner, slices
 from privmix.learning.discriminant import DiscriminantClassifier
-from privmix.releases.dataset import RecordTransform, ReleasedDataset
-from privmix.releases.moments import SecondMoments
+from privmix.publication.dataset import RecordTransform, ReleasedDataset
+from privmix.publication.second_moments import SecondMoments
 
 _BATCH = 4096
 

@@ -9,14 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.blas import ssyrk
 
-from privmix.designs import Plan
 from privmix.errors import InvalidInput, check_number
 from privmix.learning.base import LEARNERS, LinearLearner, Progress, slices
+from privmix.learning.data_model import DataModel
 from privmix.learning.forecast import LinearRule, drawn_regression
 from privmix.learning.rows import CentredRows
-from privmix.releases.data_model import DataModel
-from privmix.releases.dataset import ReleasedDataset
-from privmix.releases.moments import eigh_lower
+from privmix.plans import Plan
+from privmix.publication.dataset import ReleasedDataset
+from privmix.publication.second_moments import eigh_lower
 
 AUTO: Final = "auto"
 _GRID: Final = np.logspace(-5, 0, 41)
@@ -68,7 +68,7 @@ class NoiseAwareRidgeClassifier(LinearLearner):
         regularisation_: the r that was used.
 
     Example:
-        >>> from privmix.releases.dataset import RecordTransform
+        >>> from privmix.publication.dataset import RecordTransform
         >>> rng = np.random.default_rng(0)
         >>> y = rng.multinomial(4, [0.5, 0.5], size=400) / 4  # rows of 4 records, two classes
         >>> x = y @ np.array([[1.0, 0.0], [0.0, 1.0]]) + rng.normal(0, 0.1, (400, 2))

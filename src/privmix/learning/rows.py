@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.linalg.blas import ssyrk
 
 from privmix.learning.base import slices
-from privmix.releases.dataset import ReleasedDataset
+from privmix.publication.dataset import ReleasedDataset
 
 _ROW_BLOCK: Final = 4096
 

@@ -9,7 +9,7 @@ from privmix.errors import check_integer
 from privmix.learning.base import ReleaseLearner, slices
 from privmix.learning.calibration import imagined
 from privmix.learning.discriminant import class_statistics
-from privmix.releases.dataset import ReleasedDataset
+from privmix.publication.dataset import ReleasedDataset
 
 _BATCH = 4096
 

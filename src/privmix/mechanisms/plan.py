@@ -138,7 +138,7 @@ def check_price(plan: Plan, kinds: Collection[type[Any]] | None = None) -> Priva
 
     Example:
         >>> from dataclasses import replace
-        >>> from privmix.releases import ReleaseConfig
+        >>> from privmix.planning import ReleaseConfig
         >>> plan = ReleaseConfig(records=500, dim=8, classes=("no", "yes"), mixup_degree=16).calibrate(4.0, 1e-4)
         >>> check_price(plan).epsilon <= 4.0
         True

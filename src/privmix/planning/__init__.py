@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 from privmix._lazy import lazily
 
 if TYPE_CHECKING:
+    from privmix.planning.choice import Choice
+    from privmix.planning.config import ReleaseConfig
     from privmix.planning.planner import choose_design
     from privmix.planning.prediction import predict_accuracy
 else:
     __getattr__, __dir__ = lazily(__name__)
 
-__all__ = ["choose_design", "predict_accuracy"]
+__all__ = ["Choice", "ReleaseConfig", "choose_design", "predict_accuracy"]

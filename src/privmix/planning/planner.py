@@ -9,12 +9,12 @@ from typing import Final
 
 import numpy as np
 
-from privmix.designs import Plan, all_designs
 from privmix.errors import InvalidInput, check_integer, check_number
+from privmix.learning.data_model import DataModel
+from privmix.planning.choice import DECLARED, PUBLIC, Candidate, Choice, LeftOut, counted_error, is_model_words
+from privmix.planning.config import ReleaseConfig
 from privmix.planning.prediction import Prediction, predict_accuracy
-from privmix.releases.choice import DECLARED, PUBLIC, Candidate, Choice, LeftOut, counted_error, is_model_words
-from privmix.releases.config import ReleaseConfig
-from privmix.releases.data_model import DataModel
+from privmix.plans import Plan, all_designs
 
 Progress = Callable[[str, int, int], None]
 
@@ -65,7 +65,7 @@ def choose_design(
         InvalidInput: an argument is out of range, or no settings of any design have a plan at the budget.
 
     Example:
-        >>> from privmix.releases.choice import labels
+        >>> from privmix.planning.choice import labels
         >>> config = ReleaseConfig(records=2000, dim=32, classes=("no", "yes"))
         >>> choose_design(config, 1.0, 1e-5, curve=False).best.name in labels()
         True

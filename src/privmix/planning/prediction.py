@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from privmix.designs import Plan
 from privmix.errors import InvalidInput
 from privmix.learning import LEARNERS
-from privmix.releases.data_model import DataModel
+from privmix.learning.data_model import DataModel
+from privmix.plans import Plan
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ def predict_accuracy(plan: Plan, model: DataModel, *, learner: str | None = None
         InvalidInput: the learner has no forecast for such plans.
 
     Example:
-        >>> from privmix.releases import ReleaseConfig
+        >>> from privmix.planning import ReleaseConfig
         >>> model = DataModel.declared(dim=64, classes=2, generator=np.random.default_rng(0))
         >>> plan = ReleaseConfig(records=5000, dim=64, classes=("no", "yes"), design="moments").calibrate(4.0, 1e-5)
         >>> found = predict_accuracy(plan, model)

@@ -10,16 +10,16 @@ import numpy as np
 
 from privmix.certificate.certificate import Certificate
 from privmix.certificate.reservation import ReservationNote, mode_of
-from privmix.designs import Plan, check_plan
+from privmix.engine.engines import make_engine
+from privmix.engine.rows import Progress
+from privmix.engine.tiles import RecordSource
 from privmix.errors import InvalidInput
 from privmix.mechanisms.streams import SecretStreams
+from privmix.plans import Plan, check_plan
+from privmix.publication.dataset import ReleasedDataset
 from privmix.releases.certificate import make_certificate
-from privmix.releases.dataset import ReleasedDataset
-from privmix.releases.engine import Progress
-from privmix.releases.engines import make_engine
 from privmix.releases.folder import assemble
 from privmix.releases.run import ReleaseRun
-from privmix.releases.tiles import RecordSource
 
 
 def release_to_memory(
@@ -47,7 +47,8 @@ def release_to_memory(
         InvalidInput: the plan costs more than was asked of it; no record is read then.
 
     Example:
-        >>> from privmix.releases import PrivateRecords, ReleaseConfig
+        >>> from privmix.engine import PrivateRecords
+        >>> from privmix.planning import ReleaseConfig
         >>> rng = np.random.default_rng(0)
         >>> records = PrivateRecords(rng.normal(size=(500, 8)), rng.integers(0, 2, 500))
         >>> plan = ReleaseConfig(records=500, dim=8, classes=("no", "yes"), mixup_degree=16).calibrate(4.0, 1e-4)

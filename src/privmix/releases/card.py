@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from privmix.certificate.about import about_of, hub_licence, in_markdown
 from privmix.certificate.assessment import SOURCE, markdown
-from privmix.designs import Plan
 from privmix.features.spec import title_of
-from privmix.releases.choice import forecast_of
+from privmix.planning.choice import forecast_of
+from privmix.plans import Plan
 from privmix.rounding import exact, rounded_down, rounded_up
 
 # Names of features that a card lists.

@@ -16,11 +16,11 @@ from privmix.certificate.assessment import assess
 from privmix.certificate.certificate import Certificate, Kind, delta_warning, issue
 from privmix.certificate.reservation import ReservationNote, use
 from privmix.data.overlap_rule import PUBLISHED
-from privmix.designs import Plan, check_plan
 from privmix.errors import InvalidInput, check_integer, check_number
 from privmix.features.spec import arrays_beside, stated_names, statements_of
 from privmix.features.whitened import DATA
-from privmix.releases.choice import chosen_by_data
+from privmix.planning.choice import chosen_by_data
+from privmix.plans import Plan, check_plan
 from privmix.releases.facts import release_facts
 
 PICTURE_FILE: Final = "predictions.svg"
@@ -55,7 +55,7 @@ def make_certificate(
         insecure_seed: whether the randomness came from a seed that others may know.
         files: name, rows and SHA-256 of every data file.
         reservation: of the ledger that was charged.
-        choice: how the planner came to the plan; see :meth:`privmix.releases.choice.Choice.to_dict`.
+        choice: how the planner came to the plan; see :meth:`privmix.planning.choice.Choice.to_dict`.
         release_id: names the release; a fresh one if None.
         about: the owner's words, of :meth:`privmix.certificate.about.About.to_dict`.
 

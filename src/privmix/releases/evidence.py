@@ -20,14 +20,17 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.designs import EmbeddingPlan, MomentsPlan, Plan, ReleasePlan, ThreeStagePlan, TwoStagePlan
-from privmix.designs.doors import Door
-from privmix.designs.embedding import SIZES
+from privmix.designs import EmbeddingPlan, MomentsPlan, ThreeStagePlan, TwoStagePlan
+from privmix.designs.embedding.feature_maps import feature_map
+from privmix.designs.embedding.plan import SIZES
+from privmix.designs.embedding.released import ClassEmbeddings
+from privmix.designs.stages.three_released import ThreeStageMoments
+from privmix.designs.stages.two_released import TwoStageMoments
 from privmix.errors import InvalidInput
-from privmix.releases.embedding import ClassEmbeddings
-from privmix.releases.feature_maps import feature_map
+from privmix.plans import Plan, ReleasePlan
+from privmix.plans.doors import Door
+from privmix.publication.second_moments import SecondMoments, lower_triangle, sampled_std
 from privmix.releases.map_evidence import class_direction_tests, direction_tests
-from privmix.releases.moments import SecondMoments, lower_triangle, sampled_std
 from privmix.releases.noise_parts import CANCELLED, ULP, Part, WeakDirections, check_grid
 from privmix.releases.noise_tests import (
     ON_THE_GRID,
@@ -37,8 +40,6 @@ from privmix.releases.noise_tests import (
     equal_rows_test,
     small_values_test,
 )
-from privmix.releases.three_stage import ThreeStageMoments
-from privmix.releases.two_stage import TwoStageMoments
 
 # Rows of a moments release come from float32 products; this much of their size is allowed for that.
 _PRODUCTS: Final = 1e-3

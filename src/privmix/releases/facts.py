@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from privmix.certificate.assessment import Facts
-from privmix.designs import Plan
+from privmix.plans import Plan
 from privmix.rounding import exact, rounded_down
 
 

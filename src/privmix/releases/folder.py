@@ -21,17 +21,17 @@ from privmix.certificate.about import LICENCE_FILE, has_licence_file
 from privmix.certificate.certificate import CERTIFICATE_FILE, Certificate
 from privmix.certificate.croissant import CROISSANT_FILE
 from privmix.certificate.signing import ATTESTATION_FILE
-from privmix.designs import Plan, plan_from_dict
+from privmix.engine.rows import RowBlock
 from privmix.errors import InvalidInput, StorageError
 from privmix.features.spec import arrays_beside
 from privmix.folders import FolderKind
 from privmix.held_folders import HeldFolder
+from privmix.plans import Plan, plan_from_dict
 from privmix.private_files import PrivateFolder
+from privmix.publication.beside import from_arrays, to_arrays
+from privmix.publication.dataset import RecordTransform, ReleasedDataset
 from privmix.releases.arrays import Shapes, arrays_bytes, read_arrays
-from privmix.releases.beside import from_arrays, to_arrays
 from privmix.releases.certificate import PICTURE_FILE, read_certificate, told_in_shards
-from privmix.releases.dataset import RecordTransform, ReleasedDataset
-from privmix.releases.engine import RowBlock
 from privmix.releases.shards import ShardForm, Told, read_shard, write_shard
 from privmix.untrusted import all_finite, check_listing, open_plain
 

@@ -16,11 +16,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privmix.designs import ThreeStagePlan, TwoStagePlan
+from privmix.designs.stages.three_released import LEAST, ThreeStageMoments, class_map, class_scatter
+from privmix.designs.stages.two_released import (
+    Axes,
+    Reals,
+    ResidualMap,
+    TwoStageMoments,
+    grid_bits,
+    residual_map,
+    weighted,
+)
 from privmix.errors import InvalidInput
 from privmix.releases.agreement import ROUNDING, UP_TO_ROUNDING, agree, eigenvectors
 from privmix.releases.noise_tests import NoiseTest
-from privmix.releases.three_stage import LEAST, ThreeStageMoments, class_map, class_scatter
-from privmix.releases.two_stage import Axes, Reals, ResidualMap, TwoStageMoments, grid_bits, residual_map, weighted
 
 
 def direction_tests(plan: TwoStagePlan, moments: TwoStageMoments) -> list[NoiseTest]:

@@ -22,18 +22,19 @@ from privmix.certificate.about import LICENCE_FILE, About, has_licence_file
 from privmix.certificate.certificate import CERTIFICATE_FILE, Certificate
 from privmix.certificate.croissant import CROISSANT_FILE, croissant
 from privmix.certificate.reservation import ReservationNote, mode_of
-from privmix.designs import Plan, check_plan
+from privmix.engine.engines import make_engine
+from privmix.engine.rows import Engine, Progress
+from privmix.engine.tiles import RecordSource, content_fingerprint, tiles_of
 from privmix.errors import InvalidInput
 from privmix.features.spec import arrays_beside, check_carried, stated_names
 from privmix.mechanisms.run import Run
 from privmix.mechanisms.run_folder import run_folder_of
 from privmix.mechanisms.run_state import RunState, Stated
 from privmix.mechanisms.streams import SecretStreams
+from privmix.plans import Plan, check_plan
 from privmix.releases.arrays import arrays_bytes, read_arrays
 from privmix.releases.card import data_card
 from privmix.releases.certificate import PICTURE_FILE, make_certificate, names_in_schema, read_certificate
-from privmix.releases.engine import Engine, Progress
-from privmix.releases.engines import make_engine
 from privmix.releases.folder import (
     CARD_FILE,
     DATA_FOLDER,
@@ -47,7 +48,6 @@ from privmix.releases.folder import (
     write_centre,
     write_certificate,
 )
-from privmix.releases.tiles import RecordSource, content_fingerprint, tiles_of
 
 _SHARDS, _FEATURES = "run.shards", "features"
 _UNLISTED: Final = (CERTIFICATE_FILE, CARD_FILE, CROISSANT_FILE)
@@ -72,7 +72,8 @@ class ReleaseRun(Run):
 
     Example:
         >>> import numpy as np, tempfile
-        >>> from privmix.releases import PrivateRecords, ReleaseConfig
+        >>> from privmix.engine import PrivateRecords
+        >>> from privmix.planning import ReleaseConfig
         >>> rng = np.random.default_rng(0)
         >>> plan = ReleaseConfig(records=500, dim=8, classes=("no", "yes"), mixup_degree=16).calibrate(4.0, 1e-4)
         >>> with ReleaseRun(Path(tempfile.mkdtemp()) / "rel", plan,

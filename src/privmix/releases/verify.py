@@ -13,12 +13,12 @@ from privmix.certificate.about import LICENCE_FILE, MOST_LICENCE_BYTES, check_li
 from privmix.certificate.certificate import CERTIFICATE_FILE, MOST_BYTES, Certificate, check_guarantee, check_said
 from privmix.certificate.croissant import CROISSANT_FILE, croissant
 from privmix.certificate.verification import Verification
-from privmix.designs import Plan, plan_from_dict
 from privmix.errors import InvalidInput, check_number
 from privmix.features.spec import check_carried, check_spec, stated_names
+from privmix.planning.choice import check_choice_record, check_choice_settings
+from privmix.plans import Plan, plan_from_dict
 from privmix.releases.card import EDITIONS, data_card
 from privmix.releases.certificate import PICTURE_FILE, curve_of, parse_certificate, public_text, told_in_shards
-from privmix.releases.choice import check_choice_record, check_choice_settings
 from privmix.releases.evidence import RowEvidence, beside_tests, centre_tests, row_law
 from privmix.releases.folder import (
     CARD_FILE,
@@ -67,7 +67,9 @@ def verify_release(folder: str | Path) -> Verification:
     Example:
         >>> import tempfile
         >>> import numpy as np
-        >>> from privmix.releases import PrivateRecords, ReleaseConfig, SecretStreams, release_to_folder
+        >>> from privmix.engine import PrivateRecords
+        >>> from privmix.planning import ReleaseConfig
+        >>> from privmix.releases import SecretStreams, release_to_folder
         >>> rng = np.random.default_rng(0)
         >>> records = PrivateRecords(rng.normal(size=(500, 8)), rng.integers(0, 2, 500))
         >>> plan = ReleaseConfig(records=500, dim=8, classes=("no", "yes"), mixup_degree=16).calibrate(4.0, 1e-4)

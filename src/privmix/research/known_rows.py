@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.designs import Plan, ReleasePlan, averaging_plan
 from privmix.errors import InvalidInput, check_integer
 from privmix.mechanisms.membership import Membership, offsets_of
 from privmix.mechanisms.mixing import LatticeRecords, sum_rows
 from privmix.mechanisms.noise import gaussian_on_lattice, laplace_on_lattice
-from privmix.releases.dataset import RecordTransform
+from privmix.plans import Plan, ReleasePlan, averaging_plan
+from privmix.publication.dataset import RecordTransform
 
 
 def rows_of_members(
@@ -43,7 +43,7 @@ def rows_of_members(
         InvalidInput: another feature dimension or bound than the plan's, or a design whose rows are no plain sums.
 
     Example:
-        >>> from privmix.releases import ReleaseConfig
+        >>> from privmix.planning import ReleaseConfig
         >>> config = ReleaseConfig(
         ...     records=4, dim=2, classes=("a", "b"), mixup_degree=2, clip_norm=2.0, centre="none")
         >>> rows_of_members(config.with_noise(1.0), RecordTransform(2.0), np.eye(2), [np.array([0, 1])], None).tolist()
@@ -77,7 +77,7 @@ def draw_members(
         InvalidInput: more members than there are records of the classes.
 
     Example:
-        >>> from privmix.releases import ReleaseConfig
+        >>> from privmix.planning import ReleaseConfig
         >>> config = ReleaseConfig(records=10, dim=2, classes=("a", "b"), mixup_degree=4, centre="none")
         >>> rows = draw_members(config.with_noise(1.0), np.zeros(10, int), 2, 4, np.random.default_rng(0))
         >>> [len(row) for row in rows], len(np.unique(rows))

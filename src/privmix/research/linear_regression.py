@@ -1,6 +1,6 @@
 """Linear regression from a release: the papers' bound on its error, and the error itself by the real mechanism.
 
-:mod:`privmix.releases.theory` predicts the error, with constants.
+:mod:`privmix.planning.theory` predicts the error, with constants.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from privmix.mechanisms.bernoulli import draw_rectangle
 from privmix.mechanisms.clipping import clip_l2
 from privmix.mechanisms.mixing import LatticeRecords, sum_rows
 from privmix.mechanisms.noise import Lattice, gaussian_on_lattice
-from privmix.releases.theory import LinearError, LinearTask, check_sizes
+from privmix.planning.theory import LinearError, LinearTask, check_sizes
 
 _LATTICE = Lattice(bits=15)
 # Entries of a block of rows, or of its membership list, held at once.
@@ -32,7 +32,7 @@ def error_bound(task: LinearTask, records: int, rows: int, mixup_degree: float, 
 
     where a = n / T, C_X = C_x sqrt(1 + lambda^2) / lambda and C_Y = C_y sqrt(1 + lambda^2). The theorem asks for
     m T / n^2 -> 0; its constants are loose by an order of magnitude or more, so use it for the shape and
-    :func:`privmix.releases.theory.expected_error` for the size. It is a statement about utility, never about privacy.
+    :func:`privmix.planning.theory.expected_error` for the size. It is a statement about utility, never about privacy.
 
     Args:
         task: the regression and its clipping bounds.

@@ -10,7 +10,8 @@ import pytest
 
 from privmix.errors import InvalidInput
 from privmix.mechanisms.streams import SecretStreams
-from privmix.releases import ReleaseConfig, ReleasePlan
+from privmix.planning import ReleaseConfig
+from privmix.plans import ReleasePlan
 from privmix.research.collapse.labels import label_collapse, mixed_labels
 
 NAMES = ("ant", "bee", "cat", "dog")

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from privmix.errors import InvalidInput
-from privmix.releases import ReleaseConfig
-from privmix.releases.diagnostics import neural_collapse
+from privmix.planning import ReleaseConfig
+from privmix.planning.diagnostics import neural_collapse
 from privmix.research.collapse.measures import measure_collapse
 from tests.releases.helpers import own_options
 

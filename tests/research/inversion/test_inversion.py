@@ -14,10 +14,12 @@ import torch
 from safetensors.torch import save_file
 
 from privmix.data import embedded_digits
+from privmix.engine import PrivateRecords, ReleaseEngine
 from privmix.errors import InvalidInput, MissingExtra
 from privmix.features import ModuleEncoder, Pixels, Scattering, Tabular
 from privmix.mechanisms.streams import SecretStreams
-from privmix.releases import PrivateRecords, RecordTransform, ReleaseConfig, ReleaseEngine
+from privmix.planning import ReleaseConfig
+from privmix.publication import RecordTransform
 from privmix.research.inversion import similarity
 from privmix.research.inversion.search import InversionConfig, MixedFeatures, inversion_loss, invert, total_variation
 from privmix.research.inversion.similarity import best_matches, match_order

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from privmix.attacks.bounds import clopper_pearson
+from privmix.audits.bounds import clopper_pearson
 from privmix.errors import InvalidInput, StorageError
 from privmix.research.poisoning import (
     Attack,

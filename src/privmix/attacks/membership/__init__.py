@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from privmix._lazy import lazily
 
 if TYPE_CHECKING:
-    from privmix.attacks.defaults import ATTACKS
     from privmix.attacks.membership.attack import (
         AttackResult,
         MembershipConfig,
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from privmix.attacks.membership.scores import ReferenceModels, lira_scores, rmia_scores
     from privmix.attacks.membership.signals import fit_temperature, true_class_logits
     from privmix.attacks.membership.trainers import DpSgdTrainer, EstimatorTrainer, ReferenceTrainer, ReleaseTrainer
+    from privmix.audits.defaults import ATTACKS
 else:
     __getattr__, __dir__ = lazily(__name__)
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy import stats
 from sklearn.metrics import roc_curve
 
-from privmix.attacks.bounds import clopper_pearson
+from privmix.audits.bounds import clopper_pearson
 from privmix.errors import WITHHELD, InvalidInput, check_integer, check_number
 
 # Beyond this a curve is drawn no finer.

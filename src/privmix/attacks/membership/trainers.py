@@ -10,11 +10,12 @@ import numpy as np
 import sklearn
 from numpy.typing import NDArray
 
-from privmix.designs import Plan
+from privmix.engine import PrivateRecords
 from privmix.errors import InvalidInput
 from privmix.learning.base import ReleaseLearner
 from privmix.mechanisms.streams import SecretStreams
-from privmix.releases import PrivateRecords, plan_from_dict, release_to_memory
+from privmix.plans import Plan, plan_from_dict
+from privmix.releases import release_to_memory
 from privmix.training import TrainedModel, Trainer, TrainingConfig, TrainingRecords
 
 
@@ -40,7 +41,7 @@ class ReleaseTrainer:
 
     Example:
         >>> from privmix.learning import NoiseAwareRidgeClassifier
-        >>> from privmix.releases import ReleaseConfig
+        >>> from privmix.planning import ReleaseConfig
         >>> plan = ReleaseConfig(records=200, dim=3, classes=("no", "yes"), mixup_degree=8).calibrate(8.0, 1e-3)
         >>> trainer = ReleaseTrainer(plan, NoiseAwareRidgeClassifier(), {"name": "identity"}, (3,))
         >>> x = np.random.default_rng(0).normal(size=(200, 3))

@@ -10,7 +10,6 @@ from typing import Any, Final
 import numpy as np
 
 from privmix.data import Schema, Source
-from privmix.designs import Plan
 from privmix.errors import InvalidInput, check_integer
 from privmix.features import Extractor, parse_features
 from privmix.jobs.dataset import open_dataset
@@ -18,7 +17,8 @@ from privmix.jobs.features import extractor_of, features_in_memory
 from privmix.jobs.places import check_figure
 from privmix.jobs.progress import Progress, silent
 from privmix.jobs.recording import Measured, Measurement
-from privmix.releases import ReleaseConfig, plan_from_dict
+from privmix.planning import ReleaseConfig
+from privmix.plans import Plan, plan_from_dict
 from privmix.releases.certificate import read_certificate
 from privmix.research.collapse.measures import CollapseReport, measure_collapse
 from privmix.research.collapse.options import OF_RELEASES, CollapseOptions

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.designs import ReleasePlan
 from privmix.errors import InvalidInput, check_integer
+from privmix.plans import ReleasePlan
 
 _LABEL_ROWS = 4096
 
@@ -57,7 +57,7 @@ def mixed_labels(
         InvalidInput: a label outside the plan's classes, or a design without counts.
 
     Example:
-        >>> from privmix.releases import ReleaseConfig
+        >>> from privmix.planning import ReleaseConfig
         >>> config = ReleaseConfig(records=1000, dim=2, classes=("a", "b"), mixup_degree=50, centre="none")
         >>> clean, noisy = mixed_labels(config.with_noise(1.0), np.array([0, 1]), np.random.default_rng(0), 5)
         >>> clean.shape, bool(np.abs(clean - 0.5).max() < 0.5)
@@ -97,7 +97,7 @@ def label_collapse(
         InvalidInput: as :func:`mixed_labels`.
 
     Example:
-        >>> from privmix.releases import ReleaseConfig
+        >>> from privmix.planning import ReleaseConfig
         >>> names, public = tuple("0123456789"), np.arange(10)
         >>> config = ReleaseConfig(records=50_000, dim=2, classes=names, mixup_degree=64, centre="none")
         >>> found = [label_collapse(config.with_noise(s), public, np.random.default_rng(0)) for s in (0.1, 1.2)]

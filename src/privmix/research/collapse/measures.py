@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.designs import Plan, ReleasePlan
 from privmix.errors import InvalidInput, check_integer
 from privmix.mechanisms.clipping import clip_l2
-from privmix.releases.diagnostics import minimum_euclidean_distance, neural_collapse
+from privmix.planning.diagnostics import minimum_euclidean_distance, neural_collapse
+from privmix.plans import Plan, ReleasePlan
 from privmix.research.collapse.labels import LabelCollapse, label_collapse, mixed_labels
 from privmix.research.known_rows import check_sums
 
@@ -109,7 +109,7 @@ def measure_collapse(
         InvalidInput: no plan, a plan without mixed labels, or features and labels that do not fit.
 
     Example:
-        >>> from privmix.releases import ReleaseConfig
+        >>> from privmix.planning import ReleaseConfig
         >>> rng = np.random.default_rng(0)
         >>> y = rng.integers(0, 3, 90)
         >>> config = ReleaseConfig(records=900, dim=3, classes=("a", "b", "c"), mixup_degree=16, centre="none")

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.designs import ReleasePlan
 from privmix.errors import InvalidInput
 from privmix.features import Extractor
 from privmix.features.identity import unit_range
-from privmix.releases.dataset import RecordTransform
+from privmix.plans import ReleasePlan
+from privmix.publication.dataset import RecordTransform
 from privmix.research.known_rows import draw_members
 
 

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from privmix.errors import InvalidInput, check_integer, check_number
-from privmix.releases.dataset import RecordTransform
+from privmix.publication.dataset import RecordTransform
 from privmix.research.inversion.options import STEPS
 
 FeatureMap = Callable[[Tensor], Tensor]

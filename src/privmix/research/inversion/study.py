@@ -17,9 +17,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from privmix.designs import Plan
 from privmix.errors import InvalidInput, check_integer
 from privmix.features import Extractor
+from privmix.plans import Plan
 from privmix.research.inversion.scene import RowMembers, Scene, transform_of
 from privmix.research.inversion.search import InversionConfig, MixedFeatures, invert
 from privmix.research.inversion.similarity import Similarity, best_correlation, best_matches, match_order
@@ -171,7 +171,7 @@ def study_inversion(
     Example:
         >>> from privmix.data import embedded_digits
         >>> from privmix.features import Pixels
-        >>> from privmix.releases import ReleaseConfig
+        >>> from privmix.planning import ReleaseConfig
         >>> data = embedded_digits("test").read()
         >>> config = ReleaseConfig(records=360, dim=64, classes=data.schema.classes, mixup_degree=1, centre="none")
         >>> study = study_inversion([InversionCase(config.with_noise(1.0), None)], data.x, data.y, Pixels(),

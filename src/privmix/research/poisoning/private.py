@@ -16,12 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privmix.accounting import Adjacency, Event, NeighbourCurve
-from privmix.designs import Design, Plan
+from privmix.engine import PrivateRecords
 from privmix.errors import check_number
 from privmix.learning import LEARNERS
 from privmix.mechanisms.plan import Plan as AnyPlan
 from privmix.mechanisms.streams import SecretStreams
-from privmix.releases import PrivateRecords, ReleaseConfig, release_to_memory
+from privmix.planning import ReleaseConfig
+from privmix.plans import Design, Plan
+from privmix.releases import release_to_memory
 from privmix.research.poisoning.base import Case, Defence, Defended
 from privmix.research.poisoning.feature_cache import cached_features, input_shape
 from privmix.research.poisoning.scene import Images

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from privmix.attacks.bounds import clopper_pearson
+from privmix.audits.bounds import clopper_pearson
 from privmix.errors import InvalidInput, check_integer, check_number
 from privmix.research.poisoning.base import Attack, Case, Defence
 from privmix.research.poisoning.kept import KeptTrials, Trial

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from privmix.designs import Design, Fixed
+from privmix.designs import Fixed
 from privmix.errors import check_integer
+from privmix.plans import Design
 from privmix.research.poisoning.base import DEFENCES
 from privmix.research.poisoning.private import ReleaseDefence
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from privmix.designs import Design, design_named
+from privmix.plans import Design, design_named
 from privmix.research.poisoning.base import DEFENCES
 from privmix.research.poisoning.private import ReleaseDefence
 

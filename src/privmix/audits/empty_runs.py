@@ -1,0 +1,175 @@
+"""What the real engines release of empty records: their noise alone, one array for every kind of noise.
+
+An empty record is a vector of zeros. Where it still adds something that is known (its label, or the released mean that
+is subtracted from it), that is taken off: all membership is drawn from streams whose key the audit holds. What is left
+is noise and nothing else, whatever the owner's records are.
+
+Features, classes, rows and records that play no part are changed to what shows most noise in little time. The noise of
+a part depends on them by the plan's own figures only, and those are what it is compared with.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privmix.audits.bounds import Scores
+from privmix.audits.worst_case import EngineFactory, real_engine
+from privmix.engine.rows import released_mean
+from privmix.mechanisms.streams import SecretStreams
+from privmix.plans import BasePlan, Plan
+from privmix.plans.count import private_record_count
+from privmix.plans.doors import Door
+
+GAUSSIAN: Final = "gaussian"
+LAPLACE: Final = "laplace"
+
+# Features and classes of second moments: two groups of matrix rows, which have streams of their own.
+SIDE: Final = 192
+_MEAN_FEATURES: Final = 4096
+# A key's cipher takes as long as thousands of draws, and a count is one draw a key: it gets fewer.
+_COUNT_SHARE: Final = 4
+# Numbers of one noise that are kept where a run has more of them than are asked for.
+KEPT: Final = 2**20
+
+
+@dataclass(frozen=True, eq=False)
+class PureNoise:
+    """Draws of one noise.
+
+    Attributes:
+        name: of what it is added to.
+        law: ``gaussian`` or ``laplace``.
+        certified: its standard deviation, as the certificate says under ``source``.
+        expected: that of a right draw: with room for rounding where the product adds some on purpose.
+        step: of the grid that draws are rounded to.
+        values: (a, b) independent draws; axis 0 are rows, steps or keys.
+        beside: draws of another noise of the same rows, (a, c), which must not depend on these; or None.
+        source: where the certificate has the figure, such as ``noise_std.second / sqrt 2``.
+    """
+
+    name: str
+    law: str
+    certified: float
+    expected: float
+    step: float
+    values: Scores
+    beside: Scores | None = None
+    source: str = ""
+
+    def stated(self, source: str, figure: float) -> PureNoise:
+        """The same draws in the unit in which the certificate has their standard deviation as ``figure``.
+
+        What is drawn is of a plan that shows more noise in less time: other numbers of features and classes, and sums
+        in place of averages, have other units.
+        """
+        unit = figure / self.certified
+        return replace(
+            self,
+            certified=figure,
+            expected=self.expected * unit,
+            step=self.step * unit,
+            values=self.values * unit,
+            source=source,
+        )
+
+
+Tell = Callable[[str, int, int], None]
+
+
+NoisesOf = Callable[[Any, int, "Keys", EngineFactory], Iterator[PureNoise]]
+"""The noises of what a plan releases after count and mean."""
+NOISES: Final = Door[NoisesOf]("pure_noises", "one whose noises are known")
+
+
+def release_noises(
+    plan: Plan, samples: int, seed: int | None = None, make: EngineFactory = real_engine, tell: Tell | None = None
+) -> Iterator[PureNoise]:
+    """Every noise of a release, one after the other.
+
+    Args:
+        plan: of the release.
+        samples: draws of each noise, at least.
+        seed: for tests; None takes fresh keys.
+        make: makes the engine.
+        tell: told the name of what is drawn, and how much is done.
+
+    Example:
+        >>> from privmix.planning import ReleaseConfig
+        >>> config = ReleaseConfig(records=1000, dim=9, classes=("a", "b"), mixup_degree=16, rows=50)
+        >>> [noise.name for noise in release_noises(config.with_noise(3.0), 1000, seed=0)]
+        ['mean', 'features', 'labels']
+    """
+    keys = Keys(seed, tell or (lambda name, done, total: None))
+    if plan.records_noise_multiplier is not None:
+        yield _count_noise(plan.records_noise_multiplier, samples // _COUNT_SHARE, keys)
+    if plan.centred:
+        yield _mean_noise(plan, samples, keys)
+    yield from NOISES.of(plan.kind)(plan, samples, keys, make)
+
+
+class Keys:
+    """Fresh streams for run after run, counted."""
+
+    def __init__(self, seed: int | None, tell: Tell) -> None:
+        self._seed, self._tell, self._next = seed, tell, 0
+
+    def run(self, name: str, runs: int, work: Callable[[SecretStreams], NDArray[Any]]) -> list[NDArray[Any]]:
+        """Results of ``work`` under ``runs`` keys, which are destroyed."""
+        found = []
+        for done in range(runs):
+            streams = (
+                SecretStreams.from_entropy()
+                if self._seed is None
+                else SecretStreams.from_seed(self._seed * 2**32 + self._next)
+            )
+            self._next += 1
+            try:
+                found.append(work(streams))
+            finally:
+                streams.destroy()
+            if done % 64 == 63 or done + 1 == runs:
+                self._tell(name, done + 1, runs)
+        return found
+
+
+def _count_noise(multiplier: float, samples: int, keys: Keys) -> PureNoise:
+    # So many that no estimate is cut off at 1.
+    count = 10**6 + math.ceil(100 * multiplier)
+    margin = math.ceil(4 * multiplier)
+
+    def one(streams: SecretStreams) -> NDArray[Any]:
+        return np.array([private_record_count(count, multiplier, streams) - count + margin], np.float64)
+
+    drawn = np.stack(keys.run("count", samples, one))
+    noise = PureNoise("record count", GAUSSIAN, multiplier, multiplier, 1.0, drawn)
+    return noise.stated("plan.records_noise_multiplier", multiplier)
+
+
+def _mean_noise(plan: Plan, samples: int, keys: Keys) -> PureNoise:
+    assert plan.centre_noise_multiplier is not None
+    # A multiple of the plan's own: features may lie on channels.
+    wide = replace(plan, dim=plan.dim * math.ceil(_MEAN_FEATURES / plan.dim))
+    nothing = np.zeros(wide.dim)
+
+    def one(streams: SecretStreams) -> NDArray[Any]:
+        mean = released_mean(wide, nothing.copy, streams)
+        assert mean is not None
+        return mean.astype(np.float64) * plan.records
+
+    std = plan.clip_norm * plan.centre_noise_multiplier
+    drawn = np.stack(keys.run("mean", -(-samples // wide.dim), one))
+    noise = PureNoise("mean", GAUSSIAN, std, std, plan.clip_norm * 2.0**-plan.lattice_bits, drawn)
+    return noise.stated("plan.centre_noise_multiplier", plan.centre_noise_multiplier)
+
+
+def of_part(noise: PureNoise, plan: BasePlan, part: str, *, off_diagonal: bool = False) -> PureNoise:
+    """Draws in the unit of what ``plan`` releases as ``part``."""
+    if off_diagonal:
+        return noise.stated(f"noise_std.{part} / sqrt 2", plan.noise_std[part] / math.sqrt(2))
+    return noise.stated(f"noise_std.{part}", plan.noise_std[part])

@@ -1,0 +1,275 @@
+"""The worst pair of neighbouring datasets of each design, and the best attack on what the real engine makes of them.
+
+What decides the privacy of a design is not a dataset's size but its worst pair of neighbours, and that pair can be
+tiny: a record in a coordinate of its own, and only such other records as the design's worst case needs. The engine that
+runs is the real one, with the real rows T, rates, noise and clipping; features and classes that play no part are left
+out. :func:`privmix.audits.worst_case.worst_case_of` says why the law of what is attacked is the same.
+
+Several canaries in one run are independent trials where the design draws records independently: each has a coordinate
+and a label (or, class by class, rows) that no other one touches, and coordinates get independent noise.
+"""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Final, Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privmix.audits.bounds import Scores
+from privmix.engine import PrivateRecords
+from privmix.engine.engines import make_engine
+from privmix.engine.rows import Engine, Progress, RowBlock
+from privmix.errors import InvalidInput, check_integer
+from privmix.mechanisms.membership import ROW_TILE
+from privmix.mechanisms.streams import SecretStreams
+from privmix.plans import BasePlan, Plan
+from privmix.plans.doors import Door
+from privmix.publication import RecordTransform
+
+EngineFactory = Callable[[Plan, PrivateRecords, SecretStreams], Engine]
+"""Makes the engine that is audited."""
+
+P = TypeVar("P", bound=BasePlan)
+Mask = NDArray[np.bool_]
+
+LONG: Final = 4.0
+"""Length of a canary before clipping, in clipping bounds: one that is not clipped shows."""
+
+_LARGEST_SEED: Final = 2**31 - 1
+# The exponential of more is no float.
+_LARGE: Final = 700.0
+# Rows and tiles between two rows that are searched for the same noise.
+_LAGS: Final = (1, 2, 3, 4, 8, 16)
+_TILES_BACK: Final = 4
+_MOST_STEPS: Final = 2.0**30 - 1
+# Numbers that a run releases.
+_SMALL: Final = 2**17
+
+
+def real_engine(plan: Plan, records: PrivateRecords, streams: SecretStreams) -> Engine:
+    """The engine that releases are made with, on one thread: an audit runs several at once."""
+    return make_engine(plan, records, streams, workers=1)
+
+
+@dataclass(frozen=True)
+class WorstCase(ABC, Generic[P]):
+    """A design's worst pair of neighbours, as ``trials`` independent trials in one run of the engine.
+
+    Attributes:
+        plan: what runs; see :func:`privmix.audits.worst_case.worst_case_of` for how it follows from the audited plan.
+        trials: canaries in one run.
+    """
+
+    plan: P
+    trials: int
+
+    @abstractmethod
+    def records(self, present: Mask) -> PrivateRecords:
+        """The dataset in which canary j is there exactly where ``present[j]``; (trials,) booleans."""
+
+    @abstractmethod
+    def of_rows(self, block: RowBlock, transform: RecordTransform) -> Scores:
+        """(2, trials) what some released rows show: log-likelihood ratio, and the weaker linear statistic."""
+
+    def of_rest(self, engine: Engine) -> Scores:
+        """(2, trials) what else was released shows: here nothing."""
+        return np.zeros((2, self.trials))
+
+    def of_repeats(self, x: Scores, transform: RecordTransform) -> Scores:
+        """(trials,) how many pairs of rows differ by exactly one canary, as they would if noise were used twice.
+
+        Args:
+            x: (rows, d) all released features.
+            transform: the release's.
+        """
+        return np.zeros(self.trials)
+
+    def run(self, present: Mask, streams: SecretStreams, make: EngineFactory = real_engine) -> Scores:
+        """Run the engine once, and destroy the streams; (3, trials) scores: exact, linear, and of repeated noise."""
+        try:
+            engine = make(self.plan, self.records(present), streams)
+            total, rows = np.zeros((2, self.trials)), []
+            for block in engine.rows():
+                total += self.of_rows(block, engine.transform)
+                rows.append(block.x)
+            total += self.of_rest(engine)
+            repeats = self.of_repeats(np.concatenate(rows), engine.transform)
+            return np.concatenate([total, repeats[None]])
+        finally:
+            streams.destroy()
+
+    def contribution(self, transform: RecordTransform, features: NDArray[Any]) -> Scores:
+        """What records of these features add to a sum, in units of their bound: clipped, centred, on the lattice."""
+        lattice = self.plan.lattice
+        return np.asarray(lattice.quantise(transform(features) / transform.final_clip_norm) * lattice.step)
+
+
+AnyCase = WorstCase[Any]
+WORST_CASE: Final = Door[Callable[[Any], AnyCase]]("worst_case", "one whose worst case is known", inherited=False)
+
+
+@dataclass(frozen=True)
+class AttackScores:
+    """Scores of independent trials without and with the canary; the higher, the more they speak for it.
+
+    Attributes:
+        without: (runs,) exact log-likelihood ratios where it is absent.
+        present: (runs,) where it is there.
+        linear_without: (runs,) scores of the attack that knows neither rates nor noise.
+        linear_present: (runs,)
+        repeats_without: (runs,) scores of the search for noise that was used twice.
+        repeats_present: (runs,)
+    """
+
+    without: Scores
+    present: Scores
+    linear_without: Scores
+    linear_present: Scores
+    repeats_without: Scores
+    repeats_present: Scores
+
+
+def attack(
+    case: AnyCase,
+    runs: int,
+    *,
+    seed: int | None = None,
+    make: EngineFactory = real_engine,
+    workers: int | None = None,
+    progress: Progress | None = None,
+) -> AttackScores:
+    """Attack ``runs`` independent trials, half of them with the canary, each engine run under fresh streams.
+
+    Args:
+        case: from :func:`privmix.audits.worst_case.worst_case_of`.
+        runs: trials in all, an even number of at least 2.
+        seed: for tests, from 0 to 2^31 - 1; None takes fresh keys from the operating system.
+        make: makes the engine; a test puts a broken one in here.
+        workers: engines that run at once; None is one a core, or one alone where runs are small.
+        progress: called with "attack", trials done and trials in all.
+
+    Example:
+        >>>         >>> from privmix.planning import ReleaseConfig
+        >>> config = ReleaseConfig(records=1000, dim=9, classes=("a", "b"), mixup_degree=16, rows=50, centre="none")
+        >>> scores = attack(worst_case_of(config.calibrate(2.0, 1e-3)), 200, seed=0)
+        >>> scores.present.shape, bool(scores.present.mean() > scores.without.mean())
+        ((100,), True)
+    """
+    check_integer("runs", runs, low=2)
+    if seed is not None:
+        check_integer("seed", seed, low=0, high=_LARGEST_SEED)
+    # With one trial a run, presence alternates; with more, half of the canaries are there.
+    engines = runs if case.trials == 1 else -(-runs // case.trials) + (case.trials % 2)
+    columns = np.arange(case.trials)
+
+    def one(index: int) -> tuple[Mask, Scores]:
+        present = (columns + index) % 2 == 1
+        streams = SecretStreams.from_entropy() if seed is None else SecretStreams.from_seed(seed * 2**32 + index)
+        return present, case.run(present, streams, make)
+
+    found: tuple[list[Scores], list[Scores]] = ([], [])
+    done = 0
+    for present, scores in _in_order(one, engines, workers or _workers(case.plan)):
+        for side in (0, 1):
+            found[side].append(scores[:, present == bool(side)])
+        done = min(runs, done + case.trials)
+        if progress:
+            progress("attack", done, runs)
+    half = runs // 2
+    absent, there = (np.concatenate(side, axis=1)[:, :half] for side in found)
+    return AttackScores(absent[0], there[0], absent[1], there[1], absent[2], there[2])
+
+
+def _workers(plan: Plan) -> int:
+    # Small runs are mostly Python's own work, of which one thread does as much as several, with less waiting.
+    return 1 if plan.rows * (plan.dim + plan.num_classes) <= _SMALL else os.cpu_count() or 1
+
+
+def _in_order(work: Callable[[int], tuple[Mask, Scores]], count: int, workers: int) -> Iterator[tuple[Mask, Scores]]:
+    """Results for 0 .. count - 1, a few at work at a time: ctrl-C does not wait for all of them."""
+    if workers == 1:
+        yield from map(work, range(count))
+        return
+    with ThreadPoolExecutor(workers) as pool:
+        numbers = iter(range(count))
+        while batch := list(islice(numbers, 4 * workers)):
+            yield from pool.map(work, batch)
+
+
+def log_mixture(rate: Scores | float, gain: Scores) -> Scores:
+    """log(1 - rate + rate e^gain): the row's likelihood ratio when the record joins it with chance ``rate``.
+
+    Example:
+        >>> log_mixture(0.5, np.array([0.0, 2000.0])).round(3).tolist()
+        [0.0, 1999.307]
+    """
+    with np.errstate(divide="ignore"):
+        found = np.log1p(rate * np.expm1(np.minimum(gain, _LARGE)))
+        found += np.maximum(gain - _LARGE, 0)
+        # Where the record is certain to join, all digits of 1 - rate + rate e^gain are those of e^gain.
+        return np.maximum(found, np.log(rate) + gain) if np.max(rate) == 1 else np.asarray(found)
+
+
+def exact_pairs(x: Scores, unit: float, difference: float) -> Scores:
+    """(rows, d) how many of the rows near each row, in time or by tile, are exactly ``difference`` below it.
+
+    Released numbers are on a grid with many points within a standard deviation of the noise, so two rows hardly ever
+    differ by one number given beforehand, unless their noise is the same.
+
+    Args:
+        x: (rows, d) released features.
+        unit: step of their grid.
+        difference: in the same units as ``x``.
+
+    Example:
+        >>> exact_pairs(np.array([[0.7], [0.2], [0.9]]), 0.1, 0.5).tolist()
+        [[1.0], [0.0], [0.0]]
+    """
+    steps = np.rint(np.clip(x / unit, -_MOST_STEPS, _MOST_STEPS)).astype(np.int32)
+    wanted = round(difference / unit)
+    found = np.zeros(steps.shape, np.int32)
+    tiles = [ROW_TILE * number for number in range(1, _TILES_BACK + 1)]
+    for lag in [*_LAGS, *tiles]:
+        if lag >= len(steps):
+            break
+        apart = steps[lag:] - steps[:-lag]
+        found[lag:] += apart == wanted
+        found[:-lag] += apart == -wanted
+    return found.astype(np.float64)
+
+
+def worst_case_of(plan: Plan) -> AnyCase:
+    """The worst case of a plan's design, under the plan's own rates, rows, noise and clipping.
+
+    What runs is the plan with fewer features and, where the class list plays no part, other classes. The law of the
+    attacked coordinates is the same:
+
+    * poisson, hierarchical: a record joins a row at rates that are constants of the plan, whatever the number of
+      records and classes, so the dataset may be small; the accounting event is the same, and this is checked;
+    * classwise: classes stay, since they decide how many rows a record may touch;
+    * fixed: a row holds the canary with probability m/n and the rest are alike, so m and n may be divided by their
+      greatest common divisor; random weights depend on m itself, so that both stay;
+    * gaussian-mixing: every record is in every row, and what others add to it hides nothing of the pair that is priced;
+    * moments, class embeddings: one query; how many rows are sampled from its answer plays no part;
+    * two-stage, three-stage: all queries show the canary; with one feature there is one direction, in which it is
+      clipped;
+    * centred plans keep their classes and have one canary a run: records share the released mean.
+
+    Raises:
+        InvalidInput: no worst case is known for the design, or the plan's clipping leaves no room for a canary (a
+            residual bound above the norm bound).
+    """
+    return WORST_CASE.of(plan.kind)(plan)
+
+
+def check_room(plan: Plan) -> None:
+    """Raise unless the plan's clipping leaves room for a canary that is clipped."""
+    if plan.centred and plan.final_clip_norm > 0.9 * plan.clip_norm:
+        raise InvalidInput("residual_clip_norm", plan.final_clip_norm, "at most 0.9 of clip_norm for an audit")

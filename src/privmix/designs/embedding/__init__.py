@@ -1,0 +1,1 @@
+"""Noisy class embeddings, after DP-MERF and DP-HP."""

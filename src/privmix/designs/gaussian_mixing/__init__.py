@@ -1,0 +1,1 @@
+"""Rows of all records with normal weights."""

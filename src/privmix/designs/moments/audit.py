@@ -1,0 +1,69 @@
+"""What second moments are audited by: their noise alone, and how far a record moves them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privmix.audits.empty_runs import GAUSSIAN, KEPT, SIDE, Keys, PureNoise, of_part
+from privmix.audits.sensitivity import Pair, Part, QuerySensitivity, moved_parts, triangle
+from privmix.audits.worst_case import EngineFactory
+from privmix.designs import MomentsPlan
+from privmix.designs.moments.engine import MomentSums
+from privmix.mechanisms.streams import SecretStreams
+from privmix.publication.second_moments import SecondMoments
+
+
+def moments_noises(plan: MomentsPlan, samples: int, keys: Keys, make: EngineFactory) -> Iterator[PureNoise]:
+    """Those of each moment."""
+    names = plan.classes + tuple(f"{number} more" for number in range(SIDE - plan.num_classes))
+    wide = replace(plan, dim=SIDE, classes=names, rows=1)
+    below = np.tril_indices(SIDE, -1)
+    parts: dict[str, list[NDArray[Any]]] = {"diagonal": [], "off": [], "cross": [], "labels": []}
+
+    def one(streams: SecretStreams) -> NDArray[Any]:
+        released = MomentSums(wide).released(streams)
+        parts["diagonal"].append(np.diag(released.second).astype(np.float64))
+        parts["labels"].append(released.label_sums.astype(np.float64))
+        if len(parts["off"]) * len(below[0]) < max(samples, KEPT):
+            parts["off"].append(released.second[below].astype(np.float64))
+        if len(parts["cross"]) * released.cross.size < max(samples, KEPT):
+            parts["cross"].append(released.cross.astype(np.float64).ravel())
+        return np.zeros(0)
+
+    keys.run("moments", -(-samples // SIDE), one)
+    step = 2.0**-wide.lattice_bits
+    bound, std = wide.final_clip_norm, wide.noise_std
+    for name, drawn, part, deviation, grid in (
+        ("second moments: diagonal", "diagonal", "second", std["second"], step**2 * bound**2),
+        ("second moments: off diagonal", "off", "second", std["second"] / math.sqrt(2), step**2 * bound**2),
+        ("cross moments", "cross", "cross", std["cross"], step**2 * bound),
+        ("label sums", "labels", "counts", std["counts"], step),
+    ):
+        noise = PureNoise(name, GAUSSIAN, deviation, deviation, grid, np.stack(parts[drawn]))
+        # Of other numbers of classes: a label's norm, and with it the noise in what holds labels, depends on that.
+        yield of_part(noise, plan, part, off_diagonal=drawn == "off")
+
+
+def moments_moved(plan: MomentsPlan, pair: Pair) -> list[QuerySensitivity]:
+    """Each moment, and all together."""
+    released: list[SecondMoments] = []
+    for engine in pair.replayed()[:2]:
+        for _ in engine.rows():
+            pass
+        released.append(engine.beside)
+    return moved_parts(plan, pair.factor, moment_parts(plan, released), "all moments")
+
+
+def moment_parts(plan: MomentsPlan, released: Sequence[SecondMoments]) -> list[Part]:
+    bound, label = plan.final_clip_norm, plan.label_norm
+    return [
+        ("second moments", bound**2, plan.noise_std_second, [triangle(one.second) for one in released]),
+        ("cross moments", bound * label, plan.noise_std_cross, [one.cross.ravel() for one in released]),
+        ("label sums", label, plan.noise_std_counts, [one.label_sums for one in released]),
+    ]

@@ -1,0 +1,307 @@
+"""Run a plan of second moments: exact integer sums of products of clipped records, one draw of noise, done."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg.blas import dgemm, dsyrk
+
+from privmix.designs import MomentsPlan
+from privmix.engine.rows import Engine, Progress, RowBlock, default_memory, released_mean
+from privmix.engine.tiles import RecordSource, TileReader, record_tiles, tiles_of
+from privmix.errors import WITHHELD, InvalidInput, check_integer
+from privmix.mechanisms.membership import RECORD_TILE
+from privmix.mechanisms.noise import gaussian_on_lattice
+from privmix.mechanisms.streams import SecretStreams
+from privmix.private_files import no_core_dumps
+from privmix.publication.dataset import RecordTransform
+from privmix.publication.second_moments import SecondMoments, sample_rows
+
+EXACT_FLOAT64 = 2**53
+# Physical sizes: they set speed and memory and change no bit of the result. Wide records go fewer at a time.
+_RECORDS_AT_ONCE = 4096
+_NUMBERS_AT_ONCE = 2**23
+# Logical size: noise streams are keyed by groups of so many matrix rows.
+_NOISE_ROWS = 128
+# Blocks of records on the lattice, and of noise, beside the sums.
+_SPARE = 2**28
+# Rows a block of sampled rows: those of a shard.
+_BLOCK_ROWS = 8192
+
+
+class MomentsEngine(Engine):
+    """Carries out a plan of second moments on private records.
+
+    Formal guarantees:
+        * every record is clipped, centred with the released mean and clipped again before its products are summed,
+          and rounding to the lattice never makes it longer;
+        * sums are exact integers: blocks, panels, threads and order change no bit of the output;
+        * noise is drawn once for each released number, after the sums, from secret streams: running again under the
+          same key re-creates the same release;
+        * X'X gets one draw of noise for each pair of features, used for both of its entries;
+        * nothing but the noisy mean and the noisy moments leaves; rows are samples made from those alone;
+        * an engine runs once, and streams serve one engine.
+
+    Args:
+        plan: the public plan.
+        records: the private records: arrays, a feature store, or any :class:`RecordTiles`; read in blocks, once for the
+            mean and once for each panel of X'X.
+        streams: secret randomness; the caller destroys it afterwards.
+        workers: threads that clip records; None uses every core.
+        memory_bytes: what exact sums and the released X'X may take; None is half of the machine's. Where all of X'X
+            does not fit, it is summed in panels of rows, each from a pass over the records: no sum ever lies on a disk.
+            It is a target: at the least, 128 rows are summed at once. What is made of the released numbers afterwards
+            (the eigenvectors of X'X) takes 16 bytes for each of its entries.
+    """
+
+    def __init__(
+        self,
+        plan: MomentsPlan,
+        records: RecordSource,
+        streams: SecretStreams,
+        *,
+        workers: int | None = None,
+        memory_bytes: int | None = None,
+    ) -> None:
+        no_core_dumps()
+        self._plan, self._streams = plan, streams
+        memory = default_memory() if memory_bytes is None else check_integer("memory", memory_bytes, low=1)
+        self._panels = row_panels(plan.dim, memory)
+        self._reader = TileReader(plan, tiles_of(records), workers=workers or os.cpu_count() or 1)
+        self._reader.check_labels()
+        self._moments: SecondMoments | None = None
+
+    @property
+    def beside(self) -> SecondMoments:
+        """The released moments; known once the first block of rows is out."""
+        if self._moments is None:
+            raise RuntimeError("the moments are known once rows are being released")
+        return self._moments
+
+    def rows(self, progress: Progress | None = None, *, first: int = 0) -> Iterator[RowBlock]:
+        """Release the moments, then yield rows sampled from them, a shard at a time, from row ``first`` on.
+
+        Raises:
+            RuntimeError: the engine, or another one on the same streams, ran before.
+        """
+        if check_integer("first row", first, low=0) % _BLOCK_ROWS and first < self._plan.rows:
+            raise InvalidInput("first row", first, f"a multiple of {_BLOCK_ROWS}")
+        self._streams.claim()
+        return self._run(progress, first)
+
+    def _run(self, progress: Progress | None, first: int) -> Iterator[RowBlock]:
+        plan = self._plan
+        tell = progress or (lambda stage, done, total: None)
+        centre = released_mean(plan, lambda: self._clipped_sum(tell), self._streams)
+        self._transform = RecordTransform(plan.clip_norm, plan.norm, centre, plan.residual_clip_norm)
+        self._moments = self._released_moments(tell)
+        x, y = sample_rows(self._moments, plan.label_offset, plan.rows, self._streams.generator("sampled rows"))
+        for start in range(first, plan.rows, _BLOCK_ROWS):
+            yield RowBlock(start, x[start : start + _BLOCK_ROWS], y[start : start + _BLOCK_ROWS])
+            tell("rows", min(start + _BLOCK_ROWS, plan.rows), plan.rows)
+
+    def _released_moments(self, tell: Progress) -> SecondMoments:
+        """The released numbers, which sampled rows are made from."""
+        released = np.empty((self._plan.dim, self._plan.dim), np.float32)
+        # No name here holds the sums of a panel while those of the next are made.
+        for number in range(len(self._panels) - 1):
+            self._summed(number, tell).release_rows(self._streams, released)
+        sums = self._summed(len(self._panels) - 1, tell)
+        sums.release_rows(self._streams, released)
+        return sums.released(self._streams, mirrored(released))
+
+    def _summed(self, number: int, tell: Progress) -> MomentSums:
+        """Exact sums over all records, X'X in panel ``number``."""
+        reader, sums = self._reader, MomentSums(self._plan, self._panels[number])
+        done, total = number * reader.records.count, len(self._panels) * reader.records.count
+        for index in range(record_tiles(reader.records)):
+            features, labels = reader.read(index)
+            for start in range(0, len(labels), _RECORDS_AT_ONCE):
+                part = slice(start, start + _RECORDS_AT_ONCE)
+                sums.add(self.transform, features[part], labels[part])
+                done += len(labels[part])
+                tell("moments", done, total)
+        return sums
+
+    def _clipped_sum(self, tell: Progress) -> NDArray[np.float64]:
+        total, count = np.zeros(self._plan.dim), self._reader.records.count
+        for index in range(record_tiles(self._reader.records)):
+            total += self._reader.clipped_sum(index)
+            tell("mean", min((index + 1) * RECORD_TILE, count), count)
+        return total
+
+
+def row_panels(dim: int, memory: int) -> list[range]:
+    """Rows of X'X to sum at once: up to the diagonal they fit in what ``memory`` leaves beside the released X'X.
+
+    Example:
+        >>> row_panels(1000, 2**30)
+        [range(0, 1000)]
+        >>> row_panels(1000, 0)[:2], len(row_panels(1000, 0))
+        ([range(0, 128), range(128, 256)], 8)
+    """
+    room = (memory - 4 * dim**2 - _SPARE) // 8
+    if dim**2 <= room:
+        return [range(dim)]
+    found, start = [], 0
+    while start < dim:
+        stop = start + _NOISE_ROWS
+        while stop < dim and (stop + _NOISE_ROWS - start) * (stop + _NOISE_ROWS) <= room:
+            stop += _NOISE_ROWS
+        found.append(range(start, min(stop, dim)))
+        start = stop
+    return found
+
+
+class MomentSums:
+    """Exact sums of products of records on the lattice. Secret.
+
+    Formal guarantees:
+        * Exact: every sum is an integer below 2^53 in float64 or int64, so block sizes, threads, panels and the order
+          of records change no bit of it; more records than that allows raise.
+
+    Args:
+        plan: the public plan.
+        panel: rows of X'X to sum, from a multiple of 128 on; None for all of them. Sums of labels are always whole.
+    """
+
+    def __init__(self, plan: MomentsPlan, panel: range | None = None) -> None:
+        self._plan, self._lattice, self._count = plan, plan.lattice, 0
+        self._panel = range(plan.dim) if panel is None else panel
+        # Fortran order is BLAS's own and spares copies of a large matrix.
+        self._second = np.zeros((len(self._panel), self._panel.stop), np.float64, order="F")
+        self._class_sums = np.zeros((plan.num_classes, plan.dim), np.int64)
+        self._counts = np.zeros(plan.num_classes, np.int64)
+
+    def __repr__(self) -> str:
+        return "<MomentSums>"
+
+    def add(self, transform: RecordTransform, features: NDArray[Any], labels: NDArray[np.int64]) -> None:
+        """Add records: (b, d) features and (b,) labels in 0..K-1.
+
+        Raises:
+            InvalidInput: sums could leave the range of exact integers.
+        """
+        at_once = max(1, min(_RECORDS_AT_ONCE, _NUMBERS_AT_ONCE // self._plan.dim))
+        for start in range(0, len(labels), at_once):
+            part = slice(start, start + at_once)
+            self._count += len(labels[part])
+            if self._count * 4**self._plan.lattice_bits >= EXACT_FLOAT64:
+                raise InvalidInput("lattice sums", WITHHELD, "below 2**53 steps: use fewer lattice bits")
+            steps = self._lattice.quantise(transform(np.asarray(features[part])) / transform.final_clip_norm)
+            # Products and partial sums are integers below 2^53: exact in whatever order BLAS adds them.
+            if self._panel.start == 0:
+                square = steps[:, : self._panel.stop]
+                self._second = dsyrk(1.0, square.T, beta=1.0, c=self._second, lower=1, overwrite_c=1)
+            else:
+                own, up_to = steps[:, self._panel.start : self._panel.stop], steps[:, : self._panel.stop]
+                self._second = dgemm(1.0, own.T, up_to.T, trans_b=1, beta=1.0, c=self._second, overwrite_c=1)
+            for label in np.unique(labels[part]):
+                self._class_sums[label] += steps[labels[part] == label].sum(axis=0).astype(np.int64)
+            self._counts += np.bincount(labels[part], minlength=self._plan.num_classes)
+
+    def release_rows(self, streams: SecretStreams, released: NDArray[np.float32]) -> None:
+        """Add the noise to the panel's rows of X'X, once, and write them to ``released``: a way out of these sums."""
+        std = self._plan.second_noise_multiplier / self._lattice.step**2
+        unit = self._plan.units["second"]
+        noisy_rows(self._second, self._panel, std, unit, streams, "second moment noise", released)
+
+    def released(self, streams: SecretStreams, second: NDArray[np.float32] | None = None) -> SecondMoments:
+        """Add the noise, once, and scale: the other way out.
+
+        Args:
+            streams: secret streams of the run.
+            second: the released X'X, where it was made in panels; None makes it of these sums, which are of all rows.
+        """
+        plan, step = self._plan, self._lattice.step
+        offset = round(plan.label_offset / step)
+        one = round(1 / step)
+        # Steps of X'Y are step^2 as those of X'X; those of label sums are step.
+        cross = self._class_sums.T * one - offset * self._class_sums.sum(axis=0)[:, None]
+        counts = self._counts * one - offset * self._counts.sum()
+        with streams.lent("cross moment noise") as generator:
+            std = plan.label_norm * plan.cross_noise_multiplier / step**2
+            cross_noise = gaussian_on_lattice(generator, cross.shape, std)
+        with streams.lent("label sum noise") as generator:
+            count_noise = gaussian_on_lattice(generator, counts.shape, plan.noise_std_counts / step)
+        units = plan.units
+        return SecondMoments(
+            second=self._noisy_second(streams) if second is None else second,
+            cross=((cross + cross_noise) * units["cross"]).astype(np.float32),
+            label_sums=((counts + count_noise) * units["counts"]).astype(np.float32),
+            records=plan.records,
+            noise_std_second=plan.noise_std_second,
+            noise_std_cross=plan.noise_std_cross,
+            noise_std_counts=plan.noise_std_counts,
+        )
+
+    def _noisy_second(self, streams: SecretStreams) -> NDArray[np.float32]:
+        released = np.empty((self._plan.dim, self._plan.dim), np.float32)
+        self.release_rows(streams, released)
+        return mirrored(released)
+
+
+def noisy_symmetric(
+    sums: NDArray[np.float64], std: float, unit: float, streams: SecretStreams, purpose: str, *number: int
+) -> NDArray[np.float32]:
+    """A symmetric matrix with noise in its lower triangle, a few matrix rows at a time, and the same above it.
+
+    Args:
+        sums: (d, d) exact integers; only the lower triangle is read.
+        std: standard deviation of the noise on the diagonal, in the same steps; 1/sqrt(2) of it elsewhere.
+        unit: what a step stands for.
+        streams: secret streams of the run.
+        purpose: names the streams of the noise, which serve nothing else.
+        number: of the matrix, where there are several of one purpose.
+    """
+    released = np.empty(sums.shape, np.float32)
+    noisy_rows(sums, range(len(sums)), std, unit, streams, purpose, released, *number)
+    return mirrored(released)
+
+
+def noisy_rows(
+    sums: NDArray[np.float64],
+    rows: range,
+    std: float,
+    unit: float,
+    streams: SecretStreams,
+    purpose: str,
+    released: NDArray[np.float32],
+    *number: int,
+) -> None:
+    """Write some rows of a symmetric matrix with noise, up to the diagonal, to ``released`` (d, d).
+
+    Args:
+        sums: (rows, d or more) exact integers of these rows; what lies above the diagonal is not read.
+        rows: from a multiple of 128 to one, or to d: noise has one stream for 128 rows, whoever asks for them.
+        std, unit, streams, purpose, number: as for :func:`noisy_symmetric`.
+        released: entries above the diagonal may be left with anything: see :func:`mirrored`.
+    """
+    off_diagonal = std / math.sqrt(2)
+    for start in range(rows.start, rows.stop, _NOISE_ROWS):
+        stop = min(start + _NOISE_ROWS, rows.stop)
+        group = start // _NOISE_ROWS
+        with streams.lent(purpose, *number, group) as generator:
+            noise = gaussian_on_lattice(generator, (stop - start, stop), off_diagonal)
+        with streams.lent(f"{purpose}: diagonal", *number, group) as generator:
+            diagonal = gaussian_on_lattice(generator, stop - start, off_diagonal * math.sqrt(2))
+        noise[np.arange(stop - start), np.arange(start, stop)] = diagonal
+        # Entries above the diagonal hold no sums; the mirror replaces them.
+        own = slice(start - rows.start, stop - rows.start)
+        released[start:stop, :stop] = (sums[own, :stop] + noise) * unit
+
+
+def mirrored(released: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The matrix with what is below its diagonal above it, too; in place."""
+    dim = len(released)
+    for start in range(0, dim, _NOISE_ROWS):
+        stop = min(start + _NOISE_ROWS, dim)
+        square = np.tril(released[start:stop, start:stop])
+        released[start:stop, start:stop] = square + np.tril(square, -1).T
+        released[:start, start:stop] = released[start:stop, :start].T
+    return released

@@ -1,0 +1,89 @@
+"""Ridge regression on released second moments."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Final
+
+import numpy as np
+
+from privmix.errors import InvalidInput, check_number
+from privmix.learning.base import LEARNERS, LinearLearner, Progress
+from privmix.learning.data_model import DataModel
+from privmix.learning.forecast import LinearRule, drawn_regression
+from privmix.plans import Plan
+from privmix.publication.dataset import ReleasedDataset
+from privmix.publication.second_moments import regression
+
+AUTO: Final = "auto"
+
+
+@LEARNERS.register
+class SecondMomentsClassifier(LinearLearner):
+    """Regression of labels on features from X'X and X'Y alone, for releases of design ``moments``.
+
+    W ~ (U (L + a) U' + S)^-1 X'Y, where U are the eigenvectors of the released X'X, L its eigenvalues with the noise
+    shrunk out (``SecondMoments.spectrum``), a the regularisation, by default in proportion
+    to the largest eigenvalue that noise alone would have, and S the scatter between classes that X'Y shows
+    (``second_moments.regression``). AdaSSP (Wang 2018) likewise regularises by the size of the noise, but
+    keeps the noisy eigenvalues. A record f is scored by f W, plus the classes' shares if the release is centred.
+
+    Args:
+        regularisation: ``"auto"`` for ``Spectrum.ridge``, or a as a share of the largest
+            eigenvalue, > 0.
+
+    Attributes:
+        coef_: (d, K) float32, W.
+        intercept_: (K,) float32.
+
+    Example:
+        >>> from privmix.publication.dataset import RecordTransform
+        >>> from privmix.publication.second_moments import SecondMoments
+        >>> x, y = np.eye(2, dtype=np.float32)[[0, 1, 1]], np.eye(2, dtype=np.float32)[[0, 1, 1]]
+        >>> moments = SecondMoments(x.T @ x, x.T @ y, y.sum(axis=0), records=3, noise_std_second=0.0,
+        ...                         noise_std_cross=0.0, noise_std_counts=0.0)
+        >>> release = ReleasedDataset(
+        ...     x=x, y=y, design="moments", mixup_degree=1, noise_std_x=0.0, noise_std_y=0.0, label_offset=0.0,
+        ...     classes=("cat", "dog"), transform=RecordTransform(1.0), extractor={"name": "identity"},
+        ...     input_shape=(2,), release_id="example", beside=moments)
+        >>> SecondMomentsClassifier().fit(release).predict(np.eye(2)).tolist()
+        [0, 1]
+    """
+
+    name: ClassVar[str] = "second-moments"
+    reads_rows: ClassVar[bool] = False
+
+    def __init__(self, regularisation: float | str = AUTO) -> None:
+        self.regularisation = regularisation
+
+    @property
+    def summary(self) -> str:
+        return f"regularisation {self.regularisation}"
+
+    @classmethod
+    def forecast(cls, plan: Plan, model: DataModel, seed: int) -> LinearRule | None:
+        """The rule at the regularisation that noise alone asks for."""
+        return None if not plan.kind.released else drawn_regression(plan, model, seed)
+
+    def _check_params(self) -> None:
+        if self.regularisation != AUTO:
+            if isinstance(self.regularisation, str):
+                raise InvalidInput("regularisation", self.regularisation, "'auto' or a number > 0")
+            check_number("regularisation", self.regularisation, low=0, low_open=True)
+
+    def _fit(self, release: ReleasedDataset, progress: Progress) -> None:
+        if release.moments is None:
+            raise InvalidInput("release", f"design {release.design}", "design moments for this learner")
+        moments = release.moments
+        for values in (moments.second, moments.cross, moments.label_sums):
+            if not np.isfinite(values).all():
+                raise InvalidInput("released moments", "NaN or infinity", "finite numbers")
+        spectrum = moments.spectrum()
+        progress(1, 2)
+        added = None
+        if not isinstance(self.regularisation, str):
+            added = float(self.regularisation) * float(spectrum.values.max(initial=0.0))
+        self.coef_ = regression(spectrum, moments.cross, moments.records, added)
+        # Without centring X'X holds the mean too, and W predicts labels as they are.
+        shares = moments.class_shares(release.label_offset).astype(np.float32)
+        self.intercept_ = shares if release.transform.centre is not None else np.zeros_like(shares)
+        progress(2, 2)

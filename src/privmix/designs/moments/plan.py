@@ -1,0 +1,249 @@
+"""Design ``moments``: noisy second moments of the records, in one Gaussian query."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Final
+
+from privmix.accounting import Adjacency, Event, Gaussian
+from privmix.errors import InvalidInput, check_number
+from privmix.mechanisms.sampling import EveryRecord, Sampler
+from privmix.plans.design import Beside, Design
+from privmix.plans.plan import BasePlan
+from privmix.plans.registry import register
+from privmix.plans.setting import Assumed, Forecast, Setting
+
+MOMENTS: Final = "moments"
+LARGEST_DIM: Final = 8192
+"""Second moments hold dim^2 numbers: beyond this they need more memory and time than a release should."""
+
+# Rows sampled from released moments: enough for any classifier, little enough to carry.
+_SAMPLED_ROWS: Final = 10_000
+# Shares of the budget that a planner tries; where a simulation can't tell them apart, the first errs least.
+_LABEL_SHARES: Final = (0.35, 0.5, 0.2, 0.65, 0.1, 0.8, 0.9, 0.95, 0.97)
+_COUNT_SHARES: Final = (0.01, 0.002, 0.03, 0.05)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MomentsPlan(BasePlan):
+    """Everything public about a release of second moments before it runs.
+
+    Released are X'X (d, d), X'Y (d, K) and the label sums Y'1 (K), each with Gaussian noise, where a row of X is a
+    clipped (and privately centred) record of norm at most C and a row of Y its one-hot label minus the offset, of norm
+    at most B. Rows sampled from a Gaussian mixture with these moments go with them, so that any classifier can train:
+    they cost nothing.
+
+    The three parts are ONE Gaussian query of noise multiplier s: 1/s^2 = 1/s_xx^2 + 1/s_xy^2 + 1/s_y^2, and 1/s_xy^2 =
+    ``label_share`` of what ``count_share`` leaves of 1/s^2. One record changes X'X by x x', of Frobenius norm at
+    most C^2. That matrix is symmetric: its upper triangle with the off-diagonal entries times sqrt(2) is a vector of
+    the same norm, so off-diagonal entries need noise of C^2 s_xx / sqrt(2) only, and diagonal ones of C^2 s_xx.
+
+    Formal guarantees:
+        * every field is a public constant: no value depends on a private row;
+        * one record changes X'X by at most C^2 (Frobenius), X'Y by at most C B and Y'1 by at most B, to which the
+          noise of each is scaled;
+        * ``event`` is the Gaussian query at the joint multiplier, composed with the mean query.
+
+    Attributes:
+        rows: how many rows are sampled from the moments.
+        label_share: share of the query's budget (in 1/s^2) that X'Y gets; X'X gets the rest.
+        count_share: share that the label sums get.
+    """
+
+    label_share: float
+    count_share: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.design != MOMENTS:
+            raise InvalidInput("design", self.design, MOMENTS)
+        if self.dim > LARGEST_DIM:
+            allowed = f"at most {LARGEST_DIM} features for design {MOMENTS}: `project` makes fewer of them"
+            raise InvalidInput("dim", self.dim, allowed)
+        for name in ("label_share", "count_share"):
+            check_number(name, getattr(self, name), low=0, high=1, low_open=True, high_open=True)
+
+    @staticmethod
+    def largest_noise(label_share: float, count_share: float) -> float:
+        """The most that s times 4^lattice_bits may be: no part's noise then exceeds 2^45 lattice steps."""
+        return 2.0**45 * math.sqrt(min(1 - label_share, label_share) * (1 - count_share))
+
+    def sampler_for(self, records: int) -> Sampler:
+        """Every record is in the one query."""
+        return EveryRecord(records, 1)
+
+    @property
+    def adjacency(self) -> Adjacency:
+        """Add or remove one record."""
+        return self.sampler.adjacency
+
+    @property
+    def main_event(self) -> Event:
+        """The one query that releases all three parts."""
+        return self.sampler.event(Gaussian(self.noise_multiplier))
+
+    @property
+    def second_noise_multiplier(self) -> float:
+        """s_xx."""
+        return self.noise_multiplier / math.sqrt((1 - self.count_share) * (1 - self.label_share))
+
+    @property
+    def cross_noise_multiplier(self) -> float:
+        """s_xy."""
+        return self.noise_multiplier / math.sqrt((1 - self.count_share) * self.label_share)
+
+    @property
+    def count_noise_multiplier(self) -> float:
+        """s_y."""
+        return self.noise_multiplier / math.sqrt(self.count_share)
+
+    @property
+    def units(self) -> dict[str, float]:
+        """Grid of each part, by name: released numbers are multiples of it, rounded to float32."""
+        step = 2.0**-self.lattice_bits
+        bound = self.final_clip_norm
+        return {"second": step**2 * bound**2, "cross": step**2 * bound, "counts": step}
+
+    @property
+    def noise_std_second(self) -> float:
+        """Standard deviation of the noise in a diagonal entry of X'X; off the diagonal it is 1/sqrt(2) of that."""
+        return self.final_clip_norm**2 * self.second_noise_multiplier
+
+    @property
+    def noise_std_cross(self) -> float:
+        """Standard deviation of the noise in an entry of X'Y."""
+        return self.final_clip_norm * self.label_norm * self.cross_noise_multiplier
+
+    @property
+    def noise_std_counts(self) -> float:
+        """Standard deviation of the noise in an entry of Y'1."""
+        return self.label_norm * self.count_noise_multiplier
+
+    @property
+    def noise_std(self) -> dict[str, float]:
+        """By part; ``second`` is that of the diagonal."""
+        return {"second": self.noise_std_second, "cross": self.noise_std_cross, "counts": self.noise_std_counts}
+
+
+@register
+@dataclass(frozen=True)
+class Moments(Design[MomentsPlan]):
+    """Second moments of all records in one noisy query, and rows sampled from them.
+
+    Attributes:
+        label_share: share of the budget for X'Y; X'X gets the rest.
+        count_share: share of the budget for the label sums, taken first.
+    """
+
+    name = "moments"
+    worst_case = "privmix.designs.moments.worst_case:moments_case"
+    words = "samples of a Gaussian mixture that has the released moments"
+    draws = "second moments, cross moments and label sums of all records"
+    labels: ClassVar = {"moments": "second moments"}
+    learner = "discriminant"
+    plan_type = MomentsPlan
+    # A sampled row is of one class.
+    mixes_all_classes = False
+    # Records are read once and in blocks: there is nothing to spread.
+    engines: ClassVar = {"local": "privmix.designs.moments.engine:MomentsEngine"}
+    lost = "Moments hold means and correlations of features and labels, and nothing beyond them."
+    statements = (
+        "The rows are samples of a model made from the released moments; they add nothing to what the moments show.",
+    )
+    released = "second moments"
+    released_as = "privmix.publication.second_moments:SecondMoments"
+    row_law = "privmix.releases.evidence:moments_row_law"
+    pure_noises = "privmix.designs.moments.audit:moments_noises"
+    moved = "privmix.designs.moments.audit:moments_moved"
+    beside_tests = "privmix.releases.evidence:moments_tests"
+
+    label_share: float = field(
+        default=0.5, metadata={"help": "Moments: share of the budget for X'Y; X'X gets the rest."}
+    )
+    count_share: float = field(default=0.002, metadata={"help": "Moments: share of the budget for the label sums."})
+
+    def __post_init__(self) -> None:
+        for name in ("label_share", "count_share"):
+            check_number(name, getattr(self, name), low=0, high=1, low_open=True, high_open=True)
+
+    def check(self, setting: Setting) -> None:
+        """There is nothing that the options could contradict."""
+
+    def plan(self, setting: Setting, noise_multiplier: float, centre_noise_multiplier: float | None) -> MomentsPlan:
+        # A sum of n products of 2 * bits bits must stay below 2^53; one bit is left for a declared count being low.
+        bits = min(setting.lattice_bits, (52 - setting.records.bit_length()) // 2)
+        # Much noise needs no fine grid, and must stay within what float64 counts exactly.
+        most = MomentsPlan.largest_noise(self.label_share, self.count_share) / noise_multiplier
+        bits = max(8, min(bits, math.floor(math.log(most, 4)) if most > 1 else 0))
+        return MomentsPlan(
+            design=self.name,
+            rows=setting.rows or min(setting.records, _SAMPLED_ROWS),
+            noise_multiplier=float(noise_multiplier),
+            lattice_bits=bits,
+            label_share=float(self.label_share),
+            count_share=float(self.count_share),
+            **setting.shared(centre_noise_multiplier),
+        )
+
+    @classmethod
+    def trials(cls, setting: Setting) -> Sequence[tuple[str, Moments]]:
+        return [] if setting.dim > LARGEST_DIM else [(cls.name, cls())]
+
+    def ranges(self) -> Mapping[str, Sequence[float]]:
+        return {"label_share": _LABEL_SHARES, "count_share": _COUNT_SHARES}
+
+    @property
+    def rows_follow(self) -> bool:
+        return True
+
+    def settings(self) -> dict[str, Any]:
+        return {"design": self.name, "label_share": self.label_share, "count_share": self.count_share}
+
+    @classmethod
+    def beside(cls, plan: MomentsPlan) -> Beside:
+        dim, classes = plan.dim, plan.num_classes
+        # Of X'X its lower triangle by rows.
+        shapes = {"second": (dim * (dim + 1) // 2,), "cross": (dim, classes), "label_sums": (classes,)}
+        return Beside("moments.safetensors", shapes, dim)
+
+    @classmethod
+    def mechanism(cls, plan: MomentsPlan, multiplier: str) -> str:
+        return (
+            f"Second moments, cross moments and label sums of all records in one query with Gaussian noise, "
+            f"{multiplier} times what adding one record can change."
+        )
+
+    @classmethod
+    def card(cls, plan: MomentsPlan, extractor: str) -> str:
+        return f"""`moments.safetensors` holds the released second moments of all records' `{extractor}` features X and one-hot labels
+minus {plan.label_offset:.6g}, Y:
+
+| entry | shape | meaning |
+|---|---|---|
+| `second` | {plan.dim * (plan.dim + 1) // 2} | X'X, lower triangle by rows; noise {plan.noise_std_second:.6g} on, {plan.noise_std_second / 2**0.5:.6g} off the diagonal |
+| `cross` | {plan.dim} x {plan.num_classes} | X'Y; noise {plan.noise_std_cross:.6g} |
+| `label_sums` | {plan.num_classes} | column sums of Y; noise {plan.noise_std_counts:.6g} |
+
+The {plan.rows} rows (columns `x`, {plan.dim} float32, and `y`, {plan.num_classes} float32) are no records and no averages of them: they are samples of a
+Gaussian mixture that has these moments, for classifiers that want rows.
+"""  # noqa: E501
+
+    @classmethod
+    def summary(cls, plan: MomentsPlan, about: str) -> str:
+        return f"Noisy second moments of {about}, with {plan.rows:,} rows sampled from them"
+
+    @classmethod
+    def shown(cls, plan: MomentsPlan) -> dict[str, str]:
+        shares = f"{(1 - plan.label_share):.0%} to X'X, {plan.label_share:.0%} to X'Y; {plan.count_share:.0%} before"
+        return {"sampled rows": f"{plan.rows:,}", "budget": shares + " to label sums"}
+
+    @classmethod
+    def forecast(cls, plan: MomentsPlan, assumed: Assumed) -> Forecast:
+        axes = assumed.noise
+        return Forecast(
+            axes * plan.second_noise_multiplier / math.sqrt(2),
+            axes * plan.label_norm * plan.cross_noise_multiplier,
+            counts=plan.noise_std_counts,
+        )

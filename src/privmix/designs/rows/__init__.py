@@ -1,0 +1,1 @@
+"""Rows that are noisy sums of records."""

@@ -1,0 +1,85 @@
+"""Design ``fixed``: every row averages the same number of records, drawn without replacement."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privmix.accounting import Adjacency
+from privmix.errors import InvalidInput, check_choice
+from privmix.mechanisms.sampling import FixedSizeSampling, Sampler
+from privmix.plans.registry import register
+from privmix.plans.rows import GAUSSIAN, LAPLACE, NOISES, NoisyLabels, ReleasePlan
+from privmix.plans.setting import Setting
+
+
+@dataclass(frozen=True)
+class FixedSize(NoisyLabels):
+    """Rows of exactly m records, drawn uniformly without replacement; priced for replaced records."""
+
+    fixed_size = True
+
+    @classmethod
+    def sampler(cls, plan: ReleasePlan, records: int) -> Sampler:
+        """How rows are drawn; ``records`` decides the law, and must be what the plan was priced for."""
+        if records != plan.records:
+            raise InvalidInput("records", plan.records, f"the real record count for design {cls.name}")
+        return FixedSizeSampling(records, plan.rows, plan.mixup_degree, plan.weights)
+
+
+@register
+@dataclass(frozen=True)
+class Fixed(FixedSize):
+    """Each row takes m records without replacement (DP-InstaHide; Lee et al. 2019).
+
+    Attributes:
+        mixup_degree: number m of records in a row, or ``"auto"``.
+        label_noise_ratio: lambda = s_y / s_x.
+        noise: ``"gaussian"``, or ``"laplace"`` with L1 clipping and without centring.
+
+    Example:
+        >>> Fixed(mixup_degree=4, noise="laplace").plan(Setting(9, 3, ("no", "yes")), 2.0, None).norm
+        'l1'
+    """
+
+    name = "fixed"
+    worst_case = "privmix.designs.rows.replace_one:replace_case"
+    words = "each row averages the same number of records, drawn without replacement"
+    draws = "each row takes m records without replacement"
+    noises = NOISES
+
+    noise: str = field(default=GAUSSIAN, metadata={"help": "gaussian, or laplace (design fixed, L1 clipping)."})
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_choice("noise", self.noise, NOISES)
+
+    def check(self, setting: Setting) -> None:
+        super().check(setting)
+        if self.noise == LAPLACE and setting.centre == "private":
+            raise InvalidInput("centre", setting.centre, "none with laplace noise")
+
+    @property
+    def centre(self) -> str:
+        return "none" if self.noise == LAPLACE else "private"
+
+    @property
+    def pure(self) -> bool:
+        return self.noise == LAPLACE
+
+    @property
+    def other_adjacency(self) -> Adjacency | None:
+        # See PureAccountant: a record that is added takes another's place. Of Gaussian noise nothing is proven here.
+        return Adjacency.ADD_REMOVE if self.noise == LAPLACE else None
+
+    def fields(self, setting: Setting) -> dict[str, Any]:
+        return {**super().fields(setting), "noise": self.noise}
+
+    @classmethod
+    def label_counts(
+        cls, plan: ReleasePlan, sizes: NDArray[np.int64], rows: int, generator: np.random.Generator
+    ) -> NDArray[np.int64]:
+        return generator.multivariate_hypergeometric(sizes, plan.mixup_degree, size=rows, method="marginals")

@@ -1,0 +1,56 @@
+"""Design ``poisson``: each record joins each row independently."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privmix.mechanisms.sampling import PoissonSampling, Sampler
+from privmix.plans.registry import register
+from privmix.plans.rows import NoisyLabels, ReleasePlan
+from privmix.plans.setting import Setting
+
+DEGREES = (16, 64, 256, 1024)
+"""Mixup degrees that a planner tries."""
+
+
+@register
+@dataclass(frozen=True)
+class Poisson(NoisyLabels):
+    """Each record joins each row independently with probability m/n (DPMix, DPFMix, NeuroMixGDP).
+
+    Attributes:
+        mixup_degree: expected number m of records in a row, or ``"auto"``.
+        label_noise_ratio: lambda = s_y / s_x.
+
+    Example:
+        >>> setting = Setting(records=1000, dim=3, classes=("no", "yes"))
+        >>> plan = Poisson(mixup_degree=16).plan(setting, 1.2, None)
+        >>> plan.record_rate, plan.sampler.event(plan.row_query).count
+        (0.016, 1000)
+    """
+
+    name = "poisson"
+    worst_case = "privmix.designs.rows.worst_case:poisson_case"
+    words = "each record joins each row independently"
+    draws = "each record joins each row independently with probability m/n"
+    labels: ClassVar = {"poisson": "Poisson mixup"}
+    learner = "discriminant"
+
+    @classmethod
+    def trials(cls, setting: Setting) -> Sequence[tuple[str, Poisson]]:
+        return [(cls.name, cls(degree)) for degree in DEGREES if degree <= setting.records / 4]
+
+    @classmethod
+    def sampler(cls, plan: ReleasePlan, records: int) -> Sampler:
+        return PoissonSampling(records, plan.rows, plan.record_rate)
+
+    @classmethod
+    def label_counts(
+        cls, plan: ReleasePlan, sizes: NDArray[np.int64], rows: int, generator: np.random.Generator
+    ) -> NDArray[np.int64]:
+        return generator.binomial(sizes, plan.record_rate, (rows, len(sizes)))

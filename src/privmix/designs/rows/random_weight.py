@@ -1,0 +1,62 @@
+"""Design ``random-weight``: every row is a sum of records with random weights."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privmix.designs.rows.fixed import FixedSize
+from privmix.errors import InvalidInput, check_number
+from privmix.plans.registry import register
+from privmix.plans.rows import ReleasePlan
+from privmix.plans.setting import Setting
+
+
+@register
+@dataclass(frozen=True)
+class RandomWeight(FixedSize):
+    """Dirichlet weights on m records drawn without replacement: a record's sensitivity is its largest weight.
+
+    Attributes:
+        mixup_degree: number m of records in a row, or ``"auto"``.
+        label_noise_ratio: lambda = s_y / s_x.
+        dirichlet_alpha: concentration of the weights.
+        max_weight: weights are cut to this, which bounds the sensitivity.
+    """
+
+    name = "random-weight"
+    worst_case = "privmix.designs.rows.replace_one:replace_case"
+    words = "each row is a Dirichlet-weighted sum of records drawn without replacement"
+    draws = "each row is a randomly weighted sum of m records"
+    averages = False
+    parts = frozenset({"dirichlet_alpha", "max_weight"})
+
+    dirichlet_alpha: float = field(default=1.0, metadata={"help": "Random-weight: concentration."})
+    max_weight: float = field(default=1.0, metadata={"help": "Random-weight: largest weight."})
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_number("dirichlet_alpha", self.dirichlet_alpha, low=1e-3, high=1e6)
+        check_number("max_weight", self.max_weight, low=0, high=1, low_open=True)
+
+    def fields(self, setting: Setting) -> dict[str, Any]:
+        return {
+            **super().fields(setting),
+            "dirichlet_alpha": float(self.dirichlet_alpha),
+            "max_weight": float(self.max_weight),
+        }
+
+    @classmethod
+    def divisor(cls, plan: ReleasePlan) -> float:
+        """1: weights already sum to about 1."""
+        return 1.0
+
+    @classmethod
+    def label_counts(
+        cls, plan: ReleasePlan, sizes: NDArray[np.int64], rows: int, generator: np.random.Generator
+    ) -> NDArray[np.int64]:
+        """Weights are no counts."""
+        raise InvalidInput("design", plan.design, "one whose rows are averages of records")

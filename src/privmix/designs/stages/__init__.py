@@ -1,0 +1,1 @@
+"""Second moments in two and three stages."""

@@ -1,0 +1,114 @@
+"""The engine of releases in three stages: those of two, and each class's scatter where they made it round."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg.blas import dsyrk
+
+from privmix.designs.moments.engine import EXACT_FLOAT64, noisy_symmetric
+from privmix.designs.stages.three_plan import ThreeStagePlan
+from privmix.designs.stages.three_released import ThreeStageMoments, class_map
+from privmix.designs.stages.two_engine import TwoStageEngine
+from privmix.designs.stages.two_released import ResidualMap, TwoStageMoments
+from privmix.engine.rows import Progress
+from privmix.engine.tiles import RecordSource
+from privmix.errors import WITHHELD, InvalidInput
+from privmix.mechanisms.clipping import clip_l2
+from privmix.mechanisms.streams import SecretStreams
+
+
+class ThreeStageEngine(TwoStageEngine):
+    """Carries out a plan in three stages on private records.
+
+    Formal guarantees (beside those of :class:`TwoStageEngine`):
+        * what a record adds to the scatter of its class depends on the record and on released numbers alone, to the
+          last bit, and it adds nothing to another class's;
+        * a residual is clipped after it was mapped, and rounding to the lattice never makes it longer: it adds at most
+          1 (Frobenius), whatever the map is;
+        * noise is drawn once for each released number, from streams of its class's own.
+
+    Args:
+        plan: the public plan.
+        records: the private records; read in blocks.
+        streams: secret randomness; the caller destroys it afterwards.
+        workers: threads that clip records; None uses every core.
+        memory_bytes: for the first stage's sums, see :class:`privmix.designs.moments.engine.MomentsEngine`.
+    """
+
+    def __init__(
+        self,
+        plan: ThreeStagePlan,
+        records: RecordSource,
+        streams: SecretStreams,
+        *,
+        workers: int | None = None,
+        memory_bytes: int | None = None,
+    ) -> None:
+        super().__init__(plan, records, streams, workers=workers, memory_bytes=memory_bytes)
+        self._all = plan
+
+    def _released_moments(self, tell: Progress) -> ThreeStageMoments:
+        plan, two = self._all, super()._released_moments(tell)
+        mapped, scatter = self._class_map(two), ClassScatter(plan)
+        for residuals, labels in self._labelled_residuals(mapped, "scatter of classes", tell):
+            scatter.add(residuals, labels)
+        return ThreeStageMoments(
+            **vars(two),
+            class_directions=mapped.directions,
+            class_means=mapped.means,
+            class_within=scatter.released(self._streams),
+            noise_std_class=plan.class_noise_multiplier,
+        )
+
+    def _class_map(self, two: TwoStageMoments) -> ResidualMap:
+        """The last stage's map, from released numbers alone."""
+        return class_map(self._all, two)
+
+
+class ClassScatter:
+    """Exact sums of products of clipped residuals on the lattice, for each class. Secret.
+
+    Formal guarantees:
+        * Bounded: every residual is clipped to norm 1 and rounded toward zero, here: it adds to the matrix of its class
+          one of Frobenius norm 1 at most, and nothing to the others.
+        * Exact: every sum is an integer below 2^53; more records than that allows raise.
+
+    Args:
+        plan: the public plan.
+    """
+
+    def __init__(self, plan: ThreeStagePlan) -> None:
+        self._plan, self._count = plan, 0
+        axes = plan.class_directions
+        self._sums = [np.zeros((axes, axes), np.float64, order="F") for _ in plan.classes]
+
+    def __repr__(self) -> str:
+        return "<ClassScatter>"
+
+    def add(self, residuals: NDArray[Any], labels: NDArray[np.int64]) -> None:
+        """Add (b, q) residuals of records of classes ``labels`` (b,).
+
+        Raises:
+            InvalidInput: sums could leave the range of exact integers.
+        """
+        self._count += len(residuals)
+        if self._count * 4**self._plan.lattice_bits >= EXACT_FLOAT64:
+            raise InvalidInput("lattice sums", WITHHELD, "below 2**53 steps: use fewer lattice bits")
+        steps = self._plan.lattice.quantise(clip_l2(residuals, 1.0))
+        for number in range(self._plan.num_classes):
+            own = steps[labels == number]
+            self._sums[number] = dsyrk(1.0, own.T, beta=1.0, c=self._sums[number], lower=1, overwrite_c=1)
+
+    def released(self, streams: SecretStreams) -> NDArray[np.float32]:
+        """(K, q, q) with noise, added once, and scaled: the only way out of these sums."""
+        plan = self._plan
+        std = plan.class_noise_multiplier / plan.unit_within
+        return np.stack(
+            [
+                noisy_symmetric(sums, std, plan.unit_within, streams, "class scatter noise", number)
+                for number, sums in enumerate(self._sums)
+            ]
+        )

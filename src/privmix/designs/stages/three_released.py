@@ -1,0 +1,98 @@
+"""What a release in three stages holds, and the map of its last stage, which follows from the earlier ones' numbers."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privmix.designs.stages.three_plan import ThreeStagePlan
+from privmix.designs.stages.two_released import Reals, ResidualMap, TwoStageMoments, grid_bits
+from privmix.publication.beside import Arrays
+from privmix.publication.second_moments import SecondMoments, eigh_lower, lower_triangle, symmetric
+
+# The least share of the largest variance that a variance is taken for: float32 tells no less.
+LEAST = float(np.finfo(np.float32).eps)
+
+
+@dataclass(frozen=True, eq=False)
+class ThreeStageMoments(TwoStageMoments):
+    """Numbers of two stages, and the scatter of each class's residuals. Public.
+
+    Attributes:
+        class_directions: (q, d) float32: residuals of the last stage are this times z less ``class_means``.
+        class_means: (K, q) float32.
+        class_within: (K, q, q) float32, symmetric: of each class the sum of v v' plus noise, v its residuals clipped to
+            norm 1.
+        noise_std_class: standard deviation of the noise in a diagonal entry of these; 1/sqrt(2) of it elsewhere.
+
+    The rest: :class:`TwoStageMoments`, of the first two.
+    """
+
+    class_directions: NDArray[np.float32]
+    class_means: NDArray[np.float32]
+    class_within: NDArray[np.float32]
+    noise_std_class: float
+
+    @classmethod
+    def from_arrays(cls, plan: ThreeStagePlan, arrays: Arrays) -> Self:
+        two = TwoStageMoments.from_arrays(plan, arrays)
+        return cls(
+            **vars(two),
+            class_directions=arrays["class_directions"],
+            class_means=arrays["class_means"],
+            class_within=np.stack([symmetric(one, plan.class_directions) for one in arrays["class_within"]]),
+            noise_std_class=plan.class_noise_multiplier,
+        )
+
+    def to_arrays(self) -> Arrays:
+        """Of symmetric matrices the lower triangle by rows."""
+        return {
+            **super().to_arrays(),
+            "class_directions": np.ascontiguousarray(self.class_directions),
+            "class_means": np.ascontiguousarray(self.class_means),
+            "class_within": np.stack([lower_triangle(one) for one in self.class_within]),
+        }
+
+
+def class_map(plan: ThreeStagePlan, moments: TwoStageMoments) -> ResidualMap:
+    """The map that the second stage's released numbers lead to: post-processing.
+
+    Of the scatter, its noise taken out (:meth:`SecondMoments.spectrum`; no variance is taken for less than the noise of
+    one entry), the block T of the first q directions is divided out: residuals are multiplied by T^-1/2, scaled so that
+    clipped ones have a mean squared norm of 1.
+    """
+    axes = plan.class_directions
+    values, basis = eigh_lower(np.asarray(class_scatter(plan, moments), np.float32, order="F"))
+    least = float(values[-1]) * LEAST
+    root = (basis / np.sqrt(axes * np.maximum(values, least))).T.astype(np.float64)
+    directions = root @ moments.directions[:axes]
+    grid = 2.0 ** grid_bits(directions * (1 + 2.0**-12), plan.lattice_bits)
+    on_grid = (np.rint(directions * grid) / grid).astype(np.float32)
+    return ResidualMap(on_grid, (moments.means[:, :axes] @ root.T).astype(np.float32), plan.lattice_bits)
+
+
+def class_scatter(plan: ThreeStagePlan, moments: TwoStageMoments) -> Reals:
+    """(q, q) T: the scatter within classes along the first q directions, per record, the noise taken out."""
+    axes, std = plan.class_directions, plan.noise_std_within
+    nothing = np.zeros((plan.directions, plan.num_classes), np.float32)
+    spectrum = SecondMoments(
+        moments.within,
+        nothing,
+        nothing[0],
+        records=plan.records,
+        noise_std_second=std,
+        noise_std_cross=0.0,
+        noise_std_counts=0.0,
+    ).spectrum()
+    # (q, r): of T = A A' the block is that of its first rows.
+    half = spectrum.basis[:axes].astype(np.float64) * np.sqrt(np.maximum(spectrum.values, std))
+    return np.asarray(half @ half.T * (moments.bound**2 / plan.records))
+
+
+def class_deviation(moments: ThreeStageMoments, counts: NDArray[np.float64]) -> NDArray[np.float64]:
+    """(K,) standard deviation, off the diagonal, of the noise in a class's scatter per record, of ``counts`` (K,)."""
+    return np.asarray(moments.noise_std_class / math.sqrt(2) / counts)

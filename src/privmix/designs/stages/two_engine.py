@@ -1,0 +1,174 @@
+"""Run a plan in two stages: moments, the map that follows from them, counts of norms, scatter within classes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg.blas import dsyrk
+
+from privmix.designs.moments.engine import EXACT_FLOAT64, MomentsEngine, noisy_symmetric
+from privmix.designs.stages.two_plan import NORM_EDGES, TwoStagePlan
+from privmix.designs.stages.two_released import ResidualMap, TwoStageMoments, norm_bins, residual_bound, residual_map
+from privmix.engine.rows import Progress
+from privmix.engine.tiles import RecordSource, record_tiles
+from privmix.errors import WITHHELD, InvalidInput
+from privmix.mechanisms.clipping import clip_l2
+from privmix.mechanisms.noise import gaussian_on_lattice
+from privmix.mechanisms.streams import SecretStreams
+from privmix.publication.second_moments import SecondMoments
+
+_RECORDS_AT_ONCE = 4096
+# Bytes of residuals that are kept between the passes over them; more are made twice, to the same bits.
+_KEPT = 2**30
+
+
+class TwoStageEngine(MomentsEngine):
+    """Carries out a plan in two stages on private records.
+
+    Formal guarantees (beside those of :class:`MomentsEngine`, for the first stage):
+        * what a record adds to the counts of norms and to the scatter within classes depends on the record and on
+          released numbers alone, to the last bit, whoever its neighbours are;
+        * a residual is clipped after it was mapped, and rounding to the lattice never makes it longer: it adds at most
+          1 (Frobenius) to the scatter, and 1 to one count, whatever the map is;
+        * noise is drawn once for each released number, after the sums, from secret streams: running again under the
+          same key re-creates the same release;
+        * rows are samples made from the first stage's numbers alone: an interrupted run keeps none that show the
+          second stage, whose numbers leave once, with the whole release.
+
+    Args:
+        plan: the public plan.
+        records: the private records; read in blocks.
+        streams: secret randomness; the caller destroys it afterwards.
+        workers: threads that clip records; None uses every core.
+        memory_bytes: for the first stage's sums, see :class:`MomentsEngine`.
+    """
+
+    def __init__(
+        self,
+        plan: TwoStagePlan,
+        records: RecordSource,
+        streams: SecretStreams,
+        *,
+        workers: int | None = None,
+        memory_bytes: int | None = None,
+    ) -> None:
+        super().__init__(plan.first, records, streams, workers=workers, memory_bytes=memory_bytes)
+        self._whole = plan
+
+    def _released_moments(self, tell: Progress) -> TwoStageMoments:
+        plan, first = self._whole, super()._released_moments(tell)
+        return self._again(first, self._map(first), plan, tell)
+
+    def _map(self, first: SecondMoments) -> ResidualMap:
+        """The second stage's map, from released numbers alone."""
+        return residual_map(self._whole, first)
+
+    def _bound(self, norms: NDArray[np.float32]) -> float:
+        """The second stage's clipping bound, from released numbers alone."""
+        return residual_bound(self._whole, norms)
+
+    def _again(self, first: SecondMoments, mapped: ResidualMap, plan: TwoStagePlan, tell: Progress) -> TwoStageMoments:
+        counts, kept, held = NormCounts(plan), [], 0
+        for residuals in self._residuals(mapped, "norms", tell):
+            counts.add(residuals)
+            if held <= _KEPT:
+                kept.append(residuals)
+            held += residuals.nbytes
+        norms = counts.released(self._streams)
+        bound, scatter = self._bound(norms), WithinScatter(plan)
+        for residuals in kept if held <= _KEPT else self._residuals(mapped, "scatter", tell):
+            scatter.add(residuals, bound)
+        return TwoStageMoments(
+            **vars(first),
+            directions=mapped.directions,
+            means=mapped.means,
+            norms=norms,
+            within=scatter.released(self._streams),
+            bound=bound,
+            noise_std_norms=plan.norm_noise_multiplier,
+            noise_std_within=plan.noise_std_within,
+        )
+
+    def _residuals(self, mapped: ResidualMap, stage: str, tell: Progress) -> Iterator[NDArray[np.float64]]:
+        """Blocks of residuals of all records."""
+        return (residuals for residuals, _ in self._labelled_residuals(mapped, stage, tell))
+
+    def _labelled_residuals(
+        self, mapped: ResidualMap, stage: str, tell: Progress
+    ) -> Iterator[tuple[NDArray[np.float64], NDArray[np.int64]]]:
+        """The same with the records' classes."""
+        reader, done = self._reader, 0
+        for index in range(record_tiles(reader.records)):
+            features, labels = reader.read(index)
+            for start in range(0, len(labels), _RECORDS_AT_ONCE):
+                part = slice(start, start + _RECORDS_AT_ONCE)
+                steps = reader.lattice_steps(self.transform, np.asarray(features[part]))
+                yield mapped.residuals(steps, labels[part]), labels[part]
+                done += len(labels[part])
+                tell(stage, done, reader.records.count)
+
+
+class NormCounts:
+    """Exact counts of residuals by norm. Secret.
+
+    Args:
+        plan: the public plan.
+    """
+
+    def __init__(self, plan: TwoStagePlan) -> None:
+        self._plan = plan
+        self._counts = np.zeros(len(NORM_EDGES))
+
+    def __repr__(self) -> str:
+        return "<NormCounts>"
+
+    def add(self, residuals: NDArray[np.float64]) -> None:
+        """Count (b, r) residuals: each is in one count."""
+        self._counts += np.bincount(norm_bins(residuals), minlength=len(NORM_EDGES))
+
+    def released(self, streams: SecretStreams) -> NDArray[np.float32]:
+        """Add the noise, once: the only way out."""
+        with streams.lent("norm count noise") as generator:
+            noise = gaussian_on_lattice(generator, self._counts.shape, self._plan.norm_noise_multiplier)
+        return (self._counts + noise).astype(np.float32)
+
+
+class WithinScatter:
+    """Exact sum of products of clipped residuals on the lattice. Secret.
+
+    Formal guarantees:
+        * Bounded: every residual is clipped to ``bound``, divided by it and rounded toward zero, here: it adds a matrix
+          of Frobenius norm 1 at most, whatever it was before.
+        * Exact: every sum is an integer below 2^53; more records than that allows raise.
+
+    Args:
+        plan: the public plan.
+    """
+
+    def __init__(self, plan: TwoStagePlan) -> None:
+        self._plan, self._count = plan, 0
+        self._sums: NDArray[np.float64] = np.zeros((plan.directions, plan.directions), np.float64, order="F")
+
+    def __repr__(self) -> str:
+        return "<WithinScatter>"
+
+    def add(self, residuals: NDArray[Any], bound: float) -> None:
+        """Add (b, r) residuals.
+
+        Raises:
+            InvalidInput: sums could leave the range of exact integers.
+        """
+        self._count += len(residuals)
+        if self._count * 4**self._plan.lattice_bits >= EXACT_FLOAT64:
+            raise InvalidInput("lattice sums", WITHHELD, "below 2**53 steps: use fewer lattice bits")
+        steps = self._plan.lattice.quantise(clip_l2(residuals / bound, 1.0))
+        self._sums = dsyrk(1.0, steps.T, beta=1.0, c=self._sums, lower=1, overwrite_c=1)
+
+    def released(self, streams: SecretStreams) -> NDArray[np.float32]:
+        """Add the noise, once, and scale: the only way out of these sums."""
+        plan = self._plan
+        std = plan.noise_std_within / plan.unit_within
+        return noisy_symmetric(self._sums, std, plan.unit_within, streams, "scatter noise")

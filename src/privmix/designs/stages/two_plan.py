@@ -1,0 +1,384 @@
+"""Design ``two-stage``: noisy second moments, and with what they show the scatter within classes, measured again."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Final
+
+from privmix.accounting import Adjacency, Composed, Event, Gaussian
+from privmix.designs.moments.plan import LARGEST_DIM, MOMENTS, Moments, MomentsPlan
+from privmix.errors import InvalidInput, check_integer, check_number
+from privmix.mechanisms.sampling import EveryRecord, Sampler
+from privmix.plans.design import Beside, Design
+from privmix.plans.plan import BasePlan
+from privmix.plans.registry import register
+from privmix.plans.setting import Assumed, Forecast, Setting, check_channels
+
+TWO_STAGE: Final = "two-stage"
+# Rows sampled from released moments: enough for any classifier, little enough to carry.
+_SAMPLED_ROWS: Final = 10_000
+# Norms are counted in quarters of octaves, 1 being what a record has on average where nothing is noise.
+NORM_EDGES: Final = tuple(2.0 ** (quarter / 4) for quarter in range(-20, 9))
+# Where features are as they were extracted; what public data have whitened wants no second whitening.
+_WHITENING: Final = 0.75
+# What the planner tries.
+_LABEL_SHARES: Final = (0.5, 0.9)
+_COUNT_SHARES: Final = (0.002, 0.01)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FirstStage(MomentsPlan):
+    """The first of two stages: moments, with labels as they are.
+
+    Subtracting 1/K from them, as moments alone do, leaves of each class's sum that of all records taken off, which no
+    other number shows: a class's mean is then off by as much as clipped residuals do not add up to 0.
+    """
+
+    @property
+    def label_offset(self) -> float:
+        """Nothing is subtracted."""
+        return 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class TwoStagePlan(BasePlan):
+    """Everything public about a release in two stages before it runs.
+
+    1. *Moments.* X'X, X'Y and the label sums with Gaussian noise, as :class:`privmix.designs.MomentsPlan` says.
+    2. *A map.* From these numbers alone follow r directions, weights of them, and means of the classes. They send a
+       record x of class k to its residual r(x) = A V'x - A V'm_k: how it differs from its class, along the directions
+       that records vary in, the more they vary in one the less it counts. No private record is read for it.
+    3. *Norms.* A histogram of the residuals' norms, with noise; from it follows the clipping bound c.
+    4. *Scatter within classes.* The sum of u u', u = clip_c(r(x)) / c, with noise.
+
+    Residuals from a class's own mean are shorter than records are, and noise in their scatter is spread evenly over
+    directions that count the same: a discriminant divides by nothing else. That is CoinPress (Biswas, Dong, Kamath and
+    Ullman 2020), which measures a covariance again where an earlier answer has made it round, for scatter within
+    classes.
+
+    Each query's noise is fixed here, before any record is read: with s the joint multiplier, 1/s^2 is the sum of the
+    three queries' 1/s_q^2. What is asked in steps 3 and 4 depends on earlier answers, how noisy the answer is does not.
+    Such an adaptive composition of Gaussian queries costs what the same queries cost together (Dong, Roth and Su 2021,
+    Theorem 3.2 and Corollary 3.3): the price of ``event``.
+
+    Formal guarantees:
+        * every field is a public constant: no value depends on a private row;
+        * one record changes X'X by at most C^2 (Frobenius), X'Y by at most C B, Y'1 by at most B, one count of norms by
+          1, and the scatter within classes by at most 1 (Frobenius), to which the noise of each is scaled, whatever
+          the answers of earlier queries were;
+        * ``event`` is the composition of the three queries, and of the mean's.
+
+    Attributes:
+        rows: how many rows are sampled from the moments of the first stage.
+        first_share: share of the budget (in 1/s^2) of the first stage.
+        norm_share: that of the histogram of norms; the scatter within classes gets what is left.
+        first_label_share: share of the first stage's budget, less ``first_count_share`` of it, that X'Y gets.
+        first_count_share: share of the first stage's budget that the label sums get.
+        directions: how many the map has, at most ``dim``.
+        whitening: p: a direction's weight is (variance + floor)^(-p/2).
+        clip_quantile: share of the records that are no longer than the clipping bound, as far as the histogram says.
+        channels: see :class:`privmix.plans.setting.Setting`; with more than one, X'X is cleaned by what they share.
+    """
+
+    first_share: float
+    norm_share: float
+    first_label_share: float
+    first_count_share: float
+    directions: int
+    whitening: float
+    clip_quantile: float
+    channels: int
+
+    made_by: ClassVar[str] = TWO_STAGE
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.design != self.made_by:
+            raise InvalidInput("design", self.design, self.made_by)
+        if self.dim > LARGEST_DIM:
+            allowed = f"at most {LARGEST_DIM} features for design {TWO_STAGE}: `project` makes fewer of them"
+            raise InvalidInput("dim", self.dim, allowed)
+        _check_shares(self)
+        check_integer("directions", self.directions, low=1, high=self.dim)
+        check_channels(self.channels, self.dim)
+
+    @property
+    def label_offset(self) -> float:
+        """Nothing is subtracted from labels."""
+        return 0.0
+
+    @property
+    def first(self) -> FirstStage:
+        """The first stage, mean included, as a plan of its own."""
+        return FirstStage(
+            design=MOMENTS,
+            records=self.records,
+            dim=self.dim,
+            classes=self.classes,
+            rows=self.rows,
+            clip_norm=self.clip_norm,
+            residual_clip_norm=self.residual_clip_norm,
+            noise_multiplier=self.first_noise_multiplier,
+            centre_noise_multiplier=self.centre_noise_multiplier,
+            lattice_bits=self.lattice_bits,
+            records_noise_multiplier=self.records_noise_multiplier,
+            records_declared=self.records_declared,
+            label_share=self.first_label_share,
+            count_share=self.first_count_share,
+        )
+
+    def sampler_for(self, records: int) -> Sampler:
+        """Every record is in each query."""
+        return EveryRecord(records, 1)
+
+    @property
+    def adjacency(self) -> Adjacency:
+        """Add or remove one record."""
+        return self.sampler.adjacency
+
+    @property
+    def main_event(self) -> Event:
+        """The three queries, each at its own multiplier."""
+        multipliers = (self.first_noise_multiplier, self.norm_noise_multiplier, self.within_noise_multiplier)
+        return Composed(tuple(self.sampler.event(Gaussian(multiplier)) for multiplier in multipliers))
+
+    @property
+    def first_noise_multiplier(self) -> float:
+        """That of the first stage's one query."""
+        return self.noise_multiplier / math.sqrt(self.first_share)
+
+    @property
+    def norm_noise_multiplier(self) -> float:
+        """That of the histogram of norms, and the standard deviation of the noise in each of its counts."""
+        return self.noise_multiplier / math.sqrt(self.norm_share)
+
+    @property
+    def within_share(self) -> float:
+        """Share of the budget of the scatter within classes: what is left."""
+        return 1 - self.first_share - self.norm_share
+
+    @property
+    def within_noise_multiplier(self) -> float:
+        """That of the scatter within classes."""
+        return self.noise_multiplier / math.sqrt(self.within_share)
+
+    @property
+    def noise_std_within(self) -> float:
+        """Standard deviation of the noise in a diagonal entry of the scatter; off the diagonal 1/sqrt(2) of that."""
+        return self.within_noise_multiplier
+
+    @property
+    def unit_within(self) -> float:
+        """Grid of the scatter within classes."""
+        return 4.0**-self.lattice_bits
+
+    @property
+    def noise_std(self) -> dict[str, float]:
+        """By part; ``second`` and ``within`` are those of the diagonal."""
+        own = {"norms": self.norm_noise_multiplier, "within": self.noise_std_within}
+        return {**self.first.noise_std, **own}
+
+
+def _check_shares(options: TwoStagePlan | TwoStage) -> None:
+    for name in ("first_share", "norm_share", "first_label_share", "first_count_share", "clip_quantile"):
+        check_number(name, getattr(options, name), low=0, high=1, low_open=True, high_open=True)
+    if not options.first_share + options.norm_share < 1:
+        raise InvalidInput("first_share", options.first_share, "with norm_share less than 1")
+    if options.whitening is not None:
+        check_number("whitening", options.whitening, low=0, high=1)
+
+
+@register
+@dataclass(frozen=True)
+class TwoStage(Design[TwoStagePlan]):
+    """Second moments of all records, and then their scatter within classes where the first answer made it round.
+
+    The shares are between those that simulated Gaussian mixtures like best (``benchmarks/bench_two_stage.py``): larger
+    shares of the first stage serve where little else than the classes' means is lost in noise, smaller ones where X'X
+    is. ``directions``, ``whitening`` and ``clip_quantile`` come from a prototype whose accuracy on MNIST's test images
+    was seen; simulations are flat in the quantile and like more directions, and less whitening where features are white
+    already.
+
+    Attributes:
+        first_share: share of the budget for the first stage.
+        norm_share: share of the budget for the histogram of norms.
+        first_label_share: share of the first stage for X'Y.
+        first_count_share: share of the first stage for the label sums.
+        directions: how many directions the second stage has; fewer where there are fewer features.
+        whitening: from 0, directions as they are, to 1, all of one variance; None is 0 where public data have whitened
+            the features, and 0.75 elsewhere.
+        clip_quantile: of the residuals' norms, at which they are clipped.
+    """
+
+    name = "two-stage"
+    worst_case: ClassVar = "privmix.designs.stages.two_worst_case:two_stage_case"
+    words = "samples of a Gaussian mixture that has the moments released first"
+    draws = "second moments, then the scatter within classes, of all records"
+    labels: ClassVar[Mapping[str, str]] = {"two-stage": "moments in two stages"}
+    learner = "two-stage"
+    plan_type: ClassVar[type[TwoStagePlan]] = TwoStagePlan
+    # A sampled row is of one class.
+    mixes_all_classes = False
+    # Records are read in blocks, twice: there is nothing to spread.
+    engines: ClassVar = {"local": "privmix.designs.stages.two_engine:TwoStageEngine"}
+    # Where a second stage can't help by much it can harm by more: its map follows noise. Predicted 0.2 points better
+    # than moments, it was 10 worse (benchmarks/results/planner.md).
+    margin = 0.05
+    lost = "Moments hold means and correlations of features and labels, and nothing beyond them."
+    statements = (
+        "The second stage's map and clipping bound follow from numbers that were released before, at their own cost.",
+        "The rows are samples of a model made from the first stage's moments; they add nothing to what these show.",
+    )
+    released: ClassVar = "second moments and scatter within classes"
+    released_as: ClassVar = "privmix.designs.stages.two_released:TwoStageMoments"
+    row_law: ClassVar = "privmix.releases.evidence:two_stage_row_law"
+    pure_noises: ClassVar = "privmix.designs.stages.audit:two_stage_noises"
+    moved: ClassVar = "privmix.designs.stages.audit:two_stage_moved"
+    beside_tests: ClassVar = "privmix.releases.evidence:two_stage_tests"
+    # What the planner tries: simulated mixtures like large first stages where noise hides the classes' means.
+    first_shares: ClassVar[tuple[float, ...]] = (0.35, 0.6, 0.85)
+
+    first_share: float = field(
+        default=0.35, metadata={"help": "Two-stage: share of the budget for the first stage's moments."}
+    )
+    norm_share: float = field(
+        default=0.005, metadata={"help": "Two-stage: share of the budget for the noisy counts of norms."}
+    )
+    first_label_share: float = field(
+        default=0.5, metadata={"help": "Two-stage: share of the first stage for X'Y; X'X gets the rest."}
+    )
+    first_count_share: float = field(
+        default=0.002, metadata={"help": "Two-stage: share of the first stage for the label sums."}
+    )
+    directions: int = field(default=1000, metadata={"help": "Two-stage: directions that are measured again, at most."})
+    whitening: float | None = field(
+        default=None,
+        metadata={
+            "help": "Two-stage: from 0, directions as they are, to 1, all of one variance. "
+            "[default: 0.75, and 0 where public data whiten the features]"
+        },
+    )
+    clip_quantile: float = field(
+        default=0.4, metadata={"help": "Two-stage: share of the records that the second clipping leaves whole."}
+    )
+
+    def __post_init__(self) -> None:
+        _check_shares(self)
+        check_integer("directions", self.directions, low=1)
+
+    def check(self, setting: Setting) -> None:
+        """There is nothing that the options could contradict."""
+
+    @property
+    def later_shares(self) -> tuple[float, ...]:
+        """Shares of the budget of the scatters that are measured after the norms."""
+        return (1 - self.first_share - self.norm_share,)
+
+    def plan(self, setting: Setting, noise_multiplier: float, centre_noise_multiplier: float | None) -> TwoStagePlan:
+        return TwoStagePlan(**self.constants(setting, noise_multiplier, centre_noise_multiplier))
+
+    def constants(
+        self, setting: Setting, noise_multiplier: float, centre_noise_multiplier: float | None
+    ) -> dict[str, Any]:
+        """The fields of the plan."""
+        # As for moments: exact sums of products of 2 * bits bits, and noise of at most 2^45 of their steps.
+        bits = min(setting.lattice_bits, (52 - setting.records.bit_length()) // 2)
+        moments = self.first_share * (1 - self.first_count_share)
+        least = min(moments * self.first_label_share, moments * (1 - self.first_label_share), *self.later_shares)
+        most = 2.0**45 * math.sqrt(least) / noise_multiplier
+        bits = max(8, min(bits, math.floor(math.log(most, 4)) if most > 1 else 0))
+        whitening = (0.0 if setting.whitened else _WHITENING) if self.whitening is None else self.whitening
+        return {
+            "design": self.name,
+            "rows": setting.rows or min(setting.records, _SAMPLED_ROWS),
+            "noise_multiplier": float(noise_multiplier),
+            "lattice_bits": bits,
+            "first_share": float(self.first_share),
+            "norm_share": float(self.norm_share),
+            "first_label_share": float(self.first_label_share),
+            "first_count_share": float(self.first_count_share),
+            "directions": min(self.directions, setting.dim),
+            "whitening": float(whitening),
+            "clip_quantile": float(self.clip_quantile),
+            "channels": setting.channels,
+            **setting.shared(centre_noise_multiplier),
+        }
+
+    @classmethod
+    def trials(cls, setting: Setting) -> Sequence[tuple[str, TwoStage]]:
+        # Each is a noise of its own: rounding the queries' multipliers moves the price by its last bits.
+        return [] if setting.dim > LARGEST_DIM else [(cls.name, cls(first_share=share)) for share in cls.first_shares]
+
+    @property
+    def rows_follow(self) -> bool:
+        return True
+
+    def settings(self) -> dict[str, Any]:
+        names = ("first_share", "first_label_share", "first_count_share")
+        return {"design": self.name, **{name: getattr(self, name) for name in names}}
+
+    def ranges(self) -> Mapping[str, Sequence[float]]:
+        return {"first_label_share": _LABEL_SHARES, "first_count_share": _COUNT_SHARES}
+
+    @classmethod
+    def beside(cls, plan: TwoStagePlan) -> Beside:
+        dim, classes, directions = plan.dim, plan.num_classes, plan.directions
+        # Of symmetric matrices the lower triangle by rows.
+        shapes = {
+            "second": (dim * (dim + 1) // 2,),
+            "cross": (dim, classes),
+            "label_sums": (classes,),
+            "directions": (directions, dim),
+            "means": (classes, directions),
+            "norms": (len(NORM_EDGES),),
+            "within": (directions * (directions + 1) // 2,),
+        }
+        return Beside("moments.safetensors", shapes, dim)
+
+    @classmethod
+    def mechanism(cls, plan: TwoStagePlan, multiplier: str) -> str:
+        return (
+            f"Two stages with Gaussian noise, {multiplier} times together what adding one record can change: second "
+            f"moments, cross moments and label sums of all records; then, with directions, class means and a clipping "
+            f"bound that follow from noisy answers alone, the scatter of records about the means of their classes."
+        )
+
+    @classmethod
+    def card(cls, plan: TwoStagePlan, extractor: str) -> str:
+        first, root = plan.first, 2**0.5
+        return f"""`moments.safetensors` holds what was released of all records' `{extractor}` features X and one-hot labels
+Y, in two stages:
+
+| entry | shape | meaning |
+|---|---|---|
+| `second` | {plan.dim * (plan.dim + 1) // 2} | X'X, lower triangle by rows; noise {first.noise_std_second:.6g} on, {first.noise_std_second / root:.6g} off the diagonal |
+| `cross` | {plan.dim} x {plan.num_classes} | X'Y; noise {first.noise_std_cross:.6g} |
+| `label_sums` | {plan.num_classes} | column sums of Y; noise {first.noise_std_counts:.6g} |
+| `directions` | {plan.directions} x {plan.dim} | M, weighted directions, from the above |
+| `means` | {plan.num_classes} x {plan.directions} | M times the classes' means m_k, from the above |
+| `norms` | {len(NORM_EDGES)} | records by norm of their residual M x / C - m_k, in quarters of octaves from 2^-5 to 4; noise {plan.norm_noise_multiplier:.6g} |
+| `within` | {plan.directions * (plan.directions + 1) // 2} | sum of u u', lower triangle by rows, u the residuals clipped to norm c and divided by it; noise {plan.noise_std_within:.6g} on, {plan.noise_std_within / root:.6g} off the diagonal |
+
+C is the clipping bound {plan.final_clip_norm:.6g} of the records, c the least edge that `norms` has {plan.clip_quantile:.6g} of {plan.records} records below.
+
+The {plan.rows} rows (columns `x`, {plan.dim} float32, and `y`, {plan.num_classes} float32) are no records and no averages of them: they are samples of a
+Gaussian mixture that has the first stage's moments, for classifiers that want rows.
+"""  # noqa: E501
+
+    @classmethod
+    def summary(cls, plan: TwoStagePlan, about: str) -> str:
+        return f"Noisy second moments and scatter within classes of {about}, with {plan.rows:,} rows sampled"
+
+    @classmethod
+    def shown(cls, plan: TwoStagePlan) -> dict[str, str]:
+        rest = 1 - plan.first_share - plan.norm_share
+        shares = f"{plan.first_share:.1%} to moments, {plan.norm_share:.1%} to norms, {rest:.1%} to scatter"
+        shown = {"sampled rows": f"{plan.rows:,}", "directions": str(plan.directions), "budget": shares}
+        return shown if plan.channels == 1 else {**shown, "features": f"{plan.channels} channels"}
+
+    @classmethod
+    def forecast(cls, plan: TwoStagePlan, assumed: Assumed) -> Forecast:
+        # Of the first stage; the learner knows what the second one adds.
+        return Moments.forecast(plan.first, assumed)

@@ -1,0 +1,249 @@
+"""What a release in two stages holds, and the map of its second stage, which follows from the first one's numbers."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privmix.designs.stages.two_plan import NORM_EDGES, TwoStagePlan
+from privmix.errors import InvalidInput
+from privmix.mechanisms.clipping import l2_norms
+from privmix.publication.beside import Arrays
+from privmix.publication.kronecker import kronecker_cleaned
+from privmix.publication.second_moments import SecondMoments, Spectrum, eigh_lower, lower_triangle, symmetric
+
+Reals = NDArray[np.float64]
+
+# What a direction's variance is raised by before it divides: a share of the mean variance, and at the least one of the
+# noise's.
+_FLOOR = 0.3
+_LEAST = 1e-3
+# Shares of the variance between classes that are weighed against each other.
+_SHARES = np.geomspace(1e-6, 1.0, 56)
+# Integers of so many bits are float32 numbers, and sums of products below 2^53 are exact in float64.
+_FLOAT32_BITS, _EXACT_BITS = 23, 52
+
+
+@dataclass(frozen=True, eq=False)
+class TwoStageMoments(SecondMoments):
+    """Second moments of transformed records, and the scatter of their residuals within classes. Public.
+
+    With z a transformed record divided by its clipping bound, rounded to the lattice, the residual of a record of class
+    k is ``directions`` z - ``means``[k].
+
+    Attributes:
+        directions: (r, d) float32, weighted orthogonal directions, on a grid.
+        means: (K, r) float32, where classes lie along them.
+        norms: (bins,) float32 noisy counts of records by the norm of their residual; the last one counts all longer
+            ones, too.
+        within: (r, r) float32, symmetric: sum of u u' plus noise, u residuals clipped to ``bound`` and divided by it.
+        bound: c, the clipping bound of residuals.
+        noise_std_norms: standard deviation of the noise in a count of ``norms``.
+        noise_std_within: that in a diagonal entry of ``within``; 1/sqrt(2) of it elsewhere.
+
+    The rest: :class:`SecondMoments`, of the first stage.
+    """
+
+    directions: NDArray[np.float32]
+    means: NDArray[np.float32]
+    norms: NDArray[np.float32]
+    within: NDArray[np.float32]
+    bound: float
+    noise_std_norms: float
+    noise_std_within: float
+
+    @classmethod
+    def from_arrays(cls, plan: Any, arrays: Arrays) -> Self:
+        """Both matrices with both their triangles."""
+        if not (arrays["directions"] != 0).any():
+            raise InvalidInput("released directions", "nothing but 0", "directions that differ from 0")
+        first = plan.first
+        return cls(
+            second=symmetric(arrays["second"], plan.dim),
+            cross=arrays["cross"],
+            label_sums=arrays["label_sums"],
+            records=plan.records,
+            noise_std_second=first.noise_std_second,
+            noise_std_cross=first.noise_std_cross,
+            noise_std_counts=first.noise_std_counts,
+            directions=arrays["directions"],
+            means=arrays["means"],
+            norms=arrays["norms"],
+            within=symmetric(arrays["within"], plan.directions),
+            bound=residual_bound(plan, arrays["norms"]),
+            noise_std_norms=plan.norm_noise_multiplier,
+            noise_std_within=plan.noise_std_within,
+        )
+
+    def to_arrays(self) -> Arrays:
+        """Of symmetric matrices the lower triangle by rows."""
+        return {
+            "second": lower_triangle(self.second),
+            "cross": np.ascontiguousarray(self.cross),
+            "label_sums": self.label_sums,
+            "directions": np.ascontiguousarray(self.directions),
+            "means": np.ascontiguousarray(self.means),
+            "norms": self.norms,
+            "within": lower_triangle(self.within),
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class ResidualMap:
+    """The public map of the second stage.
+
+    Formal guarantees:
+        * Per record: a residual depends, to the last bit, on the record and the map alone. Entries of ``directions``
+          and of records on the lattice are integers times a power of 2, small enough that every sum of their products
+          is exact in float64: blocks, neighbours, threads and the processor's order of adding change no bit.
+
+    Attributes:
+        directions: (r, d) float32 on a grid.
+        means: (K, r) float32.
+        lattice_bits: of the records.
+
+    Example:
+        >>> found = ResidualMap(np.float32([[0.5, 0.0]]), np.float32([[0.25], [0.0]]), lattice_bits=8)
+        >>> found.residuals(np.array([[256.0, 0.0], [128.0, 9.0]]), np.array([0, 1])).tolist()
+        [[0.25], [0.25]]
+    """
+
+    directions: NDArray[np.float32]
+    means: NDArray[np.float32]
+    lattice_bits: int
+
+    def __post_init__(self) -> None:
+        bits = grid_bits(self.directions, self.lattice_bits)
+        steps = self.directions.astype(np.float64) * 2.0**bits
+        assert np.array_equal(steps, np.rint(steps)), "directions off their grid"
+        object.__setattr__(self, "_steps", np.ascontiguousarray(steps.T))
+        object.__setattr__(self, "_unit", 2.0 ** -(bits + self.lattice_bits))
+
+    def residuals(self, steps: Reals, labels: NDArray[np.int64]) -> Reals:
+        """(b, d) records, in lattice steps of their clipping bound, and their (b,) classes -> (b, r)."""
+        found: Reals = steps @ self._steps  # type: ignore[attr-defined]
+        found *= self._unit  # type: ignore[attr-defined]
+        found -= self.means[labels]
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class Axes:
+    """What the first stage's numbers say of directions: the eigenvectors of X'X and the variance along each.
+
+    Attributes:
+        matrix: (d, d) float32: X'X, or what channels share of it.
+        basis: (d, d) float32, orthonormal columns, ascending in the noisy eigenvalues.
+        variance: (d,) along each, per record and in clipping bounds, the noise taken out.
+        floor: what a variance is raised by before it divides.
+    """
+
+    matrix: NDArray[np.float32]
+    basis: NDArray[np.float32]
+    variance: Reals
+    floor: float
+
+    @classmethod
+    def of(cls, plan: TwoStagePlan, moments: SecondMoments) -> Axes:
+        """Those that released moments lead to."""
+        matrix, spectrum = _spectrum(plan, moments)
+        variance = spectrum.values / moments.records / plan.final_clip_norm**2
+        least = _LEAST * spectrum.ridge / moments.records / plan.final_clip_norm**2
+        return cls(matrix, spectrum.basis, variance, max(_FLOOR * float(variance.mean()), least))
+
+    def kept(self, directions: int) -> NDArray[np.intp]:
+        """Numbers of those with the largest variances."""
+        return np.argsort(-self.variance, kind="stable")[:directions]
+
+
+def residual_map(plan: TwoStagePlan, moments: SecondMoments, axes: Axes | None = None) -> ResidualMap:
+    """The map that the first stage's released numbers lead to: post-processing.
+
+    Directions are the eigenvectors of X'X with the largest variances e, the noise shrunk out (of features with channels
+    by :func:`privmix.publication.kronecker.kronecker_cleaned`); their weights are
+    (e + 0.3 mean e)^(-p/2), times a number that makes the mean squared norm of records about 1. Of the noisy class
+    means z_k along a direction, with a noise of variance v_k, b e / (b e + v_k) is kept: classes' means are taken for
+    draws from N(0, b e), b for its posterior mean (see :class:`privmix.learning.DiscriminantClassifier`).
+
+    Args:
+        plan: of the release.
+        moments: of its first stage.
+        axes: :meth:`Axes.of` these, where the caller has them.
+    """
+    axes = axes or Axes.of(plan, moments)
+    kept = axes.kept(plan.directions)
+    directions, means = weighted(plan, moments, axes.variance[kept], axes.floor, axes.basis[:, kept].astype(np.float64))
+    # Of slightly larger ones, which rounding does not make any longer: what is on this grid is on its own, too.
+    grid = 2.0 ** grid_bits(directions * (1 + 2.0**-12), plan.lattice_bits)
+    on_grid = (np.rint(directions * grid) / grid).astype(np.float32)
+    return ResidualMap(on_grid, means.astype(np.float32), plan.lattice_bits)
+
+
+def weighted(
+    plan: TwoStagePlan, moments: SecondMoments, variance: Reals, floor: float, basis: Reals
+) -> tuple[Reals, Reals]:
+    """(r, d) weighted directions and (K, r) means, of (d, r) directions and the (r,) variances along them."""
+    weights = (variance + floor) ** (-plan.whitening / 2)
+    weights /= math.sqrt(float((np.square(weights) * (variance + floor)).sum()))
+    counts = moments.class_shares(plan.label_offset) * moments.records
+    means = (moments.cross / counts).T.astype(np.float64) @ basis / plan.final_clip_norm
+    noise = np.square(moments.noise_std_cross / counts / plan.final_clip_norm)[:, None] + variance / counts[:, None]
+    share = between_share(means, variance, noise)
+    # b e / (b e + v)
+    means *= share * variance / np.maximum(share * variance + noise, np.finfo(float).tiny)
+    return (basis * weights).T, means * weights
+
+
+def _spectrum(plan: TwoStagePlan, moments: SecondMoments) -> tuple[NDArray[np.float32], Spectrum]:
+    """Of X'X, noise taken out: by what channels share where features have some, then direction by direction."""
+    if plan.channels == 1:
+        return moments.second, moments.spectrum()
+    deviation = moments.noise_std_second / math.sqrt(2)
+    cleaned = kronecker_cleaned(moments.second, plan.channels, deviation)
+    values, basis = eigh_lower(np.array(cleaned, order="F"))
+    spectrum = Spectrum(np.maximum(values.astype(np.float64), 0.0), basis, 2 * deviation * math.sqrt(moments.dim))
+    return cleaned, spectrum
+
+
+def grid_bits(directions: NDArray[np.float32] | Reals, lattice_bits: int) -> int:
+    """Bits of the finest grid on which entries fit float32, and products with records add up exactly."""
+    largest = math.frexp(float(np.abs(directions).max(initial=0.0)))[1]
+    norm = math.sqrt(float(np.square(directions, dtype=np.float64).sum(axis=1).max()))
+    # A sum of products is at most the product of the norms, and records in lattice steps are of norm 2^bits at most.
+    return min(_FLOAT32_BITS - largest, _EXACT_BITS - lattice_bits - math.frexp(norm)[1] - 1)
+
+
+def between_share(means: Reals, variance: Reals, noise: Reals) -> float:
+    """b: how much of the variance is likeliest to lie between classes, given noisy (K, k) means."""
+    likelihood = np.empty(len(_SHARES))
+    for index, share in enumerate(_SHARES):
+        expected = np.maximum(share * variance + noise, np.finfo(float).tiny)
+        likelihood[index] = -0.5 * (np.log(expected) + np.square(means) / expected).sum()
+    # On a grid of even logarithms db is in proportion to b.
+    weights = _SHARES * np.exp(likelihood - likelihood.max())
+    return float(weights @ _SHARES / weights.sum())
+
+
+def norm_bins(residuals: Reals) -> NDArray[np.int64]:
+    """(b,) which count of :attr:`TwoStageMoments.norms` each of (b, r) residuals belongs to."""
+    norms = l2_norms(np.ascontiguousarray(residuals))
+    return np.asarray(np.minimum(np.searchsorted(NORM_EDGES, norms), len(NORM_EDGES) - 1))
+
+
+def residual_bound(plan: TwoStagePlan, norms: NDArray[np.float32]) -> float:
+    """c: the least edge that the noisy counts have the plan's share of its records below; else the largest edge.
+
+    Example:
+        >>> from privmix.planning import ReleaseConfig
+        >>> plan = ReleaseConfig(records=10, dim=2, classes=("a", "b"), design="two-stage").with_noise(1.0)
+        >>> norms = np.zeros(len(NORM_EDGES), np.float32)
+        >>> norms[20:24] = 3, 2, 4, 1
+        >>> residual_bound(plan, norms) == NORM_EDGES[21]
+        True
+    """
+    below = np.cumsum(norms, dtype=np.float64) >= plan.clip_quantile * plan.records
+    return float(NORM_EDGES[int(np.argmax(below)) if below.any() else -1])

@@ -1,0 +1,94 @@
+"""The worst case of releases in two stages; see :mod:`privmix.audits.worst_case`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+import numpy as np
+
+from privmix.audits.add_remove import AddRemoveCase
+from privmix.audits.bounds import Scores
+from privmix.audits.worst_case import EngineFactory, Mask, check_room, real_engine
+from privmix.designs import TwoStagePlan
+from privmix.designs.moments.worst_case import MomentsCase
+from privmix.designs.stages.two_released import ResidualMap, norm_bins
+from privmix.engine import PrivateRecords
+from privmix.engine.rows import Engine, RowBlock
+from privmix.mechanisms.clipping import clip_l2
+from privmix.mechanisms.streams import SecretStreams
+from privmix.plans import Plan
+from privmix.publication import RecordTransform
+
+S = TypeVar("S", bound=TwoStagePlan)
+
+
+@dataclass(frozen=True)
+class TwoStageCase(AddRemoveCase[TwoStagePlan]):
+    """The canary alone, in every query at once: mean, moments, one count of norms, and the scatter within classes.
+
+    There is one feature, so that the noise of few records makes the map's one weight large: the canary's residual is
+    longer than any clipping bound, and adds all that a record can to the scatter. What it adds to the second stage
+    follows from the released map, as does what the bystander adds. The count of norms, which has little of the budget,
+    is looked at by itself, too: where it is not paid for, it shows what all together hide.
+    """
+
+    def of_rows(self, block: RowBlock, transform: RecordTransform) -> Scores:
+        """Rows sampled from the first stage's moments add nothing to them."""
+        return np.zeros((2, self.trials))
+
+    def of_repeats(self, x: Scores, transform: RecordTransform) -> Scores:
+        """Each query is answered once: :meth:`run` has another search in its place."""
+        return np.zeros(self.trials)
+
+    def run(self, present: Mask, streams: SecretStreams, make: EngineFactory = real_engine) -> Scores:
+        """As of every worst case; in place of repeated noise what :meth:`alone` reads, all by itself."""
+        made: list[Engine] = []
+
+        def kept(plan: Plan, records: PrivateRecords, streams: SecretStreams) -> Engine:
+            made.append(make(plan, records, streams))
+            return made[-1]
+
+        scores = super().run(present, streams, kept)
+        return np.concatenate([scores[:2], [[self.alone(made[0])]]])
+
+    def alone(self, engine: Engine) -> np.float64:
+        """The canary's count of norms."""
+        return self._seen(engine)[0]
+
+    def of_rest(self, engine: Engine) -> Scores:
+        plan = self.plan
+        gain = MomentsCase(plan.first, self.trials).of_rest(engine)[0]
+        count, scatter, adds = self._seen(engine)
+        gain = gain + (2 * count - 1) / (2 * plan.norm_noise_multiplier**2)
+        gain = gain + adds * (2 * scatter - adds) / (2 * plan.noise_std_within**2)
+        return np.stack([gain, np.full(self.trials, count)])
+
+    def _seen(self, engine: Engine) -> tuple[np.float64, np.float64, np.float64]:
+        """The canary's count of norms, the scatter along its residual, and what it adds to that; others taken off."""
+        lattice, transform, found = self.plan.lattice, engine.transform, engine.beside
+        records = self.records(np.ones(1, bool))
+        mapped = ResidualMap(found.directions, found.means, self.plan.lattice_bits)
+        steps = lattice.quantise(transform(records.features) / transform.final_clip_norm)
+        residuals = mapped.residuals(steps, records.labels)
+        # The canary comes first, then who is in every dataset.
+        bins = norm_bins(residuals)
+        u = (lattice.quantise(clip_l2(residuals / found.bound, 1.0)) * lattice.step)[:, 0]
+        count = found.norms[bins[0]] - np.float64((bins[1:] == bins[0]).sum())
+        scatter = found.within[0, 0] - np.square(u[1:]).sum()
+        return count, scatter, np.square(u[0])
+
+
+def two_stage_case(plan: TwoStagePlan) -> TwoStageCase:
+    """Of plans of that design; see :func:`privmix.audits.worst_case.worst_case_of`."""
+    return TwoStageCase(one_feature(plan), 1)
+
+
+def one_feature(plan: S) -> S:
+    """A plan in stages with one feature, so that there is one direction."""
+    check_room(plan)
+    # One canary a run: in the second stage records share a map.
+    names = plan.classes if plan.centred else ("0", "1")
+    reduced = replace(plan, dim=1, directions=1, channels=1, classes=names, rows=1)
+    assert reduced.event == plan.event, "what runs is not what is audited"
+    return reduced

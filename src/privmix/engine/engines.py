@@ -1,0 +1,48 @@
+"""Engines by name: where a plan is carried out. Each gives the same rows under one key."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from privmix.engine.rows import Engine
+from privmix.engine.tiles import RecordSource
+from privmix.errors import InvalidInput, check_choice, check_number
+from privmix.mechanisms.streams import SecretStreams
+from privmix.plans import Plan
+from privmix.plans.doors import behind
+
+
+class EngineMaker(Protocol):
+    """What a design's ``engines`` name: an engine's class, or what makes one."""
+
+    def __call__(self, plan: Any, records: RecordSource, streams: SecretStreams, **machine: Any) -> Engine:
+        """``machine``: ``workers`` and ``memory_bytes``, None where nobody said; of Ray its ``address``, too."""
+
+
+def make_engine(
+    plan: Plan,
+    records: RecordSource,
+    streams: SecretStreams,
+    engine: str = "local",
+    *,
+    memory_gb: float | None = None,
+    workers: int | None = None,
+    address: str | None = None,
+) -> Engine:
+    """The engine of that name, ``"local"`` or ``"ray"``, for the plan. Each gives the same rows under one key.
+
+    Raises:
+        InvalidInput: the plan's design has none of that name.
+    """
+    check_choice("engine", engine, ["local", "ray"])
+    memory = None
+    if memory_gb is not None:
+        memory = int(check_number("memory_gb", memory_gb, low=0, low_open=True) * 2**30)
+    known = plan.kind.engines
+    if not known:
+        raise InvalidInput("design", plan.design, "one that an engine carries out (its 'engines')")
+    if engine not in known:
+        raise InvalidInput("engine", engine, f"{', '.join(known)} for design {plan.design}")
+    make: EngineMaker = behind(plan.kind, "engines", known[engine])
+    machine = {"address": address} if engine == "ray" else {}
+    return make(plan, records, streams, workers=workers, memory_bytes=memory, **machine)

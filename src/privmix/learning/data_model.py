@@ -1,0 +1,313 @@
+"""What records are assumed to be before any is looked at: a declared spectrum, or what public data show.
+
+How much noise a release bears is known exactly beforehand, and so is what a learner makes of it. How well the classes
+can be told apart is not: no extractor, number of records or number of classes says it. A model therefore has it as a
+number of its own, the accuracy that a learner reaches WITHOUT privacy, which may be declared (a published figure, a
+guess) or measured on public data. What is predicted from a model is what privacy takes off that.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privmix.errors import InvalidInput, check_integer, check_number
+from privmix.learning.public_records import along_principal_axes, mixture, own_shapes, unlimited_accuracy
+from privmix.plans.setting import Assumed
+from privmix.publication.dataset import RecordTransform
+
+Reals = NDArray[np.float64]
+
+ATTAINABLE: Final = 0.9
+"""Accuracy without privacy where nothing is declared: what linear classifiers on public features often reach."""
+
+# Half the logarithm of 12: they reach 99% on digits and 40% on photographs, odds twelve times better and worse.
+_UNKNOWN: Final = 1.25
+
+DIRECTIONS: Final = 256
+"""Axes that are simulated; noise is made larger to stand for those that are not."""
+
+_TEST_RECORDS = 4000
+# A declared spectrum: variance along axis i is (i + 4)^-decay (1 - i/d)^2, and between classes in proportion to a power
+# of it. All of it is of public data: rendered characters, docstrings of Python's standard library, scikit-learn's wine
+# and breast cancer (benchmarks/bench_planner_constants.py).
+_OFFSET = 4.0
+_END = 2.0
+# No axis tells classes apart entirely.
+_MOST_BETWEEN = 0.9
+# Classes lie apart by 1 - K^-0.25 of the variance at most: 16% of it with two, 44% with ten, 66% with 77. Where less is
+# enough for the accuracy, with the tail that is usual for so many classes (0.2 + 0.2 log K, from 0.3 to 1), they lie
+# apart by that: a planner would otherwise see classes far above noise that hides real ones.
+_GATHERING = 0.25
+_TAIL = (0.2, 0.2)
+_LEAST_APART = 1e-3
+# Logarithms of the classes' sizes differ by this much.
+_UNEVEN = 0.4
+# Tails beyond this would have records that no width explains.
+_HEAVIEST = 1.0
+
+
+@dataclass(frozen=True, eq=False)
+class DataModel:
+    """Records as a mixture of Gaussians, one a class, along the principal axes of all, in units of the clipping bound.
+
+    Attributes:
+        within: (k,) variance of the records of a class along each axis.
+        means: (K, k) means of the classes, adding up to 0 over all records.
+        shares: (K,) of the classes among the records.
+        dim: d, the real number of features.
+        spread: how many times wider the records that are to be classified lie about their class's mean.
+        tail: how unevenly they do: each lies spread exp(tail z) times as wide, with a normal z of its own. Real classes
+            have tails and neighbours, so that some records are mistaken whatever is known of the rest.
+        sampled: whether private records are thought of as a sample of these, which err as samples do. Where not,
+            :attr:`attainable` is what a learner reaches from as many records as there are, their sampling error in it.
+        doubt: standard error of the logarithm of :attr:`attainable`'s odds, where it is no declared figure.
+        own_shapes: what a linear rule gains by each class's own scatter along q directions: exp(-own_shapes q) of its
+            errors are left. Below 0 where classes' scatters mislead.
+
+    Example:
+        >>> model = DataModel.declared(dim=1000, classes=10, generator=np.random.default_rng(0))
+        >>> model.means.shape, round(float(model.within.sum() + model.between.sum()), 6)
+        ((10, 256), 1.0)
+        >>> round(model.attainable, 2)
+        0.9
+    """
+
+    within: Reals
+    means: Reals
+    shares: Reals
+    dim: int
+    spread: float = 1.0
+    tail: float = 0.0
+    sampled: bool = False
+    doubt: float = 0.0
+    own_shapes: float = 0.0
+
+    @cached_property
+    def between(self) -> Reals:
+        """(k,) variance of the classes' means along each axis."""
+        return np.asarray(self.shares @ np.square(self.means))
+
+    @cached_property
+    def covariance(self) -> Reals:
+        """(k, k) of all records."""
+        return np.asarray(np.diag(self.within) + (self.means.T * self.shares) @ self.means)
+
+    @property
+    def assumed(self) -> Assumed:
+        """What a design is told."""
+        return Assumed(self.within, self.between, self.dim)
+
+    @cached_property
+    def attainable(self) -> float:
+        """Accuracy of linear discriminant analysis that knows means and variances exactly."""
+        return self.accuracy(*self._discriminants(), seed=0)
+
+    def accuracy(self, weights: Reals, offsets: Reals, seed: int) -> float:
+        """Accuracy of the linear rule that takes the class of the largest of x'weights + offsets.
+
+        Args:
+            weights: (k, K), along the model's axes.
+            offsets: (K,).
+            seed: of the records that are drawn; the same one draws the same.
+
+        Returns:
+            a share from 0 to 1; its standard error is below a point.
+        """
+        labels, means, noise, widths = self._scores(weights, offsets, seed)
+        scores = means + (self.spread * np.exp(self.tail * widths))[:, None] * noise
+        return float((scores.argmax(axis=1) == labels).mean())
+
+    def attaining(self, accuracy: float) -> DataModel:
+        """The model with the tail, or where that can't be the spread, at which :attr:`attainable` is ``accuracy``.
+
+        Tails rather than spread: where Gaussian classes would be told apart better than real ones are, some records
+        are hard and most easy. On embeddings of 77 intents and on digits this keeps what noise takes off the accuracy
+        within two points; a spread, the same for all records, makes it two to four times as much.
+
+        Args:
+            accuracy: in (0, 1), that a learner reaches without privacy.
+        """
+        check_number("attainable", accuracy, low=0, high=1, low_open=True, high_open=True)
+        labels, means, noise, widths = self._scores(*self._discriminants(), seed=0)
+
+        def reached(spread: float, tail: float) -> float:
+            scores = means + (spread * np.exp(tail * widths))[:, None] * noise
+            return float((scores.argmax(axis=1) == labels).mean())
+
+        spread, tail = 1.0, 0.0
+        if reached(1.0, 0.0) <= accuracy:
+            spread = _level(lambda spread: reached(spread, 0.0), accuracy, 1e-2, 1.0)
+        elif reached(1.0, _HEAVIEST) <= accuracy:
+            tail = _level(lambda tail: reached(1.0, tail), accuracy, 1e-3, _HEAVIEST)
+        else:
+            tail = _HEAVIEST
+            spread = _level(lambda spread: reached(spread, tail), accuracy, 1.0, 1e3)
+        return replace(self, spread=spread, tail=tail)
+
+    def with_odds(self, factor: float) -> DataModel:
+        """The model whose attainable accuracy has ``factor`` times the odds."""
+        odds = factor * self.attainable / max(1 - self.attainable, 1e-3)
+        return self.attaining(odds / (1 + odds))
+
+    def with_share_odds(self, factor: float) -> DataModel:
+        """The model in which the share of the variance between classes has ``factor`` times the odds.
+
+        The variance of all records along each axis is kept, and the accuracy.
+        """
+        total = self.within + self.between
+        ratio = factor * self.between.sum() / self.within.sum()
+        wanted = min(ratio / (1 + ratio), 0.999 * _MOST_BETWEEN) * total.sum()
+        between = _with_sum(self.between, wanted, _MOST_BETWEEN * total)
+        scale = np.sqrt(between / np.maximum(self.between, np.finfo(float).tiny))
+        return replace(self, within=total - between, means=self.means * scale).attaining(self.attainable)
+
+    def _discriminants(self) -> tuple[Reals, Reals]:
+        weights = self.means / self.within
+        return weights.T, np.log(self.shares) - (weights * self.means).sum(axis=1) / 2
+
+    def _scores(self, weights: Reals, offsets: Reals, seed: int) -> tuple[NDArray[np.int64], Reals, Reals, Reals]:
+        """Drawn records: labels (t,), scores (t, K) of their classes' means, what spread 1 adds, widths (t,)."""
+        uniform, normal, widths = _draws(len(self.within), seed)
+        labels = np.minimum(np.searchsorted(np.cumsum(self.shares), uniform), len(self.shares) - 1)
+        noise = normal @ (np.sqrt(self.within)[:, None] * weights).astype(np.float32)
+        return labels, (self.means @ weights + offsets)[labels], noise.astype(np.float64), widths
+
+    @classmethod
+    def declared(
+        cls,
+        dim: int,
+        classes: int,
+        generator: np.random.Generator,
+        *,
+        spectrum_decay: float = 1.6,
+        concentration: float = 1.4,
+        own_shapes: float = 0.0,
+        between_share: float | None = None,
+        attainable: float | None = None,
+    ) -> DataModel:
+        """A model from public constants.
+
+        Args:
+            dim: d.
+            classes: K.
+            generator: draws the directions of the classes' means, and the classes' sizes.
+            spectrum_decay: the variance of records along axis i falls as (i + 4)^-decay, and to nothing at the last.
+                Features of public networks and scattering transforms have decays of 1.0 to 1.8.
+            concentration: the variance of the classes' means along an axis falls as that power of the records' does: 1
+                where they differ along all axes alike, more where they differ most along those of much variance.
+            own_shapes: see the attribute.
+            between_share: share of the variance that lies between classes; None takes what ``attainable`` asks for, and
+                1 - K^-0.25 at most, since more classes are finer ones.
+            attainable: accuracy that a learner reaches without privacy; None takes :data:`ATTAINABLE`, in doubt.
+        """
+        check_integer("dim", dim, low=1)
+        check_integer("classes", classes, low=2)
+        check_number("spectrum_decay", spectrum_decay, low=0, high=10)
+        check_number("concentration", concentration, low=0, high=10)
+        reached = ATTAINABLE if attainable is None else attainable
+        check_number("attainable", reached, low=0, high=1, low_open=True, high_open=True)
+        apart = 1 - classes**-_GATHERING if between_share is None else between_share
+        check_number("between_share", apart, low=0, high=1, low_open=True, high_open=True)
+        axes = np.arange(min(dim, DIRECTIONS))
+        total = (axes + _OFFSET) ** -spectrum_decay * (1 - axes / dim) ** _END
+        total /= total.sum()
+        shares = np.exp(_UNEVEN * generator.standard_normal(classes))
+        shares /= shares.sum()
+        drawn = generator.standard_normal((classes, len(axes)))
+        tail = min(_HEAVIEST, _TAIL[0] + _TAIL[1] * math.log(classes))
+
+        def with_share(share: float) -> DataModel:
+            between = _with_sum(total**concentration, min(share, 0.999 * _MOST_BETWEEN), _MOST_BETWEEN * total)
+            return cls(total - between, _means(shares, between, drawn), shares, dim, tail=tail, own_shapes=own_shapes)
+
+        if between_share is None:
+            low = _LEAST_APART * apart
+            # Accuracy rises with the share: one that is reached at the most is fallen to at 1 over it.
+            apart = 1 / _level(lambda inverse: with_share(1 / inverse).attainable, reached, 1 / apart, 1 / low)
+        model = with_share(apart).attaining(reached)
+        return replace(model, doubt=_UNKNOWN) if attainable is None else model
+
+    @classmethod
+    def of_public_data(
+        cls,
+        features: NDArray[np.float32],
+        labels: NDArray[np.int64],
+        classes: int,
+        transform: RecordTransform,
+        generator: np.random.Generator,
+    ) -> DataModel:
+        """A model of what a PUBLIC dataset is a sample of, as its records look after the release's clipping.
+
+        How well a learner that has many records tells its classes apart is estimated from these by cross-validation
+        (:func:`privmix.learning.public_records.unlimited_accuracy`).
+
+        Args:
+            features: (n, d) features of public records, extracted as those of the release will be.
+            labels: (n,) their classes 0, 1, ...; there may be another number of them than ``classes``. Class means are
+                then drawn anew with the same variance along each axis.
+            classes: K of the release.
+            transform: clipping bounds; the public mean takes the place of the released one.
+            generator: divides the records, and draws directions where they must be drawn.
+        """
+        if features.ndim != 2 or labels.shape != features.shape[:1] or len(labels) < 2:
+            raise InvalidInput("public data", (features.shape, labels.shape), "features (n, d) and labels (n,)")
+        clipped = transform.clip(features)
+        bound = transform.residual_clip_norm or transform.clip_norm
+        x = RecordTransform(bound)(clipped - clipped.mean(axis=0)) / bound
+        names, index = np.unique(labels, return_inverse=True)
+        along = along_principal_axes(x, DIRECTIONS)
+        within, means, shares = mixture(along, index)
+        model = cls(within, means, shares, features.shape[1], sampled=True)
+        if len(names) > 1:
+            accuracy = unlimited_accuracy(along, index, generator)
+            model = model.attaining(accuracy)
+            doubt = 1 / math.sqrt(len(index) * accuracy * (1 - accuracy))
+            model = replace(model, doubt=doubt, own_shapes=own_shapes(along, index, generator))
+        if len(names) == classes:
+            return model
+        shares = np.full(classes, 1 / classes)
+        between = np.maximum(model.between, np.finfo(float).tiny)
+        drawn = generator.standard_normal((classes, len(between)))
+        return replace(model, means=_means(shares, between, drawn), shares=shares).attaining(
+            min(model.attainable, 0.999)
+        )
+
+
+@lru_cache(maxsize=4)
+def _draws(axes: int, seed: int) -> tuple[Reals, NDArray[np.float32], Reals]:
+    """What test records are drawn from, the same for all models and plans: uniform, (t, k) normal, normal."""
+    generator = np.random.default_rng((seed, 1))
+    normal = generator.standard_normal((_TEST_RECORDS, axes), dtype=np.float32)
+    return generator.random(_TEST_RECORDS), normal, generator.standard_normal(_TEST_RECORDS)
+
+
+def _level(reached: Callable[[float], float], accuracy: float, low: float, high: float) -> float:
+    """Where a falling function comes down to ``accuracy``."""
+    for _ in range(25):
+        middle = math.sqrt(low * high)
+        low, high = (middle, high) if reached(middle) > accuracy else (low, middle)
+    return high
+
+
+def _with_sum(values: Reals, wanted: float, limits: Reals) -> Reals:
+    """Multiples of the values, or their limits where these are less, that add up to what is wanted."""
+    low, high = 0.0, 1.0
+    while np.minimum(high * values, limits).sum() < wanted and high < 1e300:
+        high *= 2
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if np.minimum(middle * values, limits).sum() < wanted else (low, middle)
+    return np.asarray(np.minimum(high * values, limits))
+
+
+def _means(shares: Reals, variance: Reals, drawn: Reals) -> Reals:
+    """(K, k) means from normal numbers: they add up to 0 over records, with the given variance along each axis."""
+    means = drawn - shares @ drawn
+    return np.asarray(means * np.sqrt(variance / (shares @ np.square(means))))

@@ -1,0 +1,301 @@
+"""What a planner chose, on record: numbers, and the sentences that follow from them. All of it is public."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from privmix.errors import InvalidInput
+from privmix.planning.config import ReleaseConfig
+from privmix.plans import Design, Plan, all_designs, design_named
+from privmix.rounding import exact
+
+DECLARED: Final = "a declared spectrum"
+PUBLIC: Final = "records that the owner declared public"
+_MODEL_WORDS: Final = re.compile(rf"{DECLARED}|\d+ {PUBLIC}")
+_ROUNDING: Final = 2e-4
+# Far more than the planner's own curves have, and larger than any setting.
+_MOST_EPSILONS: Final = 32
+_LARGEST: Final = 2**63
+_RECORD_FIELDS: Final = {
+    "epsilon",
+    "delta",
+    "chosen",
+    "labels",
+    "predicted",
+    "ranges",
+    "settings",
+    "learners",
+    "attainable",
+    "epsilons",
+    "curves",
+    "model",
+    "reasons",
+}
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A design at its best settings, and what is expected of it.
+
+    Attributes:
+        name: a candidate of a design; see :func:`labels`.
+        config: the settings.
+        plan: with the noise that the budget asks for.
+        accuracy: predicted, from 0 to 1.
+        low, high: the same for records that are harder, and easier, to tell apart: what is not known of them.
+        learner: that reaches it, by name.
+    """
+
+    name: str
+    config: ReleaseConfig
+    plan: Plan
+    accuracy: float
+    low: float
+    high: float
+    learner: str
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """Settings of a design that have no plan at the budget.
+
+    Attributes:
+        name: of the candidate that they belong to; see :func:`labels`.
+        settings: of the design.
+        reason: what the search for a noise said.
+    """
+
+    name: str
+    settings: Mapping[str, Any]
+    reason: str
+
+    def __str__(self) -> str:
+        chosen = ", ".join(f"{key} {value}" for key, value in self.settings.items() if key != "design")
+        return f"{_start(labels()[self.name])}" + (f" ({chosen})" if chosen else "") + f" was left out: {self.reason}."
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What the planner found. All of it is public.
+
+    Attributes:
+        epsilon, delta: the budget.
+        candidates: the best of every design, the most accurate first; a design with a margin stands behind others that
+            are nearly as good.
+        curves: predicted accuracy by design at each of ``epsilons``.
+        model: how the records were modelled, in words.
+        attainable: accuracy that a learner reaches there without privacy: low, predicted, high.
+        left_out: settings that have no plan at the budget.
+    """
+
+    epsilon: float
+    delta: float
+    candidates: tuple[Candidate, ...]
+    epsilons: tuple[float, ...]
+    curves: dict[str, list[float]]
+    model: str
+    attainable: tuple[float, float, float]
+    left_out: tuple[LeftOut, ...] = ()
+
+    @property
+    def best(self) -> Candidate:
+        """The design to use."""
+        return self.candidates[0]
+
+    @property
+    def reasons(self) -> list[str]:
+        """Sentences for people."""
+        return list(self.to_dict()["reasons"])
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready record: for the certificate, and for drawing."""
+        record: dict[str, Any] = {
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "chosen": self.best.name,
+            "labels": {item.name: labels()[item.name] for item in self.candidates},
+            "predicted": {item.name: round(item.accuracy, 4) for item in self.candidates},
+            "ranges": {item.name: [round(item.low, 4), round(item.high, 4)] for item in self.candidates},
+            "settings": {item.name: item.config.design.settings() for item in self.candidates},
+            "learners": {item.name: item.learner for item in self.candidates},
+            "attainable": [round(value, 4) for value in self.attainable],
+            "epsilons": list(self.epsilons),
+            "curves": {name: [round(value, 4) for value in values] for name, values in self.curves.items()},
+            "model": self.model,
+        }
+        # Names alone: a certificate holds no words but its own.
+        missing = {item.name for item in self.left_out} - {item.name for item in self.candidates}
+        if missing:
+            record["left_out"] = sorted(missing)
+        return {**record, "reasons": reasons_of(record)}
+
+
+def labels() -> dict[str, str]:
+    """What the planner calls the candidates of all designs, by name."""
+    return {name: label for design in all_designs() for name, label in design.labels.items()}
+
+
+def counted_error(name: str, accuracy: float) -> float:
+    """The error that candidates are compared by: the predicted one, more by the margin of the candidate's design.
+
+    Example:
+        >>> counted_error("moments", 0.9) < counted_error("two-stage", 0.902)
+        True
+    """
+    margin = next(design.margin for design in all_designs() if name in design.labels)
+    return (1 - accuracy) / (1 - margin)
+
+
+def is_model_words(words: str) -> bool:
+    """Whether ``words`` are the planner's own: :data:`DECLARED`, or a number and :data:`PUBLIC`."""
+    return _MODEL_WORDS.fullmatch(words) is not None
+
+
+def chosen_by_data(record: Mapping[str, Any] | None) -> bool:
+    """Whether a choice on record was made by records that somebody vouches for as public; None is no choice."""
+    return record is not None and str(record.get("model")).endswith(PUBLIC)
+
+
+def forecast_of(record: Mapping[str, Any], name: str) -> str:
+    """What is forecast of one candidate, in words."""
+    return (
+        f"{_accuracy(record['predicted'][name], record['ranges'][name])} of records like those that it assumes, with "
+        f"learner {record['learners'][name]}"
+    )
+
+
+def reasons_of(record: Mapping[str, Any], *, before: bool = False) -> list[str]:
+    """The sentences that follow from the numbers of :meth:`Choice.to_dict`.
+
+    Args:
+        record: the numbers.
+        before: as earlier builds put them.
+    """
+    chosen, predicted, ranges = record["chosen"], record["predicted"], record["ranges"]
+    settings = ", ".join(f"{key} {value}" for key, value in record["settings"][chosen].items() if key != "design")
+    # Those that were forecast at more, but not at so much more that they are taken.
+    better = [name for name, accuracy in predicted.items() if accuracy > predicted[chosen]]
+    if before:
+        others = ", but for such as are taken only where they err clearly less" if better else ""
+        sentences = [
+            f"{_start(labels()[chosen])} was chosen ({settings}): with learner {record['learners'][chosen]} its "
+            f"predicted accuracy at epsilon {exact(record['epsilon'])} is "
+            f"{_accuracy(predicted[chosen], ranges[chosen])}, the highest of {len(predicted)} designs{others}.",
+        ]
+    else:
+        forecast = f"with learner {record['learners'][chosen]} the forecast at epsilon {exact(record['epsilon'])} is"
+        also = "".join(
+            f" `{record['settings'][name]['design']}` was forecast at {_accuracy(predicted[name], ranges[name])}, "
+            "within the margin, so the simpler design was chosen."
+            for name in better
+        )
+        sentences = [
+            f"{_start(labels()[chosen])} was chosen ({settings}): {forecast} "
+            f"{_accuracy(predicted[chosen], ranges[chosen])}, the best of {len(predicted)} designs.{also}",
+        ]
+    sentences += [
+        f"{_start(labels()[name])}: {_accuracy(accuracy, ranges[name])} predicted."
+        for name, accuracy in predicted.items()
+        if name != chosen
+    ]
+    sentences += [
+        f"{_start(labels()[name])} was left out: no noise was found that meets the budget."
+        for name in record.get("left_out", ())
+    ]
+    low, expected, high = record["attainable"]
+    sentences.append(
+        f"Predictions come from a simulation of {record['model']}, on which a learner without privacy reaches "
+        f"{_accuracy(expected, (low, high))}; no record of the private data was looked at. They tell what privacy "
+        "costs; how well the real classes can be told apart is assumed."
+    )
+    return sentences
+
+
+def _accuracy(value: float, between: tuple[float, float] | list[float]) -> str:
+    low, high = between
+    return f"{100 * value:.1f}%" + (f" ({100 * low:.0f} to {100 * high:.0f}%)" if high - low >= 0.01 else "")
+
+
+def check_choice_record(record: Mapping[str, Any]) -> None:
+    """Raise :class:`InvalidInput` unless ``record`` has the form of :meth:`Choice.to_dict`, words and numbers agreeing.
+
+    Whether the predictions are those that the planner would make is not checked.
+    """
+    try:
+        names = list(record["predicted"])
+        sound = (
+            set(record) - {"left_out"} == _RECORD_FIELDS
+            and _are_left_out(record.get("left_out"), names)
+            and record["chosen"] in names
+            and list(record["settings"]) == list(record["ranges"]) == list(record["learners"]) == names
+            and record["labels"] == {name: labels()[name] for name in names}
+            and all(0 <= value <= 1 for value in record["predicted"].values())
+            and _is_best(record["chosen"], record["predicted"])
+            and all(_are_shares(value, 2) for value in record["ranges"].values())
+            and _are_shares(record["attainable"], 3)
+            and all(_is_learner(value) for value in record["learners"].values())
+            and all(_are_settings(record["settings"][name]) for name in names)
+            and is_model_words(record["model"])
+            and record["reasons"] in (reasons_of(record), reasons_of(record, before=True))
+            and len(record["epsilons"]) <= _MOST_EPSILONS
+            and all(_is_number(value) for value in record["epsilons"])
+            and set(record["curves"]) <= set(names)
+            and all(_are_shares(values, len(record["epsilons"])) for values in record["curves"].values())
+        )
+    except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError):
+        sound = False
+    if not sound:
+        raise InvalidInput("certificate choice", "another record", "numbers and words as the planner writes them")
+
+
+def _are_left_out(left_out: Any, tried: list[str]) -> bool:
+    """Whether it is None, or candidates that were not tried, in order."""
+    return left_out is None or (
+        isinstance(left_out, list) and bool(left_out) and left_out == sorted({*left_out} & (labels().keys() - {*tried}))
+    )
+
+
+def _is_best(chosen: str, predicted: Mapping[str, float]) -> bool:
+    errors = {name: counted_error(name, accuracy) for name, accuracy in predicted.items()}
+    # Predictions on record are rounded.
+    return errors[chosen] <= min(errors.values()) + _ROUNDING
+
+
+def check_choice_settings(record: Mapping[str, Any], plan: Plan) -> None:
+    """Raise :class:`InvalidInput` unless the settings that a sound ``record`` names as chosen are the plan's."""
+    settings = record["settings"][record["chosen"]]
+    kind: type[Design[Any]] = plan.kind
+    if settings["design"] != plan.design or not kind.agrees(plan, settings):
+        raise InvalidInput("certificate choice", record["chosen"], "the design and settings of the plan")
+
+
+def _are_settings(settings: Mapping[str, Any]) -> bool:
+    options = {one.name for one in design_named(settings["design"]).options()}
+    given = {name: value for name, value in settings.items() if name != "design"}
+    return set(given) <= options and all(_is_setting(value) for value in given.values())
+
+
+def _is_setting(value: Any) -> bool:
+    """A switch, or a number that a plan may have."""
+    return isinstance(value, bool) or (_is_number(value) and abs(value) <= _LARGEST)
+
+
+def _is_learner(name: object) -> bool:
+    """Whether it is a word: a data card repeats it."""
+    return isinstance(name, str) and re.fullmatch(r"[a-z][a-z0-9-]{0,40}", name) is not None
+
+
+def _are_shares(values: Any, count: int) -> bool:
+    return isinstance(values, list) and len(values) == count and all(_is_number(v) and 0 <= v <= 1 for v in values)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _start(text: str) -> str:
+    return text[0].upper() + text[1:]

@@ -1,0 +1,153 @@
+"""What a data owner chooses, and the search for the noise that makes it private."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from privmix.accounting import calibrate
+from privmix.mechanisms.plan import check_target
+from privmix.planning.degree import degree_by_theory
+from privmix.plans import Design, Plan, Setting, check_options, design_named
+from privmix.plans.count import small_query_noise
+from privmix.plans.pricing import budget_after_count
+
+
+@dataclass(frozen=True, init=False)
+class ReleaseConfig(Setting):
+    """Every choice of a release but its noise. All of it is public.
+
+    Attributes:
+        design: how rows are made, with the options of that design: see :mod:`privmix.designs`.
+
+    The rest: :class:`privmix.plans.Setting`.
+
+    Example:
+        >>> config = ReleaseConfig(records=60_000, dim=784, classes=tuple("0123456789"), mixup_degree=64, centre="none")
+        >>> plan = config.calibrate(epsilon=1.0, delta=1e-5)
+        >>> plan.rows, round(plan.noise_multiplier, 3), plan.adjacency.value
+        (60000, 1.187, 'add_remove')
+    """
+
+    # Set by ``__init__``, which makes it of a name and options.
+    design: Design[Any] = field(kw_only=True)
+
+    def __init__(
+        self,
+        records: int,
+        dim: int,
+        classes: tuple[str, ...],
+        design: str | Design[Any] = "poisson",
+        *,
+        rows: int | None = None,
+        clip_norm: float = 1.0,
+        centre: str | None = None,
+        residual_clip_norm: float = 0.55,
+        lattice_bits: int = 15,
+        records_noise_multiplier: float | None = None,
+        records_declared: bool = False,
+        channels: int = 1,
+        whitened: bool = False,
+        **options: Any,
+    ) -> None:
+        """Take public facts, a design, and what is the same for all designs.
+
+        Args:
+            records, dim, classes: n, d and the K class names.
+            design: a design, or the name of one.
+            rows, clip_norm, centre, residual_clip_norm, lattice_bits, records_noise_multiplier, records_declared,
+            channels, whitened: see :class:`privmix.plans.Setting`.
+            options: of the design, in place of its own.
+
+        Raises:
+            InvalidInput: a value out of range, or an option of another design.
+        """
+        super().__init__(
+            records,
+            dim,
+            classes,
+            rows,
+            clip_norm,
+            centre,
+            residual_clip_norm,
+            lattice_bits,
+            records_noise_multiplier,
+            records_declared,
+            channels,
+            whitened,
+        )
+        if isinstance(design, Design):
+            check_options(type(design), options)
+            design = replace(design, **options)
+        else:
+            kind = design_named(design)
+            check_options(kind, options)
+            design = kind(**options)
+        design.check(self)
+        object.__setattr__(self, "design", design)
+
+    def calibrate(self, epsilon: float, delta: float) -> Plan:
+        """Find the least noise that meets (``epsilon``, ``delta``) and return the plan, which holds that target.
+
+        Reads no data.
+
+        Args:
+            epsilon: > 0.
+            delta: in (0, 1); 0 asks for pure DP and needs Laplace noise.
+
+        Raises:
+            InvalidInput: a target out of range, or one that no noise meets.
+        """
+        pure = self.design.pure and delta == 0
+        check_target(epsilon, delta, pure=pure)
+        if self.design.left_to_theory:
+            return self.resolved(epsilon, delta).calibrate(epsilon, delta)
+        draft = self.with_noise(1.0, small_query_noise(epsilon))
+        rest = (epsilon, delta)
+        if self.records_noise_multiplier is not None:
+            rest = budget_after_count(self.records_noise_multiplier, epsilon, delta)
+        found = calibrate(
+            lambda s: self.with_noise(s, draft.centre_noise_multiplier).event_after_count,
+            *rest,
+            accountant="pure" if pure else "pld",
+            adjacency=draft.adjacency,
+        )
+        plan = self.with_noise(found.noise_multiplier, draft.centre_noise_multiplier)
+        return replace(plan, epsilon=float(epsilon), delta=float(delta))
+
+    def resolved(self, epsilon: float, delta: float) -> ReleaseConfig:
+        """The same with a number in place of a mixup degree that is left to theory (``"auto"``).
+
+        Reads no data; see :func:`privmix.planning.degree.degree_by_theory`.
+
+        Raises:
+            InvalidInput: a target out of range, or one that no noise meets.
+        """
+        if not self.design.left_to_theory:
+            return self
+        check_target(epsilon, delta, pure=self.design.pure and delta == 0)
+        return self._of_degree(degree_by_theory(self, self.design, epsilon, delta))
+
+    def draft(self) -> Plan:
+        """A plan with some noise, and degree 1 where theory is to choose: it shows what does not depend on these."""
+        return (self._of_degree(1) if self.design.left_to_theory else self).with_noise(1.0)
+
+    def _of_degree(self, degree: int) -> ReleaseConfig:
+        design: Any = self.design
+        return replace(self, design=replace(design, mixup_degree=degree))
+
+    def with_noise(self, noise_multiplier: float, centre_noise_multiplier: float | None = None) -> Plan:
+        """The plan at a given joint noise multiplier s (and, with private centring, the mean query's).
+
+        Nothing was asked of it: its ``epsilon`` and ``delta`` are None, and nothing is priced here. Such a plan can be
+        drawn from, attacked and compared; it can be released once it says what it may cost: ``plan.priced(delta)``.
+
+        Raises:
+            InvalidInput: the mixup degree is left to theory, which needs a target.
+        """
+        if (self.centre or self.design.centre) == "none":
+            centre_noise_multiplier = None
+        elif centre_noise_multiplier is None:
+            centre_noise_multiplier = small_query_noise(1.0)
+        plan: Plan = self.design.plan(self, noise_multiplier, centre_noise_multiplier)
+        return plan

@@ -1,0 +1,318 @@
+"""How well can a linear model be learned from a release, and which mixup degree is best for it?
+
+Least squares on n records of which T rows of about m are mixed: too small a degree drowns in noise, too large a one
+averages the signal away faster than the noise. DPFMix (Li et al. 2022) bounds the error (Theorem 3.1) and derives the
+order n / sqrt(T) of the best degree (Corollary 3.2); NeuroMixGDP (Li et al. 2024) has the same statement as its Theorem
+3.2. Both put their limit formula for the noise into it. Here the noise is whatever the release really needs, from the
+same plan and the same calibration; the papers' formula is there for comparison and is named so.
+
+Everything here is computed from public numbers: no function reads a private row.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+from scipy.optimize import minimize_scalar
+
+from privmix.accounting import calibrate, published_noise_multiplier
+from privmix.designs import Poisson
+from privmix.errors import InvalidInput, check_integer, check_number
+from privmix.plans import Setting
+
+# Neighbouring degrees of the last search step differ by less than this factor: the curve is flat at its minimum.
+_CLOSE = 1.1
+
+
+@dataclass(frozen=True)
+class LinearTask:
+    """A linear regression y = X b + noise (DPFMix, section 3.1) and the clipping bounds that it is released under.
+
+    Attributes:
+        spectrum: (d,) eigenvalues of X'X / n, all > 0. In their eigenbasis X has independent columns, and nothing here
+            depends on the basis.
+        coefficient_norm: ||b||_2; b points in a uniformly random direction.
+        residual_std: standard deviation of y around X b; DPFMix's sigma.
+        clip_x: C_x, large enough that few records are clipped.
+        clip_y: C_y, likewise.
+        label_noise_ratio: lambda = s_y / s_x (Li et al. 2022, Lemma C.3).
+
+    Example:
+        >>> task = LinearTask.isotropic(100)
+        >>> task.dim, round(sum(task.spectrum), 6)
+        (100, 1.0)
+    """
+
+    spectrum: tuple[float, ...]
+    coefficient_norm: float
+    residual_std: float
+    clip_x: float = 1.0
+    clip_y: float = 1.0
+    label_noise_ratio: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_integer("task dimension", len(self.spectrum), low=1)
+        for value in self.spectrum:
+            check_number("spectrum", value, low=0, low_open=True)
+        check_number("coefficient_norm", self.coefficient_norm, low=0)
+        check_number("residual_std", self.residual_std, low=0)
+        for name in ("clip_x", "clip_y", "label_noise_ratio"):
+            check_number(name, getattr(self, name), low=0, low_open=True)
+
+    @classmethod
+    def isotropic(
+        cls, dim: int, clip_x: float = 1.0, clip_y: float = 1.0, label_noise_ratio: float = 1.0
+    ) -> LinearTask:
+        """Features of norm about ``clip_x``, no favoured direction; targets well inside ``clip_y``, mostly linear."""
+        dim = check_integer("dim", dim, low=1)
+        norm = 0.3 * clip_y * math.sqrt(dim) / clip_x
+        return cls((clip_x**2 / dim,) * dim, norm, 0.1 * clip_y, clip_x, clip_y, label_noise_ratio)
+
+    @property
+    def dim(self) -> int:
+        """d."""
+        return len(self.spectrum)
+
+    def noise_multipliers(self, joint: float) -> tuple[float, float]:
+        """(s_x, s_y) with 1/s^2 = 1/s_x^2 + 1/s_y^2 and s_y = lambda s_x (Li et al. 2022, Lemma C.3)."""
+        s_x = joint * math.sqrt(1 + self.label_noise_ratio**-2)
+        return s_x, self.label_noise_ratio * s_x
+
+
+@dataclass(frozen=True)
+class LinearError:
+    """Error of the least-squares estimate b~ from a release.
+
+    Attributes:
+        l2: ||b~ - b||_2; of a prediction, the root of its expected square.
+        excess_risk: (b~ - b)' (X'X / n) (b~ - b), what b~ adds to the mean squared error on a new clean record.
+        shrinkage: the part of ``l2`` that no number of rows removes: noise on features pulls b~ towards zero. None
+            for a measured error.
+    """
+
+    l2: float
+    excess_risk: float
+    shrinkage: float | None = None
+
+
+def expected_error(
+    task: LinearTask, records: int, rows: int, mixup_degree: float, noise_multiplier: float
+) -> LinearError:
+    """Predict the size of the error, with constants, where DPFMix's Theorem 3.1 bounds it.
+
+    Mixed rows have covariance k (X'X / n + r I) with k = (1 - m / n) / m and r = C_x^2 s_x^2 / (m (1 - m / n)): the
+    noise acts as a ridge of strength r. Taking them as Gaussian, which they are nearly for m of 10 or more, the mean
+    square of the least-squares error is, along the eigenvector of eigenvalue l,
+
+        (r b / (l + r))^2  +  sigma^2 l / (n (l + r)^2)  +  v / ((T - d - 1) (l + r)),
+        v = sum of l r b^2 / (l + r) + sigma^2 + C_y^2 s_y^2 / (m (1 - m / n))
+
+    (shrinkage, the n records being a sample, the T rows being a sample). The first grows with r alone, so it is least
+    at the degree that minimises r; that is also where the first term of DPFMix's Equation 3 is least.
+
+    Features and targets are centred before mixing (Li et al. 2024, section 3.2), n is well above d, and few records are
+    clipped.
+
+    Args:
+        task: the regression and its clipping bounds.
+        records: n.
+        rows: T.
+        mixup_degree: m, below n.
+        noise_multiplier: joint noise multiplier s of the release.
+
+    Returns:
+        Infinite errors where T <= d + 1: least squares is then not determined.
+
+    Raises:
+        InvalidInput: m outside [1, n), or another number out of range.
+
+    Example:
+        >>> task = LinearTask.isotropic(100)
+        >>> errors = [expected_error(task, 10_000, 40_000, m, 1.2).l2 for m in (1, 100, 9_999)]
+        >>> errors[0] > errors[1] < errors[2]
+        True
+    """
+    check_sizes(records, rows, mixup_degree, noise_multiplier)
+    if rows <= task.dim + 1:
+        return LinearError(math.inf, math.inf, math.inf)
+    s_x, s_y = task.noise_multipliers(noise_multiplier)
+    spread = mixup_degree * (1 - mixup_degree / records)
+    ridge, ridge_y = (task.clip_x * s_x) ** 2 / spread, (task.clip_y * s_y) ** 2 / spread
+    spectrum = np.asarray(task.spectrum)
+    signal = task.coefficient_norm**2 / task.dim
+    shrunk = spectrum + ridge
+    shrinkage = signal * (ridge / shrunk) ** 2
+    from_records = task.residual_std**2 / records * spectrum / shrunk**2
+    left = float((signal * spectrum * ridge / shrunk).sum()) + task.residual_std**2 + ridge_y
+    squares = shrinkage + from_records + left / ((rows - task.dim - 1) * shrunk)
+    return LinearError(math.sqrt(squares.sum()), float((spectrum * squares).sum()), math.sqrt(float(shrinkage.sum())))
+
+
+def optimal_degree_order(records: int, rows: int) -> float:
+    """Li et al. 2022, Corollary 3.2: m* is of the order n / sqrt(T), with a constant that the corollary leaves open.
+
+    Example:
+        >>> optimal_degree_order(10_000, 40_000)
+        50.0
+    """
+    return check_integer("records", records, low=1) / math.sqrt(check_integer("rows", rows, low=1))
+
+
+def published_optimal_degree(records: int, rows: int, epsilon: float, delta: float) -> float:
+    """The degree that minimises DPFMix's Equation 3 under the papers' own noise: a comparison, not what to use.
+
+    The papers' noise is a limit formula that is too small at finite T (see ``published_noise_multiplier``), most of
+    all at small degrees. For m well below n the minimum is at 0.505 mu n / sqrt(T): the maximum of
+    sqrt(u) ln(1 + 1 / u), u = m^2 T / (mu n)^2, is at u = 0.255.
+
+    Returns:
+        A real number in [1, n].
+
+    Example:
+        >>> round(published_optimal_degree(60_000, 60_000, 1.0, 1e-5), 1)
+        33.1
+    """
+
+    def ridge(log_degree: float) -> float:
+        degree = math.exp(log_degree)
+        noise = published_noise_multiplier(degree / records, rows, epsilon, delta)
+        return 2 * math.log(noise) - log_degree - math.log1p(-degree / records)
+
+    check_integer("records", records, low=2)
+    check_integer("rows", rows, low=1)
+    found = minimize_scalar(ridge, bounds=(0.0, math.log(records) - 1e-9), method="bounded", options={"xatol": 1e-6})
+    return math.exp(float(found.x))
+
+
+@cache
+def honest_noise_multiplier(records: int, rows: int, mixup_degree: int, epsilon: float, delta: float) -> float:
+    """The joint noise multiplier that an uncentred Poisson release of these sizes gets: its plan's calibration.
+
+    Example:
+        >>> round(honest_noise_multiplier(60_000, 60_000, 64, 1.0, 1e-5), 3)
+        1.187
+    """
+    setting = Setting(records=records, dim=1, classes=("0", "1"), rows=rows, centre="none")
+    design = Poisson(mixup_degree)
+    design.check(setting)
+    adjacency = design.plan(setting, 1.0, None).adjacency
+    return calibrate(
+        lambda noise: design.plan(setting, noise, None).event, epsilon, delta, adjacency=adjacency
+    ).noise_multiplier
+
+
+@dataclass(frozen=True)
+class DegreeCandidate:
+    """One degree that was tried: its calibrated noise and its predicted error."""
+
+    mixup_degree: int
+    noise_multiplier: float
+    error: LinearError
+
+
+@dataclass(frozen=True)
+class MixupDegreeChoice:
+    """The degree with the least predicted error, beside what the paper's rate would have chosen.
+
+    Attributes:
+        mixup_degree: the choice.
+        noise_multiplier: what the release needs at that degree.
+        error: predicted there.
+        candidates: all that was tried, by degree.
+        published_degree: minimum of DPFMix's Equation 3 under the papers' noise; a comparison.
+        published_order: n / sqrt(T), DPFMix's Corollary 3.2.
+        published: the candidate at ``published_degree`` (rounded), at the noise it really needs.
+    """
+
+    mixup_degree: int
+    noise_multiplier: float
+    error: LinearError
+    candidates: tuple[DegreeCandidate, ...]
+    published_degree: float
+    published_order: float
+    published: DegreeCandidate
+
+
+def best_mixup_degree(
+    records: int,
+    rows: int,
+    dim: int,
+    epsilon: float,
+    delta: float,
+    *,
+    task: LinearTask | None = None,
+    noise: Callable[[int, int, int, float, float], float] = honest_noise_multiplier,
+) -> MixupDegreeChoice:
+    """Search the mixup degree with the least predicted error for least squares, at the noise the release needs.
+
+    Follows the powers of two downhill from where the papers' noise would have its minimum, then takes finer steps until
+    neighbours are within 10%, where errors differ by far less. About a dozen calibrations: a second or two, more for
+    millions of rows. It is a guide made of public numbers: a classifier, or a learner that corrects for the noise, may
+    do better at another degree, but the curve is flat near its minimum.
+
+    Args:
+        records: n, at least 2.
+        rows: T, more than d + 1.
+        dim: d.
+        epsilon: target of the release.
+        delta: target of the release.
+        task: the regression; None takes ``LinearTask.isotropic(dim)``. Its spectrum must come from public data.
+        noise: noise multiplier from (records, rows, degree, epsilon, delta); the plan's calibration unless replaced
+            for a comparison.
+
+    Raises:
+        InvalidInput: a number out of range, ``task`` of another dimension, or too few rows for least squares.
+
+    Example:
+        >>> choice = best_mixup_degree(60_000, 60_000, 100, 1.0, 1e-5)
+        >>> 32 < choice.mixup_degree < 64, round(choice.published_degree), round(choice.published_order)
+        (True, 33, 245)
+    """
+    check_integer("records", records, low=2)
+    task = LinearTask.isotropic(dim) if task is None else task
+    if task.dim != check_integer("dim", dim, low=1):
+        raise InvalidInput("task dimension", task.dim, f"dim, {dim}")
+    check_integer("rows", rows, low=dim + 2)
+    tried: dict[int, DegreeCandidate] = {}
+
+    def evaluate(degree: int) -> DegreeCandidate:
+        if degree not in tried:
+            multiplier = noise(records, rows, degree, epsilon, delta)
+            error = expected_error(task, records, rows, degree, multiplier)
+            tried[degree] = DegreeCandidate(degree, multiplier, error)
+        return tried[degree]
+
+    published_degree = published_optimal_degree(records, rows, epsilon, delta)
+    best, step = evaluate(min(2 ** round(math.log2(published_degree)), 2 ** ((records - 1).bit_length() - 1))), 2.0
+    while step > math.sqrt(_CLOSE):
+        degrees = (round(best.mixup_degree * factor) for factor in (1, 1 / step, step))
+        found = min((evaluate(min(max(degree, 1), records - 1)) for degree in degrees), key=_size)
+        # Powers of two as far as they lead downhill, then finer steps around the best of them.
+        if found is best or step < 2:
+            step = math.sqrt(step)
+        best = found
+    return MixupDegreeChoice(
+        best.mixup_degree,
+        best.noise_multiplier,
+        best.error,
+        tuple(tried[degree] for degree in sorted(tried)),
+        published_degree,
+        optimal_degree_order(records, rows),
+        evaluate(min(max(round(published_degree), 1), records - 1)),
+    )
+
+
+def check_sizes(records: int, rows: int, mixup_degree: float, noise_multiplier: float) -> None:
+    """Raise :class:`InvalidInput` unless these are sizes of a release that mixes fewer than all records."""
+    check_integer("records", records, low=2)
+    check_integer("rows", rows, low=1)
+    check_number("mixup_degree", mixup_degree, low=1, high=records, high_open=True)
+    check_number("noise_multiplier", noise_multiplier, low=0, low_open=True)
+
+
+def _size(candidate: DegreeCandidate) -> float:
+    return candidate.error.l2

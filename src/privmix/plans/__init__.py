@@ -1,0 +1,38 @@
+"""Plans: what a design is, what it is told, what it makes of that and what it costs. No data, no engine."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from privmix._lazy import lazily
+
+if TYPE_CHECKING:
+    from privmix.plans.design import Beside, Design, RowFacts
+    from privmix.plans.doors import Door
+    from privmix.plans.named import averaging_designs, averaging_plan, check_plan, plan_from_dict
+    from privmix.plans.plan import BasePlan, Plan
+    from privmix.plans.registry import all_designs, check_options, design_named, register
+    from privmix.plans.rows import ReleasePlan, RowDesign
+    from privmix.plans.setting import Setting
+else:
+    __getattr__, __dir__ = lazily(__name__)
+
+__all__ = [
+    "BasePlan",
+    "Beside",
+    "Design",
+    "Door",
+    "Plan",
+    "ReleasePlan",
+    "RowDesign",
+    "RowFacts",
+    "Setting",
+    "all_designs",
+    "averaging_designs",
+    "averaging_plan",
+    "check_options",
+    "check_plan",
+    "design_named",
+    "plan_from_dict",
+    "register",
+]

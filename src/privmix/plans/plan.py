@@ -1,0 +1,267 @@
+"""The plan that a design makes: public constants from which both the sampler and the price follow."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from typing import TYPE_CHECKING, Any, Self
+
+from privmix.accounting import Adjacency, Bounded, Composed, Event, Gaussian, PrivacyCost
+from privmix.errors import InvalidInput, check_integer, check_number
+from privmix.mechanisms.noise import Lattice
+from privmix.mechanisms.plan import check_classes, check_target
+from privmix.mechanisms.sampling import Sampler
+from privmix.plans.pricing import budget_after_count, deltas, price, price_after_count
+from privmix.plans.registry import design_named
+from privmix.plans.setting import check_declared
+
+if TYPE_CHECKING:
+    from privmix.plans.design import Design
+
+
+@dataclass(frozen=True, kw_only=True)
+class BasePlan:
+    """Public constants that all designs have; a :class:`privmix.mechanisms.plan.Plan`.
+
+    Attributes:
+        epsilon: what the release may cost, as it was asked for; None where the noise was given and nothing was asked.
+        delta: at which ``epsilon`` is meant; 0 for pure DP. None exactly where ``epsilon`` is.
+        records_noise_multiplier: that of the query which estimated ``records``, or None where the count is public.
+
+    The rest: :class:`privmix.plans.setting.Setting`.
+    """
+
+    records: int
+    dim: int
+    classes: tuple[str, ...]
+    design: str
+    rows: int
+    clip_norm: float
+    residual_clip_norm: float | None
+    noise_multiplier: float
+    centre_noise_multiplier: float | None
+    lattice_bits: int
+    records_noise_multiplier: float | None = None
+    records_declared: bool = False
+    epsilon: float | None = None
+    delta: float | None = None
+
+    def __post_init__(self) -> None:
+        check_target(self.epsilon, self.delta, pure=True)
+        if (self.epsilon is None) != (self.delta is None):
+            raise InvalidInput("plan epsilon, delta", (self.epsilon, self.delta), "both or none of them")
+        check_declared(self.records_declared, self.records_noise_multiplier)
+        for name in ("records", "dim", "rows", "lattice_bits"):
+            check_plan_integer(name, getattr(self, name))
+        check_integer("lattice_bits", self.lattice_bits, low=8, high=24)
+        check_classes(self.classes)
+        check_number("clip_norm", self.clip_norm, low=1e-9, high=1e9)
+        check_number("noise_multiplier", self.noise_multiplier, low=1e-6, high=1e12)
+        self._check_part("residual_clip_norm", self.centre_noise_multiplier is not None, 0.0, 2 * self.clip_norm)
+        if self.records_noise_multiplier is not None:
+            check_number("records_noise_multiplier", self.records_noise_multiplier, low=1e-6, high=1e12)
+        self._check_part("centre_noise_multiplier", self.residual_clip_norm is not None, 1e-6, 1e12)
+
+    def _check_part(self, name: str, used: bool, low: float, high: float) -> None:
+        """An optional field is given exactly by the designs that use it: none is half in force."""
+        value = getattr(self, name)
+        if (value is not None) != used:
+            raise InvalidInput(name, value, "a number exactly where the design and centring use it")
+        if value is not None:
+            check_number(name, value, low=low, high=high, low_open=low == 0)
+
+    @property
+    def lattice(self) -> Lattice:
+        """The grid on which records are summed."""
+        return Lattice(self.lattice_bits)
+
+    @property
+    def kind(self) -> type[Design[Any]]:
+        """The design that made the plan.
+
+        Raises:
+            InvalidInput: it is not known here.
+        """
+        return design_named(self.design)
+
+    @property
+    def adjacency(self) -> Adjacency:
+        """The relation the guarantee is stated for."""
+        raise NotImplementedError
+
+    @property
+    def main_event(self) -> Event:
+        """What the release does to the private records after the queries of their count and mean."""
+        raise NotImplementedError
+
+    @property
+    def event(self) -> Event:
+        """All that the release does to the private records, the query of their count included."""
+        return _composed(self.records_noise_multiplier, self.event_after_count)
+
+    @property
+    def charge(self) -> Event:
+        """See :class:`privmix.mechanisms.plan.Plan`.
+
+        Raises:
+            InvalidInput: a private count led to the plan, and it does not say what was asked.
+        """
+        if self.records_noise_multiplier is None:
+            return self.event
+        if self.epsilon is None or self.delta is None:
+            raise InvalidInput("plan epsilon", None, "the epsilon and delta that it was calibrated for")
+        rest = budget_after_count(self.records_noise_multiplier, self.epsilon, self.delta)
+        return Bounded(*rest, self.adjacency.value)
+
+    @property
+    def event_after_count(self) -> Event:
+        """What is left to do once the record count is known."""
+        return _composed(self.centre_noise_multiplier, self.main_event)
+
+    @property
+    def sampler(self) -> Sampler:
+        """How the members of rows are drawn."""
+        return self.sampler_for(self.records)
+
+    def sampler_for(self, records: int) -> Sampler:
+        """The same law over ``records`` records."""
+        raise NotImplementedError
+
+    def cost(self, delta: float | None = None) -> PrivacyCost:
+        """The price at ``delta``, or at the plan's own: an upper bound.
+
+        All queries are composed by their PLD, but for a private record count, whose price is added
+        (:func:`privmix.plans.pricing.price_after_count`).
+
+        Raises:
+            InvalidInput: there is no delta.
+
+        Example:
+            >>> from privmix.planning import ReleaseConfig
+            >>> plan = ReleaseConfig(records=5000, dim=8, classes=("no", "yes")).calibrate(1.0, 1e-5)
+            >>> 0.99 < plan.cost().epsilon <= plan.epsilon == 1.0
+            True
+        """
+        at = self.delta if delta is None else delta
+        if at is None:
+            raise InvalidInput("delta", None, "a delta at which to price a plan that has none")
+        if self.records_noise_multiplier is None:
+            return price(self.event, at, self.adjacency)
+        return price_after_count(self.records_noise_multiplier, self.event_after_count, at, self.adjacency)
+
+    def priced(self, delta: float) -> Self:
+        """This plan asking for just what its noise costs at ``delta``: for a noise that was given and not calibrated.
+
+        Example:
+            >>> from privmix.planning import ReleaseConfig
+            >>> plan = ReleaseConfig(records=500, dim=8, classes=("no", "yes"), mixup_degree=8).with_noise(2.0)
+            >>> plan.epsilon, plan.priced(1e-3).epsilon == plan.cost(1e-3).epsilon
+            (None, True)
+        """
+        return replace(self, epsilon=self.cost(delta).epsilon, delta=float(delta))
+
+    def curve(self, epsilons: Sequence[float], guarantee: tuple[float, float]) -> list[float]:
+        """Delta at each of ``epsilons``, for a plan whose (epsilon, delta) is ``guarantee``.
+
+        With a private count the guarantee is all there is: other answers of the count would have made other plans,
+        which share no more than their budget.
+        """
+        at, delta = guarantee
+        if self.records_noise_multiplier is not None:
+            return [delta if value >= at else 1.0 for value in epsilons]
+        return list(deltas(self.event, tuple(epsilons), delta, self.adjacency))
+
+    @property
+    def noise_std(self) -> dict[str, float]:
+        """Standard deviation of the noise in an entry of each released part, by name."""
+        raise NotImplementedError
+
+    @property
+    def num_classes(self) -> int:
+        """K."""
+        return len(self.classes)
+
+    @property
+    def centred(self) -> bool:
+        """Whether the mean is released first and subtracted."""
+        return self.centre_noise_multiplier is not None
+
+    @property
+    def norm(self) -> str:
+        """The norm that records are clipped in: ``"l2"``, or ``"l1"`` for Laplace noise."""
+        return "l2"
+
+    @property
+    def final_clip_norm(self) -> float:
+        """Bound on the norm of the vector that a record contributes."""
+        return self.clip_norm if self.residual_clip_norm is None else self.residual_clip_norm
+
+    @property
+    def unit_centre(self) -> float:
+        """Grid of the released mean: its entries are multiples of it, rounded to float32."""
+        return 2.0**-self.lattice_bits * self.clip_norm / self.records
+
+    @property
+    def noise_std_centre(self) -> float | None:
+        """Standard deviation of the noise in an entry of the released mean, where one is released."""
+        if self.centre_noise_multiplier is None:
+            return None
+        return self.clip_norm * self.centre_noise_multiplier / self.records
+
+    @property
+    def label_offset(self) -> float:
+        """Subtracted from every entry of a one-hot label: 1/K on the lattice when centred, else 0."""
+        step = 2.0**-self.lattice_bits
+        return math.floor(1 / self.num_classes / step) * step if self.centred else 0.0
+
+    @property
+    def label_norm(self) -> float:
+        """Norm of a one-hot label minus the offset."""
+        offset, others = self.label_offset, self.num_classes - 1
+        if self.norm == "l1":
+            return (1 - offset) + others * offset
+        return math.sqrt((1 - offset) ** 2 + others * offset**2)
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready form; :func:`privmix.designs.plan_from_dict` is its inverse."""
+        return {**asdict(self), "classes": list(self.classes)}
+
+    @classmethod
+    def from_dict(cls, description: Mapping[str, Any]) -> Self:
+        """Rebuild a plan; anything but exactly its fields is an :class:`InvalidInput`."""
+        names = {item.name for item in fields(cls)}
+        if not isinstance(description, Mapping) or set(description) != names:
+            raise InvalidInput("plan", sorted(description), "exactly the fields of a release plan")
+        if not isinstance(description["classes"], list | tuple):
+            raise InvalidInput("classes", type(description["classes"]).__name__, "a list of names")
+        try:
+            plan = cls(**{**description, "classes": tuple(description["classes"])})
+            plan.check_properties()
+        except InvalidInput:
+            raise
+        except (TypeError, ValueError, ArithmeticError, AssertionError):
+            raise InvalidInput("plan", "values of other types", "the values that privmix wrote") from None
+        return plan
+
+    def check_properties(self) -> None:
+        """Ask for what follows from the fields: that checks their types and ranges."""
+        _ = self.event, self.label_norm, self.noise_std
+
+
+def _composed(noise_multiplier: float | None, event: Event) -> Event:
+    if noise_multiplier is None:
+        return event
+    rest = event.events if isinstance(event, Composed) else (event,)
+    return Composed((Gaussian(noise_multiplier), *rest))
+
+
+def check_plan_integer(name: str, value: object) -> None:
+    """Raise unless ``value`` is an int of at least 1; a bool or a NumPy number would not survive JSON."""
+    check_integer(name, value, low=1)
+    if type(value) is not int:
+        raise InvalidInput(name, value, "an integer")
+
+
+Plan = BasePlan
+"""What most of the house calls it."""

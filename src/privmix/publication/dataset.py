@@ -1,0 +1,159 @@
+"""What a partner receives: mixed rows, their labels, and the public facts needed to learn from them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privmix.certificate.certificate import Certificate
+from privmix.errors import InvalidInput, check_choice, check_number
+from privmix.mechanisms.clipping import clip_l1, clip_l2
+from privmix.plans import design_named
+from privmix.publication.second_moments import SecondMoments
+
+# The transform works in float64, so a batch bounds the memory.
+_BATCH: Final = 4096
+
+
+@dataclass(frozen=True)
+class RecordTransform:
+    """The public map from an extractor's output to what the release mixed: clip, centre, clip what is left.
+
+    The engine applies it to private records and a learner to the records it is asked to classify, so both see the
+    same thing. Every number in it is public or was itself released under DP (``centre``).
+
+    Attributes:
+        clip_norm: bound on a record's norm before centring.
+        norm: ``"l2"`` or ``"l1"``.
+        centre: (d,) released mean that is subtracted, or None.
+        residual_clip_norm: bound on the norm after centring; required with ``centre``.
+
+    Example:
+        >>> RecordTransform(clip_norm=1.0)(np.array([[3.0, 4.0]])).round(6).tolist()
+        [[0.6, 0.8]]
+    """
+
+    clip_norm: float
+    norm: str = "l2"
+    centre: NDArray[np.float32] | None = field(default=None, compare=False)
+    residual_clip_norm: float | None = None
+
+    def __post_init__(self) -> None:
+        check_number("clip_norm", self.clip_norm, low=0, low_open=True)
+        check_choice("norm", self.norm, ["l1", "l2"])
+        if (self.centre is None) != (self.residual_clip_norm is None):
+            raise InvalidInput("residual_clip_norm", self.residual_clip_norm, "a bound exactly when a centre is given")
+        if self.residual_clip_norm is not None:
+            check_number("residual_clip_norm", self.residual_clip_norm, low=0, low_open=True)
+
+    @property
+    def final_clip_norm(self) -> float:
+        """The bound that holds for every output row: one record's sensitivity in the sum."""
+        return self.clip_norm if self.residual_clip_norm is None else self.residual_clip_norm
+
+    def clip(self, features: NDArray[Any]) -> NDArray[np.float64]:
+        """First step alone: rows of (n, d) ``features`` clipped to ``clip_norm``."""
+        return _clip(features, self.clip_norm, self.norm)
+
+    def __call__(self, features: NDArray[Any]) -> NDArray[np.float64]:
+        """Map (n, d) extractor outputs to the (n, d) vectors whose sums are released."""
+        clipped = self.clip(features)
+        if self.centre is None or self.residual_clip_norm is None:
+            return clipped
+        return _clip(clipped - self.centre, self.residual_clip_norm, self.norm)
+
+    def rows(self, features: NDArray[Any]) -> NDArray[np.float32]:
+        """(n, d) extractor outputs -> (n, d) float32, as learners of the release see records; a batch at a time."""
+        found = np.empty(features.shape, np.float32)
+        for start in range(0, len(features), _BATCH):
+            found[start : start + _BATCH] = self(features[start : start + _BATCH])
+        return found
+
+
+def _clip(x: NDArray[Any], bound: float, norm: str) -> NDArray[np.float64]:
+    return clip_l2(x, bound) if norm == "l2" else clip_l1(x, bound)
+
+
+@dataclass(frozen=True)
+class ReleasedDataset:
+    """A DP release in memory. Everything here is public: use it as often as you like.
+
+    Attributes:
+        x: (T, d) float32, noisy sums of transformed features divided by ``mixup_degree``.
+        y: (T, K) float32, noisy sums of one-hot labels minus ``label_offset``, divided by ``mixup_degree``.
+        design: name of the design, see :mod:`privmix.designs`; rows of ``"moments"`` are samples of a model, without
+            noise on top.
+        mixup_degree: public divisor m.
+        noise_std_x: standard deviation of the noise in each entry of ``x``.
+        noise_std_y: standard deviation of the noise in each entry of ``y`` (0 where labels are public).
+        label_offset: what was subtracted from every one-hot label entry before mixing (1/K when centred, else 0).
+        classes: K class names.
+        transform: how features became records of the release; apply it to new features before classifying them.
+        extractor: description of the feature extractor, enough to rebuild it.
+        input_shape: shape of one raw input of that extractor.
+        release_id: names the release.
+        certificate: as stored beside the rows; None for rows that no release made.
+        beside: what was released beside the rows; of design ``"moments"`` the second moments that they are samples of.
+        extractor_arrays: what the extractor carries, by name, for :func:`privmix.features.from_spec`; mostly nothing.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> release = ReleasedDataset(
+        ...     x=rng.normal(size=(8, 3)).astype(np.float32), y=rng.normal(size=(8, 2)).astype(np.float32),
+        ...     design="poisson", mixup_degree=4, noise_std_x=0.1, noise_std_y=0.1, label_offset=0.5,
+        ...     classes=("cat", "dog"), transform=RecordTransform(1.0), extractor={"name": "identity"},
+        ...     input_shape=(3,), release_id="example")
+        >>> release.rows, release.dim, release.num_classes
+        (8, 3, 2)
+    """
+
+    x: NDArray[np.float32]
+    y: NDArray[np.float32]
+    design: str
+    mixup_degree: float
+    noise_std_x: float
+    noise_std_y: float
+    label_offset: float
+    classes: tuple[str, ...]
+    transform: RecordTransform
+    extractor: Mapping[str, Any]
+    input_shape: tuple[int, ...]
+    release_id: str
+    certificate: Certificate | None = field(default=None, repr=False)
+    beside: Any = field(default=None, repr=False)
+    extractor_arrays: Mapping[str, NDArray[np.float32]] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.x.ndim != 2 or self.y.ndim != 2 or len(self.x) != len(self.y) or len(self.x) == 0:
+            raise InvalidInput("released rows", (self.x.shape, self.y.shape), "x (T, d) and y (T, K) with one T >= 1")
+        if self.y.shape[1] != len(self.classes):
+            raise InvalidInput("classes", len(self.classes), f"{self.y.shape[1]} names, one a label column")
+
+    @property
+    def moments(self) -> SecondMoments | None:
+        """The released second moments, where the design releases some."""
+        return self.beside if isinstance(self.beside, SecondMoments) else None
+
+    @property
+    def rows(self) -> int:
+        """T, the number of released rows."""
+        return int(self.x.shape[0])
+
+    @property
+    def dim(self) -> int:
+        """d, the feature dimension."""
+        return int(self.x.shape[1])
+
+    @property
+    def num_classes(self) -> int:
+        """K."""
+        return len(self.classes)
+
+    @property
+    def mixes_all_classes(self) -> bool:
+        """Whether rows mix all classes in the proportions of the records."""
+        return design_named(self.design).mixes_all_classes

@@ -1,0 +1,252 @@
+"""Released second moments, and what can be made of them without a further look at private records."""
+
+from __future__ import annotations
+
+import math
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import eigh
+from threadpoolctl import threadpool_limits
+
+from privmix.errors import InvalidInput, check_integer, check_number
+from privmix.publication.beside import Arrays
+
+_BLOCK = 1024
+_SMALL = 64
+# Every class keeps at least this part of an equal share of the records.
+_FEWEST = 0.1
+_STRENGTH = 0.3
+# Least radius, as a share of the largest eigenvalue: what is left to do where noise is next to nothing.
+_LEAST = 1e-3
+
+
+@dataclass(frozen=True)
+class Spectrum:
+    """Eigenvectors of a released X'X, and its eigenvalues with the noise shrunk out.
+
+    Attributes:
+        values: (d,) float64, ascending in the noisy eigenvalues; none below 0.
+        basis: (d, d) float32, orthonormal columns.
+        radius: largest eigenvalue that noise alone would have, 2 sqrt(d) times its off-diagonal standard deviation.
+    """
+
+    values: NDArray[np.float64]
+    basis: NDArray[np.float32]
+    radius: float
+
+    @property
+    def ridge(self) -> float:
+        """What to add to the eigenvalues before dividing by them: 0.3 of the radius or more.
+
+        With the noise shrunk out of ``values`` the factor needs no tuning: on MNIST scattering features and on 77
+        classes of sentence embeddings, from epsilon 1 to 8, accuracy is within 0.3 points of the best factor's and
+        falls by less than a point between half and twice of it.
+        """
+        return _STRENGTH * max(self.radius, _LEAST * float(self.values.max(initial=0.0))) or 1.0
+
+
+@dataclass(frozen=True, eq=False)
+class SecondMoments:
+    """Noisy second moments of transformed records. Public, like all of a release.
+
+    Attributes:
+        second: (d, d) float32, symmetric: X'X plus noise.
+        cross: (d, K) float32: X'Y plus noise, Y the one-hot labels minus the label offset.
+        label_sums: (K,) float32: column sums of Y plus noise.
+        records: the public record count n.
+        noise_std_second: standard deviation of the noise in a diagonal entry of ``second``; 1/sqrt(2) of it elsewhere.
+        noise_std_cross: that in an entry of ``cross``.
+        noise_std_counts: that in an entry of ``label_sums``.
+
+    Example:
+        >>> moments = SecondMoments(np.eye(2, dtype=np.float32), np.eye(2, dtype=np.float32), np.ones(2, np.float32),
+        ...                         records=2, noise_std_second=0.0, noise_std_cross=0.0, noise_std_counts=0.0)
+        >>> moments.dim, moments.spectrum().values.tolist()
+        (2, [1.0, 1.0])
+    """
+
+    second: NDArray[np.float32]
+    cross: NDArray[np.float32]
+    label_sums: NDArray[np.float32]
+    records: int
+    noise_std_second: float
+    noise_std_cross: float
+    noise_std_counts: float
+
+    def __post_init__(self) -> None:
+        dim, classes = self.second.shape[0], self.label_sums.shape[0]
+        if self.second.shape != (dim, dim) or self.cross.shape != (dim, classes) or dim == 0:
+            raise InvalidInput("moments", (self.second.shape, self.cross.shape), "(d, d), (d, K) and (K,) arrays")
+        check_integer("records", self.records, low=1)
+        for name in ("noise_std_second", "noise_std_cross", "noise_std_counts"):
+            check_number(name, getattr(self, name), low=0)
+
+    @property
+    def dim(self) -> int:
+        """d."""
+        return int(self.second.shape[0])
+
+    def class_shares(self, label_offset: float) -> NDArray[np.float64]:
+        """(K,) estimated share of each class, drawn towards equal shares by as much as is noise."""
+        classes = len(self.label_sums)
+        apart = self.label_sums / self.records + label_offset - 1 / classes
+        energy = float(np.square(apart, dtype=np.float64).sum())
+        noise = classes * (self.noise_std_counts / self.records) ** 2
+        kept = max(0.0, 1 - noise / energy) if energy > 0 else 0.0
+        shares = np.maximum(1 / classes + kept * apart.astype(np.float64), _FEWEST / classes)
+        return np.asarray(shares / shares.sum())
+
+    def spectrum(self) -> Spectrum:
+        """Decompose X'X and take the noise out of its eigenvalues.
+
+        Noise makes the largest eigenvalues too large, the smallest too small, and turns the eigenvectors, so that
+        what is known along each of them is less than its eigenvalue says. With noise variance t^2 off the diagonal,
+        the best value along the noisy eigenvector i is l_i - 2 t^2 sum_j (l_i - l_j) / ((l_i - l_j)^2 + (2 t)^2): the
+        rotation-invariant estimator for additive Gaussian noise (Bun, Allez, Bouchaud and Potters 2016, eq. 6.2),
+        with the limit's Hilbert transform smoothed over 2 t.
+        """
+        deviation = self.noise_std_second / math.sqrt(2)
+        values, basis = eigh_lower(np.array(self.second, dtype=np.float32, order="F"))
+        noisy = values.astype(np.float64)
+        shrunk = noisy.copy()
+        for start in range(0, len(noisy) if deviation > 0 else 0, _BLOCK):
+            gaps = noisy[start : start + _BLOCK, None] - noisy
+            shrunk[start : start + _BLOCK] -= (
+                2 * deviation**2 * (gaps / (gaps**2 + 4 * deviation**2)).sum(axis=1, dtype=np.float64)
+            )
+        return Spectrum(np.maximum(shrunk, 0.0), basis, 2 * deviation * math.sqrt(self.dim))
+
+    @classmethod
+    def from_arrays(cls, plan: Any, arrays: Arrays) -> Self:
+        """X'X with both its triangles."""
+        return cls(
+            second=symmetric(arrays["second"], plan.dim),
+            cross=arrays["cross"],
+            label_sums=arrays["label_sums"],
+            records=plan.records,
+            noise_std_second=plan.noise_std_second,
+            noise_std_cross=plan.noise_std_cross,
+            noise_std_counts=plan.noise_std_counts,
+        )
+
+    def to_arrays(self) -> Arrays:
+        """Of X'X its lower triangle by rows."""
+        return {
+            "second": lower_triangle(self.second),
+            "cross": np.ascontiguousarray(self.cross),
+            "label_sums": self.label_sums,
+        }
+
+
+def regression(
+    spectrum: Spectrum, cross: NDArray[np.float32], records: int, added: float | None = None
+) -> NDArray[np.float32]:
+    """Coefficients of labels on features from noisy moments: W in proportion to (U (L + a) U' + S)^-1 X'Y.
+
+    U and L are ``spectrum``, a the regularisation and S = (K / n) X'Y Y'X: with equally large classes, the scatter
+    between them. X'X holds that scatter too, but under noise that the shrunk eigenvalues no longer tell from it; where
+    classes are many and most of the budget went to X'Y, naming it again is worth two points of accuracy (77 classes of
+    sentence embeddings at epsilon 1), and costs nothing elsewhere. S only turns the coefficients: the size of W is that
+    of the regression without S (both have the same trace of Y'X W), whose scores class shares can be added to.
+
+    Args:
+        spectrum: of X'X, noise shrunk out.
+        cross: (d, K) X'Y.
+        records: n.
+        added: a; None takes :attr:`Spectrum.ridge`.
+
+    Returns:
+        (d, K) float32.
+    """
+    gains = 1 / np.maximum(spectrum.values + (spectrum.ridge if added is None else added), np.finfo(np.float32).tiny)
+    weights = spectrum.basis @ (gains.astype(np.float32)[:, None] * (spectrum.basis.T @ cross))
+    # The Woodbury identity: S has rank K, so what it changes is a K x K matrix.
+    fit = (cross.T @ weights).astype(np.float64)
+    change = np.linalg.inv(np.eye(len(fit)) + fit * (len(fit) / records))
+    turned = float(np.trace(fit @ change))
+    scale = float(np.trace(fit)) / turned if turned > 0 else 1.0
+    return np.asarray(weights @ (scale * change), np.float32)
+
+
+def sample_rows(
+    moments: SecondMoments, label_offset: float, rows: int, generator: np.random.Generator
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Draw records of a Gaussian mixture, one component a class, that has the released moments.
+
+    Classes follow the released label sums; a class's mean is its column of X'Y over its number of records; all
+    classes share the covariance that is left of X'X, plus :attr:`Spectrum.ridge`: linear discriminant analysis of many
+    rows is the regularised regression that the learner ``second-moments`` does. Rows are therefore
+    longer than records. Post-processing of the release: rows cost no privacy, however many there are.
+
+    Args:
+        moments: the released moments.
+        label_offset: what was subtracted from one-hot labels.
+        rows: how many.
+        generator: randomness; it needs no secret.
+
+    Returns:
+        x (rows, d) and y (rows, K), float32; y is one-hot minus the offset.
+    """
+    spectrum, classes = moments.spectrum(), len(moments.label_sums)
+    shares = moments.class_shares(label_offset)
+    # Column k holds the sum of class k minus the offset times the sum of all, which centring has made small.
+    counts = (shares * moments.records).astype(np.float32)
+    means = spectrum.basis.T @ (moments.cross / counts)
+    noise = moments.noise_std_cross**2 * float((shares / np.square(counts, dtype=np.float64)).sum())
+    between = np.maximum((np.square(means, dtype=np.float64) * shares).sum(axis=1) - noise, 0.0)
+    # Where noise is all there is, classes must not look apart: what a learner of moments adds to X'X is spread here.
+    within = np.maximum(spectrum.values / moments.records - between, 0.0) + spectrum.ridge / moments.records
+    deviation = np.sqrt(within).astype(np.float32)
+    labels = generator.choice(classes, size=rows, p=shares)
+    x = np.empty((rows, moments.dim), np.float32)
+    for start in range(0, rows, _BLOCK):
+        part = slice(start, start + _BLOCK)
+        normal = generator.standard_normal((len(labels[part]), moments.dim), dtype=np.float32)
+        x[part] = (means.T[labels[part]] + deviation * normal) @ spectrum.basis.T
+    return x, np.eye(classes, dtype=np.float32)[labels] - np.float32(label_offset)
+
+
+def symmetric(triangle: NDArray[np.float32], side: int) -> NDArray[np.float32]:
+    """(side, side) matrix of which ``triangle`` is the lower one, by rows.
+
+    Example:
+        >>> symmetric(np.float32([1, 2, 3]), 2).tolist()
+        [[1.0, 2.0], [2.0, 3.0]]
+    """
+    found = np.empty((side, side), np.float32)
+    for row in range(side):
+        # Row by row: an index of each entry would take four times the matrix.
+        part = triangle[row * (row + 1) // 2 :][: row + 1]
+        found[row, : row + 1] = part
+        # Entry (i, j) above the diagonal is (j, i) below it.
+        found[: row + 1, row] = part
+    return found
+
+
+def lower_triangle(matrix: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The entries on and below the diagonal, by rows.
+
+    Example:
+        >>> lower_triangle(np.float32([[1, 2], [2, 3]])).tolist()
+        [1.0, 2.0, 3.0]
+    """
+    return np.concatenate([matrix[row, : row + 1] for row in range(len(matrix))])
+
+
+def sampled_std(moments: SecondMoments) -> float:
+    """Least standard deviation, in any direction and from the public noise alone, of what :func:`sample_rows` draws."""
+    radius = 2 * moments.noise_std_second * math.sqrt(moments.dim / 2)
+    return math.sqrt(_STRENGTH * radius / moments.records)
+
+
+def eigh_lower(lower: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Ascending eigenvalues and eigenvectors of a symmetric matrix from its lower triangle; overwrites it."""
+    # LAPACK's threads wait for each other at every step: with a busy neighbour two took 46 s where one takes 7. Small
+    # matrices get none, and to find the libraries takes longer than they do.
+    with threadpool_limits(1, user_api="blas") if len(lower) > _SMALL else nullcontext():
+        result: Any = eigh(lower, lower=True, overwrite_a=True, check_finite=False, driver="evd")
+    return result[0], result[1]

@@ -1,0 +1,488 @@
+"""What one record does on the real engines and trainers, beside what their noise is scaled to."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from privmix.accounting import Adjacency
+from privmix.audits.sensitivity import QuerySensitivity, release_sensitivity
+from privmix.audits.worst_case import EngineFactory, real_engine
+from privmix.designs import EmbeddingPlan
+from privmix.engine import PrivateRecords, ReleaseEngine, tiles
+from privmix.engine import rows as engine
+from privmix.errors import InvalidInput
+from privmix.mechanisms.streams import SecretStreams
+from privmix.planning import ReleaseConfig
+from privmix.plans import Plan, ReleasePlan, all_designs
+from privmix.publication.dataset import RecordTransform
+from privmix.training.dp_sgd import DpSgd, StepObserver
+from privmix.training.gradients.clipping import Clipping
+from privmix.training.gradients.closed_form import ClosedFormGradients
+from privmix.training.gradients.execution import Chunks
+from privmix.training.gradients.parameters import FlatParameters
+from privmix.training.gradients.side_information import PublicMethod, SideInformation
+from privmix.training.gradients.strategies import GhostGradients, GradientStrategy, LoopGradients, VmapGradients
+from privmix.training.models import LinearHead
+from privmix.training.optimiser import Optimiser, OptimiserConfig
+from privmix.training.plan import TrainingPlan
+from privmix.training.records import TrainingRecords
+from privmix.training.sensitivity import training_sensitivity
+from privmix.training.views.pipeline import ViewConfig, ViewPipeline
+from tests.releases.helpers import own_options
+
+CLASSES = ("ant", "bee", "cat")
+PLANS: dict[str, dict[str, Any]] = {
+    "poisson": {"centre": "none"},
+    "poisson-centred": {},
+    "fixed": {"design": "fixed", "centre": "none"},
+    "fixed-centred": {"design": "fixed"},
+    "laplace": {"design": "fixed", "noise": "laplace", "centre": "none"},
+    "hierarchical": {"design": "hierarchical", "expected_classes": 1.5},
+    "classwise": {"design": "classwise"},
+    "full-batch": {"design": "classwise", "full_batch": True, "centre": "none"},
+    "random-weight": {"design": "random-weight", "max_weight": 0.5},
+    "gaussian-mixing": {"design": "gaussian-mixing"},
+    "moments": {"design": "moments", "centre": "none"},
+    "moments-centred": {"design": "moments"},
+    "merf": {"design": "merf", "frequencies": 5},
+    "hermite": {"design": "hermite", "order": 20, "pair_order": 20, "pairs": 3},
+    "two-stage": {"design": "two-stage", "centre": "none"},
+    "two-stage-centred": {"design": "two-stage"},
+    "three-stage": {"design": "three-stage", "centre": "none"},
+}
+every_plan = pytest.mark.parametrize("name", PLANS)
+# Values that arithmetic is apt to get wrong: huge, denormal, both zeros, and ordinary ones.
+VALUES = st.sampled_from([0.0, -0.0, 1.0, -1.0, 1e-3, 3e38, -3e38, 1e-45, 1e20, -7.5]) | st.floats(-5, 5, width=32)
+
+
+def plan_of(name: str, *, count: int, dim: int, noise: float = 1.0, **changes: Any) -> Plan:
+    choices = own_options({"mixup_degree": count // 3, "rows": 12, **PLANS[name], **changes})
+    return ReleaseConfig(records=count, dim=dim, classes=CLASSES, **choices).with_noise(noise)
+
+
+def worst_plan(name: str, **changes: Any) -> Plan:
+    """For :func:`far_apart`: a mean under little noise, so that a record's residual points its own way."""
+    plan = plan_of(name, **{"count": 9, "dim": 4, "rows": 60, **changes})
+    return replace(plan, centre_noise_multiplier=0.01) if plan.centred else plan
+
+
+def out_of_core(plan: Plan, records: PrivateRecords, streams: SecretStreams) -> Any:
+    """Records read again for each chunk of rows, as from a disk."""
+    if type(plan) is not ReleasePlan:
+        return real_engine(plan, records, streams)
+    return ReleaseEngine(plan, records, streams, workers=1, memory_bytes=1)
+
+
+def measured(
+    plan: Plan, features: NDArray[Any], labels: NDArray[np.int64], position: int, make: EngineFactory = real_engine
+) -> dict[str, QuerySensitivity]:
+    """By query; a replaced record is turned round, and of another class."""
+    replacement = None
+    if plan.adjacency is Adjacency.REPLACE_ONE:
+        replacement = (-features[position], (int(labels[position]) + 1) % 3)
+    records = PrivateRecords(features, labels)
+    found = release_sensitivity(plan, records, position, replacement=replacement, seed=position, make=make)
+    return {one.query: one for one in found}
+
+
+def exceeded(found: dict[str, QuerySensitivity]) -> set[str]:
+    return {name for name, one in found.items() if one.exceeded}
+
+
+def far_apart(count: int = 9, dim: int = 4, length: float = 50.0) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """Records of which the first is long, and the others are near the origin."""
+    features = np.random.default_rng(0).normal(size=(count, dim)) * 0.01
+    features[0] = 0
+    features[0, 0] = length
+    return features, np.arange(count) % 3
+
+
+def test_every_design_is_here() -> None:
+    assert {plan_of(name, count=8, dim=2).design for name in PLANS} == {design.name for design in all_designs()}
+
+
+@every_plan
+@settings(max_examples=20, deadline=None, derandomize=True, database=None)
+@given(data=st.data())
+def test_no_record_moves_a_query_by_more_than_its_noise_is_scaled_to(name: str, data: st.DataObject) -> None:
+    count, dim = data.draw(st.integers(3, 9), "records"), data.draw(st.integers(1, 5), "dim")
+    dtype = data.draw(st.sampled_from([np.float32, np.float64]), "dtype")
+    rows = [[data.draw(VALUES) for _ in range(dim)] for _ in range(data.draw(st.integers(1, count)))]
+    # Fewer rows than records: some are there several times.
+    features = np.array([rows[index % len(rows)] for index in range(count)], dtype)
+    labels = np.array(data.draw(st.lists(st.integers(0, 2), min_size=count, max_size=count), "labels"))
+    changes: dict[str, Any] = {
+        "clip_norm": data.draw(st.sampled_from([1.0, 0.05, 37.0, 1e-6]), "clip norm"),
+        "lattice_bits": data.draw(st.sampled_from([8, 15, 20]), "lattice bits"),
+        # Where rows are of one class, or of few, a record's rate in its class is several times as high.
+        "mixup_degree": data.draw(st.integers(1, count // 3 if "class" in name or "hier" in name else count), "degree"),
+    }
+    if not name.startswith("moments"):
+        changes["label_noise_ratio"] = data.draw(st.sampled_from([0.3, 1.0, 20.0]), "label noise")
+    plan = plan_of(name, count=count, dim=dim, noise=data.draw(st.sampled_from([0.05, 1.0, 30.0]), "noise"), **changes)
+    make = data.draw(st.sampled_from([real_engine, out_of_core]), "engine")
+    found = measured(plan, features, labels, data.draw(st.integers(0, count - 1), "position"), make)
+    assert exceeded(found) == set(), found
+
+
+@every_plan
+def test_the_worst_record_comes_within_a_hundredth(name: str) -> None:
+    """Declared sensitivity is no more than what is needed. Labels of a replaced record differ by less than twice their
+    norm, so rows as a whole do, too."""
+    features, labels = far_apart()
+    plan = worst_plan(name)
+    found = measured(plan, features, labels, 0)
+    assert exceeded(found) == set()
+    replaced = plan.adjacency is Adjacency.REPLACE_ONE
+    for query, one in found.items():
+        loose = (replaced and query in ("labels", "rows")) or query == "rows touched"
+        if not loose:
+            assert one.share > 0.99, one
+    if name == "full-batch":
+        assert found["rows touched"].share == 1
+    if plan.centred:
+        assert "mean" in found
+
+
+def at_an_edge(dim: int) -> NDArray[np.float64]:
+    """A record, equal in all entries but one, that a last bit of its norm moves by a lattice step in all of them.
+
+    Of the norms that NumPy makes of it, alone in an array and beside another row, one leaves it above the edge, and the
+    other below.
+    """
+    record = np.full(dim, 0.37)
+
+    def steps(rows: int) -> float:
+        stacked = np.stack([record, *[np.zeros(dim)] * (rows - 1)])
+        norm = np.sqrt(np.einsum("ij,ij->i", stacked, stacked))[0]
+        hair = (dim + 8) * float(np.finfo(np.float64).eps)
+        return float(np.trunc(record[0] * ((1 - 2 * hair) / norm) * 2**15))
+
+    # Long enough for the other entries to pass an edge as the last one grows.
+    low, high = 0.1 * math.sqrt(dim), 0.2 * math.sqrt(dim)
+    record[-1] = high
+    wanted = steps(1)
+    for _ in range(60):
+        record[-1] = middle = (low + high) / 2
+        low, high = (low, middle) if steps(1) <= wanted else (middle, high)
+    ulp = np.spacing(high)
+    for offset in range(-2000, 2000):
+        record[-1] = high + offset * ulp
+        if steps(1) != steps(2):
+            return record
+    raise AssertionError("sums of NumPy no longer depend on neighbours")
+
+
+# Second moments take 8,192 features at most, and are of records clipped in the same way.
+WIDE = [name for name in PLANS if "moments" not in name and "stage" not in name]
+
+
+@pytest.mark.parametrize("name", WIDE)
+def test_no_neighbour_decides_how_a_wide_record_is_clipped(name: str) -> None:
+    """Beyond 8,192 features, the last record of 65 lies alone in the block of those that are clipped at once, and with
+    one record more it does not."""
+    dim, count = 16_500, 66
+    record = at_an_edge(dim)
+    features = np.zeros((count, dim))
+    features[64] = record
+    labels = np.zeros(count, np.int64)
+    for sign in (1, -1):
+        features[65] = sign * 2 * record
+        few = {"order": 2, "pair_order": 2} if name == "hermite" else {}
+        plan = plan_of(name, count=count, dim=dim, rows=6, **few)
+        assert exceeded(measured(plan, features, labels, 65)) == set()
+
+
+def test_a_private_count_moves_by_one() -> None:
+    features, labels = far_apart(count=200)
+    plan = plan_of("poisson", count=200, dim=4, records_noise_multiplier=5.0)
+    assert measured(plan, features, labels, 7)["record count"].measured == 1
+
+
+# Planted bugs.
+
+
+def forget_clipping(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(RecordTransform, "__call__", lambda self, features: np.asarray(features, np.float64))
+    monkeypatch.setattr(tiles.TileSummer, "largest", 2**22)
+
+
+@pytest.mark.parametrize("name", ["poisson", "fixed", "laplace", "hierarchical", "classwise", "moments"])
+def test_clipping_forgotten_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    forget_clipping(monkeypatch)
+    features, labels = far_apart(length=3.0)
+    found = exceeded(measured(worst_plan(name, centre="none"), features, labels, 0))
+    assert found >= ({"second moments", "cross moments", "all moments"} if name == "moments" else {"features", "rows"})
+
+
+def test_clipping_forgotten_in_the_mean_alone_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    def clipped_sum(self: tiles.TileReader, index: int, done: Any = None) -> NDArray[np.float64]:
+        features, _ = self.read(index)
+        return self._lattice.quantise(np.asarray(features, np.float64)).sum(axis=0)
+
+    monkeypatch.setattr(tiles.TileReader, "clipped_sum", clipped_sum)
+    features, labels = far_apart(length=3.0)
+    for name in ("poisson-centred", "moments-centred"):
+        assert exceeded(measured(worst_plan(name), features, labels, 0)) == {"mean"}
+
+
+def test_clipping_forgotten_after_centring_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        RecordTransform, "__call__", lambda self, x: self.clip(x) - (0 if self.centre is None else self.centre)
+    )
+    monkeypatch.setattr(tiles.TileSummer, "largest", 2**20)
+    features, labels = far_apart()
+    plan = worst_plan("poisson-centred")
+    plan = replace(plan, residual_clip_norm=0.5)
+    assert exceeded(measured(plan, features, labels, 0)) >= {"features", "rows"}
+
+
+def test_division_by_the_realised_count_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows with few members are scaled up, whoever they are."""
+    honest = engine.RowEngine._add_noise
+
+    def divided(self: Any, tile: int, x: Any, counts: Any, totals: Any, out_x: Any, out_y: Any) -> None:
+        share = (self._plan.divisor / np.maximum(totals, 1))[:, None]
+        honest(self, tile, x, counts, totals, out_x, out_y)
+        out_x *= share
+        out_y *= share
+
+    monkeypatch.setattr(engine.RowEngine, "_add_noise", divided)
+    features, labels = far_apart()
+    plan = worst_plan("poisson", rows=200)
+    assert exceeded(measured(plan, features, labels, 0)) >= {"features", "labels", "rows"}
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_half_the_sensitivity_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Noise for a record that moves sums half as far as it does."""
+    features, labels = far_apart()
+    plan = worst_plan(name)
+    kind = type(plan)
+    honest: Any = kind.final_clip_norm.fget  # type: ignore[attr-defined]
+    rows = measured(plan, features, labels, 0)
+    joint = next((query for query in rows if query.startswith("all ")), "rows")
+    parts = ("x", "y", "second", "cross", "counts", "within")
+    for part in (f"noise_std_{name}" for name in parts):
+        if hasattr(kind, part):
+            std: Any = getattr(kind, part).fget
+            monkeypatch.setattr(kind, part, property(lambda self, std=std: std(self) / 2))
+    if isinstance(plan, EmbeddingPlan):
+        whole = {part: std / 2 for part, std in plan.noise_std.items()}
+        monkeypatch.setattr(kind, "noise_std", property(lambda self: whole))
+    assert not rows[joint].exceeded
+    assert measured(plan, features, labels, 0)[joint].exceeded
+    assert honest(plan) == plan.final_clip_norm
+
+
+def test_a_record_in_the_rows_of_another_class_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A class-wise record that joins more rows than those of its class."""
+    features, labels = far_apart()
+    plan = worst_plan("full-batch", rows=9)
+    poisson = worst_plan("poisson", rows=9, mixup_degree=9)
+    assert isinstance(poisson, ReleasePlan)
+    sampler = poisson.sampler
+    monkeypatch.setattr(ReleasePlan, "sampler_for", lambda self, records: replace(sampler, records=records))
+    assert "rows touched" in exceeded(measured(plan, features, labels, 0))
+
+
+def test_what_all_records_share_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Records that are scaled by the longest of them: every row is moved, also those without the record."""
+    honest = tiles.TileReader.read
+
+    def scaled(self: tiles.TileReader, index: int) -> Any:
+        features, labels = honest(self, index)
+        return features / np.linalg.norm(self.records.tile(0)[0], axis=1).max(), labels
+
+    monkeypatch.setattr(tiles.TileReader, "read", scaled)
+    features, labels = far_apart()
+    plan = worst_plan("poisson", mixup_degree=2)
+    assert "rows without the record" in exceeded(measured(plan, features, labels, 0))
+
+
+def test_bad_input() -> None:
+    features, labels = far_apart()
+    records = PrivateRecords(features, labels)
+    plan = worst_plan("poisson")
+    with pytest.raises(InvalidInput, match="replacement"):
+        release_sensitivity(plan, records, 0, replacement=(features[0], 1))
+    with pytest.raises(InvalidInput, match="replacement"):
+        release_sensitivity(worst_plan("fixed"), records, 0)
+    with pytest.raises(InvalidInput, match="position"):
+        release_sensitivity(plan, records, 9)
+    with pytest.raises(InvalidInput, match="records"):
+        release_sensitivity(plan, PrivateRecords(features[:1], labels[:1]), 0)
+
+
+# DP-SGD.
+
+STRATEGIES: dict[str, type[GradientStrategy]] = {
+    "loop": LoopGradients,
+    "vmap": VmapGradients,
+    "ghost": GhostGradients,
+    "closed-form": ClosedFormGradients,
+}
+TRAINING = TrainingPlan(12, 12, 1, 0.5, clip_norm=0.4, delta=1e-3, records_declared=True)
+
+
+class Given(PublicMethod):
+    """Public quantities as they are given."""
+
+    def __init__(self, side: SideInformation) -> None:
+        self.side = side
+
+    def prepare(self, step: int) -> SideInformation:
+        return self.side
+
+    def fingerprint(self) -> dict[str, Any]:
+        return {}
+
+
+def two_views(x: torch.Tensor, labels: torch.Tensor, seeds: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """A record, and half of it."""
+    targets = torch.nn.functional.one_hot(labels, 3).float()
+    return torch.stack([x, x / 2], dim=1), torch.stack([targets, targets], dim=1)
+
+
+def trainer_of(
+    plan: TrainingPlan, strategy: str, views: Any = None, spread: float = 1.0, **options: Any
+) -> Callable[[TrainingRecords, SecretStreams, Sequence[StepObserver]], DpSgd]:
+    def make(records: TrainingRecords, streams: SecretStreams, observers: Sequence[StepObserver]) -> DpSgd:
+        model = LinearHead(dim=records.dim, classes=3)
+        torch.nn.init.normal_(model.head.weight, std=spread, generator=torch.Generator().manual_seed(1))
+        flat = FlatParameters(model)
+        return DpSgd(
+            plan=plan,
+            records=records,
+            views=views or ViewPipeline(ViewConfig.plain(), classes=3),
+            gradients=STRATEGIES[strategy](model, flat, Clipping(plan.clip_norm)),
+            optimiser=Optimiser(flat, OptimiserConfig(learning_rate=1.0), plan.steps),
+            streams=streams,
+            chunks=Chunks(5),
+            observers=observers,
+            **options,
+        )
+
+    return make
+
+
+def step_of(
+    make: Any, features: NDArray[Any], labels: NDArray[np.int64], position: int, plan: Any = TRAINING
+) -> QuerySensitivity:
+    replacement = None
+    if plan.adjacency is Adjacency.REPLACE_ONE:
+        replacement = (-features[position], (int(labels[position]) + 1) % 3)
+    records = TrainingRecords.of(features, labels, classes=3)
+    return training_sensitivity(make, records, position, replacement=replacement, seed=position)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@settings(max_examples=15, deadline=None, derandomize=True, database=None)
+@given(data=st.data())
+def test_no_record_moves_a_step_by_more_than_its_noise_is_scaled_to(strategy: str, data: st.DataObject) -> None:
+    dim = data.draw(st.integers(1, 4), "dim")
+    rows = [[data.draw(VALUES) for _ in range(dim)] for _ in range(data.draw(st.integers(1, 12)))]
+    features = np.array([rows[index % len(rows)] for index in range(12)], np.float32)
+    labels = np.array(data.draw(st.lists(st.integers(0, 2), min_size=12, max_size=12)))
+    plan = replace(
+        TRAINING,
+        clip_norm=data.draw(st.sampled_from([1e-3, 0.4, 20.0])),
+        batch_size=data.draw(st.sampled_from([6, 12])),
+        microbatch_size=data.draw(st.sampled_from([1, 1, 3])),
+        adjacency=data.draw(st.sampled_from(list(Adjacency))),
+    )
+    found = step_of(trainer_of(plan, strategy), features, labels, data.draw(st.integers(0, 11)), plan)
+    assert not found.exceeded, found
+
+
+def worst_step(make: Any, plan: TrainingPlan = TRAINING) -> QuerySensitivity:
+    """Of a long record under each label: under one of them it is classified right, and its gradient is nothing."""
+    features, labels = far_apart(count=12)
+    found = []
+    for label in range(3):
+        labels[0] = label
+        found.append(step_of(make, features, labels, 0, plan))
+    return max(found, key=lambda one: one.share)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_the_worst_record_of_a_step_comes_within_a_hundredth(strategy: str) -> None:
+    found = worst_step(trainer_of(TRAINING, strategy))
+    assert not found.exceeded
+    assert found.share > 0.99
+
+
+def test_the_worst_replaced_record_of_a_step_moves_it_by_twice_the_bound() -> None:
+    """It is turned round, where the weights are so small that all classes are as likely."""
+    plan = replace(TRAINING, adjacency=Adjacency.REPLACE_ONE)
+    features, labels = far_apart(count=12)
+    records = TrainingRecords.of(features, labels, classes=3)
+    make = trainer_of(plan, "closed-form", spread=1e-6)
+    found = training_sensitivity(make, records, 0, replacement=(-features[0], 0))
+    assert not found.exceeded
+    assert found.share > 0.99
+
+
+@pytest.mark.parametrize("strategy", ["loop", "vmap", "closed-form"])
+@pytest.mark.parametrize("what", ["scale", "centre", "perturbations"])
+def test_public_quantities_move_no_bound(strategy: str, what: str) -> None:
+    """Adaptive scales, centres (DOPE-SGD) and perturbed weights act before the clipping."""
+    features = np.random.default_rng(0).normal(size=(12, 4)).astype(np.float32)
+    size = 3 * 4 + 3
+    values = {
+        "scale": torch.linspace(0.1, 40, size),
+        "centre": torch.linspace(-9, 9, size),
+        "perturbations": torch.linspace(-1, 1, 2 * size).reshape(2, size),
+    }
+    make = trainer_of(TRAINING, strategy, two_views, method=Given(SideInformation(**{what: values[what]})))
+    for position in (0, 5, 11):
+        found = step_of(make, features, np.arange(12) % 3, position)
+        assert not found.exceeded, found
+        assert found.share > 0.5
+
+
+def test_a_record_of_a_microbatch_moves_it_by_up_to_twice_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And noise for once the bound is caught: a long record turns the gradient of its group round."""
+    plan = replace(TRAINING, microbatch_size=12)
+
+    features = np.full((12, 4), 100, np.float32)
+    features[0] = -1e6
+    records = TrainingRecords.of(features, np.zeros(12, np.int64), classes=3)
+
+    def worst() -> QuerySensitivity:
+        return training_sensitivity(trainer_of(plan, "closed-form", spread=1e-6), records, 0)
+
+    assert not worst().exceeded
+    assert worst().share > 0.99
+    monkeypatch.setattr(TrainingPlan, "sensitivity", property(lambda self: self.clip_norm))
+    assert worst().exceeded
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_gradients_that_are_not_clipped_are_caught(strategy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Clipping, "factors", lambda self, norms: torch.ones_like(norms))
+    monkeypatch.setattr("privmix.training.gradients.closed_form.CANCELLING", math.inf)
+    monkeypatch.setattr("privmix.training.gradients.strategies.CANCELLING", math.inf)
+    assert worst_step(trainer_of(TRAINING, strategy)).exceeded
+
+
+def test_a_mean_over_the_realised_batch_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few records are then scaled up. All are drawn where the batch is the dataset, so a larger one is declared."""
+    honest = DpSgd._clipped_sum
+
+    def divided(self: Any, batch: Any, side: SideInformation) -> Any:
+        return honest(self, batch, side) * (self.plan.units / max(1, len(batch.indices)))
+
+    monkeypatch.setattr(DpSgd, "_clipped_sum", divided)
+    plan = replace(TRAINING, records=100, batch_size=100)
+    assert worst_step(trainer_of(plan, "closed-form"), plan).exceeded

@@ -1,0 +1,140 @@
+"""Worst cases: the attack's likelihood ratio is the right one, what runs has the audited law, bad input is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from privmix.accounting import Adjacency
+from privmix.audits.audit import audit_plan
+from privmix.audits.worst_case import attack, exact_pairs, log_mixture, worst_case_of
+from privmix.errors import InvalidInput
+from privmix.planning import ReleaseConfig
+from privmix.training import TrainingPlan
+from privmix.training.worst_case import attack_training, audit_training
+from tests.releases.helpers import ALL_DESIGNS, EMBEDDINGS, design_name, own_options
+
+EXTRA: list[dict[str, Any]] = [
+    {"design": "classwise", "centre": "none"},
+    {"design": "hierarchical", "centre": "none", "label_noise_ratio": 2.0},
+    {"design": "hierarchical", "centre": "none", "expected_classes": 3.0},
+    {"design": "fixed", "centre": "none"},
+    {"design": "moments"},
+    {"design": "moments", "centre": "none"},
+    *EMBEDDINGS,
+]
+every_design = pytest.mark.parametrize("choices", [*ALL_DESIGNS, *EXTRA], ids=design_name)
+NOISE = 2.5
+
+
+def config(**choices: Any) -> ReleaseConfig:
+    choices.setdefault("rows", None if choices.get("full_batch") else 12)
+    own = own_options({"mixup_degree": 20, **choices})
+    return ReleaseConfig(records=120, dim=6, classes=("ant", "bee", "cat"), **own)
+
+
+@every_design
+def test_scores_are_log_likelihood_ratios(choices: dict[str, Any]) -> None:
+    """E[e^s | absent] = 1 and E[e^-s | present] = 1 for a log-likelihood ratio s, and for hardly any other statistic.
+
+    With so much noise both have a standard deviation below 3, so that means of 300 lie within 6 standard errors.
+    """
+    case = worst_case_of(config(**choices).with_noise(NOISE, 4.0))
+    scores = attack(case, 600, seed=1, workers=1)
+    for sample in (np.exp(scores.without), np.exp(-scores.present)):
+        error = max(sample.std(), 1e-3) / len(sample) ** 0.5
+        assert sample.std() < 3
+        assert abs(sample.mean() - 1) < 6 * error
+
+
+@every_design
+def test_no_more_is_proven_than_was_priced(choices: dict[str, Any]) -> None:
+    """Both tests together are wrong with chance 2e-7."""
+    plan = config(**choices).calibrate(3.0, 0.05)
+    found = audit_plan(plan, 3.0, 0.05, runs=600, confidence=1 - 2e-7, seed=2, workers=1)
+    assert not found.violated
+    assert found.proven_epsilon <= 3
+    assert found.to_dict()["points"]["alpha"] == sorted(found.to_dict()["points"]["alpha"], reverse=True)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_seeded_attacks_repeat_and_halves_are_alike_in_size(workers: int) -> None:
+    case = worst_case_of(config(centre="none").with_noise(1.0))
+    one, other = attack(case, 150, seed=3, workers=workers), attack(case, 150, seed=3, workers=1)
+    np.testing.assert_array_equal(one.present, other.present)
+    assert one.without.shape == one.present.shape == (75,)
+    assert not np.array_equal(one.present, attack(case, 150, seed=4, workers=1).present)
+
+
+def test_what_runs_costs_what_the_plan_costs() -> None:
+    for choices in ALL_DESIGNS:
+        plan = config(**choices).with_noise(1.3)
+        case = worst_case_of(plan)
+        if plan.design == "fixed":
+            assert case.plan.record_rate == pytest.approx(plan.record_rate)
+        else:
+            assert case.plan.event == plan.event
+        assert case.plan.adjacency == plan.adjacency
+
+
+def test_a_residual_bound_that_hides_the_canary_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="residual_clip_norm"):
+        worst_case_of(config(residual_clip_norm=1.0).with_noise(1.0, 4.0))
+
+
+def test_bad_numbers_are_refused() -> None:
+    plan = config(centre="none").with_noise(1.0)
+    for changed in ({"runs": 4}, {"runs": 1}, {"confidence": 0.2}, {"confidence": 1.0}, {"seed": -1}):
+        with pytest.raises(InvalidInput):
+            audit_plan(plan, 1.0, 1e-5, **{"runs": 100, **changed})  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput, match="delta"):
+        audit_plan(plan, 1.0, 1.0, runs=100)
+
+
+def test_mixtures_of_any_size() -> None:
+    gain = np.array([-800.0, -1.0, 0.0, 1.0, 800.0])
+    for rate in (1e-9, 0.3, 1.0):
+        with np.errstate(divide="ignore"):
+            exact = np.logaddexp(np.log1p(-rate), np.log(rate) + gain)
+        np.testing.assert_allclose(log_mixture(rate, gain), exact, rtol=1e-6, atol=1e-12)
+
+
+def test_pairs_agree_with_looking_at_all() -> None:
+    x = np.random.default_rng(0).integers(0, 6, (40, 2)).astype(float)
+    far = np.abs(np.subtract.outer(np.arange(40), np.arange(40)))
+    apart = x[:, None] - x[None]
+    naive = ((apart == 2) & np.isin(far, (1, 2, 3, 4, 8, 16))[..., None]).sum(axis=1)
+    np.testing.assert_array_equal(exact_pairs(x, 1.0, 2.0), naive)
+
+
+@pytest.mark.parametrize("adjacency", list(Adjacency))
+def test_training_under_both_adjacencies(adjacency: Adjacency) -> None:
+    """Wrong with chance 1e-7; the attack is worth something, and not more than the price."""
+    plan = TrainingPlan(500, 100, 8, 1.2, clip_norm=3.0, delta=0.01, adjacency=adjacency)
+    found = audit_training(plan, plan.cost().epsilon, runs=6000, confidence=1 - 2e-7, seed=0)
+    assert not found.violated
+    assert 0 < found.proven_epsilon <= plan.cost().epsilon
+    assert audit_training(plan, 0.1, runs=6000, confidence=1 - 2e-7, seed=0).violated
+
+
+def test_training_with_microbatches_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="microbatch_size"):
+        attack_training(TrainingPlan(500, 100, 8, 1.2, clip_norm=1.0, delta=0.01, microbatch_size=4), 100)
+
+
+@pytest.mark.parametrize("design", ["two-stage", "three-stage"])
+def test_two_stages_show_the_canary_in_every_query(design: str) -> None:
+    """The log-likelihood ratio is as far apart and as wide as that of one Gaussian query of the joint noise.
+
+    Eight standard errors of a normal variance over 800 draws: a false alarm has chance below 1e-12.
+    """
+    plan = ReleaseConfig(2000, 5, ("ant", "bee", "cat"), design).calibrate(4.0, 1e-3)
+    assert plan.centre_noise_multiplier is not None
+    squared = 1 / plan.noise_multiplier**2 + 1 / plan.centre_noise_multiplier**2
+    scores = attack(worst_case_of(plan), 1600, seed=0, workers=1)
+    for found in (scores.without, scores.present):
+        assert abs(found.var() / squared - 1) < 8 * (2 / len(found)) ** 0.5
+    apart = scores.present.mean() - scores.without.mean()
+    assert abs(apart / squared - 1) < 8 * (2 / len(found) / squared) ** 0.5

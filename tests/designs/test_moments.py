@@ -1,0 +1,320 @@
+"""Second moments: exact sums, the right noise on each part, and what is made of them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from privmix.accounting import Composed, Gaussian, epsilon
+from privmix.designs import MomentsPlan
+from privmix.designs.moments import engine as moments_engine
+from privmix.designs.moments.engine import MomentsEngine, MomentSums, row_panels
+from privmix.engine import PrivateRecords
+from privmix.errors import InvalidInput
+from privmix.mechanisms.streams import SecretStreams
+from privmix.planning import ReleaseConfig
+from privmix.plans import plan_from_dict
+from privmix.publication.dataset import RecordTransform
+from privmix.publication.second_moments import SecondMoments, sample_rows
+from privmix.releases import release_to_folder
+from privmix.releases.folder import load_release
+from privmix.releases.verify import verify_release
+from tests.mechanisms.statistics import Z_LIMIT
+from tests.releases.helpers import CLASSES, TARGET, make_plan, make_records, release
+
+
+def moments_plan(dim: int = 7, records: int = 600, **choices: object) -> MomentsPlan:
+    plan = make_plan(records, dim, design="moments", **choices)
+    assert isinstance(plan, MomentsPlan)
+    return plan
+
+
+def sums_of(plan: MomentsPlan, records: PrivateRecords) -> tuple[NDArray[np.float64], ...]:
+    """Exact X'X, X'Y, Y'1 before noise, in units of the features."""
+    sums = MomentSums(plan)
+    sums.add(RecordTransform(plan.clip_norm), records.features, records.labels)
+    step, bound = 2.0**-plan.lattice_bits, plan.clip_norm
+    lower = np.tril(sums._second) * step**2 * bound**2
+    offset = round(plan.label_offset / step)
+    one = round(1 / step)
+    cross = sums._class_sums.T * one - offset * sums._class_sums.sum(axis=0)[:, None]
+    counts = sums._counts * one - offset * sums._counts.sum()
+    return lower + np.tril(lower, -1).T, cross * step**2 * bound, counts * step
+
+
+def test_sums_are_those_of_integer_arithmetic() -> None:
+    plan, records = moments_plan(centre="none"), make_records()
+    sums = MomentSums(plan)
+    sums.add(RecordTransform(plan.clip_norm), records.features, records.labels)
+    clipped = RecordTransform(plan.clip_norm)(records.features) / plan.clip_norm
+    steps = np.trunc(clipped * 2.0**plan.lattice_bits).astype(object)
+    assert (np.tril(sums._second) == np.tril((steps.T @ steps).astype(np.float64))).all()
+    for label in range(len(CLASSES)):
+        assert (sums._class_sums[label] == steps[records.labels == label].sum(axis=0)).all()
+    assert (sums._counts == np.bincount(records.labels)).all()
+
+
+@pytest.mark.parametrize("block", [1, 7, 4096])
+def test_block_size_and_order_change_no_bit(monkeypatch: pytest.MonkeyPatch, block: int) -> None:
+    plan, records = moments_plan(), make_records()
+    whole = release(plan, records)
+    monkeypatch.setattr(moments_engine, "_RECORDS_AT_ONCE", block)
+    order = np.random.default_rng(3).permutation(len(records.labels))
+    again = release(plan, PrivateRecords(records.features[order], records.labels[order]))
+    assert whole.moments is not None
+    assert again.moments is not None
+    for name in ("second", "cross", "label_sums"):
+        np.testing.assert_array_equal(getattr(whole.moments, name), getattr(again.moments, name))
+    np.testing.assert_array_equal(whole.x, again.x)
+
+
+def test_panels_change_no_bit() -> None:
+    """X'X of 300 features in three panels of rows, each from a pass over the records, and all at once."""
+    plan, records = moments_plan(dim=300, records=90), make_records(90, 300)
+    assert [len(row_panels(300, memory)) for memory in (2**40, 1)] == [1, 3]
+    whole, parts = (
+        MomentsEngine(plan, records, SecretStreams.from_seed(2), workers=1, memory_bytes=memory)
+        for memory in (2**40, 1)
+    )
+    rows = [np.concatenate([block.x for block in engine.rows()]) for engine in (whole, parts)]
+    assert np.array_equal(rows[0], rows[1])
+    for name in ("second", "cross", "label_sums"):
+        assert np.array_equal(getattr(whole.beside, name), getattr(parts.beside, name))
+    in_panels = [MomentSums(plan, panel)._second.nbytes for panel in row_panels(300, 1)]
+    assert max(in_panels) < MomentSums(plan)._second.nbytes / 2
+
+
+def test_panels_fit_in_the_memory_that_is_left() -> None:
+    for dim in (1, 127, 128, 129, 1000, 8192):
+        for memory in (0, 2**29, 2**30, 2**34):
+            panels = row_panels(dim, memory)
+            assert [row for panel in panels for row in panel] == list(range(dim))
+            room = max(128 * dim * 8, memory - 4 * dim**2 - 2**28)
+            assert all(len(panel) * panel.stop * 8 <= room for panel in panels)
+            assert all(panel.start % 128 == 0 for panel in panels)
+
+
+@pytest.mark.parametrize("centre", ["none", "private"])
+def test_one_record_changes_each_part_by_at_most_its_bound(centre: str) -> None:
+    """Formal guarantee of the plan: whatever the record, also one far outside the clipping bound."""
+    plan = moments_plan(centre=centre)
+    rng = np.random.default_rng(0)
+    plain = replace(plan, clip_norm=plan.final_clip_norm, residual_clip_norm=None, centre_noise_multiplier=None)
+    for size in (0.1, 1.0, 1e6):
+        for label in range(len(CLASSES)):
+            # With the centre taken off already, what is left is a record clipped to the final bound.
+            extra = PrivateRecords((size * rng.normal(size=(1, 7))).astype(np.float32), np.array([label]))
+            second, cross, counts = sums_of(plain, extra)
+            bound = plan.final_clip_norm
+            assert np.linalg.norm(second) <= bound**2
+            assert np.linalg.norm(cross) <= bound * plain.label_norm
+            assert np.linalg.norm(counts) <= plain.label_norm * (1 + 1e-12)
+
+
+def joint_shift(plan: MomentsPlan) -> float:
+    """How far a worst-case record moves the query, in standard deviations of the noise that is really drawn."""
+    second = np.zeros((plan.dim, plan.dim))
+    # A record along (1, 1, 0, ...) has diagonal and off-diagonal products.
+    x = np.zeros(plan.dim)
+    x[:2] = plan.final_clip_norm / math.sqrt(2)
+    second = np.outer(x, x)
+    lower = np.tril_indices(plan.dim, -1)
+    shift = (np.diag(second) ** 2).sum() / plan.noise_std_second**2
+    shift += (second[lower] ** 2).sum() / (plan.noise_std_second**2 / 2)
+    shift += plan.final_clip_norm**2 * plan.label_norm**2 / plan.noise_std_cross**2
+    shift += plan.label_norm**2 / plan.noise_std_counts**2
+    return math.sqrt(shift)
+
+
+@pytest.mark.parametrize("share", [0.05, 0.5, 0.95])
+def test_the_parts_share_exactly_one_query(share: float) -> None:
+    plan = moments_plan(label_share=share)
+    assert joint_shift(plan) == pytest.approx(1 / plan.noise_multiplier, rel=1e-12)
+
+
+def test_the_price_is_that_of_the_mean_and_the_query() -> None:
+    plan = moments_plan()
+    assert plan.centre_noise_multiplier is not None
+    assert plan.event == Composed((Gaussian(plan.centre_noise_multiplier), Gaussian(plan.noise_multiplier)))
+    cost = epsilon(plan.event, TARGET[1]).epsilon
+    assert TARGET[0] * 0.995 <= cost <= TARGET[0]
+
+
+def noise_of(scale: float) -> dict[str, float]:
+    """z-scores of the variance of each part's noise, drawn by the real engine on records that are all zero."""
+    plan = moments_plan(dim=120, centre="none")
+    zeros = PrivateRecords(np.zeros((50, 120), np.float32), np.zeros(50, np.int64))
+    moments = release(plan, zeros).moments
+    assert moments is not None
+    lower = np.tril_indices(120, -1)
+    parts = {
+        "diagonal": (np.diag(moments.second), plan.noise_std_second),
+        "off": (moments.second[lower], plan.noise_std_second / math.sqrt(2)),
+        "cross": (moments.cross.ravel(), plan.noise_std_cross),
+    }
+    scores = {}
+    for name, (values, std) in parts.items():
+        ratio = np.square(values.astype(np.float64)).mean() / (scale * std) ** 2
+        scores[name] = float((ratio - 1) * math.sqrt(len(values) / 2))
+    return scores
+
+
+def test_noise_has_the_variance_of_the_plan() -> None:
+    """Right sigma accepted, 2/3 and 3/2 of it rejected; the variance of n normals has a standard error sqrt(2/n)."""
+    right, small, large = noise_of(1.0), noise_of(2 / 3), noise_of(3 / 2)
+    for name, score in right.items():
+        assert abs(score) < Z_LIMIT, name
+        assert small[name] > Z_LIMIT, name
+        assert large[name] < -3.5 if name == "diagonal" else large[name] < -Z_LIMIT, name
+
+
+def test_label_sums_are_as_noisy_as_planned() -> None:
+    plan = moments_plan(dim=1, records=50, centre="none")
+    zeros = PrivateRecords(np.zeros((50, 1), np.float32), np.zeros(50, np.int64))
+    drawn = []
+    for seed in range(300):
+        moments = release(plan, zeros, seed).moments
+        assert moments is not None
+        drawn.append(moments.label_sums - np.array([50, 0, 0]))
+    ratio = np.square(np.concatenate(drawn)).mean() / plan.noise_std_counts**2
+    assert abs(ratio - 1) * math.sqrt(900 / 2) < Z_LIMIT
+    assert abs(ratio * 9 / 4 - 1) * math.sqrt(900 / 2) > Z_LIMIT
+
+
+def test_released_matrix_is_symmetric_with_one_draw_a_pair() -> None:
+    moments = release(moments_plan(dim=300), make_records(dim=300)).moments
+    assert moments is not None
+    np.testing.assert_array_equal(moments.second, moments.second.T)
+
+
+def test_a_key_gives_one_release_and_serves_one_run() -> None:
+    plan, records = moments_plan(), make_records()
+    np.testing.assert_array_equal(release(plan, records, 5).x, release(plan, records, 5).x)
+    streams = SecretStreams.from_seed(0)
+    engine = moments_engine.MomentsEngine(plan, records, streams)
+    list(engine.rows())
+    with pytest.raises(RuntimeError):
+        engine.rows()
+
+
+def test_too_many_records_for_exact_sums_are_refused() -> None:
+    plan = replace(moments_plan(centre="none"), lattice_bits=24)
+    sums = MomentSums(plan)
+    with pytest.raises(InvalidInput, match="fewer lattice bits") as caught:
+        sums.add(RecordTransform(1.0), np.ones((64, 7), np.float32), np.zeros(64, np.int64))
+    assert "64" not in str(caught.value)
+
+
+def test_more_records_get_fewer_lattice_bits() -> None:
+    config = ReleaseConfig(records=10**9, dim=8, classes=CLASSES, design="moments")
+    plan = config.calibrate(1.0, 1e-10)
+    assert plan.records * 4**plan.lattice_bits < 2**53
+    assert config.lattice_bits == 15 > plan.lattice_bits >= 8
+
+
+def test_folder_round_trip(tmp_path: Path) -> None:
+    plan = moments_plan(rows=9000)
+    certificate = release_to_folder(
+        plan,
+        make_records(),
+        SecretStreams.from_seed(1),
+        tmp_path / "rel",
+        extractor={"name": "identity"},
+        input_shape=(7,),
+    )
+    direct, loaded = release(plan, make_records()), load_release(tmp_path / "rel")
+    assert loaded.moments is not None
+    assert direct.moments is not None
+    np.testing.assert_array_equal(loaded.moments.second, direct.moments.second)
+    np.testing.assert_array_equal(loaded.moments.cross, direct.moments.cross)
+    np.testing.assert_array_equal(loaded.x, direct.x)
+    assert verify_release(tmp_path / "rel").epsilon <= TARGET[0]
+    assert plan_from_dict(certificate["plan"]) == plan
+    assert "discriminant" in (tmp_path / "rel" / "README.md").read_text()
+    (tmp_path / "rel" / "moments.safetensors").write_bytes(b"\0" * 64)
+    with pytest.raises(InvalidInput):
+        verify_release(tmp_path / "rel")
+    with pytest.raises(InvalidInput, match="moments"):
+        load_release(tmp_path / "rel")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"label_share": 0.0}, "label_share"),
+        ({"label_share": 1.0}, "label_share"),
+        ({"count_share": 2.0}, "count_share"),
+        ({"dim": 10_000}, "8192"),
+        ({"design": "poisson"}, "design"),
+        ({"rows": 0}, "rows"),
+        ({"noise_multiplier": math.nan}, "noise_multiplier"),
+    ],
+    ids=["no-labels", "labels-only", "counts", "dim", "design", "rows", "noise"],
+)
+def test_plans_that_make_no_sense(change: dict[str, object], message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        replace(moments_plan(), **change)
+
+
+def exact_moments(n: int = 4000, noise: float = 0.0, seed: int = 0) -> tuple[SecondMoments, NDArray[np.float64]]:
+    """Moments of a known mixture with three classes in five dimensions, and its means."""
+    rng = np.random.default_rng(seed)
+    means = np.array([[1, 0, 0, 0, 0], [0, 1, 0, 0, 0], [-1, -1, 0, 0, 0]], np.float64)
+    y = np.repeat(np.arange(3), n // 3 + 1)[:n]
+    x = means[y] + rng.normal(0, [0.1, 0.2, 0.3, 0.4, 0.5], (n, 5))
+    onehot = np.eye(3)[y] - 1 / 3
+    gaps = rng.normal(0, noise, (5, 5))
+    second = x.T @ x + np.tril(gaps) + np.tril(gaps, -1).T
+    moments = SecondMoments(
+        second.astype(np.float32),
+        (x.T @ onehot).astype(np.float32),
+        onehot.sum(axis=0).astype(np.float32),
+        records=n,
+        noise_std_second=noise * math.sqrt(2),
+        noise_std_cross=0.0,
+        noise_std_counts=0.0,
+    )
+    return moments, means
+
+
+def test_sampled_rows_have_the_released_moments() -> None:
+    moments, means = exact_moments()
+    x, y = sample_rows(moments, 1 / 3, 60_000, np.random.default_rng(1))
+    labels = y.argmax(axis=1)
+    for label in range(3):
+        # 20,000 rows with deviations of at most 0.6: their mean errs by 0.0042; the bound is 6 of that.
+        assert np.abs(x[labels == label].mean(axis=0) - means[label]).max() < 0.03
+    added = moments.spectrum().ridge / moments.records
+    expected = moments.second / moments.records + added * np.eye(5)
+    assert np.abs(x.T @ x / len(x) - expected).max() < 0.05
+
+
+def test_noise_is_shrunk_out_of_the_spectrum() -> None:
+    """Pure noise has no eigenvalues left; strong signal keeps its own; without noise nothing changes."""
+    rng = np.random.default_rng(0)
+    dim, deviation = 300, 2.0
+    noise = np.tril(rng.normal(0, deviation, (dim, dim)))
+    noise[np.diag_indices(dim)] *= math.sqrt(2)
+    noise += np.tril(noise, -1).T
+    signal = np.zeros(dim)
+    signal[:3] = 1000.0, 500.0, 250.0
+
+    def spectrum(matrix: NDArray[np.float64], std: float) -> NDArray[np.float64]:
+        empty = np.zeros((dim, 2), np.float32)
+        return (
+            SecondMoments(matrix.astype(np.float32), empty, np.zeros(2, np.float32), 100, std, 0.0, 0.0)
+            .spectrum()
+            .values
+        )
+
+    radius = 2 * deviation * math.sqrt(dim)
+    assert spectrum(noise, deviation * math.sqrt(2)).max() < 0.35 * radius  # unshrunk, it is the radius
+    np.testing.assert_allclose(
+        spectrum(np.diag(signal) + noise, deviation * math.sqrt(2))[-3:], [250, 500, 1000], rtol=0.12
+    )
+    np.testing.assert_allclose(spectrum(np.diag(signal), 0.0)[-3:], [250, 500, 1000], rtol=1e-5)

@@ -1,0 +1,170 @@
+"""Releases in three stages: what the third stage adds to what two do."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import privmix as pm
+from privmix.accounting import Composed, Gaussian
+from privmix.designs import ThreeStagePlan
+from privmix.designs.stages.three_engine import ClassScatter, ThreeStageEngine
+from privmix.designs.stages.three_learner import ThreeStageClassifier
+from privmix.designs.stages.three_released import ThreeStageMoments
+from privmix.designs.stages.two_learner import TwoStageClassifier
+from privmix.engine import PrivateRecords
+from privmix.errors import InvalidInput
+from privmix.learning.model_io import load_model, save_model
+from privmix.mechanisms.streams import SecretStreams
+from privmix.planning import ReleaseConfig
+from privmix.publication import ReleasedDataset
+from privmix.releases import release_to_memory
+from tests.releases.helpers import CLASSES, make_records
+
+RECORDS, DIM = 400, 6
+
+
+def make_plan(noise: float = 1.0, **choices: Any) -> ThreeStagePlan:
+    plan = ReleaseConfig(**{"records": RECORDS, "dim": DIM, "classes": CLASSES, "design": "three-stage", **choices})
+    found = plan.with_noise(noise)
+    assert isinstance(found, ThreeStagePlan)
+    return found
+
+
+def run(plan: ThreeStagePlan, records: PrivateRecords) -> tuple[ThreeStageMoments, ThreeStageEngine]:
+    engine = ThreeStageEngine(plan, records, SecretStreams.from_seed(1), workers=1)
+    for _ in engine.rows():
+        pass
+    found = engine.beside
+    assert isinstance(found, ThreeStageMoments)
+    return found, engine
+
+
+def test_the_event_is_of_all_four_queries() -> None:
+    plan = make_plan(2.0)
+    event = plan.event
+    assert isinstance(event, Composed)
+    multipliers = [query.noise_multiplier for query in event.events if isinstance(query, Gaussian)]
+    assert len(multipliers) == len(event.events) == 5
+    assert sum(1 / s**2 for s in multipliers[1:]) == pytest.approx(1 / 4)
+    assert multipliers[-1] == plan.noise_std["class_within"]
+
+
+@pytest.mark.parametrize("share", [0.0, 0.65, 1.0])
+def test_shares_that_do_not_add_up_are_refused(share: float) -> None:
+    with pytest.raises(InvalidInput, match="class_share"):
+        make_plan(class_share=share)
+
+
+def test_directions_are_as_many_as_noise_allows() -> None:
+    """Noise of the scatter of a class, scaled as it is, has a spectral radius of at most 1, and nearly that."""
+    plan = make_plan(3.0, records=60_000, dim=1000)
+    axes = plan.class_directions
+
+    def radius(axes: int) -> float:
+        return 2 * np.sqrt(axes) * plan.class_noise_multiplier / np.sqrt(2) * axes * plan.num_classes / plan.records
+
+    assert radius(axes) <= 1 < radius(axes + 1)
+    assert make_plan(3.0).class_directions < axes < make_plan(1.0, records=60_000, dim=1000).class_directions
+
+
+def test_scatter_of_each_class_is_that_of_its_residuals() -> None:
+    """With next to no noise it is what NumPy makes of the released map; a record moves its own class's alone."""
+    plan = make_plan(1e-4, records=RECORDS)
+    records = make_records(RECORDS, DIM)
+    found, engine = run(plan, records)
+    z = engine.transform(records.features) / engine.transform.final_clip_norm
+    v = z @ found.class_directions.T - found.class_means[records.labels]
+    v = v / np.maximum(1, np.linalg.norm(v, axis=1, keepdims=True))
+    for number in range(len(CLASSES)):
+        own = v[records.labels == number]
+        np.testing.assert_allclose(found.class_within[number], own.T @ own, atol=0.02 * len(own))
+    # What the map is for: clipped residuals about as long in all directions.
+    lengths = np.linalg.norm(v, axis=1)
+    assert 0.4 < np.square(lengths).mean() <= 1
+    with pytest.raises(InvalidInput, match="lattice sums"):
+        ClassScatter(replace(plan, lattice_bits=24)).add(np.zeros((64, plan.class_directions)), np.zeros(64, int))
+
+
+def test_blocks_change_no_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan, records = make_plan(), make_records(RECORDS, DIM)
+    whole, _ = run(plan, records)
+    monkeypatch.setattr("privmix.designs.stages.two_engine._RECORDS_AT_ONCE", 7)
+    again, _ = run(plan, records)
+    np.testing.assert_array_equal(whole.class_within, again.class_within)
+    np.testing.assert_array_equal(whole.class_directions, again.class_directions)
+
+
+def shaped(count: int, seed: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """Two classes of one mean that differ in shape, and a third that lies apart."""
+    rng = np.random.default_rng(seed)
+    y = np.arange(count) % 3
+    x = rng.normal(size=(count, 4)) * np.array([[0.3, 0.05, 0.1, 0.1], [0.05, 0.3, 0.1, 0.1], [0.1] * 4])[y]
+    x[y == 2, 2] += 0.5
+    return x.astype(np.float32), y
+
+
+def released(seed: int, **choices: Any) -> ReleasedDataset:
+    x, y = shaped(6000, 0)
+    options = {"rows": 1, "design": "three-stage", **choices}
+    plan = ReleaseConfig(len(x), 4, ("flat", "tall", "far"), **options).calibrate(4.0, 1e-5)
+    streams = SecretStreams.from_seed(seed)
+    return release_to_memory(plan, PrivateRecords(x, y), streams, extractor={"name": "identity"}, input_shape=(4,))
+
+
+def test_classes_of_one_mean_are_told_by_their_shapes(tmp_path: Path) -> None:
+    test_x, test_y = shaped(3000, 1)
+    release = released(0)
+    model = ThreeStageClassifier().fit(release)
+    linear = (TwoStageClassifier().fit(release).predict(test_x) == test_y).mean()
+    predicted = model.predict(test_x)
+    # Chance among two of three is 0.67; by shapes 0.9.
+    assert linear < 0.72
+    assert (predicted == test_y).mean() > 0.85
+    assert "for each class" in model.summary
+    save_model(model, tmp_path / "MODEL")
+    np.testing.assert_array_equal(load_model(tmp_path / "MODEL").predict(test_x), predicted)
+
+
+def test_where_shapes_are_alike_nothing_is_lost() -> None:
+    rng = np.random.default_rng(3)
+    y = np.arange(8000) % 4
+    x = (0.25 * np.eye(4, 6)[y] + rng.normal(0, 0.12, (8000, 6))).astype(np.float32)
+    config = ReleaseConfig(4000, 6, ("a", "b", "c", "d"), "three-stage", rows=1)
+    accuracies = []
+    for seed in range(3):
+        release = release_to_memory(
+            config.calibrate(2.0, 1e-5),
+            PrivateRecords(x[:4000], y[:4000]),
+            SecretStreams.from_seed(seed),
+            extractor={"name": "identity"},
+            input_shape=(6,),
+        )
+        for learner in (ThreeStageClassifier(), TwoStageClassifier()):
+            accuracies.append((learner.fit(release).predict(x[4000:]) == y[4000:]).mean())
+    three, two = np.mean(accuracies[::2]), np.mean(accuracies[1::2])
+    assert three > two - 0.02
+
+
+def test_other_releases_and_numbers_that_are_none_are_refused() -> None:
+    release = released(0)
+    moments = release.beside
+    broken = replace(moments, class_within=np.full_like(moments.class_within, np.nan))
+    with pytest.raises(InvalidInput, match="released moments"):
+        ThreeStageClassifier().fit(replace(release, beside=broken))
+    with pytest.raises(InvalidInput, match="three-stage"):
+        ThreeStageClassifier().fit(released(0, design="two-stage"))
+
+
+def test_by_the_job_from_release_to_model(tmp_path: Path) -> None:
+    x, y = shaped(3000, 0)
+    found = pm.release((x, y), classes=3, features="identity", design="three-stage", epsilon=6, delta=1e-4,
+                       out=tmp_path / "REL")  # fmt: skip
+    assert pm.verify(tmp_path / "REL").held.epsilon <= 6
+    model = pm.fit(found)
+    assert model.score(*shaped(900, 2)) > 0.8

@@ -1,0 +1,334 @@
+"""The Ray engine gives the rows of the local one, also when workers and machines are lost: two real nodes."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from privmix.data import FeatureStore, Schema
+from privmix.engine import PrivateRecords, ReleaseEngine
+from privmix.engine.ray import (
+    ClusterLost,
+    RayReleaseEngine,
+    SpanTask,
+    _check_length,
+    _check_mode,
+    _check_reachable,
+    _check_token_asked,
+    _reread_token,
+)
+from privmix.engine.tiles import ArrayTiles
+from privmix.errors import InvalidInput, MissingExtra
+from privmix.mechanisms.membership import RECORD_TILE
+from privmix.plans import ReleasePlan, design_named
+from privmix.releases import SecretStreams, release_to_folder, verify_release
+from tests.golden.freeze import CASES, FROZEN, release_digests
+from tests.releases.helpers import CLASSES, make_plan, make_records
+
+COUNT = 2 * RECORD_TILE + 700
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    # Before the first import: Ray reads these once.
+    os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
+    os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "of-this-test-" + os.urandom(16).hex()}
+    ray = pytest.importorskip("ray", reason="the Ray engine needs privmix[ray]")
+    from ray.cluster_utils import Cluster
+
+    # Another test may have imported Ray before.
+    _reread_token()
+    node = {
+        "num_cpus": 1,
+        "object_store_memory": 80 * 2**20,
+        "include_dashboard": False,
+    }
+    made = Cluster(initialize_head=True, head_node_args=node)
+    second = made.add_node(**node)
+    ray.init(address=made.address, log_to_driver=False, logging_level="ERROR")
+    made.second = second
+    yield made
+    ray.shutdown()
+    made.shutdown()
+    del os.environ["RAY_AUTH_MODE"], os.environ["RAY_AUTH_TOKEN"]
+    _reread_token()
+
+
+@pytest.fixture(scope="module")
+def records() -> PrivateRecords:
+    return make_records(COUNT, 3)
+
+
+def rows_of(engine: Any) -> np.ndarray:
+    blocks = list(engine.rows())
+    return np.concatenate([np.hstack([block.x, block.y]) for block in blocks])
+
+
+def local(plan: ReleasePlan, records: PrivateRecords) -> np.ndarray:
+    return rows_of(ReleaseEngine(plan, records, SecretStreams.from_seed(3)))
+
+
+@pytest.mark.parametrize("choices", [{}, {"design": "random-weight", "max_weight": 0.5}], ids=["poisson", "weights"])
+def test_rows_are_those_of_the_local_engine(cluster: Any, records: PrivateRecords, choices: dict[str, Any]) -> None:
+    plan = make_plan(COUNT, 3, rows=2_500, **choices)
+    engine = RayReleaseEngine(plan, records, SecretStreams.from_seed(3), tiles_at_once=2)
+    np.testing.assert_array_equal(rows_of(engine), local(plan, records))
+
+
+@pytest.mark.parametrize(
+    "name", [name for name, choices in CASES.items() if "ray" in design_named(choices["design"]).engines]
+)
+def test_releases_are_those_of_the_local_engine(cluster: Any, name: str, tmp_path: Path) -> None:
+    frozen = json.loads(FROZEN.read_text(encoding="utf-8"))["releases"][name]
+    found = release_digests(tmp_path / "REL", CASES[name], engine="ray", workers=2)
+    assert {part: frozen[part] for part in found} == found
+
+
+def die_once(marker: Path) -> Callable[[], None]:
+    def hook() -> None:
+        try:
+            os.close(os.open(marker, os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            return
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    return hook
+
+
+def test_a_killed_worker_changes_no_bit(cluster: Any, records: PrivateRecords, tmp_path: Path) -> None:
+    plan, marker = make_plan(COUNT, 3, rows=1_500, centre="none"), tmp_path / "died"
+    engine = RayReleaseEngine(plan, records, SecretStreams.from_seed(3), on_task_start=die_once(marker))
+    np.testing.assert_array_equal(rows_of(engine), local(plan, records))
+    assert marker.exists()
+
+
+def test_a_worker_that_always_dies_is_one_line_and_the_run_resumes(
+    cluster: Any, records: PrivateRecords, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = make_plan(COUNT, 3, rows=500, centre="none")
+    facts: dict[str, Any] = {"extractor": {"name": "identity"}, "input_shape": (3,)}
+    original = RayReleaseEngine.__init__
+
+    def doomed(self: Any, *args: Any, **options: Any) -> None:
+        original(self, *args, **options, max_retries=0, on_task_start=lambda: os.kill(os.getpid(), signal.SIGKILL))
+
+    monkeypatch.setattr(RayReleaseEngine, "__init__", doomed)
+    with pytest.raises(ClusterLost) as caught:
+        release_to_folder(plan, records, SecretStreams.from_seed(3), tmp_path / "rel", engine="ray", **facts)
+    assert "\n" not in str(caught.value)
+    release_to_folder(plan, records, None, tmp_path / "rel", resume=True, **facts)
+    verify_release(tmp_path / "rel")
+    release_to_folder(plan, records, SecretStreams.from_seed(3), tmp_path / "other", **facts)
+    shard = "data/train-00000-of-00001.parquet"
+    assert (tmp_path / "rel" / shard).read_bytes() == (tmp_path / "other" / shard).read_bytes()
+
+
+def test_bad_records_on_a_worker_are_not_shown(cluster: Any) -> None:
+    features = np.zeros((600, 7), np.float32)
+    features[17, 3] = np.nan
+    engine = RayReleaseEngine(make_plan(), PrivateRecords(features, make_records().labels), SecretStreams.from_seed(0))
+    with pytest.raises(InvalidInput, match="private") as caught:
+        list(engine.rows())
+    assert "nan" not in str(caught.value).lower().replace("finite", "")
+
+
+def test_a_cluster_that_is_not_there_is_one_line() -> None:
+    pytest.importorskip("ray", reason="the Ray engine needs privmix[ray]")
+    with pytest.raises(ClusterLost, match=r"127\.0\.0\.1:1$"):
+        _check_reachable("ray://127.0.0.1:1")
+    for none in (None, "auto", "local"):
+        _check_reachable(none)
+
+
+# A cluster of one's own: what it writes is spilled to disk, and others on the machine look for it.
+
+SPILLING = """
+import functools, os, sys
+os.umask(0o022)
+import numpy as np
+import ray
+from privmix.engine import PrivateRecords
+from privmix.planning import ReleaseConfig
+from privmix.releases import SecretStreams
+from privmix.engine.ray import RayReleaseEngine
+ray.init = functools.partial(ray.init, object_store_memory=80 * 2**20, num_cpus=1)
+features = np.full((20_000, 2_000), 0.01, np.float32)
+features[0] = np.frombuffer(sys.argv[1].encode() * 2_000, np.float32)[:2_000]
+plan = ReleaseConfig(records=20_000, dim=2_000, classes=("a", "b"), mixup_degree=64, rows=2_000).with_noise(3.0)
+engine = RayReleaseEngine(plan, PrivateRecords(features, np.zeros(20_000, np.int64)), SecretStreams.from_seed(1))
+shared = RayReleaseEngine._shared
+def announced(self):
+    found = shared(self)
+    print(ray.get_runtime_context().gcs_address, os.environ["RAY_AUTH_TOKEN"], flush=True)
+    sys.stdin.readline()
+    return found
+RayReleaseEngine._shared = announced
+next(engine.rows())
+"""
+STRANGER = """
+import sys
+from ray._raylet import GcsClient
+try:
+    GcsClient(address=sys.argv[1])
+except Exception as error:
+    print(type(error).__name__)
+else:
+    print("joined")
+"""
+SECRET = "PRIV"
+
+
+def reachable(top: Path) -> list[Path]:
+    """What another user can enter, read or write below ``top``, by the modes on the whole way."""
+    found = []
+    for entry in os.scandir(top):
+        mode = entry.stat(follow_symlinks=False).st_mode
+        if mode & 0o077 and not entry.is_symlink():
+            found.append(Path(entry.path))
+        if entry.is_dir(follow_symlinks=False) and mode & 0o011:
+            found += reachable(Path(entry.path))
+    return found
+
+
+def listening(variable: str) -> set[str]:
+    """Addresses on which processes whose environment has ``variable`` wait for connections, as in /proc/net."""
+    sockets = set()
+    for process in Path("/proc").glob("[0-9]*"):
+        # Processes come and go, and some are others'.
+        with contextlib.suppress(OSError):
+            if variable.encode() in (process / "environ").read_bytes().split(b"\0"):
+                sockets |= {os.readlink(entry) for entry in (process / "fd").iterdir()}
+    found = set()
+    for table in ("tcp", "tcp6"):
+        for line in Path("/proc/net", table).read_text().splitlines()[1:]:
+            _, local, _, state, *rest = line.split()
+            if state == "0A" and f"socket:[{rest[5]}]" in sockets:
+                found.add(local.split(":")[0])
+    return found
+
+
+# 127.0.0.1, ::1, and the first as an address of the second kind.
+LOOPBACK = {"0100007F", "00000000000000000000000001000000", "0000000000000000FFFF00000100007F"}
+
+
+def test_nobody_else_reaches_what_a_cluster_of_ones_own_spills_also_after_a_kill() -> None:
+    pytest.importorskip("ray", reason="the Ray engine needs privmix[ray]")
+    # Not pytest's folder: the paths of Ray's sockets must be short.
+    with tempfile.TemporaryDirectory(dir="/tmp") as top:
+        os.chmod(top, 0o755)
+        settings = {name: value for name, value in os.environ.items() if not name.startswith("RAY_AUTH")}
+        settings |= {"TMPDIR": top, "RAY_USAGE_STATS_ENABLED": "0", "OMP_NUM_THREADS": "1"}
+        with subprocess.Popen(
+            [sys.executable, "-c", SPILLING, SECRET],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            env=settings,
+        ) as driver:
+            try:
+                assert driver.stdout is not None
+                address, token = driver.stdout.readline().split()
+                # On this machine, with the cluster's address: without its token, with another, and with its own.
+                tried = {
+                    secret: subprocess.run(
+                        [sys.executable, "-c", STRANGER, address],
+                        capture_output=True,
+                        text=True,
+                        env=settings | ({"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secret} if secret else {}),
+                        check=False,
+                    ).stdout.strip()
+                    for secret in ("", "another", token)
+                }
+                assert tried == {"": "AuthenticationError", "another": "AuthenticationError", token: "joined"}
+                assert reachable(Path(top)) == []
+                at = listening(f"TMPDIR={top}")
+                assert at, "no process of the cluster was found"
+                assert at <= LOOPBACK
+            finally:
+                driver.kill()
+        spilled = [path for path in Path(top).rglob("*ray_spilled_objects*/*") if path.is_file()]
+        assert any(SECRET.encode() * 100 in path.read_bytes() for path in spilled), "nothing was spilled to look for"
+        assert reachable(Path(top)) == []
+        # The next start; Ray's own processes end some seconds after their driver, and write until then.
+        settings_of_next = [sys.executable, "-c", "from privmix.scratch import clear_scratch; clear_scratch()"]
+        for _ in range(100):
+            subprocess.run(settings_of_next, env=settings, check=True)
+            if not os.listdir(top):
+                break
+            time.sleep(0.5)
+        assert os.listdir(top) == []
+
+
+@pytest.mark.parametrize("mode", ["", "off"])
+def test_a_cluster_without_a_token_is_refused(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_AUTH_MODE", mode)
+    with pytest.raises(InvalidInput, match="RAY_AUTH_TOKEN_PATH"):
+        _check_mode()
+    with pytest.raises(InvalidInput, match="RAY_AUTH_TOKEN_PATH"):
+        _check_token_asked()
+    for said in ("token", "disabled"):
+        monkeypatch.setenv("RAY_AUTH_MODE", said)
+        _check_mode()
+
+
+def test_a_cluster_whose_workers_ask_for_no_token_is_refused(cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    _check_token_asked()
+    monkeypatch.setattr("privmix.engine.ray._mode_here", lambda: "disabled")
+    with pytest.raises(InvalidInput, match="RAY_AUTH_MODE=token"):
+        _check_token_asked()
+
+
+def test_a_path_too_long_for_sockets_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", "/" + "a" * 26)
+    _check_length(Path(tempfile.gettempdir(), "pmx-12345678", "r"))
+    monkeypatch.setattr(tempfile, "tempdir", "/" + "a" * 27)
+    with pytest.raises(InvalidInput, match=r"TMPDIR: got .* at most 27 bytes"):
+        _check_length(Path(tempfile.gettempdir(), "pmx-12345678", "r"))
+
+
+def test_without_ray_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(MissingExtra, match=r"privmix\[ray\]"):
+        RayReleaseEngine(make_plan(), make_records(), SecretStreams.from_seed(0))
+
+
+def test_workers_get_no_key_to_the_noise() -> None:
+    key = bytearray(range(100, 132))
+    streams = SecretStreams(key, insecure_seed=False)
+    child = streams.derive("membership")
+    records = make_records()
+    task = SpanTask(make_plan(), ArrayTiles(records.features, records.labels), child.share())
+    assert bytes(key) not in pickle.dumps(task)
+    assert child.share() in pickle.dumps(task)
+    with pytest.raises(RuntimeError, match="derived"):
+        streams.share()
+
+
+def test_a_lost_machine_changes_no_bit(cluster: Any, records: PrivateRecords, tmp_path: Path) -> None:
+    """Last: the second node does not come back. Records come from a store that every node opens by its path."""
+    schema = Schema(records=COUNT, input_shape=(3,), classes=CLASSES)
+    with FeatureStore.create(tmp_path / "store", COUNT, 3, schema=schema, extractor={"name": "identity"}) as writer:
+        writer.append(records.features, records.labels)
+    store = FeatureStore.open(tmp_path / "store")
+    plan = make_plan(COUNT, 3, rows=5_000)
+    engine = RayReleaseEngine(plan, store, SecretStreams.from_seed(3), tiles_at_once=1)
+    blocks = []
+    for number, block in enumerate(engine.rows()):
+        blocks.append(np.hstack([block.x, block.y]))
+        if number == 1:
+            cluster.remove_node(cluster.second, allow_graceful=False)
+    np.testing.assert_array_equal(np.concatenate(blocks), local(plan, records))

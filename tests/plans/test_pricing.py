@@ -1,0 +1,123 @@
+"""What plans cost, and the estimate of a private record count that they may be made with."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from privmix.accounting import Bounded, Composed, Gaussian, epsilon
+from privmix.errors import InvalidInput
+from privmix.mechanisms.streams import SecretStreams
+from privmix.planning import ReleaseConfig
+from privmix.plans.count import count_noise, private_record_count
+from privmix.plans.pricing import COUNT_SHARE, budget_after_count
+from privmix.releases.certificate import make_certificate
+
+CONFIG = ReleaseConfig(records=5000, dim=8, classes=("no", "yes"))
+DELTA = 1e-5
+
+
+def counted(**changes: object) -> ReleaseConfig:
+    return replace(CONFIG, records_noise_multiplier=count_noise(1.0, DELTA), **changes)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("design", ["poisson", "moments", "hierarchical"])
+def test_a_private_count_is_added_to_the_price_of_the_rest(design: str) -> None:
+    """Valid whatever the rest was made from; composing losses as if it had been fixed beforehand would be cheaper."""
+    changes = {"design": design, "expected_classes": 1.0} if design == "hierarchical" else {"design": design}
+    plan = counted(**changes).calibrate(1.0, DELTA)
+    assert plan.records_noise_multiplier is not None
+    count = epsilon(Gaussian(plan.records_noise_multiplier), COUNT_SHARE * DELTA).epsilon
+    rest = epsilon(plan.event_after_count, (1 - COUNT_SHARE) * DELTA).epsilon
+    cost = plan.cost(DELTA).epsilon
+    assert cost == pytest.approx(count + rest, rel=1e-12)
+    assert 0.99 < cost <= 1.0
+    assert count == pytest.approx(COUNT_SHARE, rel=0.01)
+    assert epsilon(plan.event, DELTA).epsilon < cost
+
+
+def test_the_price_of_the_rest_does_not_depend_on_the_estimate() -> None:
+    """Whatever the count query answers, what follows has the same (epsilon, delta): that is what makes adding valid."""
+    for records in (100, 5000, 10**6):
+        plan = counted(records=records).calibrate(1.0, DELTA)
+        assert plan.cost(DELTA).epsilon <= 1.0
+        assert epsilon(plan.event_after_count, (1 - COUNT_SHARE) * DELTA).epsilon <= 1 - 0.99 * COUNT_SHARE
+
+
+def test_a_public_count_costs_nothing() -> None:
+    plan = CONFIG.calibrate(1.0, DELTA)
+    assert plan.cost(DELTA).epsilon == epsilon(plan.event, DELTA).epsilon
+
+
+def test_the_event_names_all_queries() -> None:
+    plan = counted().calibrate(1.0, DELTA)
+    assert isinstance(plan.event, Composed)
+    assert plan.event.events[0] == Gaussian(plan.records_noise_multiplier or 0.0)
+    assert len(plan.event.events) == 3
+
+
+def test_with_a_private_count_the_curve_is_the_guarantee_alone() -> None:
+    """Other answers lead to other plans, which share one point only."""
+    plan = counted().calibrate(1.0, DELTA)
+    assert plan.curve([0.01, 0.99, 1.0, 2.0], (1.0, DELTA)) == [1.0, 1.0, DELTA, DELTA]
+    free = CONFIG.calibrate(1.0, DELTA)
+    assert free.curve([1.0], (1.0, DELTA))[0] <= DELTA * (1 + 1e-6)
+
+
+def test_the_certificate_states_the_budget_whatever_the_answer() -> None:
+    for records in (1000, 100_000):
+        plan = counted(records=records, rows=10, mixup_degree=16).calibrate(1.0, DELTA)
+        certificate = make_certificate(
+            plan,
+            extractor={"name": "identity"},
+            input_shape=(8,),
+            insecure_seed=False,
+            files=[],
+        )
+        assert certificate["guarantee"]["epsilon"] == 1.0
+
+
+def test_what_the_ledger_is_charged_covers_whatever_was_planned() -> None:
+    noise = count_noise(1.0, DELTA)
+    rest = Bounded(*budget_after_count(noise, 1.0, DELTA))
+    together = epsilon(Composed((Gaussian(noise), rest)), DELTA).epsilon
+    assert 0.9 < together <= 1.0 + 1e-3
+    for records in (100, 10**5):
+        plan = counted(records=records).calibrate(1.0, DELTA)
+        for delta in (1e-6, DELTA, 1e-3):
+            assert epsilon(plan.event_after_count, delta).epsilon <= max(
+                epsilon(rest, delta).epsilon, rest.epsilon if delta >= rest.delta else math.inf
+            )
+
+
+def test_estimates_follow_their_law() -> None:
+    """Formal guarantee: Gaussian of the stated deviation, below the count; 0.95 of that deviation shows. 25,000 keys;
+    bounds 5.5 standard errors, which 0.95 is twice as far away as."""
+    sigma, count, keys = 20.0, 10_000, 25_000
+    drawn = np.array([private_record_count(count, sigma, SecretStreams.from_seed(seed)) for seed in range(keys)])
+    noise = drawn - count + math.ceil(4 * sigma)
+    assert abs(noise.mean()) < 5.5 * sigma / math.sqrt(keys)
+    for scale, right in ((1.0, True), (0.95, False), (1.05, False)):
+        score = (np.square(noise).mean() / (scale * sigma) ** 2 - 1) * math.sqrt(keys / 2)
+        assert bool(abs(score) < 5.5) is right
+    assert (drawn <= count).mean() > 0.99
+
+
+def test_an_estimate_is_at_least_one_and_the_same_again() -> None:
+    assert private_record_count(3, 50.0, SecretStreams.from_seed(0)) == 1
+    first = [private_record_count(5000, 20.0, SecretStreams.from_seed(7)) for _ in range(2)]
+    assert first[0] == first[1]
+
+
+def test_designs_that_need_the_count_take_no_estimate() -> None:
+    for design in ("fixed", "random-weight"):
+        with pytest.raises(InvalidInput, match="design"):
+            counted(design=design)
+
+
+def test_a_count_that_costs_all_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="private count"):
+        replace(CONFIG, records_noise_multiplier=1.0).calibrate(0.5, DELTA)
