@@ -35,14 +35,14 @@ from privmix.training.views.pipeline import ViewConfig
 from privmix.training.views.preset import PRESETS
 from tests.cli.helpers import privmix
 
-# Registry -> its package, and a name that it has.
+# Registry -> its packages and, where others are in them, its decorator; and a name that it has.
 ALL: dict[str, tuple[Registry[Any], str, str]] = {
-    "design": (DESIGNS, "privmix.designs", "poisson"),
+    "design": (DESIGNS, "privmix.designs register", "poisson"),
     "public method": (METHODS, "privmix.training.public", "dope"),
     "strategy": (STRATEGIES, "privmix.training.gradients", "loop"),
     "model": (MODELS, "privmix.training.models", "linear"),
     "views": (PRESETS, "privmix.training.views", "self-aug"),
-    "learner": (LEARNERS, "privmix.learning", "discriminant"),
+    "learner": (LEARNERS, "privmix.learning,privmix.designs LEARNERS.register", "discriminant"),
     "reader": (READERS, "privmix.data", "idx"),
     "record kind": (PANELS, "privmix.reports", "audit"),
     "generator": (GENERATORS, "privmix.procedural", "digits"),
@@ -102,10 +102,10 @@ class Own(Npy):
 def test_what_is_told_is_what_is_registered(registry: Registry[Any], package: str, name: str) -> None:
     variants = {variant.name: variant for variant in registry.all()}
     assert name in variants
-    own = [said["name"] for said in told(package)]
+    own = [said["name"] for said in told(*package.split())]
     # Those that entry points bring come after the package's own.
     assert list(variants)[: len(own)] == sorted(own) == own
-    for said in told(package):
+    for said in told(*package.split()):
         for attribute, value in said.items():
             assert getattr(variants[said["name"]], attribute) == value
     assert all(registry[one] is variant for one, variant in variants.items())

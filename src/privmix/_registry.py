@@ -21,14 +21,12 @@ from functools import cache
 from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final, Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
 from privmix.errors import InvalidInput, check_choice
 
 Variant = TypeVar("Variant")
 Registered = TypeVar("Registered")
-# A file that has this line registers something; the others are not imported to find out.
-_REGISTERS: Final = re.compile(r"^@(\w+\.)?register$", re.MULTILINE)
 
 
 class Registry(Generic[Variant]):
@@ -36,8 +34,9 @@ class Registry(Generic[Variant]):
 
     Args:
         what: a variant is called in messages.
-        package: in whose files its own variants are; it has no other registry.
+        package: in whose files its own variants are, those of folders in it too; or several with commas.
         group: of entry points, by which other packages name modules that register theirs.
+        by: its decorator, such as ``LEARNERS.register``, where other registries have variants in these packages.
 
     Example:
         >>> from privmix.plans.registry import DESIGNS
@@ -45,8 +44,8 @@ class Registry(Generic[Variant]):
         ('Poisson', True)
     """
 
-    def __init__(self, what: str, package: str, group: str) -> None:
-        self._what, self._package, self._group = what, package, group
+    def __init__(self, what: str, package: str, group: str, by: str = "") -> None:
+        self._what, self._package, self._group, self._by = what, package, group, by
         self._known: dict[str, Variant] = {}
         self._looked = False
 
@@ -68,11 +67,15 @@ class Registry(Generic[Variant]):
         if not self._looked:
             # First, since what is imported now may ask, too.
             self._looked = True
-            for module in _files(self._package):
+            for module in _files(self._package, self._by):
                 importlib.import_module(module)
             for found in entry_points(group=self._group):
                 found.load()
-        own = {name for name, one in self._known.items() if getattr(one, "__module__", "") in _files(self._package)}
+        own = {
+            name
+            for name, one in self._known.items()
+            if getattr(one, "__module__", "") in _files(self._package, self._by)
+        }
         return tuple(self._known[name] for name in [*sorted(own), *(name for name in self._known if name not in own)])
 
     def __iter__(self) -> Iterator[str]:
@@ -89,7 +92,7 @@ class Registry(Generic[Variant]):
 
 
 @cache
-def told(package: str) -> tuple[Mapping[str, Any], ...]:
+def told(package: str, by: str = "") -> tuple[Mapping[str, Any], ...]:
     """What the variants in a package's files say of themselves in literals, attribute by attribute.
 
     For help that can't wait: their files are read and not run, so nothing is imported but the package.
@@ -99,27 +102,33 @@ def told(package: str) -> tuple[Mapping[str, Any], ...]:
         ['closed-form', 'ghost', 'loop', 'vmap']
     """
     found = []
-    for source in _files(package).values():
+    for source in _files(package, by).values():
         for node in ast.parse(source).body:
-            if isinstance(node, ast.ClassDef) and any(_registers(one) for one in node.decorator_list):
+            if isinstance(node, ast.ClassDef) and any(_registers(one, by) for one in node.decorator_list):
                 found.append(_literals(node))
     return tuple(sorted(found, key=lambda said: str(said["name"])))
 
 
 @cache
-def _files(package: str) -> dict[str, str]:
-    """Module -> source, of the package's files that register something."""
-    spec = find_spec(package)
+def _files(packages: str, by: str) -> dict[str, str]:
+    """Module -> source, of the packages' files that register something; others are not imported to find out."""
     sources = {}
-    for place in map(Path, (spec and spec.submodule_search_locations) or ()):
-        for path in sorted(place.rglob("*.py")):
-            module = ".".join((package, *path.relative_to(place).with_suffix("").parts))
-            sources[module.removesuffix(".__init__")] = path.read_text(encoding="utf-8")
-    return {module: source for module, source in sources.items() if _REGISTERS.search(source)}
+    for package in packages.split(","):
+        spec = find_spec(package)
+        for place in map(Path, (spec and spec.submodule_search_locations) or ()):
+            for path in sorted(place.rglob("*.py")):
+                module = ".".join((package, *path.relative_to(place).with_suffix("").parts))
+                sources[module.removesuffix(".__init__")] = path.read_text(encoding="utf-8")
+    line = re.compile(f"^@{_decorator(by)}$", re.MULTILINE)
+    return {module: source for module, source in sources.items() if line.search(source)}
 
 
-def _registers(decorator: ast.expr) -> bool:
-    return ast.unparse(decorator).rpartition(".")[2] == "register"
+def _registers(decorator: ast.expr, by: str) -> bool:
+    return re.fullmatch(_decorator(by), ast.unparse(decorator)) is not None
+
+
+def _decorator(by: str) -> str:
+    return re.escape(by) if by else r"(\w+\.)?register"
 
 
 def _literals(node: ast.ClassDef) -> dict[str, Any]:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from privmix.learning.base import ReleaseLearner
 
 AUTO: Final = "auto"
+_LEARNERS: Final = ", ".join(one["name"] for one in told_by("privmix.learning,privmix.designs", by="LEARNERS.register"))
 
 
 @described
@@ -28,7 +29,7 @@ class FitOptions:
         AUTO,
         "auto: discriminant for moments, Poisson and class-wise rows, two-stage for releases in two stages, "
         "class-embeddings for merf and hermite, else noise-aware-ridge; or by name: "
-        f"{', '.join(one['name'] for one in told_by('privmix.learning'))} (generalized-kl: the papers').",
+        f"{_LEARNERS} (generalized-kl: the papers').",
     )
     model: str = option("linear", "generalized-kl: linear, or cnn on pixel releases.")
     epochs: int = option(200, "generalized-kl: passes over the rows.")

@@ -322,7 +322,9 @@ class ReleaseLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
         """Take back what :meth:`_arrays` gave; raise InvalidInput when a name or a shape does not fit."""
 
 
-LEARNERS: Final[Registry[type[ReleaseLearner]]] = Registry("learner", "privmix.learning", "privmix.learners")
+LEARNERS: Final[Registry[type[ReleaseLearner]]] = Registry(
+    "learner", "privmix.learning,privmix.designs", "privmix.learners", by="LEARNERS.register"
+)
 """Learners by name, those of other packages too: what ``fit`` takes, and what models are loaded as."""
 
 

@@ -11,7 +11,7 @@ from privmix.errors import InvalidInput
 if TYPE_CHECKING:
     from privmix.plans.design import Design
 
-DESIGNS: Final[Registry[type[Design[Any]]]] = Registry("design", "privmix.designs", "privmix.designs")
+DESIGNS: Final[Registry[type[Design[Any]]]] = Registry("design", "privmix.designs", "privmix.designs", by="register")
 register = DESIGNS.register
 
 

@@ -8,10 +8,9 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.designs import EmbeddingPlan
 from privmix.designs.embedding.feature_maps import FeatureMap, feature_map
 from privmix.designs.embedding.generator import sample_rows
-from privmix.designs.embedding.plan import SIZES
+from privmix.designs.embedding.plan import SIZES, EmbeddingPlan
 from privmix.designs.embedding.released import ClassEmbeddings
 from privmix.engine.rows import Engine, Progress, RowBlock
 from privmix.engine.tiles import RecordSource, TileReader, record_tiles, tiles_of

@@ -18,7 +18,9 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.designs import EmbeddingPlan, HermitePlan, MerfPlan
+from privmix.designs.embedding.hermite import HermitePlan
+from privmix.designs.embedding.merf import MerfPlan
+from privmix.designs.embedding.plan import EmbeddingPlan
 from privmix.errors import InvalidInput
 from privmix.mechanisms.noise import Lattice
 from privmix.plans.doors import Door

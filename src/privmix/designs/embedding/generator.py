@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.designs import EmbeddingPlan
+from privmix.designs.embedding.plan import EmbeddingPlan
 from privmix.designs.embedding.released import ClassEmbeddings
 
 if TYPE_CHECKING:

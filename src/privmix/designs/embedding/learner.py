@@ -8,8 +8,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.designs import EmbeddingPlan
-from privmix.designs.embedding.plan import SIZES
+from privmix.designs.embedding.plan import SIZES, EmbeddingPlan
 from privmix.designs.embedding.released import ClassEmbeddings, FeatureMap, map_from
 from privmix.errors import InvalidInput
 from privmix.learning.base import LEARNERS, Progress, ReleaseFacts, ReleaseLearner, check_arrays

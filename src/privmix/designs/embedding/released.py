@@ -9,9 +9,8 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.designs import EmbeddingPlan
 from privmix.designs.embedding.feature_maps import FeatureMap, map_from, map_of_arrays
-from privmix.designs.embedding.plan import SIZES
+from privmix.designs.embedding.plan import SIZES, EmbeddingPlan
 from privmix.errors import InvalidInput
 from privmix.publication.beside import Arrays
 

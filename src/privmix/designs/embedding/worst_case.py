@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 from privmix.audits.bounds import Scores
 from privmix.audits.worst_case import LONG, EngineFactory, Mask, WorstCase, real_engine
-from privmix.designs import EmbeddingPlan, HermitePlan, MerfPlan
 from privmix.designs.embedding.feature_maps import feature_map
-from privmix.designs.embedding.plan import SIZES
+from privmix.designs.embedding.hermite import HermitePlan
+from privmix.designs.embedding.merf import MerfPlan
+from privmix.designs.embedding.plan import SIZES, EmbeddingPlan
 from privmix.engine import PrivateRecords
 from privmix.engine.rows import Engine, RowBlock
 from privmix.mechanisms.streams import SecretStreams

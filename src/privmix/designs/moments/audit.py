@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from privmix.audits.empty_runs import GAUSSIAN, KEPT, SIDE, Keys, PureNoise, of_part
 from privmix.audits.sensitivity import Pair, Part, QuerySensitivity, moved_parts, triangle
 from privmix.audits.worst_case import EngineFactory
-from privmix.designs import MomentsPlan
 from privmix.designs.moments.engine import MomentSums
+from privmix.designs.moments.plan import MomentsPlan
 from privmix.mechanisms.streams import SecretStreams
 from privmix.publication.second_moments import SecondMoments
 

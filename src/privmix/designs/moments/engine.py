@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.blas import dgemm, dsyrk
 
-from privmix.designs import MomentsPlan
+from privmix.designs.moments.plan import MomentsPlan
 from privmix.engine.rows import Engine, Progress, RowBlock, default_memory, released_mean
 from privmix.engine.tiles import RecordSource, TileReader, record_tiles, tiles_of
 from privmix.errors import WITHHELD, InvalidInput, check_integer

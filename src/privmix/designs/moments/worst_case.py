@@ -11,7 +11,7 @@ from privmix.audits.bounds import Scores
 from privmix.audits.worst_case import (
     check_room,
 )
-from privmix.designs import MomentsPlan
+from privmix.designs.moments.plan import MomentsPlan
 from privmix.engine.rows import Engine, RowBlock
 from privmix.publication import RecordTransform
 

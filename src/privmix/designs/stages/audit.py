@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from privmix.audits.empty_runs import GAUSSIAN, KEPT, SIDE, Keys, PureNoise, of_part
 from privmix.audits.sensitivity import Pair, Part, QuerySensitivity, moved_parts, triangle
 from privmix.audits.worst_case import EngineFactory
-from privmix.designs import ThreeStagePlan, TwoStagePlan
 from privmix.designs.moments.audit import moment_parts, moments_noises
 from privmix.designs.stages.three_engine import ClassScatter
+from privmix.designs.stages.three_plan import ThreeStagePlan
 from privmix.designs.stages.two_engine import NormCounts, WithinScatter
-from privmix.designs.stages.two_plan import NORM_EDGES
+from privmix.designs.stages.two_plan import NORM_EDGES, TwoStagePlan
 from privmix.designs.stages.two_released import TwoStageMoments
 from privmix.mechanisms.streams import SecretStreams
 

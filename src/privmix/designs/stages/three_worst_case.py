@@ -8,7 +8,7 @@ from typing import cast
 import numpy as np
 
 from privmix.audits.bounds import Scores
-from privmix.designs import ThreeStagePlan
+from privmix.designs.stages.three_plan import ThreeStagePlan
 from privmix.designs.stages.two_released import ResidualMap
 from privmix.designs.stages.two_worst_case import TwoStageCase, one_feature
 from privmix.engine.rows import Engine

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.designs import TwoStagePlan
+from privmix.designs.stages.two_plan import TwoStagePlan
 from privmix.designs.stages.two_released import TwoStageMoments, between_share
 from privmix.errors import InvalidInput
 from privmix.learning.base import LEARNERS, LinearLearner, Progress
