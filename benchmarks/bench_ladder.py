@@ -529,14 +529,26 @@ def shift(mine: Mapping[int, float], before: Mapping[int, float]) -> str:
     return "" if not gaps or mine == before else in_words(gain(mine, before))
 
 
+# Each on a rung that it adds to.
+GAINS = (
+    ("warm", "cold"),
+    (CROPPED, "warm"),
+    ("EDM", "warm"),
+    ("EDM + crops and cutout", "EDM"),
+    ("EDM + crops and cutout", CROPPED),
+    ("EDM + crops and cutout + SAM + weight multiplicity", "EDM + crops and cutout"),
+)
+
+
 def budgets_table(runs: Mapping[str, Any]) -> str:
     names = [name for name in rungs_at(EPSILON) if any(accuracies(runs, rungs_at(one)[name]) for one in BUDGETS)]
     rows = [[name, *(spread(accuracies(runs, rungs_at(one)[name])) for one in BUDGETS)] for name in names]
     theirs = [[name, *(PAPER_BUDGETS[name].get(one, "") for one in BUDGETS)] for name in PAPER_BUDGETS]
     gains = []
-    for name, before in zip(names[1:], names, strict=False):
+    for name, before in GAINS:
         steps = [[accuracies(runs, rungs_at(one)[part]) for part in (name, before)] for one in BUDGETS]
-        gains.append([f"{name}, on {before}", *(in_words(gain(*step)) if step[0] else "" for step in steps)])
+        if any(step[0] for step in steps):
+            gains.append([f"{name}, on {before}", *(shift(*step) for step in steps)])
     moved = [
         [name, *(shift(*(accuracies(runs, rungs_at(at)[name]) for at in (one, EPSILON))) for one in BUDGETS)]
         for name in names
