@@ -505,7 +505,10 @@ def report(runs: Mapping[str, Any]) -> None:
         "private phase": f"batch {BATCH}, {EPOCHS:g} epochs, {VIEWS} crops a record, C = 1, no momentum",
         "privacy": f"epsilon {EPSILON:g}, delta {DELTA:g}, PLD; spent at most {spent:.4f}",
         "interval": "Student's t of paired differences over the seeds: private records, weights, batches and noise",
-        "not run yet": "; ".join(rung.label for rung in ladder() if not accuracies(runs, rung)) or "none",
+        "not run yet": "; ".join(
+            dict.fromkeys(rung.label for part in PARTS.values() for rung in part() if not accuracies(runs, rung))
+        )
+        or "none",
         "cpu_seconds": round(sum(run["cpu_seconds"] for run in made)),
     }
     common.save("ladder", "Public images, used better step by step", facts, list(runs.values()), tables)
