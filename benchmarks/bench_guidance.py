@@ -78,9 +78,13 @@ def one_seed(cache: Path, seed: int | str, device: str, images: int) -> dict[str
         given = LabelledImages.of(open_dataset(out, split="train"))
         ours = measure.extractor.transform(given.pixels)
         manifold = precision_recall(theirs, ours)
+        plain = [accuracy_of_cnn(given, test, one) for one in range(CNN_SEEDS)]
+        cut = [accuracy_of_cnn(given, test, one, WARM_UP) for one in range(CNN_SEEDS)]
         found[f"{weight:g}"] = {
-            "cas cnn": float(np.mean([accuracy_of_cnn(given, test, one) for one in range(CNN_SEEDS)])),
-            "cas cnn cut": float(np.mean([accuracy_of_cnn(given, test, one, WARM_UP) for one in range(CNN_SEEDS)])),
+            "cas cnn": float(np.mean(plain)),
+            "cas cnn cut": float(np.mean(cut)),
+            "each cnn": plain,
+            "each cnn cut": cut,
             "cas scattering": classification_accuracy(ours, given.labels, theirs, test.labels),
             "inception score": inception_score(judge.logits(ours)),
             "precision": manifold.precision,
@@ -156,7 +160,24 @@ def report(found: dict[str, Any], device: str) -> None:
         tables.append(
             f"{says}\n\n" + common.table(["weight", *(h for h, _, _ in NAMES.values())], rows_of(one, tuple(NAMES)))
         )
+        tables.append(against_none(found[SWEPT_MODEL]))
     common.save("guidance", "Discriminator guidance by its weight", settings, found, tables)
+
+
+def against_none(run: dict[str, Any]) -> str:
+    """One draw a weight: how far CNNs with the same start differ from weight 0, and what that does not say."""
+    rows = []
+    for weight in (f"{one:g}" for one in WEIGHTS[1:]):
+        cells = [weight]
+        for name in ("each cnn", "each cnn cut"):
+            gaps = 100 * (np.array(run[weight][name]) - np.array(run["0"][name]))
+            cells.append(f"{gaps.mean():+.2f} ({gaps.min():+.2f} to {gaps.max():+.2f}; {len(gaps)})")
+        rows.append(cells)
+    says = (
+        "CAS against weight 0, points: mean (least to most; CNNs, paired by their initial weights and batches). It is "
+        "one draw a weight of one model: the spread is the classifiers' alone."
+    )
+    return f"{says}\n\n" + common.table(["weight", "plain", "under crops and cutout"], rows)
 
 
 def draw(runs: dict[str, Any]) -> None:

@@ -132,7 +132,7 @@ def run_sets(folder: Path, other: str, features: str, seed: int) -> dict[str, An
     mine, extractor = records(folder, seed)[0], measure(features).extractor
     if other.startswith("test"):
         drawn = np.random.default_rng([seed, 3]).permutation(len(test()))
-        theirs = test()[np.sort(drawn[: PUBLIC if other != "test" else None])]
+        theirs = test()[np.sort(drawn[: None if other == "test" else int(other.split()[1].replace(",", ""))])]
     elif other == "letters rendered from fonts":
         theirs = get_generator("letters", (SIDE, SIDE)).draw(RECORDS, seed=seed).x
     elif other == FONTS:
@@ -158,7 +158,9 @@ def main() -> None:
     runs = kept()
     parted(asked.pools)
     there = [name for name, _ in pools(asked.pools)]
-    others = ["test", f"test, {PUBLIC} of them", *there, "letters rendered from fonts"]
+    # As many test images beside each pool: FID falls with their number.
+    counts = {PUBLIC, *(len(x) for name, (x, _) in pools(asked.pools) if name == DRAWN)}
+    others = ["test", *(f"test, {n:,} of them" for n in sorted(counts)), *there, "letters rendered from fonts"]
     for seed in range(asked.seeds):
         for method in (*METHODS, *(f"DP-MIX_DIFF, {name}" for name in there)):
             facts = {"table": "views", "method": method, "seed": seed}
