@@ -1,0 +1,126 @@
+"""The house in numbers: files, lines, imports and circles, of the core and of the research wing, beside a checkout.
+
+python benchmarks/bench_house.py [CHECKOUT...]
+"""
+
+from __future__ import annotations
+
+import ast
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+import common
+
+HERE: Final = Path(__file__).parents[1]
+FEW_LINES: Final = 80
+
+
+def module_of(path: Path, source: Path) -> str:
+    return ".".join(path.relative_to(source).with_suffix("").parts).removesuffix(".__init__")
+
+
+def code_lines(tree: ast.Module, lines: list[str]) -> int:
+    """Lines that are neither blank, nor a comment, nor part of a docstring."""
+    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    told: set[int] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, kinds) and ast.get_docstring(node, clean=False) is not None:
+            first = node.body[0]
+            told |= set(range(first.lineno, (first.end_lineno or first.lineno) + 1))
+    return sum(
+        1
+        for number, line in enumerate(lines, 1)
+        if line.strip() and not line.strip().startswith("#") and number not in told
+    )
+
+
+def import_lines(tree: ast.Module) -> int:
+    return sum(
+        (node.end_lineno or node.lineno) - node.lineno + 1
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+    )
+
+
+def imports(tree: ast.Module, modules: set[str]) -> set[str]:
+    """Modules of the package that are named by an import, inside functions and for type checkers too."""
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return found & modules
+
+
+def in_circles(arrows: dict[str, set[str]]) -> int:
+    """How many groups of modules there are each of which leads to all others of it."""
+
+    def reached(start: str) -> frozenset[str]:
+        found: set[str] = set()
+        left = [start]
+        while left:
+            new = arrows.get(left.pop(), set()) - found
+            found |= new
+            left += new
+        return frozenset(found)
+
+    ends = {name: reached(name) for name in arrows}
+    return len({frozenset(b for b in ends[a] if a in ends.get(b, ())) for a in arrows if a in ends[a]})
+
+
+def measured(checkout: Path) -> dict[str, dict[str, Any]]:
+    source = checkout / "src"
+    files = {path: path.read_text(encoding="utf-8") for path in sorted((source / "privmix").rglob("*.py"))}
+    trees = {path: ast.parse(text) for path, text in files.items()}
+    faces = {module_of(path, source) for path in files if path.name == "__init__.py"}
+    modules = {module_of(path, source) for path in files} - faces
+    found = {}
+    for part in ("core", "research"):
+        own = [path for path in files if ("research" in path.relative_to(source).parts) == (part == "research")]
+        if not own:
+            continue
+        lines = {path: files[path].splitlines() for path in own}
+        code = sum(code_lines(trees[path], lines[path]) for path in own)
+        names = {module_of(path, source): path for path in own if path.name != "__init__.py"}
+        arrows = {name: imports(trees[path], modules) - {name} for name, path in names.items()}
+        floors = {
+            (name.split(".")[1], end.split(".")[1])
+            for name, ends in arrows.items()
+            for end in ends
+            if name.count(".") > 1 and end.count(".") > 1 and name.split(".")[1] != end.split(".")[1]
+        }
+        sizes = [len(each) for each in lines.values()]
+        found[part] = {
+            "files": len(own),
+            "lines": sum(sizes),
+            "code lines": code,
+            "imports, share of code, %": round(100 * sum(import_lines(trees[path]) for path in own) / code, 1),
+            f"files of fewer than {FEW_LINES} lines": sum(size < FEW_LINES for size in sizes),
+            "median file, lines": statistics.median(sizes),
+            "pairs of floors": len(floors),
+            "circles, lazy and typed imports too": in_circles(arrows),
+        }
+    return found
+
+
+def main() -> None:
+    checkouts = [*map(Path, sys.argv[1:]), HERE]
+    runs = []
+    for checkout in checkouts:
+        commit = subprocess.run(
+            ["git", "-C", str(checkout), "rev-parse", "--short=8", "HEAD"], capture_output=True, text=True, check=True
+        ).stdout.strip()
+        runs.append({"commit": commit, **measured(checkout)})
+    columns = [(run, part) for run in runs for part in ("core", "research") if part in run]
+    rows = [[name, *(f"{run[part][name]:,}" for run, part in columns)] for name in runs[-1]["core"]]
+    header = ["", *(f"{part}, {run['commit']}" for run, part in columns)]
+    settings = {"lines": "of Python under src; code without blanks, comments and docstrings"}
+    common.save("house", "The house in numbers", settings, runs, [common.table(header, rows)])
+
+
+if __name__ == "__main__":
+    main()
