@@ -111,9 +111,17 @@ def told(package: str) -> tuple[Mapping[str, Any], ...]:
 def _files(package: str) -> dict[str, str]:
     """Module -> source, of the package's files that register something."""
     spec = find_spec(package)
+    places = [(package, place) for place in (spec and spec.submodule_search_locations) or ()]
+    # A variant may have a folder in the package.
+    places += [
+        (f"{package}.{part.name}", str(Path(place, part.name)))
+        for _, place in tuple(places)
+        for part in pkgutil.iter_modules([place])
+        if part.ispkg
+    ]
     sources = {
-        f"{package}.{part.name}": Path(place, f"{part.name}.py").read_text(encoding="utf-8")
-        for place in (spec and spec.submodule_search_locations) or ()
+        f"{name}.{part.name}": Path(place, f"{part.name}.py").read_text(encoding="utf-8")
+        for name, place in places
         for part in pkgutil.iter_modules([place])
         if not part.ispkg
     }

@@ -36,6 +36,7 @@ from privmix.releases.feature_maps import feature_map
 from privmix.releases.moments_engine import MomentSums
 from privmix.releases.three_stage_engine import ClassScatter
 from privmix.releases.two_stage_engine import NormCounts, WithinScatter
+from privmix.training.mechanisms.base import mechanism_of
 from privmix.training.noise import noise_scale
 from privmix.training.plan import TrainingPlan
 from privmix.training.records import TrainingRecords
@@ -391,5 +392,6 @@ def training_noise(plan: TrainingPlan, samples: int, seed: int | None = None, te
         return np.stack([moved.numpy().ravel() * run.units for moved in linear_steps(run, records, 1.0, streams)])
 
     (drawn,) = keys.run("gradients", 1, one)
+    drawn = mechanism_of(plan).whitened(plan, drawn)
     noise = PureNoise("gradients", GAUSSIAN, plan.noise_std, noise_scale(plan), 0.0, drawn)
     return noise.stated("plan.noise_multiplier", plan.noise_multiplier)

@@ -33,6 +33,10 @@ def _views() -> str:
     return "; ".join(f"{name} ({more})" if more else name for name, more in words.items())
 
 
+def _mechanisms() -> str:
+    return "; ".join(f"{said['name']} ({said['words']})" for said in told_by("privmix.training.mechanisms"))
+
+
 @dataclass(frozen=True, eq=False)
 class TrainingOptions(Asked):
     """What is asked of a DP-SGD run. What is None takes the model's own default.
@@ -62,6 +66,8 @@ class TrainingOptions(Asked):
         schedule: of the learning rate: ``constant``, ``cosine`` or ``linear``.
         ema: decay of the averaged weights; 0.95 linear, 0.999 else.
         feature_norm: linear: features are scaled to this length; 16.
+        mechanism: how batches and noise are made; see :mod:`privmix.training.mechanisms`.
+        bands: with banded: over so many steps noise is correlated, and a record's turn is every so many.
         microbatch: records clipped together; above 1 costs sensitivity 2C.
         microbatch_mixes: mixed views of a microbatch, beside its records.
         microbatch_mixed_only: these in place of the records.
@@ -128,6 +134,8 @@ class TrainingOptions(Asked):
     schedule: str = told("constant", "Learning rate: constant, cosine, linear.", _DP_SGD)
     ema: float | None = told(None, "Decay of the averaged weights. Default: 0.95 linear, 0.999 else.", _DP_SGD)
     feature_norm: float | None = told(None, "Linear: scale features to this length. Default: 16.", _DP_SGD)
+    mechanism: str = told("dp-sgd", f"How steps are made private: {_mechanisms()}.", _DP_SGD)
+    bands: int = told(0, "With `mechanism` banded: over so many steps noise is correlated.", _DP_SGD)
     microbatch: int = told(1, "Records clipped together; above 1 costs sensitivity 2C.", _DP_SGD)
     microbatch_mixes: int = told(0, "Mixed views of a microbatch, beside its records.", _DP_SGD)
     microbatch_mixed_only: bool = told(False, "With `microbatch_mixes`: these in place of the records.", _DP_SGD)

@@ -17,6 +17,7 @@ from privmix.errors import InvalidInput, check_choice
 from privmix.features.spec import check_spec
 from privmix.training.certificate import WEIGHTS_FILE, public_text
 from privmix.training.config import OF_THE_JOB, WHERE_USED, TrainingConfig
+from privmix.training.mechanisms.base import plan_from_dict
 from privmix.training.plan import TrainingPlan
 from privmix.training.public.scenario import WARM_SCENARIOS, Scenario
 from privmix.training.trained import FORMAT, MODEL_FILE, TrainedModel, load_trained
@@ -112,7 +113,7 @@ def plan_of(certificate: Mapping[str, Any]) -> TrainingPlan:
     Raises:
         InvalidInput: it is none that was asked for.
     """
-    plan = TrainingPlan.from_dict(certificate["plan"])
+    plan = plan_from_dict(certificate["plan"])
     if plan.epsilon is None:
         raise InvalidInput("certificate plan epsilon", None, "the epsilon that was asked for")
     return plan
@@ -122,7 +123,7 @@ def _check_settings(settings: Mapping[str, Any]) -> None:
     """Nothing but what training writes is among the settings."""
     own = {field.name for field in fields(TrainingConfig)} | OF_THE_JOB
     # What is stated only where it is used is not stated where it is not.
-    unused = {name for name in WHERE_USED if settings.get(name) is not False}
+    unused = {name for name, default in WHERE_USED.items() if settings.get(name, default) == default}
     if odd := sorted(set(settings) ^ (own - unused)):
         raise InvalidInput("certificate settings", odd, "the settings of a training job and no others")
     if not isinstance(settings["extractor"], Mapping) or not set(settings["extractor"]) <= _EXTRACTOR:
