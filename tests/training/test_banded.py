@@ -20,6 +20,7 @@ from privmix.errors import InvalidInput
 from privmix.mechanisms.streams import SecretStreams
 from privmix.training.batches import PoissonBatches
 from privmix.training.certificate import read_certificate
+from privmix.training.config import WHERE_USED
 from privmix.training.mechanisms.banded import noise as banded_noise
 from privmix.training.mechanisms.banded.batches import CyclicBatches
 from privmix.training.mechanisms.banded.factor import best_factor, errors, mean_error, normalised, square_root
@@ -29,8 +30,10 @@ from privmix.training.mechanisms.base import plan_from_dict
 from privmix.training.noise import noise_scale
 from privmix.training.plan import TrainingPlan
 from privmix.training.summation import grid_of
-from privmix.training.verify import verify_trained
-from tests.training.runs import config_of, files, job_of, run_to, weights_of
+from privmix.training.verify import _check_settings, verify_trained
+from tests.attacks.test_canaries import trained, training
+from tests.attacks.test_sensitivity import far_apart, step_of, trainer_of
+from tests.training.runs import config_of, files, job_of, private, run_to, weights_of
 
 STEPS, FALSE_ALARM = 12, 1e-7
 Changes = dict[str, Any]
@@ -314,6 +317,40 @@ def test_groups_that_share_their_turns_are_caught(monkeypatch: pytest.MonkeyPatc
     assert proven(ONE_TURN, RUNS // 2) > ONE_TURN.cost().epsilon
 
 
+@pytest.mark.parametrize("adjacency", list(Adjacency))
+def test_no_record_moves_a_step_of_its_turn_by_more_than_the_noise_is_scaled_to(adjacency: Adjacency) -> None:
+    plan = plan_of(
+        2,
+        records=12,
+        batch_size=6,
+        clip_norm=0.4,
+        coefficients=best_factor(12, 2),
+        adjacency=adjacency,
+        records_declared=True,
+    )
+    features, labels = far_apart(count=12)
+    shares = []
+    for position in range(12):
+        found = step_of(trainer_of(plan, "closed-form"), features, labels, position, plan)
+        assert not found.exceeded, found
+        shares.append(found.share)
+    # At rate 1 a record takes each of its turns; one that is classified right has no gradient.
+    assert sum(share > 0.3 for share in shares) >= 9
+
+
+@pytest.mark.parametrize("adjacency", list(Adjacency))
+def test_canaries_audit_a_run_and_find_noise_that_is_too_small(
+    adjacency: Adjacency, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = replace(training(adjacency=adjacency), mechanism="banded", bands=2)
+    proof = trained(config).proof
+    assert proof.proven_epsilon <= proof.claimed_epsilon
+    with pytest.raises(InvalidInput, match="evidence"):
+        trained(config, evidence="neighbours")
+    monkeypatch.setattr(banded_noise, "noise_scale", lambda plan: noise_scale(plan) / 8)
+    assert trained(config).proof.proven_epsilon > proof.claimed_epsilon
+
+
 # Whole runs
 
 
@@ -346,8 +383,19 @@ def test_a_run_is_certified_verified_and_resumed_to_the_same_bits(
     assert not audit_noise(plan, samples=2**13, seed=0).violated
 
 
+@pytest.mark.parametrize("changes", [{"mechanism": "dp-sgd", "bands": 0}, {"bands": 2}])
+def test_settings_that_are_not_the_plans_are_refused(changes: Changes) -> None:
+    config = config_of(mechanism="banded", bands=3)
+    plan, settings = config.plan(200), job_of(config).settings()
+    settings.update(changes)
+    for name, default in WHERE_USED.items():
+        if settings.get(name) == default:
+            del settings[name]
+    with pytest.raises(InvalidInput, match="as in the plan"):
+        _check_settings({name: value for name, value in settings.items() if name not in ("plan", "public_data")}, plan)
+
+
 def test_one_band_trains_the_weights_of_dp_sgd() -> None:
-    from tests.training.runs import private
 
     runs = [
         job_of(config).run(private(), streams=SecretStreams.from_seed(3))

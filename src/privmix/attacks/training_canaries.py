@@ -109,7 +109,7 @@ def audit_training_canaries(
         scores = _input_scores(job, records, coins, canaries.kind, streams, generator, progress)
     proof = prove(OneRun.of(scores, coins, guesses), mechanism, job.plan.delta, canaries.confidence)
     seen = "noisy sums of every step" if canaries.kind == "planted" else "final model"
-    named = "DP-SGD" if job.plan.mechanism == TrainingPlan.mechanism else job.plan.mechanism
+    named = mechanism_of(job.plan).called
     return CanaryAudit(proof, int(coins.sum()), f"{canaries.kind} canaries in one {named} run, {seen}")
 
 

@@ -17,7 +17,7 @@ from privmix.errors import InvalidInput, check_choice
 from privmix.features.spec import check_spec
 from privmix.training.certificate import WEIGHTS_FILE, public_text
 from privmix.training.config import OF_THE_JOB, WHERE_USED, TrainingConfig
-from privmix.training.mechanisms.base import plan_from_dict
+from privmix.training.mechanisms.base import mechanism_of, plan_from_dict
 from privmix.training.plan import TrainingPlan
 from privmix.training.public.scenario import WARM_SCENARIOS, Scenario
 from privmix.training.trained import FORMAT, MODEL_FILE, TrainedModel, load_trained
@@ -102,7 +102,7 @@ def verify_trained(folder: str | Path) -> Verification:
     facts = certificate["public_data"], certificate.insecure_seed, certificate.in_ledger
     said = {"extractor": certificate["settings"].get("extractor")}
     check_said(certificate, public_text(plan, *facts, **said), public_text(plan, *facts, **said, before=True))
-    _check_settings(certificate["settings"])
+    _check_settings(certificate["settings"], plan)
     _check_files(root, model)
     return Verification.of(certificate, cost, extractor=model.facts_.extractor, unchecked=UNCHECKED)
 
@@ -119,7 +119,7 @@ def plan_of(certificate: Mapping[str, Any]) -> TrainingPlan:
     return plan
 
 
-def _check_settings(settings: Mapping[str, Any]) -> None:
+def _check_settings(settings: Mapping[str, Any], plan: TrainingPlan) -> None:
     """Nothing but what training writes is among the settings."""
     own = {field.name for field in fields(TrainingConfig)} | OF_THE_JOB
     # What is stated only where it is used is not stated where it is not.
@@ -129,7 +129,10 @@ def _check_settings(settings: Mapping[str, Any]) -> None:
     if not isinstance(settings["extractor"], Mapping) or not set(settings["extractor"]) <= _EXTRACTOR:
         raise InvalidInput("certificate extractor", "other fields", "the fields of an extractor and no others")
     check_spec(settings["extractor"])
-    TrainingConfig.from_settings(settings)
+    config = TrainingConfig.from_settings(settings)
+    for name, planned in mechanism_of(plan).settings_of(plan).items():
+        if getattr(config, name) != planned:
+            raise InvalidInput(f"certificate settings {name}", getattr(config, name), f"{planned!r}, as in the plan")
     check_choice("certificate scenario", settings["scenario"], [one.value for one in Scenario])
     check_choice("certificate device", settings["device"], _DEVICES)
     if len(json.dumps(settings["network"])) > _MOST_OF_NETWORK:

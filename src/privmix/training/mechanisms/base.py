@@ -63,6 +63,7 @@ class TrainingMechanism(ABC):
 
     name: ClassVar[str]
     words: ClassVar[str]
+    called: ClassVar[str]
     plan: ClassVar[type[TrainingPlan]]
 
     @classmethod
@@ -73,6 +74,11 @@ class TrainingMechanism(ABC):
         Raises:
             InvalidInput: the mechanism does not hold for these; the message says what to do.
         """
+
+    @classmethod
+    def settings_of(cls, plan: TrainingPlan) -> dict[str, Any]:
+        """What a config of such a plan says of the mechanism, by the config's fields."""
+        return {"mechanism": cls.name, "bands": 0}
 
     @classmethod
     @abstractmethod

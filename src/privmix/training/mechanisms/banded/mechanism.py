@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +31,7 @@ class Banded(TrainingMechanism):
     """Noise that later steps partly take back, and a turn for each record every b steps."""
 
     name = "banded"
+    called = "banded matrix factorisation"
     words = "noise correlated over `bands` steps, each record's turn every so many"
     plan: ClassVar[type[TrainingPlan]] = BandedPlan
 
@@ -52,6 +53,12 @@ class Banded(TrainingMechanism):
         momentum = settings.optimiser.momentum if settings.optimiser.name == "sgd" else 0.0
         own = {item.name: getattr(draft, item.name) for item in fields(TrainingPlan)}
         return BandedPlan(**own, coefficients=best_factor(draft.steps, settings.bands, momentum))
+
+    @classmethod
+    def settings_of(cls, plan: TrainingPlan) -> dict[str, Any]:
+        """As many bands as the plan has."""
+        assert isinstance(plan, BandedPlan)
+        return {"mechanism": cls.name, "bands": plan.bands}
 
     @classmethod
     def batches(

@@ -26,6 +26,7 @@ class DpSgdMechanism(TrainingMechanism):
     """Each record joins each batch independently; each step has noise of its own."""
 
     name = "dp-sgd"
+    called = "DP-SGD"
     words = "independent noise in each step"
     plan: ClassVar[type[TrainingPlan]] = TrainingPlan
 
