@@ -28,6 +28,7 @@ from privmix.training.gradients.clipping import Clipping
 from privmix.training.gradients.execution import ExecutionConfig, choose_strategy
 from privmix.training.gradients.parameters import FlatParameters
 from privmix.training.gradients.strategies import STRATEGIES
+from privmix.training.mechanisms.base import MECHANISMS
 from privmix.training.models import build_model, model_from_spec
 from privmix.training.models.base import MODELS
 from privmix.training.public import METHODS, parse_method
@@ -40,6 +41,7 @@ ALL: dict[str, tuple[Registry[Any], str, str]] = {
     "design": (DESIGNS, "privmix.designs register", "poisson"),
     "public method": (METHODS, "privmix.training.public", "dope"),
     "strategy": (STRATEGIES, "privmix.training.gradients", "loop"),
+    "mechanism": (MECHANISMS, "privmix.training.mechanisms", "dp-sgd"),
     "model": (MODELS, "privmix.training.models", "linear"),
     "views": (PRESETS, "privmix.training.views", "self-aug"),
     "learner": (LEARNERS, "privmix.learning,privmix.designs LEARNERS.register", "discriminant"),

@@ -36,8 +36,9 @@ from privmix.planning import ReleaseConfig
 from privmix.plans import ReleasePlan
 from privmix.publication import RecordTransform
 from privmix.publication import dataset as release_dataset
-from privmix.training import ModelFacts, TrainingConfig, TrainingRecords, ViewConfig, dp_sgd
+from privmix.training import ModelFacts, TrainingConfig, TrainingRecords, ViewConfig
 from privmix.training.gradients.clipping import Clipping
+from privmix.training.mechanisms.dp_sgd import mechanism
 from privmix.training.plan import TrainingPlan
 
 DELTA = 1e-5
@@ -423,13 +424,13 @@ def test_training_passes_where_the_bugs_are_caught() -> None:
 
 @pytest.mark.usefixtures("coarse")
 def test_half_the_noise_of_training_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = dp_sgd.noisy_mean
+    honest = mechanism.noisy_mean
 
     def half(total: torch.Tensor, plan: TrainingPlan, streams: SecretStreams, step: int) -> torch.Tensor:
         exact = total.float() / plan.units
         return exact + 0.5 * (honest(total, plan, streams, step) - exact)
 
-    monkeypatch.setattr(dp_sgd, "noisy_mean", half)
+    monkeypatch.setattr(mechanism, "noisy_mean", half)
     assert trained(SMALL, canaries=1000).proof.violated
 
 
@@ -441,9 +442,9 @@ def test_training_without_clipping_is_caught(monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.usefixtures("coarse")
 def test_noise_that_training_repeats_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = dp_sgd.noisy_mean
+    honest = mechanism.noisy_mean
     monkeypatch.setattr(
-        dp_sgd, "noisy_mean", lambda total, plan, streams, step: honest(total, plan, streams, step // 2)
+        mechanism, "noisy_mean", lambda total, plan, streams, step: honest(total, plan, streams, step // 2)
     )
     assert trained(training(1.0), evidence="neighbours").proof.violated
 

@@ -14,9 +14,9 @@ from torch import Tensor
 
 from privmix.audits.bounds import proven_epsilon
 from privmix.mechanisms.streams import SecretStreams
-from privmix.training import dp_sgd
 from privmix.training.batches import Batch, PoissonBatches
 from privmix.training.gradients.clipping import Clipping
+from privmix.training.mechanisms.dp_sgd import mechanism
 from privmix.training.plan import TrainingPlan
 from privmix.training.worst_case import attack_training, canary_readings
 
@@ -41,13 +41,13 @@ def test_the_best_attack_proves_no_more_than_is_claimed_and_more_than_half_of_it
 
 
 def test_half_the_noise_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = dp_sgd.noisy_mean
+    honest = mechanism.noisy_mean
 
     def half(total: Tensor, plan: TrainingPlan, streams: SecretStreams, step: int) -> Tensor:
         exact = total.float() / plan.units
         return exact + 0.5 * (honest(total, plan, streams, step) - exact)
 
-    monkeypatch.setattr(dp_sgd, "noisy_mean", half)
+    monkeypatch.setattr(mechanism, "noisy_mean", half)
     assert proven(RUNS // 2) > claimed()
 
 
@@ -75,12 +75,12 @@ def test_missing_clipping_is_caught(monkeypatch: pytest.MonkeyPatch, factor: flo
 
 def test_noise_that_repeats_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same noise in every second step: steps' differences show the canaries without noise."""
-    honest = dp_sgd.noisy_mean
+    honest = mechanism.noisy_mean
 
     def repeated(total: Tensor, plan: TrainingPlan, streams: SecretStreams, step: int) -> Tensor:
         return honest(total, plan, streams, step // 2)
 
-    monkeypatch.setattr(dp_sgd, "noisy_mean", repeated)
+    monkeypatch.setattr(mechanism, "noisy_mean", repeated)
     present = np.arange(2 * CANARIES) < CANARIES
     seen = np.stack([canary_readings(PLAN, present, SecretStreams.from_seed(seed)) for seed in range(20)])
     # Without noise between them, any difference of two steps' sums is a canary that joined one of them.

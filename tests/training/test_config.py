@@ -110,8 +110,8 @@ def test_settings_leave_out_the_chunk_alone() -> None:
     config = TrainingConfig(1.0, 1e-5)
     assert replace(config, execution=ExecutionConfig(chunk=3)).settings() == config.settings()
     fields = set(TrainingConfig.__dataclass_fields__)
-    assert set(config.settings()) == fields - {"microbatch_keep"}
-    together = {"microbatch_mixes", "microbatch_keep", "bank_views", "bank_augmentations"}
+    assert set(config.settings()) == fields - {"microbatch_keep", "mechanism", "bands"}
+    together = {"mechanism", "bands", "microbatch_mixes", "microbatch_keep", "bank_views", "bank_augmentations"}
     assert set(EVERY_OTHER) | together == fields, "a new field is tested above"
     mixed = replace(config, microbatch_size=2)
     mixes = replace(mixed, microbatch_mixes=2)

@@ -15,7 +15,6 @@ from torch import Tensor, nn
 
 from privmix.errors import InvalidInput
 from privmix.mechanisms.streams import SecretStreams
-from privmix.training import dp_sgd
 from privmix.training.batches import Batch, PoissonBatches
 from privmix.training.dp_sgd import SAMPLING, DpSgd, StepObserver
 from privmix.training.gradients.clipping import Clipping
@@ -25,6 +24,7 @@ from privmix.training.gradients.parameters import FlatParameters
 from privmix.training.gradients.side_information import PublicMethod, SideInformation
 from privmix.training.gradients.strategies import GhostGradients, GradientStrategy, LoopGradients, VmapGradients
 from privmix.training.layout import ImageLayout
+from privmix.training.mechanisms.dp_sgd import mechanism
 from privmix.training.models import LinearHead, ReluCNN
 from privmix.training.noise import noisy_mean
 from privmix.training.optimiser import Optimiser, OptimiserConfig
@@ -289,7 +289,7 @@ def test_noise_once_a_step_whatever_the_chunks(size: int, monkeypatch: pytest.Mo
         calls.append(step)
         return noisy_mean(total, plan, streams, step)
 
-    monkeypatch.setattr(dp_sgd, "noisy_mean", counted)
+    monkeypatch.setattr(mechanism, "noisy_mean", counted)
     for step in range(4):
         whole.engine.step(step)
         cut.engine.step(step)
@@ -387,7 +387,7 @@ def test_noise_once_over_processes(size: int, monkeypatch: pytest.MonkeyPatch) -
         drawers.append(threading.current_thread().name)
         return noisy_mean(total, plan, streams, step)
 
-    monkeypatch.setattr(dp_sgd, "noisy_mean", watched)
+    monkeypatch.setattr(mechanism, "noisy_mean", watched)
 
     def work(rank: int) -> None:
         world = Threads(rank, size, meeting, shared)

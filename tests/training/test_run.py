@@ -22,10 +22,10 @@ from privmix.errors import InvalidInput, StorageError
 from privmix.mechanisms import run as base_module
 from privmix.mechanisms.run_folder import RunFolder
 from privmix.mechanisms.streams import SecretStreams
-from privmix.training import dp_sgd
 from privmix.training import run as run_module
 from privmix.training.config import TrainingConfig
 from privmix.training.gradients.execution import ExecutionConfig
+from privmix.training.mechanisms.dp_sgd import mechanism
 from privmix.training.optimiser import OptimiserConfig
 from privmix.training.public import ExtendedConfig, WarmUpConfig
 from privmix.training.records import TrainingRecords
@@ -291,7 +291,7 @@ def test_same_bits_after_sigkill_at_file_operations(tmp_path: Path) -> None:
 def test_noise_is_never_drawn_for_two_different_sums(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[tuple[int, bytes, bytes]] = []
     noises: dict[int, torch.Tensor] = {}
-    draw = dp_sgd.noisy_mean
+    draw = mechanism.noisy_mean
 
     def recorded(total: torch.Tensor, plan: Any, streams: SecretStreams, step: int) -> torch.Tensor:
         mean = draw(total, plan, streams, step)
@@ -299,7 +299,7 @@ def test_noise_is_never_drawn_for_two_different_sums(tmp_path: Path, monkeypatch
         noises[step] = mean.double() * plan.units - total
         return mean
 
-    monkeypatch.setattr(dp_sgd, "noisy_mean", recorded)
+    monkeypatch.setattr(mechanism, "noisy_mean", recorded)
     checkpoint_at(monkeypatch, {2})
     with pytest.raises(Killed):
         run_to(tmp_path / "out", job_of(), progress=killed_after(5))

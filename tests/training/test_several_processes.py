@@ -52,7 +52,7 @@ with current_world() as world:
     post_init = dp_sgd.DpSgd.__post_init__
     def seen(self):
         post_init(self)
-        held.append((self.streams, self._batches.streams, keys()))
+        held.append((self.streams, self.batches.streams, keys()))
     dp_sgd.DpSgd.__post_init__ = seen
 
     out = {}

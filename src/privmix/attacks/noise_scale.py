@@ -182,7 +182,7 @@ def _of_release(
 def _of_training(
     plan: TrainingPlan, samples: int, seed: int | None, make: EngineFactory, progress: Tell | None
 ) -> tuple[str, Iterable[PureNoise]]:
-    return "dp-sgd", [training_noise(plan, samples, seed, progress)]
+    return plan.mechanism, [training_noise(plan, samples, seed, progress)]
 
 
 def measure(noise: PureNoise, confidence: float) -> MeasuredNoise:

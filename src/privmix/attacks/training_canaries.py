@@ -28,6 +28,7 @@ from privmix.training import ModelFacts, TrainedModel, Trainer, TrainingConfig, 
 from privmix.training.batches import Batch
 from privmix.training.dp_sgd import StepObserver
 from privmix.training.gradients.clipping import Clipping
+from privmix.training.mechanisms.base import mechanism_of
 from privmix.training.plan import TrainingPlan
 from privmix.training.private_phase import Progress
 
@@ -97,6 +98,9 @@ def audit_training_canaries(
         # Calibrated by whichever version ran it; canaries come on top of the count that it states.
         job.plan = replace(plan, records_declared=True)
     mechanism = training_mechanism(job.plan)
+    if canaries.evidence == "neighbours" and not mechanism_of(job.plan).step_by_step(job.plan):
+        allowed = f"rows with mechanism {job.plan.mechanism}, whose noise is correlated"
+        raise InvalidInput("evidence", canaries.evidence, allowed)
     guesses = canaries.guesses_for(mechanism, job.plan.delta)
     coins = generator.random(canaries.canaries) < 0.5
     if canaries.kind == "planted":
@@ -105,7 +109,8 @@ def audit_training_canaries(
         scores = _input_scores(job, records, coins, canaries.kind, streams, generator, progress)
     proof = prove(OneRun.of(scores, coins, guesses), mechanism, job.plan.delta, canaries.confidence)
     seen = "noisy sums of every step" if canaries.kind == "planted" else "final model"
-    return CanaryAudit(proof, int(coins.sum()), f"{canaries.kind} canaries in one DP-SGD run, {seen}")
+    named = mechanism_of(job.plan).called
+    return CanaryAudit(proof, int(coins.sum()), f"{canaries.kind} canaries in one {named} run, {seen}")
 
 
 def check_auditable_training(config: TrainingConfig, canaries: CanaryConfig) -> None:
@@ -170,6 +175,7 @@ class _Planted(StepObserver):
     real: int
     evidence: str
     scores: NDArray[np.float64] = field(init=False)
+    _seen: list[NDArray[np.float64]] = field(default_factory=list, init=False)
     _here: NDArray[np.int64] | None = field(default=None, init=False)
     _others: NDArray[np.float64] | None = field(default=None, init=False)
     _before: NDArray[np.float64] | None = field(default=None, init=False)
@@ -198,6 +204,13 @@ class _Planted(StepObserver):
         assert self._others is not None
         total = mean[self.places].double().cpu().numpy() * self.plan.units
         shown = (total - self._others) / self.plan.clip_norm
+        mechanism = mechanism_of(self.plan)
+        if not mechanism.step_by_step(self.plan):
+            # What shows a canary lies in several steps: the run is scored at its end, by the plan's own noise.
+            self._seen.append(shown)
+            if step + 1 == self.plan.steps:
+                self.scores = mechanism.scores(self.plan, np.stack(self._seen))[0]
+            return
         noise, rate = self.plan.noise_multiplier * self.plan.sensitivity / self.plan.clip_norm, self.plan.sampling_rate
         if self.evidence == "rows":
             noise = self._measured(shown, noise)

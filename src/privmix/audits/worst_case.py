@@ -28,6 +28,7 @@ from privmix.engine.engines import make_engine
 from privmix.engine.rows import Engine, Progress, RowBlock
 from privmix.errors import InvalidInput, check_integer
 from privmix.mechanisms.membership import ROW_TILE
+from privmix.mechanisms.mixture import log_mixture as log_mixture
 from privmix.mechanisms.streams import SecretStreams
 from privmix.plans import BasePlan, Plan
 from privmix.plans.doors import Door
@@ -43,8 +44,6 @@ LONG: Final = 4.0
 """Length of a canary before clipping, in clipping bounds: one that is not clipped shows."""
 
 _LARGEST_SEED: Final = 2**31 - 1
-# The exponential of more is no float.
-_LARGE: Final = 700.0
 # Rows and tiles between two rows that are searched for the same noise.
 _LAGS: Final = (1, 2, 3, 4, 8, 16)
 _TILES_BACK: Final = 4
@@ -201,20 +200,6 @@ def _in_order(work: Callable[[int], tuple[Mask, Scores]], count: int, workers: i
         numbers = iter(range(count))
         while batch := list(islice(numbers, 4 * workers)):
             yield from pool.map(work, batch)
-
-
-def log_mixture(rate: Scores | float, gain: Scores) -> Scores:
-    """log(1 - rate + rate e^gain): the row's likelihood ratio when the record joins it with chance ``rate``.
-
-    Example:
-        >>> log_mixture(0.5, np.array([0.0, 2000.0])).round(3).tolist()
-        [0.0, 1999.307]
-    """
-    with np.errstate(divide="ignore"):
-        found = np.log1p(rate * np.expm1(np.minimum(gain, _LARGE)))
-        found += np.maximum(gain - _LARGE, 0)
-        # Where the record is certain to join, all digits of 1 - rate + rate e^gain are those of e^gain.
-        return np.maximum(found, np.log(rate) + gain) if np.max(rate) == 1 else np.asarray(found)
 
 
 def exact_pairs(x: Scores, unit: float, difference: float) -> Scores:

@@ -18,6 +18,7 @@ from privmix.releases.certificate import read_certificate
 from privmix.releases.verify import check_certificate
 from privmix.reports.records import RunRecord
 from privmix.training import load_trained
+from privmix.training.mechanisms.base import mechanism_of
 from privmix.training.verify import plan_of, verify_trained
 
 
@@ -54,9 +55,10 @@ def _model(folder: Path) -> RunRecord:
     summary = f"A classifier ({model.network.name}) trained on public data alone: no private record was read, and "
     summary += "what is taken as public was not compared with private records"
     if plan.steps > 0:
+        called = mechanism_of(plan).called
         summary = (
             f"A classifier ({model.network.name}) trained on {plan.records:,} records in {plan.steps:,} noisy "
-            f"steps (DP-SGD), batches of about {plan.batch_size:,}"
+            f"steps ({called}), batches of about {plan.batch_size:,}"
         )
     settings = {**certificate["plan"], **certificate["settings"], "public_data": certificate["public_data"]}
     return _record(certificate, verified.recomputed_epsilon, summary, settings, "Trained model")

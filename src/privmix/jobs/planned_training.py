@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from privmix.rounding import exact
 from privmix.training import Trainer, TrainingPlan
+from privmix.training.mechanisms.base import mechanism_of
 from privmix.world import World
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ class PlannedTraining:
         if plan.steps == 0:
             return known | without
         return known | {
-            "batches": f"Poisson, {plan.batch_size} expected, {plan.steps} steps, {plan.epochs:.4g} epochs",
+            "batches": mechanism_of(plan).said(plan, "").short,
             "views of a record": str(trainer.views.views),
             "clipping": f"{config.clipping}, C = {plan.clip_norm:g}, sensitivity {plan.sensitivity:g}",
             "noise multiplier": f"{plan.noise_multiplier:.5g}",

@@ -34,6 +34,10 @@ def _views() -> str:
     return "; ".join(f"{name} ({more})" if more else name for name, more in words.items())
 
 
+def _mechanisms() -> str:
+    return "; ".join(f"{one['name']} ({one['words']})" for one in told_by("privmix.training.mechanisms"))
+
+
 @described
 @dataclass(frozen=True, eq=False)
 class TrainingOptions(Asked):
@@ -69,6 +73,8 @@ class TrainingOptions(Asked):
     schedule: str = option("constant", "Learning rate: constant, cosine, linear.", _DP_SGD)
     ema: float | None = option(None, "Decay of the averaged weights. Default: 0.95 linear, 0.999 else.", _DP_SGD)
     feature_norm: float | None = option(None, "Linear: scale features to this length. Default: 16.", _DP_SGD)
+    mechanism: str = option("dp-sgd", f"How steps are made private: {_mechanisms()}.", _DP_SGD)
+    bands: int = option(0, "With `mechanism` banded: over so many steps noise is correlated.", _DP_SGD)
     microbatch: int = option(1, "Records clipped together; above 1 costs sensitivity 2C.", _DP_SGD)
     microbatch_mixes: int = option(0, "Mixed views of a microbatch, beside its records.", _DP_SGD)
     microbatch_mixed_only: bool = option(False, "With `microbatch_mixes`: these in place of the records.", _DP_SGD)

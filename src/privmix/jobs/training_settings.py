@@ -98,6 +98,8 @@ def settings_for(options: TrainingOptions, facts: ModelFacts, records: int) -> T
         clip_norm=options.clip_norm,
         clipping=options.clipping,
         feature_norm=options.feature_norm,
+        mechanism=options.mechanism,
+        bands=options.bands,
         microbatch_size=options.microbatch,
         microbatch_mixes=options.microbatch_mixes,
         microbatch_keep=not options.microbatch_mixed_only,

@@ -17,7 +17,7 @@ from privmix.data.overlap_rule import PUBLISHED
 from privmix.errors import InvalidInput
 from privmix.features.spec import drafted_statements
 from privmix.mechanisms.plan import check_price
-from privmix.rounding import exact, rounded_down
+from privmix.training.mechanisms.base import mechanism_of, plan_types
 from privmix.training.plan import TrainingPlan
 
 WEIGHTS_FILE: Final = "weights.safetensors"
@@ -55,7 +55,7 @@ def training_certificate(
     return issue(
         KIND.name,
         plan,
-        check_price(plan, {TrainingPlan}),
+        check_price(plan, plan_types()),
         name=model_id,
         own={"settings": dict(settings), "public_data": dict(public_data)},
         said=public_text(plan, public_data, insecure_seed, in_ledger, extractor=settings.get("extractor")),
@@ -153,12 +153,12 @@ def _statements(
     )
     if plan.steps == 0:
         return _statements_without_steps(count, public_data, before, unseen)
+    words = mechanism_of(plan).said(plan, unit)
     verb = "Not guaranteed, as the noise came from a seed, but meant" if insecure_seed else "Guaranteed"
     found = [
         f"{verb}: all weights of all steps together tell little about {relation}. A person with several records in the "
         "data is protected less.",
-        f"Poisson batches of expected size {plan.batch_size}, {plan.steps} steps; {unit}; noise multiplier "
-        f"{plan.noise_multiplier:.6g}; sums are divided by a public number.",
+        f"{words.batches}; {unit}; {words.noise}; sums are divided by a public number.",
         count,
         "Sums and noise are rounded to one public grid and added as integers: no floating-point digits of a sum show.",
         "Noise and batches come from a cryptographic generator: the guarantee is against bounded computing power.",
@@ -235,9 +235,7 @@ def _facts(plan: TrainingPlan, public_data: Mapping[str, Any], insecure_seed: bo
         delta=plan.delta,
         records=plan.records,
         count="declared" if plan.records_declared else "public",
-        mechanism=f"{plan.steps} steps of DP-SGD. Each record joins each batch independently with probability B/n, B = "
-        f"{plan.batch_size}, n = {plan.records}; {unit} is clipped to {exact(plan.clip_norm)}; each sum has Gaussian "
-        f"noise, {rounded_down(plan.noise_multiplier, 4)} times what adding one record can change, drawn once.",
+        mechanism=mechanism_of(plan).said(plan, unit).mechanism,
         bias=["Long gradients are scaled down, which favours records that are like many others."],
         digits="Sums and noise are whole numbers on one public grid: the digits of a sum do not show.",
         digits_left="The noise is drawn in float64 and its tails end near 12 standard deviations; the price takes it "

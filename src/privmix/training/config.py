@@ -10,9 +10,10 @@ from enum import Enum
 from typing import Any, Final, get_args, get_type_hints
 
 from privmix.accounting import Adjacency
-from privmix.errors import InvalidInput, check_integer, check_number
+from privmix.errors import InvalidInput, check_choice, check_integer, check_number
 from privmix.training.gradients.clipping import FLAT, Clipping
 from privmix.training.gradients.execution import ExecutionConfig
+from privmix.training.mechanisms.base import MECHANISMS
 from privmix.training.optimiser import OptimiserConfig
 from privmix.training.plan import TrainingPlan, plan_training
 from privmix.training.public import ExtendedConfig, WarmUpConfig
@@ -32,7 +33,7 @@ _LARGEST: Final = 2**63
 # Fields that describe themselves in settings.
 _DESCRIBED: Final = ("views", "bank_augmentations", "execution")
 # Settings that are stated only where they are not the default.
-WHERE_USED: Final = frozenset(("microbatch_keep",))
+WHERE_USED: Final[Mapping[str, Any]] = {"microbatch_keep": True, "mechanism": TrainingPlan.mechanism, "bands": 0}
 OF_THE_JOB: Final = frozenset(
     ("records", "records_declared", "network", "extractor", "classes", "input_shape", "dim", "device")
 )
@@ -52,6 +53,8 @@ class TrainingConfig:
         clip_norm: C.
         clipping: ``flat`` or ``automatic``.
         feature_norm: linear head: each record's features are scaled to this length, or None.
+        mechanism: how batches and noise are made; see :mod:`privmix.training.mechanisms`.
+        bands: of a mechanism that correlates the noise of so many steps; 0: none.
         microbatch_size: b; above 1 records are clipped in groups, at twice the sensitivity.
         microbatch_mixes: mixed views of a microbatch, each of two of its records; 0: its records as they are.
         microbatch_keep: the records of a microbatch are views too, beside its mixes; False: its mixes alone.
@@ -81,6 +84,8 @@ class TrainingConfig:
     clip_norm: float = 1.0
     clipping: str = FLAT
     feature_norm: float | None = None
+    mechanism: str = TrainingPlan.mechanism
+    bands: int = 0
     microbatch_size: int = 1
     microbatch_mixes: int = 0
     microbatch_keep: bool = True
@@ -105,6 +110,8 @@ class TrainingConfig:
             check_number("feature_norm", self.feature_norm, low=0, low_open=True)
             if self.model != LINEAR:
                 raise InvalidInput("feature_norm", self.feature_norm, f"none with the model {self.model}")
+        check_choice("mechanism", self.mechanism, MECHANISMS)
+        check_integer("bands", self.bands, low=0)
         check_integer("microbatch_size", self.microbatch_size, low=1, high=self.batch_size)
         check_integer("microbatch_mixes", self.microbatch_mixes, low=0)
         if self.microbatch_mixes and self.microbatch_size == 1:
@@ -176,6 +183,7 @@ class TrainingConfig:
             microbatch_size=self.microbatch_size,
             adjacency=self.adjacency,
             records_declared=records_declared,
+            of=lambda draft: MECHANISMS[self.mechanism].planned(draft, self),
         )
 
     @classmethod
@@ -221,8 +229,9 @@ class TrainingConfig:
     def settings(self) -> dict[str, Any]:
         """JSON values of all that decides the result; chunks don't."""
         found = {name: _plain(value) for name, value in vars(self).items() if name not in _DESCRIBED}
-        if self.microbatch_keep:
-            del found["microbatch_keep"]
+        for name, default in WHERE_USED.items():
+            if found[name] == default:
+                del found[name]
         execution = asdict(self.execution)
         execution.pop("chunk")
         bank = [augmentation.spec() for augmentation in self.bank_augmentations]

@@ -1,8 +1,9 @@
-"""DP-SGD: the loop that reads private records, and the only code below the plan that does.
+"""Private steps: the loop that reads private records, and the only code below the plan that does.
 
-Each step (Bao et al. 2023, Algorithm 1): a Poisson batch is drawn; every record's K views are made; the gradient of
-their mean loss is clipped, once a record; the sum gets its noise; and the noisy mean moves the weights. All that leaves
-a step are the new weights. No loss, gradient norm or count of a batch is kept, shown or returned.
+Each step (Bao et al. 2023, Algorithm 1): a batch is drawn; every record's K views are made; the gradient of their
+mean loss is clipped, once a record; the sum gets its noise; and the noisy mean moves the weights. Batches and noise are
+those of the plan's mechanism (:mod:`privmix.training.mechanisms`). All that leaves a step are the new weights. No loss,
+gradient norm or count of a batch is kept, shown or returned.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from torch import Tensor
 
 from privmix.errors import InvalidInput
 from privmix.mechanisms.streams import SecretStreams
-from privmix.training.batches import Batch, PoissonBatches
+from privmix.training.batches import Batch
 from privmix.training.gradients.execution import Chunks, whole
 from privmix.training.gradients.side_information import PublicMethod, SideInformation
 from privmix.training.gradients.strategies import GradientStrategy
-from privmix.training.noise import noisy_mean
+from privmix.training.mechanisms.base import mechanism_of
 from privmix.training.optimiser import Optimiser
 from privmix.training.plan import TrainingPlan
 from privmix.training.records import TrainingRecords
@@ -94,19 +95,21 @@ class DpSgd:
     def __post_init__(self) -> None:
         if self.gradients.clipping.clip_norm != self.plan.clip_norm:
             raise InvalidInput("clip_norm", self.gradients.clipping.clip_norm, f"{self.plan.clip_norm}, as planned")
-        if self.world.size > 1 and self.plan.microbatch_size > 1:
-            raise InvalidInput("microbatch_size", self.plan.microbatch_size, "1 with several processes")
+        mechanism = mechanism_of(self.plan)
+        mechanism.check_processes(self.plan, self.world.size)
         if self.world.size > 1 and self.observers:
             raise InvalidInput("observers", len(self.observers), "none with several processes")
         sampling = None if self.streams is None else self.streams.derive(SAMPLING)
         first, last = self.world.shard(len(self.records))
-        self._batches = PoissonBatches(self.plan, share_streams(self.world, sampling), len(self.records), first, last)
+        shared = share_streams(self.world, sampling)
+        self.batches = mechanism.batches(self.plan, shared, len(self.records), first, last)
+        self._noised = None if self.streams is None else mechanism.noise(self.plan, self.streams)
         self._chunks = self.chunks or Chunks(size=256)
 
     def step(self, step: int) -> None:
         """Do step ``step``, from 0 to ``plan.steps - 1``."""
         side = SideInformation() if self.method is None else self.method.prepare(step)
-        batch = self._batches.draw(step)
+        batch = self.batches.draw(step)
         for observer in self.observers:
             batch = observer.drawn(batch, step)
         own = self._clipped_sum(batch, side)
@@ -115,8 +118,8 @@ class DpSgd:
         total = self.world.sum(own)
         mean = torch.empty(total.shape, dtype=torch.float32, device=total.device)
         if self.world.is_head:
-            assert self.streams is not None
-            mean = noisy_mean(total, self.plan, self.streams, step)
+            assert self._noised is not None
+            mean = self._noised(total, step)
         direction = self.world.from_head(mean)
         for observer in self.observers:
             observer.noised(direction, step)

@@ -1,13 +1,13 @@
-"""The plan of a DP-SGD run: one object that says who is sampled, how much noise is added and what that costs."""
+"""The plan of a training run: one object that says who is sampled, how much noise is added and what that costs."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from dataclasses import fields as own_fields
 from functools import cached_property, lru_cache
-from typing import Any, Final
+from typing import Any, ClassVar, Final, Self
 
 from privmix.accounting import Adjacency, Bounded, Event, Gaussian, PrivacyCost, calibrate, epsilon
 from privmix.errors import InvalidInput, check_choice, check_integer, check_number
@@ -63,6 +63,9 @@ class TrainingPlan:
         >>> 2.0 < plan.cost().epsilon < 3.0
         True
     """
+
+    mechanism: ClassVar[str] = "dp-sgd"
+    """Name of the training mechanism whose plan it is."""
 
     records: int
     batch_size: int
@@ -158,25 +161,29 @@ class TrainingPlan:
             return PrivacyCost(0.0, self.delta, self.adjacency, "pld", True)
         return _price(self.event if steps is None else self.event_of(steps), self.delta, self.adjacency)
 
-    def priced(self) -> TrainingPlan:
+    def priced(self) -> Self:
         """This plan asking for just what its noise costs: for a noise that was given and not calibrated."""
         return replace(self, epsilon=self.cost().epsilon)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values; :meth:`from_dict` is the inverse."""
-        return {**asdict(self), "adjacency": self.adjacency.value}
+        # The first mechanism's plans name none.
+        named = {} if self.mechanism == TrainingPlan.mechanism else {"mechanism": self.mechanism}
+        return {**asdict(self), "adjacency": self.adjacency.value, **named}
 
     @classmethod
-    def from_dict(cls, fields: dict[str, Any]) -> TrainingPlan:
-        """A plan from :meth:`to_dict`.
+    def from_dict(cls, fields: dict[str, Any]) -> Self:
+        """A plan of this mechanism from :meth:`to_dict`.
 
         Raises:
             InvalidInput: these are not its fields.
         """
         adjacency = check_choice("adjacency", fields.get("adjacency"), [item.value for item in Adjacency])
-        if set(fields) != {item.name for item in own_fields(cls)}:
+        named = {} if cls.mechanism == TrainingPlan.mechanism else {"mechanism": cls.mechanism}
+        if set(fields) != {item.name for item in own_fields(cls)} | named.keys():
             raise InvalidInput("plan", sorted(fields), "exactly the fields of a training plan")
-        return cls(**{**fields, "adjacency": Adjacency(adjacency)})
+        own = {name: value for name, value in fields.items() if name not in named}
+        return cls(**{**own, "adjacency": Adjacency(adjacency)})
 
 
 @lru_cache(maxsize=32)
@@ -211,8 +218,11 @@ def plan_training(
     microbatch_size: int = 1,
     adjacency: Adjacency = Adjacency.ADD_REMOVE,
     records_declared: bool = False,
+    of: Callable[[TrainingPlan], TrainingPlan] | None = None,
 ) -> TrainingPlan:
     """Find the least noise with which ``epochs`` passes cost at most ``epsilon`` at ``delta``; for 0, no steps.
+
+    ``of`` makes another mechanism's plan of the draft.
 
     Raises:
         InvalidInput: a number is out of range, or no noise reaches the target; the message says what would.
@@ -236,6 +246,8 @@ def plan_training(
         records_declared=records_declared,
     )
 
+    if of is not None:
+        draft = of(draft)
     if epsilon == 0:
         return replace(draft, steps=0, noise_multiplier=0.0, epsilon=0.0)
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from privmix.audits.empty_runs import GAUSSIAN, Keys, PureNoise, Tell
 from privmix.mechanisms.streams import SecretStreams
 from privmix.training.linear_steps import linear_steps
+from privmix.training.mechanisms.base import mechanism_of
 from privmix.training.noise import noise_scale
 from privmix.training.plan import TrainingPlan
 from privmix.training.records import TrainingRecords
@@ -44,5 +45,6 @@ def training_noise(plan: TrainingPlan, samples: int, seed: int | None = None, te
         return np.stack([moved.numpy().ravel() * run.units for moved in linear_steps(run, records, 1.0, streams)])
 
     (drawn,) = keys.run("gradients", 1, one)
+    drawn = mechanism_of(plan).whitened(plan, drawn)
     noise = PureNoise("gradients", GAUSSIAN, plan.noise_std, noise_scale(plan), 0.0, drawn)
     return noise.stated("plan.noise_multiplier", plan.noise_multiplier)

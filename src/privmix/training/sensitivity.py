@@ -15,6 +15,7 @@ from privmix.errors import InvalidInput, check_integer
 from privmix.mechanisms.streams import SecretStreams
 from privmix.training.batches import Batch
 from privmix.training.dp_sgd import DpSgd, StepObserver
+from privmix.training.mechanisms.base import mechanism_of
 from privmix.training.noise import noise_scale
 from privmix.training.records import TrainingRecords
 
@@ -27,7 +28,10 @@ def training_sensitivity(
     replacement: tuple[NDArray[Any], int] | None = None,
     seed: int = 0,
 ) -> QuerySensitivity:
-    """Do the first step of DP-SGD with a record and without it, or with another in its place, under one key.
+    """Do a step with a record and without it, or with another in its place, under one key.
+
+    The step is the first one, or where records have turns (:mod:`privmix.training.mechanisms`) the first of the
+    record's.
 
     What is measured is how far the weights differ, in the unit of the sum of gradients. The others' batch, views and
     microbatches are replayed.
@@ -82,15 +86,20 @@ def training_sensitivity(
         x[position], labels[position] = replacement
         others = replace(records, x=x, labels=labels)
     second = make(others, SecretStreams.from_seed(seed), [replay])
-    weights = []
+    step, weights = _turn(first, position), []
     for trainer in (first, second):
-        trainer.step(0)
+        trainer.step(step)
         weights.append(trainer.gradients.flat.get().double().cpu().numpy()[None])
     length, rounding = distances(weights[0], weights[1], plan.units, "l2")
     # Means and weights are float32, the one before the other.
     room = noise_scale(plan) / plan.noise_std
     declared = plan.sensitivity * room * (1.0 if replacement is None else 2.0)
     return QuerySensitivity("gradients", declared, float(length[0]), 4 * float(rounding[0]))
+
+
+def _turn(trainer: DpSgd, position: int) -> int:
+    turns = range(min(mechanism_of(trainer.plan).period(trainer.plan), trainer.plan.steps))
+    return next((step for step in turns if position in trainer.batches.draw(step).indices), 0)
 
 
 @dataclass

@@ -23,6 +23,7 @@ from privmix.training.config import TrainingConfig
 from privmix.training.dp_sgd import StepObserver
 from privmix.training.examples import PublicData
 from privmix.training.gradients.parameters import FlatParameters
+from privmix.training.mechanisms.base import mechanism_of, plan_types
 from privmix.training.models import Classifier, build_model
 from privmix.training.models.layers_check import check_independence, check_model
 from privmix.training.plan import TrainingPlan
@@ -155,8 +156,7 @@ class Trainer:
 
     def check_world(self, world: World) -> None:
         """Raise :class:`InvalidInput` unless these processes can do the job; ``run`` checks it too."""
-        if world.size > 1 and self.plan.microbatch_size > 1:
-            raise InvalidInput("microbatch_size", self.plan.microbatch_size, "1 with several processes")
+        mechanism_of(self.plan).check_processes(self.plan, world.size)
         if world.size > 1 and self.plan.steps == 0:
             raise InvalidInput("epsilon", 0, "more than 0 with several processes")
 
@@ -194,7 +194,7 @@ class Trainer:
             allowed = "the private records: the run is not complete" if records is None else "none for epsilon 0"
             raise InvalidInput("records", None if records is None else WITHHELD, allowed)
         world = world or World()
-        check_price(self.plan, {TrainingPlan})
+        check_price(self.plan, plan_types())
         mode_of(reservation, self.plan, name=None if run is None else run.id)
         self.check_world(world)
         if records is not None:
@@ -242,7 +242,7 @@ class Trainer:
             InvalidInput, OutOfMemory: as :meth:`run`.
         """
         no_core_dumps()
-        check_price(self.plan, {TrainingPlan})
+        check_price(self.plan, plan_types())
         self.check(records)
         own = streams or SecretStreams.from_entropy()
         try:

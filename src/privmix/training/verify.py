@@ -17,6 +17,7 @@ from privmix.errors import InvalidInput, check_choice
 from privmix.features.spec import check_spec
 from privmix.training.certificate import WEIGHTS_FILE, public_text
 from privmix.training.config import OF_THE_JOB, WHERE_USED, TrainingConfig
+from privmix.training.mechanisms.base import mechanism_of, plan_from_dict
 from privmix.training.plan import TrainingPlan
 from privmix.training.public.scenario import WARM_SCENARIOS, Scenario
 from privmix.training.trained import FORMAT, MODEL_FILE, TrainedModel, load_trained
@@ -101,7 +102,7 @@ def verify_trained(folder: str | Path) -> Verification:
     facts = certificate["public_data"], certificate.insecure_seed, certificate.in_ledger
     said = {"extractor": certificate["settings"].get("extractor")}
     check_said(certificate, public_text(plan, *facts, **said), public_text(plan, *facts, **said, before=True))
-    _check_settings(certificate["settings"])
+    _check_settings(certificate["settings"], plan)
     _check_files(root, model)
     return Verification.of(certificate, cost, extractor=model.facts_.extractor, unchecked=UNCHECKED)
 
@@ -112,23 +113,26 @@ def plan_of(certificate: Mapping[str, Any]) -> TrainingPlan:
     Raises:
         InvalidInput: it is none that was asked for.
     """
-    plan = TrainingPlan.from_dict(certificate["plan"])
+    plan = plan_from_dict(certificate["plan"])
     if plan.epsilon is None:
         raise InvalidInput("certificate plan epsilon", None, "the epsilon that was asked for")
     return plan
 
 
-def _check_settings(settings: Mapping[str, Any]) -> None:
+def _check_settings(settings: Mapping[str, Any], plan: TrainingPlan) -> None:
     """Nothing but what training writes is among the settings."""
     own = {field.name for field in fields(TrainingConfig)} | OF_THE_JOB
     # What is stated only where it is used is not stated where it is not.
-    unused = {name for name in WHERE_USED if settings.get(name) is not False}
+    unused = {name for name, default in WHERE_USED.items() if settings.get(name, default) == default}
     if odd := sorted(set(settings) ^ (own - unused)):
         raise InvalidInput("certificate settings", odd, "the settings of a training job and no others")
     if not isinstance(settings["extractor"], Mapping) or not set(settings["extractor"]) <= _EXTRACTOR:
         raise InvalidInput("certificate extractor", "other fields", "the fields of an extractor and no others")
     check_spec(settings["extractor"])
-    TrainingConfig.from_settings(settings)
+    config = TrainingConfig.from_settings(settings)
+    for name, planned in mechanism_of(plan).settings_of(plan).items():
+        if getattr(config, name) != planned:
+            raise InvalidInput(f"certificate settings {name}", getattr(config, name), f"{planned!r}, as in the plan")
     check_choice("certificate scenario", settings["scenario"], [one.value for one in Scenario])
     check_choice("certificate device", settings["device"], _DEVICES)
     if len(json.dumps(settings["network"])) > _MOST_OF_NETWORK:

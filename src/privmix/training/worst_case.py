@@ -1,4 +1,4 @@
-"""The worst case of DP-SGD on the real trainer: gradient canaries that nothing hides, and the best possible attack.
+"""The worst case of a training plan on the real trainer: canaries that nothing hides, and the best possible attack.
 
 Each canary is a record with a feature that no other record has, so its clipped gradient is C in a direction that is
 known and its own. Who sees the weights after every step sees, in that direction, noise, plus C in the steps that drew
@@ -21,11 +21,12 @@ from privmix.accounting import Adjacency
 from privmix.audits.audit import Audit, check_audit, judge
 from privmix.audits.bounds import Scores
 from privmix.audits.defaults import CONFIDENCE, RUNS
-from privmix.audits.worst_case import AttackScores, Mask, log_mixture
+from privmix.audits.worst_case import AttackScores, Mask
 from privmix.engine.rows import Progress
 from privmix.errors import InvalidInput, check_integer
 from privmix.mechanisms.streams import SecretStreams
 from privmix.training.linear_steps import linear_steps
+from privmix.training.mechanisms.base import mechanism_of
 from privmix.training.plan import TrainingPlan
 from privmix.training.records import TrainingRecords
 
@@ -34,8 +35,6 @@ DIRECTIONS: Final = 400
 
 _STEP: Final = 1e-6
 _LENGTH: Final = 1e3
-# Readings are float32 differences: so close is equal.
-_SAME: Final = 1e-3
 
 
 def canary_readings(plan: TrainingPlan, present: Mask, streams: SecretStreams) -> Scores:
@@ -91,12 +90,12 @@ def attack_training(
     check_integer("runs", runs, low=2)
     if plan.microbatch_size > 1:
         raise InvalidInput("microbatch_size", plan.microbatch_size, "1 for a worst-case audit")
-    present = np.arange(directions) % 2 == 1
+    mechanism, present = mechanism_of(plan), np.arange(directions) % 2 == 1
     found = []
     for index in range(-(-runs // directions)):
         streams = SecretStreams.from_entropy() if seed is None else SecretStreams.from_seed(seed * 2**32 + index)
         try:
-            found.append(_scores(plan, canary_readings(plan, present, streams)))
+            found.append(mechanism.scores(plan, canary_readings(plan, present, streams)))
         finally:
             streams.destroy()
         if progress:
@@ -110,17 +109,6 @@ def attack_training(
     return AttackScores(*exact_sides, *linear_sides, *repeats_sides)
 
 
-def _scores(plan: TrainingPlan, seen: Scores) -> Scores:
-    """(3, directions) exact and linear scores of (steps, directions) readings, and one for noise that repeats."""
-    rate, noise = plan.sampling_rate, plan.noise_multiplier
-    gains = log_mixture(rate, (2 * seen - 1) / (2 * noise**2))
-    if plan.adjacency is Adjacency.REPLACE_ONE:
-        gains -= log_mixture(rate, (-2 * seen - 1) / (2 * noise**2))
-    # Without noise between two steps, all that is left of their difference is a canary that joined one of them.
-    apart = np.abs(np.abs(np.diff(seen, axis=0)) - 1) < _SAME
-    return np.stack([gains.sum(axis=0), seen.sum(axis=0), apart.sum(axis=0)])
-
-
 def audit_training(
     plan: TrainingPlan,
     claimed_epsilon: float,
@@ -130,7 +118,7 @@ def audit_training(
     seed: int | None = None,
     progress: Progress | None = None,
 ) -> Audit:
-    """Audit a DP-SGD plan at its worst case. Reads no private data.
+    """Audit a training plan at its worst case. Reads no private data.
 
     Raises:
         InvalidInput: see :func:`attack_training`; or so few runs prove nothing at this confidence.
@@ -144,7 +132,7 @@ def audit_training(
     scores = attack_training(plan, runs, seed=seed, progress=progress)
     return judge(
         scores,
-        design="dp-sgd",
+        design=plan.mechanism,
         event=plan.event,
         adjacency=plan.adjacency,
         claimed_epsilon=claimed_epsilon,

@@ -1,0 +1,1 @@
+"""Banded matrix factorisation with cyclic Poisson sampling (Choquette-Choo et al. 2023)."""

@@ -1,0 +1,103 @@
+"""The banded Toeplitz factor C whose inverse correlates the noise: its best coefficients, and the error that is left.
+
+Training releases all prefix sums A x of the steps' sums x, up to learning rates: with noise C^-1 z these have the error
+A C^-1 z (Denisov et al. 2022; Choquette-Choo et al. 2023). Everything here is public: it is made of the number of
+steps, the number of bands and the optimiser's momentum.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+from scipy.signal import lfilter
+
+from privmix.errors import check_integer, check_number
+
+Array = NDArray[np.float64]
+# Logarithm of an error that overflowed: the inverse grows from step to step.
+_UNSTABLE: Final = 1e3
+
+
+@lru_cache(maxsize=64)
+def best_factor(steps: int, bands: int, momentum: float = 0.0) -> tuple[float, ...]:
+    """Coefficients of the banded lower triangular Toeplitz C, of norm 1, with the least mean squared error.
+
+    Args:
+        steps: T.
+        bands: b, coefficients on and below the diagonal.
+        momentum: of SGD: the workload is then what its steps make of the sums.
+
+    Example:
+        >>> best_factor(100, 1)
+        (1.0,)
+        >>> mean_error(best_factor(100, 16), 100) < mean_error(best_factor(100, 4), 100) < mean_error((1.0,), 100)
+        True
+    """
+    check_integer("bands", bands, low=1, high=check_integer("steps", steps, low=1))
+    check_number("momentum", momentum, low=0, high=1, high_open=True)
+    if bands == 1:
+        return (1.0,)
+    workload = _workload(steps, momentum)
+
+    def loss(tail: Array) -> tuple[float, Array]:
+        c = np.concatenate([[1.0], tail])
+        with np.errstate(over="ignore", invalid="ignore"):
+            error = lfilter([1.0], c, workload)
+            weight = np.arange(steps, 0, -1) / steps * error
+            through = lfilter([1.0], c, error)
+            total, square = float(weight @ error), float(c @ c)
+        if not (math.isfinite(total) and np.isfinite(through).all()):
+            return _UNSTABLE, np.zeros_like(tail)
+        slope = np.array([-2 * (weight[k:] @ through[: steps - k]) for k in range(1, bands)])
+        return math.log(total) + math.log(square), slope / total + 2 * tail / square
+
+    # The workload's square root is best where there are as many bands as steps; with few bands, coefficients fall
+    # slowly.
+    slow = [(1 - share / steps) ** np.arange(1, bands) for share in (1.0, 4.0, 16.0) if share < steps]
+    starts = [square_root(bands)[1:], *slow]
+    found = [minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": 500}) for start in starts]
+    best = min(found, key=lambda one: float(one.fun)).x
+    return tuple(normalised([1.0, *best.tolist()]))
+
+
+def square_root(bands: int) -> Array:
+    """First coefficients of the Toeplitz square root of the triangle of ones, binom(2k, k) / 4^k.
+
+    Example:
+        >>> square_root(3).tolist()
+        [1.0, 0.5, 0.375]
+    """
+    k = np.arange(1, bands)
+    return np.cumprod(np.concatenate([[1.0], (2 * k - 1) / (2 * k)]))
+
+
+def normalised(coefficients: Sequence[float]) -> list[float]:
+    """The same of L2 norm 1, which is the largest column norm of C."""
+    norm = math.sqrt(math.fsum(value * value for value in coefficients))
+    return [value / norm for value in coefficients]
+
+
+def errors(coefficients: Sequence[float], steps: int, momentum: float = 0.0) -> Array:
+    """(steps,) squared error of each prefix sum for noise of variance 1 on C x.
+
+    Example:
+        >>> errors((1.0,), 4).tolist()
+        [1.0, 2.0, 3.0, 4.0]
+    """
+    return np.cumsum(lfilter([1.0], np.asarray(coefficients), _workload(steps, momentum)) ** 2)
+
+
+def mean_error(coefficients: Sequence[float], steps: int, momentum: float = 0.0) -> float:
+    """Mean of :func:`errors`."""
+    return float(errors(coefficients, steps, momentum).mean())
+
+
+def _workload(steps: int, momentum: float) -> Array:
+    """First column of what training makes of its steps' sums: ones, or with momentum what has built up."""
+    return np.cumsum(momentum ** np.arange(steps))

@@ -1,0 +1,71 @@
+"""DP-SGD as a training mechanism."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Final
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from privmix.accounting import Adjacency
+from privmix.errors import InvalidInput
+from privmix.mechanisms.mixture import log_mixture
+from privmix.mechanisms.streams import SecretStreams
+from privmix.rounding import exact, rounded_down
+from privmix.training.mechanisms.base import MECHANISMS, Settings, StepNoise, TrainingMechanism, Words
+from privmix.training.noise import noisy_mean
+from privmix.training.plan import TrainingPlan
+
+# Readings are float32 differences: so close is equal.
+_SAME: Final = 1e-3
+
+
+@MECHANISMS.register
+class DpSgdMechanism(TrainingMechanism):
+    """Each record joins each batch independently; each step has noise of its own."""
+
+    name = "dp-sgd"
+    called = "DP-SGD"
+    words = "independent noise in each step"
+    plan: ClassVar[type[TrainingPlan]] = TrainingPlan
+
+    @classmethod
+    def planned(cls, draft: TrainingPlan, settings: Settings) -> TrainingPlan:
+        """The draft."""
+        if settings.bands:
+            raise InvalidInput("bands", settings.bands, "none with `mechanism` dp-sgd; they are of `mechanism` banded")
+        return draft
+
+    @classmethod
+    def noise(cls, plan: TrainingPlan, streams: SecretStreams) -> StepNoise:
+        """:func:`privmix.training.noise.noisy_mean`."""
+
+        def noised(total: Tensor, step: int) -> Tensor:
+            return noisy_mean(total, plan, streams, step)
+
+        return noised
+
+    @classmethod
+    def said(cls, plan: TrainingPlan, unit: str) -> Words:
+        """Poisson batches, one noise multiplier."""
+        return Words(
+            batches=f"Poisson batches of expected size {plan.batch_size}, {plan.steps} steps",
+            noise=f"noise multiplier {plan.noise_multiplier:.6g}",
+            mechanism=f"{plan.steps} steps of DP-SGD. Each record joins each batch independently with probability B/n, "
+            f"B = {plan.batch_size}, n = {plan.records}; {unit} is clipped to {exact(plan.clip_norm)}; each sum has "
+            f"Gaussian noise, {rounded_down(plan.noise_multiplier, 4)} times what adding one record can change, drawn "
+            "once.",
+            short=f"Poisson, {plan.batch_size} expected, {plan.steps} steps, {plan.epochs:.4g} epochs",
+        )
+
+    @classmethod
+    def scores(cls, plan: TrainingPlan, seen: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The likelihood ratio is a product over steps."""
+        rate, noise = plan.sampling_rate, plan.noise_multiplier
+        gains = log_mixture(rate, (2 * seen - 1) / (2 * noise**2))
+        if plan.adjacency is Adjacency.REPLACE_ONE:
+            gains -= log_mixture(rate, (-2 * seen - 1) / (2 * noise**2))
+        # Without noise between two steps, all that is left of their difference is a canary that joined one of them.
+        apart = np.abs(np.abs(np.diff(seen, axis=0)) - 1) < _SAME
+        return np.stack([gains.sum(axis=0), seen.sum(axis=0), apart.sum(axis=0)])
