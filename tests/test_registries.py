@@ -19,16 +19,18 @@ from privmix.data import open_dataset
 from privmix.data.reader import READERS, reader_of
 from privmix.errors import InvalidInput
 from privmix.learning import LEARNERS
+from privmix.mechanisms.plan import check_price
 from privmix.plans.registry import DESIGNS
 from privmix.procedural import GENERATORS
 from privmix.reports.panel import PANELS
 from privmix.research.poisoning import ATTACKS, DEFENCES
 from privmix.research.poisoning.victims.networks import NETWORKS
+from privmix.training.config import TrainingConfig
 from privmix.training.gradients.clipping import Clipping
 from privmix.training.gradients.execution import ExecutionConfig, choose_strategy
 from privmix.training.gradients.parameters import FlatParameters
 from privmix.training.gradients.strategies import STRATEGIES
-from privmix.training.mechanisms.base import MECHANISMS
+from privmix.training.mechanisms.base import MECHANISMS, plan_from_dict, plan_types
 from privmix.training.models import build_model, model_from_spec
 from privmix.training.models.base import MODELS
 from privmix.training.public import METHODS, parse_method
@@ -59,11 +61,27 @@ ELSEWHERE = """
 from privmix.data.numpy_files import Npy
 from privmix.data.reader import READERS
 from privmix.training.gradients.strategies import STRATEGIES, LoopGradients
+from privmix.training.mechanisms.base import MECHANISMS
+from privmix.training.mechanisms.dp_sgd.mechanism import DpSgdMechanism
 from privmix.training.models.base import MODELS
 from privmix.training.models.small import LinearHead
+from privmix.training.plan import TrainingPlan
 from privmix.training.public import METHODS, DopeSgd
 from privmix.training.views.pipeline import ViewConfig
 from privmix.training.views.preset import PRESETS, Preset
+
+
+class OwnPlan(TrainingPlan):
+    mechanism = "same-noise"
+
+
+@MECHANISMS.register
+class SameNoise(DpSgdMechanism):
+    name, words, plan = "same-noise", "own", OwnPlan
+
+    @classmethod
+    def planned(cls, draft, settings):
+        return OwnPlan(**vars(draft))
 
 
 @METHODS.register
@@ -161,5 +179,8 @@ def test_variants_of_another_package(elsewhere: None, tmp_path: Path) -> None:
     (tmp_path / "x.own").touch()
     assert reader_of(tmp_path / "x.own") is READERS["own"]
     assert open_dataset(tmp_path / "x.own", classes=2).read().x.shape == (3, 2)
+    plan = TrainingConfig(8.0, 1e-3, batch_size=10, epochs=1, mechanism="same-noise").plan(100)
+    assert plan_from_dict(plan.to_dict()) == plan
+    assert check_price(plan, plan_types()).epsilon <= 8.0
     # Those from elsewhere come last.
     assert list(STRATEGIES)[-1] == "slow"
