@@ -35,6 +35,8 @@ class TrainingArguments(TypedDict, total=False):
     schedule: str
     ema: float | None
     feature_norm: float | None
+    mechanism: str
+    bands: int
     microbatch: int
     microbatch_mixes: int
     microbatch_mixed_only: bool
