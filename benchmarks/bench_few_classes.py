@@ -4,8 +4,8 @@ Datasets, not part of this repository: 5,452 questions of six kinds (Li and Roth
 sentences of films' reviews (Socher et al. 2013), subjective sentences (Pang and Lee 2004) and customers' reviews (Hu
 and Liu 2004), in the files of Kim (2014), a number and a text a line: TREC.train.all, TREC.test.all,
 stsa.binary.train, stsa.binary.test, subj.all, custrev.all. Where there is no test split, a fifth at random is one.
-Texts go through ``--features minilm``, and through its layers 3 to 6, which were chosen on docstrings
-(``bench_text_layers.py``).
+Texts go through ``--features minilm``, and through its layers 3 to 6, which were chosen by what they
+reach on docstrings without privacy (``bench_text_layers.py``).
 
 A release is what ``privmix release --design auto`` makes where it is told nothing, or the accuracy of discriminant
 analysis without privacy (``--attainable``); beside it stand moments with the share of X'Y that the planner took for

@@ -281,9 +281,10 @@ class MiniLm(TextEncoder):
     Texts are cut at 256 tokens. Inputs and guarantees are those of :class:`TextEncoder`; two free cores encode some
     three hundred short texts a second.
 
-    ``minilm:3+4+5+6`` is the mean of these of its six layers, likewise 384 numbers of norm 1: better where classes are
-    kinds of text (moods, sorts of questions), as good where they are topics, on docstrings of Python's standard library
-    (``benchmarks/bench_text_features.py``).
+    ``minilm:3+4+5+6`` is the mean of these of its six layers, likewise 384 numbers of norm 1. Without privacy it tells
+    docstrings better apart, by what they are of and by how they are written (``benchmarks/bench_text_layers.py``). In
+    releases it helps where classes are few and kinds of text (moods, sorts of questions); with many topics and little
+    budget the model's own embedding is better.
 
     Example:
         >>> MiniLm().transform(np.array([["Where is my card?"]], dtype=object)).shape
