@@ -11,7 +11,7 @@ from scipy.linalg import toeplitz
 from privmix.accounting import gdp_mu, published_noise_multiplier
 from privmix.planning.theory import LinearTask, honest_noise_multiplier
 from privmix.research.linear_regression import error_bound, simulate_linear_regression
-from tests.releases.test_theory import RECORDS, ROWS, TARGET, TASK, simulated
+from tests.planning.test_theory import RECORDS, ROWS, TARGET, TASK, simulated
 
 
 @pytest.mark.parametrize("label_noise_ratio", [0.5, 1.0, 2.0])

@@ -155,7 +155,7 @@ def attack(
         progress: called with "attack", trials done and trials in all.
 
     Example:
-        >>>         >>> from privmix.planning import ReleaseConfig
+        >>> from privmix.planning import ReleaseConfig
         >>> config = ReleaseConfig(records=1000, dim=9, classes=("a", "b"), mixup_degree=16, rows=50, centre="none")
         >>> scores = attack(worst_case_of(config.calibrate(2.0, 1e-3)), 200, seed=0)
         >>> scores.present.shape, bool(scores.present.mean() > scores.without.mean())
