@@ -35,7 +35,10 @@ ALLOWED: dict[str, set[str]] = {
     "planning": {"accounting", "mechanisms", "plans", "publication", "learning", "designs"},
     "releases": {*GROUND - {"ledger"}, "plans", "publication", "engine", "designs", "planning"},
     "training": {"accounting", "mechanisms", "data", "features", "certificate", "audits", "engine.rows"},
-    "attacks": LIBRARY - {"reports", "planning", "ledger", "attacks"},
+    "attacks": {
+        *("accounting", "mechanisms", "data", "features", "plans", "publication", "engine", "learning", "audits"),
+        *("designs", "releases", "training"),
+    },
     "reports": set(),
     "jobs": LIBRARY,
     "cli": {*LIBRARY, "jobs"},

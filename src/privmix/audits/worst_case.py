@@ -28,7 +28,6 @@ from privmix.engine.engines import make_engine
 from privmix.engine.rows import Engine, Progress, RowBlock
 from privmix.errors import InvalidInput, check_integer
 from privmix.mechanisms.membership import ROW_TILE
-from privmix.mechanisms.mixture import log_mixture as log_mixture
 from privmix.mechanisms.streams import SecretStreams
 from privmix.plans import BasePlan, Plan
 from privmix.plans.doors import Door

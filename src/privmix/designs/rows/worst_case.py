@@ -20,9 +20,9 @@ from privmix.audits.bounds import Scores
 from privmix.audits.worst_case import (
     check_room,
     exact_pairs,
-    log_mixture,
 )
 from privmix.engine.rows import RowBlock
+from privmix.mechanisms.mixture import log_mixture
 from privmix.plans import ReleasePlan
 from privmix.publication import RecordTransform
 
