@@ -45,7 +45,7 @@ class Banded(TrainingMechanism):
             allowed = (
                 f"from 1 to {most} with `mechanism` banded: at most the steps, and at most records over batch size"
             )
-            raise InvalidInput("bands", settings.bands, allowed)
+            raise InvalidInput("bands", settings.bands or None, allowed)
         if draft.microbatch_size > 1:
             raise InvalidInput(
                 "microbatch_size", draft.microbatch_size, "1 with `mechanism` banded, or `mechanism` dp-sgd"
