@@ -65,6 +65,7 @@ BESIDE = (
     "errors",
     "folders",
     "held_folders",
+    "fields",
     "options",
     "packages",
     "plugins",
