@@ -25,9 +25,9 @@ from privmix.audits.bounds import Scores
 from privmix.audits.worst_case import EngineFactory, real_engine
 from privmix.engine import PrivateRecords
 from privmix.engine.rows import RowEngine
+from privmix.engine.tiles import TileSummer
 from privmix.errors import InvalidInput, check_integer
 from privmix.mechanisms.membership import RECORD_TILE, Membership, offsets_of
-from privmix.mechanisms.sampling import Sampler
 from privmix.mechanisms.streams import SecretStreams
 from privmix.plans import BasePlan, Plan
 from privmix.plans.count import private_record_count
@@ -82,9 +82,10 @@ def release_sensitivity(
     Args:
         plan: what runs. Its adjacency says whether the record is removed or replaced.
         records: a dataset that holds the record, of at least two records and at most a record tile (65,536). Secrets
-            must not be given: what is returned shows them.
-        position: of the record.
-        replacement: features (d,) and label that take its place, exactly where the adjacency is replace-one.
+            must not be given: what is returned shows them. Where persons are the units, so many persons.
+        position: of the record; of persons, in the order in which their first records stand there.
+        replacement: features (d,) and label that take its place, exactly where the adjacency is replace-one. Of a
+            person one record takes the place of all.
         seed: of the key that both runs share.
         make: makes the engine: any that makes its sums in this process.
 
@@ -109,7 +110,7 @@ def release_sensitivity(
         rows without the record 1.0 False
         rows touched 0.333 False
     """
-    count = check_integer("records", len(records.labels), low=2, high=RECORD_TILE)
+    count = check_integer("records", records.units, low=2, high=RECORD_TILE)
     check_integer("position", position, low=0, high=count - 1)
     if (replacement is not None) != (plan.adjacency is Adjacency.REPLACE_ONE):
         raise InvalidInput("replacement", replacement is not None, "one exactly where the plan is for replaced records")
@@ -141,14 +142,14 @@ class Pair:
         self.plan, self.present, self.position = plan, records, position
         self._seed, self._make = seed, make
         self.factor = 1.0 if replacement is None else 2.0
-        if replacement is None:
-            self.other = PrivateRecords(
-                np.delete(records.features, position, axis=0), np.delete(records.labels, position)
-            )
-        else:
-            features, labels = records.features.copy(), records.labels.copy()
-            features[position], labels[position] = replacement
-            self.other = PrivateRecords(features, labels)
+        own = records.of_unit(position)
+        self.removed = own if replacement is None else own[1:]
+        features, labels = records.features.copy(), records.labels.copy()
+        if replacement is not None:
+            features[own[0]], labels[own[0]] = replacement
+        kept = np.setdiff1d(np.arange(len(labels)), self.removed)
+        persons = None if records.persons is None else records.persons[kept]
+        self.other = PrivateRecords(features[kept], labels[kept], persons)
 
     def engine(self, records: PrivateRecords) -> Any:
         return self._make(self.plan, records, SecretStreams.from_seed(self._seed))
@@ -163,31 +164,31 @@ class Pair:
             return np.array(kept[0])
 
         first._clipped_sum, second._clipped_sum = recorded, lambda progress: np.array(kept[0])
-        if not isinstance(first, RowEngine) or len(self.other.labels) == len(self.present.labels):
+        if not isinstance(first, RowEngine) or self.other.units == self.present.units:
             return first, second, None
-        label = int(self.present.labels[self.position])
-        replay = _Replayed(self.plan.sampler_for(len(self.present.labels)), self.position, label)
-        second._summer._sampler = replay
+        replay = _Replayed(first._summer, second._summer, self.position)
+        second._summer.members = replay.members
         return first, second, replay
 
 
 class _Replayed:
-    """Draws for a dataset with a record more, and leaves that record out. ``rows`` are those that it was in."""
+    """Members as they were in a dataset with a unit more, without that unit. ``rows`` are those that it was in."""
 
-    def __init__(self, sampler: Sampler, position: int, label: int) -> None:
-        self._sampler, self._position, self._label = sampler, position, label
+    def __init__(self, larger: TileSummer, smaller: TileSummer, position: int) -> None:
+        self._members = larger.members
+        spans = [summer.spans(0) for summer in (larger, smaller)]
+        # Places of the unit's own records (or means) in the larger dataset's tile.
+        self._own = range(spans[0][position], spans[0][position + 1])
+        assert spans[0][-1] - len(self._own) == spans[1][-1]
         self.rows: dict[int, NDArray[np.int64]] = {}
 
-    def draw(
-        self, streams: SecretStreams, row_tile: int, record_tile: int, labels: NDArray[np.int64] | None = None
-    ) -> Membership:
-        assert labels is not None
-        assert record_tile == 0
-        drawn = self._sampler.draw(streams, row_tile, 0, np.insert(labels, self._position, self._label))
+    def members(self, row_tile: int, index: int) -> Membership:
+        assert index == 0
+        drawn, own = self._members(row_tile, 0), self._own
         row = np.repeat(np.arange(drawn.rows), drawn.counts)
-        others = drawn.indices != self._position
+        others = (drawn.indices < own.start) | (drawn.indices >= own.stop)
         self.rows[row_tile] = row[~others]
-        indices = drawn.indices[others] - (drawn.indices[others] > self._position)
+        indices = drawn.indices[others] - (drawn.indices[others] >= own.stop) * len(own)
         weights = None if drawn.weights is None else drawn.weights[others]
         return Membership(offsets_of(np.bincount(row[others], minlength=drawn.rows)), indices, weights)
 

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privmix.data.store import FeatureStore
+from privmix.engine.persons import Givers, Groups, PersonTiles, Weights, every_of_class
 from privmix.errors import WITHHELD, InvalidInput
 from privmix.mechanisms.membership import RECORD_TILE, ROW_TILE, Membership, tile_length
 from privmix.mechanisms.mixing import LatticeRecords
@@ -27,32 +28,60 @@ from privmix.plans import BasePlan, ReleasePlan
 from privmix.publication.dataset import RecordTransform
 
 Tile = tuple[NDArray[Any], NDArray[np.int64]]
+# Features, labels and, where persons are the units, what the records weigh.
+Block = tuple[NDArray[Any], NDArray[np.int64], Weights | None]
 
 _Result = TypeVar("_Result")
 
 # Physical sizes: they set speed and memory and change no bit of the result.
 _RECORD_BLOCK = 64
+_PERSON_RECORDS = 1024
 _DRAWS_AT_ONCE = 2**21
 _COUNTS_AT_ONCE = 2**22
 
 
 @dataclass(frozen=True)
 class PrivateRecords:
-    """Extracted features (n, d) and labels (n,) in 0..K-1. Secret. Memory-mapped arrays stay on disk."""
+    """Extracted features (n, d) and labels (n,) in 0..K-1. Secret. Memory-mapped arrays stay on disk.
+
+    Attributes:
+        persons: (n,) whose each record is, numbers that are equal exactly where the person is; None where each record
+            is a unit of its own.
+    """
 
     features: NDArray[Any]
     labels: NDArray[np.int64]
+    persons: NDArray[np.int64] | None = None
 
     def __repr__(self) -> str:
         return "<PrivateRecords>"
 
+    @property
+    def units(self) -> int:
+        """How many units there are: records, or persons."""
+        return len(self.labels if self.persons is None else np.unique(self.persons))
+
+    def of_unit(self, position: int) -> NDArray[np.int64]:
+        """Positions of the records of a unit; persons are in the order in which their first records stand."""
+        if self.persons is None:
+            return np.array([position])
+        _, first = np.unique(self.persons, return_index=True)
+        return np.flatnonzero(self.persons == self.persons[np.sort(first)[position]])
+
 
 class RecordTiles(Protocol):
-    """Where an engine gets its records: in tiles of ``RECORD_TILE`` records, the last one shorter. Secret."""
+    """Where an engine gets its records: in tiles of ``RECORD_TILE`` units, the last one shorter. Secret.
+
+    A unit is what neighbours differ by: a record, or a person with all records.
+    """
 
     @property
     def count(self) -> int:
         """How many records there are."""
+
+    @property
+    def units(self) -> int:
+        """How many units there are."""
 
     @property
     def dim(self) -> int:
@@ -60,6 +89,9 @@ class RecordTiles(Protocol):
 
     def tile(self, index: int) -> Tile:
         """Return features (b, d), an array or a view of a memory-mapped one, and labels (b,) int64."""
+
+    def length(self, index: int) -> int:
+        """How many records a tile has."""
 
 
 @dataclass(frozen=True)
@@ -87,8 +119,15 @@ class ArrayTiles:
         return len(self.labels)
 
     @property
+    def units(self) -> int:
+        return len(self.labels)
+
+    @property
     def dim(self) -> int:
         return int(self.features.shape[1])
+
+    def length(self, index: int) -> int:
+        return tile_length(self.count, index, RECORD_TILE)
 
     def tile(self, index: int) -> Tile:
         part = slice(index * RECORD_TILE, (index + 1) * RECORD_TILE)
@@ -117,12 +156,16 @@ def tiles_of(records: RecordSource) -> RecordTiles:
     """Any form in which records are given, as tiles."""
     if isinstance(records, FeatureStore):
         return StoreTiles(records.path)
-    return ArrayTiles(records.features, records.labels) if isinstance(records, PrivateRecords) else records
+    if isinstance(records, PrivateRecords):
+        if records.persons is None:
+            return ArrayTiles(records.features, records.labels)
+        return PersonTiles(records.features, records.labels, records.persons)
+    return records
 
 
 def record_tiles(records: RecordTiles) -> int:
-    """How many tiles the records fill."""
-    return -(-records.count // RECORD_TILE)
+    """How many tiles the units fill."""
+    return -(-records.units // RECORD_TILE)
 
 
 @contextmanager
@@ -144,6 +187,8 @@ def content_fingerprint(records: RecordTiles, key: bytes, workers: int) -> str:
         for start in range(0, len(features), 1024):
             hasher.update(np.ascontiguousarray(features[start : start + 1024]).data)
         hasher.update(np.ascontiguousarray(labels, np.int64).data)
+        if isinstance(records, PersonTiles):
+            hasher.update(np.ascontiguousarray(records.starts(index)).data)
         return hasher.digest()
 
     whole = hashlib.blake2b(key=key, digest_size=32)
@@ -176,7 +221,9 @@ class TileReader:
     def __init__(self, plan: BasePlan, records: RecordTiles, *, workers: int = 1) -> None:
         if records.dim != plan.dim:
             raise InvalidInput("features", f"{records.dim} columns", f"a 2-d array with {plan.dim} columns")
-        self.records, self.workers = records, workers
+        if isinstance(records, PersonTiles) is not (plan.per_person is not None):
+            raise InvalidInput("persons", WITHHELD, "persons of records exactly where the plan's unit is a person")
+        self.records, self.workers, self._most = records, workers, plan.per_person
         self._dim, self._clip_norm, self._classes = plan.dim, plan.clip_norm, plan.num_classes
         self._lattice = plan.lattice
 
@@ -187,6 +234,13 @@ class TileReader:
         """
         total = np.zeros(self._dim)
         transform = RecordTransform(self._clip_norm)
+        if self._most is not None:
+            for features, _, weights in self.blocks(index, _PERSON_RECORDS):
+                assert weights is not None
+                means = weights.person_means(transform(np.asarray(features)) / transform.final_clip_norm)
+                total += self._lattice.quantise(means).sum(axis=0)
+                done(int(weights.starts[-1]))
+            return total
         features, _ = self.read(index)
         for part in self._blocks(features, lambda _, block: self.lattice_steps(transform, block).sum(axis=0), done):
             total += part
@@ -195,14 +249,37 @@ class TileReader:
     def check_labels(self) -> None:
         """Raise :class:`InvalidInput` unless every label is one of the plan's classes."""
         for index in range(record_tiles(self.records)):
-            self.read(index)
+            self._read(index)
 
     def read(self, index: int) -> Tile:
-        """Features (b, d) and labels (b,) of a tile, its labels checked."""
+        """Features (b, d) and labels (b,) of a tile, its labels checked, of an engine that takes records as units.
+
+        Raises:
+            InvalidInput: persons are, of whom :meth:`blocks` says what their records weigh.
+        """
+        if isinstance(self.records, PersonTiles):
+            raise InvalidInput("persons", WITHHELD, "none: the design takes records as units")
+        return self._read(index)
+
+    def _read(self, index: int) -> Tile:
         features, labels = self.records.tile(index)
         if labels.min() < 0 or labels.max() >= self._classes:
             raise InvalidInput("labels", WITHHELD, f"class numbers from 0 to {self._classes - 1}")
         return features, labels
+
+    def blocks(self, index: int, at_once: int) -> Iterator[Block]:
+        """About ``at_once`` records of a tile at a time, with what they weigh; those of one person are never parted."""
+        features, labels = self._read(index)
+        if not isinstance(self.records, PersonTiles):
+            for start in range(0, len(labels), at_once):
+                yield features[start : start + at_once], labels[start : start + at_once], None
+            return
+        starts, first = self.records.starts(index), 0
+        while first < len(starts) - 1:
+            last = max(first + 1, int(np.searchsorted(starts, starts[first] + at_once, side="right")) - 1)
+            part, own = slice(starts[first], starts[last]), starts[first : last + 1] - starts[first]
+            yield features[part], labels[part], Weights(own, labels[part], self._most or 1)
+            first = last
 
     def lattice_steps(self, transform: RecordTransform, block: NDArray[Any]) -> NDArray[np.float64]:
         """Transformed records as integers, in lattice steps of their clipping bound."""
@@ -242,22 +319,38 @@ class TileSummer(TileReader):
 
     def __init__(self, plan: ReleasePlan, records: RecordTiles, membership: SecretStreams, *, workers: int = 1) -> None:
         super().__init__(plan, records, workers=workers)
-        self.plan, self._membership, self._sampler = plan, membership, plan.sampler_for(records.count)
+        self.plan, self._membership, self._sampler = plan, membership, plan.sampler_for(records.units)
+        self._last: dict[str, Any] = {}
 
     def quantise(
         self, index: int, transform: RecordTransform, into: LatticeRecords, done: Callable[[int], None] = _ignore
     ) -> LatticeRecords:
         """A tile's transformed records on the lattice, in the first entries of ``into``; returns those."""
-        features, _ = self.read(index)
+        if self._as_means:
+            return self._means(index, transform, into, done)
+        features, _ = self._read(index)
         for _ in self._blocks(
             features, lambda start, block: into.fill(start, self.lattice_steps(transform, block)), done
         ):
             pass
         return into.part(slice(0, len(features)))
 
+    def _means(
+        self, index: int, transform: RecordTransform, into: LatticeRecords, done: Callable[[int], None]
+    ) -> LatticeRecords:
+        """The means of each person's records of each class on the lattice, as much as they weigh."""
+        filled = 0
+        for features, _, weights in self.blocks(index, _PERSON_RECORDS):
+            assert weights is not None
+            means = weights.class_means(transform(np.asarray(features)) / transform.final_clip_norm)
+            into.fill(filled, self._lattice.quantise(means))
+            filled += len(means)
+            done(filled)
+        return into.part(slice(0, filled))
+
     def empty_tile(self, index: int) -> LatticeRecords:
         """Room for quantised tile ``index``."""
-        return LatticeRecords.empty(tile_length(self.records.count, index, RECORD_TILE), self.plan.dim, self.largest)
+        return LatticeRecords.empty(self.records.length(index), self.plan.dim, self.largest)
 
     @property
     def record_bytes(self) -> int:
@@ -293,10 +386,61 @@ class TileSummer(TileReader):
 
     def add(self, sums: RowSums, rows: range, index: int, on_lattice: LatticeRecords) -> None:
         """Add a tile's members of the row tiles ``rows`` to ``sums``, a bounded number of draws at a time."""
-        _, labels = self.read(index)
-        draws = max(1.0, self.plan.expected_members * ROW_TILE * len(labels) / self.records.count)
+        units = min(RECORD_TILE, self.records.units - index * RECORD_TILE)
+        draws = max(1.0, self.plan.expected_members * ROW_TILE * units / self.records.units)
         step = max(1, int(min(_DRAWS_AT_ONCE / draws, _COUNTS_AT_ONCE / (ROW_TILE * self.plan.num_classes))))
+        labels = self._labels(index)
         for first in range(rows.start, rows.stop, step):
             group = range(first, min(first + step, rows.stop))
-            members = [self._sampler.draw(self._membership, row_tile, index, labels) for row_tile in group]
+            members = [self.members(row_tile, index) for row_tile in group]
             sums.add((first - rows.start) * ROW_TILE, on_lattice, labels, Membership.stack(members))
+
+    def members(self, row_tile: int, index: int) -> Membership:
+        """Which of what :meth:`quantise` made of a tile is in which rows of a row tile."""
+        if not isinstance(self.records, PersonTiles):
+            return self._sampler.draw(self._membership, row_tile, index, self._labels(index))
+        if self._as_means:
+            return every_of_class(self.plan.rows, row_tile, self._labels(index), self.plan.num_classes)
+        givers = self._givers(index)
+        units = givers.classes if givers.by_class else givers.starts[:-1]
+        return givers.given(self._sampler.draw(self._membership, row_tile, index, units), row_tile)
+
+    def spans(self, index: int) -> NDArray[np.int64]:
+        """(units + 1,) where what :meth:`quantise` makes of each unit of a tile begins."""
+        if not isinstance(self.records, PersonTiles):
+            return np.arange(self.records.length(index) + 1)
+        starts = self.records.starts(index)
+        return np.searchsorted(self._groups(index).starts, starts) if self._as_means else starts
+
+    @property
+    def _as_means(self) -> bool:
+        """Whether persons are in rows as the means of their records of each class, and not by one of these.
+
+        Rows of whole classes hold everybody anyway: all of them together are one query, which a person moves by the
+        means of their records, as much as these weigh.
+        """
+        return isinstance(self.records, PersonTiles) and self.plan.public_labels and self.plan.record_rate == 1
+
+    def _labels(self, index: int) -> NDArray[np.int64]:
+        """The class of each of those that :meth:`quantise` makes."""
+        return self._groups(index).labels if self._as_means else self._read(index)[1]
+
+    def _groups(self, index: int) -> Groups:
+        assert isinstance(self.records, PersonTiles)
+        return self._kept(index, "groups", lambda starts, labels: Weights(starts, labels, self._most or 1).groups)
+
+    def _givers(self, index: int) -> Givers:
+        by_class, streams = self._sampler.by_class, self._membership
+        return self._kept(index, "givers", lambda starts, labels: Givers(starts, labels, streams, index, by_class))
+
+    def _kept(
+        self, index: int, name: str, make: Callable[[NDArray[np.int64], NDArray[np.int64]], _Result]
+    ) -> _Result:
+        """What is made of a tile's persons, kept while the tile is the one that is summed."""
+        assert isinstance(self.records, PersonTiles)
+        if self._last.get("index") != index:
+            self._last = {"index": index}
+        if name not in self._last:
+            self._last[name] = make(self.records.starts(index), self._read(index)[1])
+        found: _Result = self._last[name]
+        return found

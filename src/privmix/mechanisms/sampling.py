@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,7 +53,10 @@ class Sampler(ABC):
     Attributes:
         records: n, how many private records there are; public.
         rows: T, how many rows are released.
+        by_class: whether who is in a row depends on classes.
     """
+
+    by_class: ClassVar[bool] = False
 
     records: int
     rows: int
@@ -230,6 +233,8 @@ class HierarchicalSampling(Sampler):
         True
     """
 
+    by_class: ClassVar[bool] = True
+
     classes: int
     class_rate: float
     record_rate: float
@@ -276,6 +281,8 @@ class ClasswiseSampling(Sampler):
         >>> sampler.draw(SecretStreams.from_seed(0), 0, 0, np.array([1, 0, 0, 1])).indices.tolist()
         [1, 2, 0, 3]
     """
+
+    by_class: ClassVar[bool] = True
 
     classes: int
     sampling_rate: float

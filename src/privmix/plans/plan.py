@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from privmix.accounting import Adjacency, Bounded, Composed, Event, Gaussian, PrivacyCost
 from privmix.errors import InvalidInput, check_integer, check_number
+from privmix.fields import used
 from privmix.mechanisms.noise import Lattice
 from privmix.mechanisms.plan import check_classes, check_target
 from privmix.mechanisms.sampling import Sampler
@@ -28,6 +29,9 @@ class BasePlan:
         epsilon: what the release may cost, as it was asked for; None where the noise was given and nothing was asked.
         delta: at which ``epsilon`` is meant; 0 for pure DP. None exactly where ``epsilon`` is.
         records_noise_multiplier: that of the query which estimated ``records``, or None where the count is public.
+        per_person: None: neighbours differ by one record. K: they differ by one person with all records, ``records``
+            is how many persons there are, and a person with up to K records weighs as much as they have, see
+            :mod:`privmix.engine.persons`.
 
     The rest: :class:`privmix.plans.setting.Setting`.
     """
@@ -46,6 +50,7 @@ class BasePlan:
     records_declared: bool = False
     epsilon: float | None = None
     delta: float | None = None
+    per_person: int | None = used(None)
 
     def __post_init__(self) -> None:
         check_target(self.epsilon, self.delta, pure=True)
@@ -61,6 +66,8 @@ class BasePlan:
         self._check_part("residual_clip_norm", self.centre_noise_multiplier is not None, 0.0, 2 * self.clip_norm)
         if self.records_noise_multiplier is not None:
             check_number("records_noise_multiplier", self.records_noise_multiplier, low=1e-6, high=1e12)
+        if self.per_person is not None:
+            check_plan_integer("per_person", self.per_person)
         self._check_part("centre_noise_multiplier", self.residual_clip_norm is not None, 1e-6, 1e12)
 
     def _check_part(self, name: str, used: bool, low: float, high: float) -> None:
@@ -225,13 +232,18 @@ class BasePlan:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready form; :func:`privmix.designs.plan_from_dict` is its inverse."""
-        return {**asdict(self), "classes": list(self.classes)}
+        found = {**asdict(self), "classes": list(self.classes)}
+        if self.per_person is None:
+            # Plans of records are written as they were before there were persons.
+            del found["per_person"]
+        return found
 
     @classmethod
     def from_dict(cls, description: Mapping[str, Any]) -> Self:
         """Rebuild a plan; anything but exactly its fields is an :class:`InvalidInput`."""
         names = {item.name for item in fields(cls)}
-        if not isinstance(description, Mapping) or set(description) != names:
+        optional = {item.name for item in fields(cls) if item.metadata.get("where_used")}
+        if not isinstance(description, Mapping) or set(description) - optional != names - optional:
             raise InvalidInput("plan", sorted(description), "exactly the fields of a release plan")
         if not isinstance(description["classes"], list | tuple):
             raise InvalidInput("classes", type(description["classes"]).__name__, "a list of names")

@@ -32,6 +32,8 @@ class Setting:
         records_declared: ``records`` is a public figure in place of the real count, which is not used.
         channels: features lie on two axes, this many channels times positions, in that order; 1 where they do not.
         whitened: public data have made features vary about equally within classes.
+        per_person: None where a record is the unit of privacy; K where a person is, see
+            :class:`privmix.plans.plan.BasePlan`.
     """
 
     records: int
@@ -46,6 +48,7 @@ class Setting:
     records_declared: bool = False
     channels: int = 1
     whitened: bool = False
+    per_person: int | None = None
 
     def __post_init__(self) -> None:
         check_integer("records", self.records, low=1)
@@ -63,6 +66,8 @@ class Setting:
             check_number("records_noise_multiplier", self.records_noise_multiplier, low=0, low_open=True)
         check_declared(self.records_declared, self.records_noise_multiplier)
         check_channels(self.channels, self.dim)
+        if self.per_person is not None:
+            check_integer("per_person", self.per_person, low=1)
         if not isinstance(self.whitened, bool):
             raise InvalidInput("whitened", self.whitened, "True or False")
 
@@ -86,6 +91,7 @@ class Setting:
             "centre_noise_multiplier": centre_noise_multiplier,
             "records_noise_multiplier": self.records_noise_multiplier,
             "records_declared": self.records_declared,
+            "per_person": self.per_person,
         }
 
 

@@ -13,9 +13,9 @@ from scipy.linalg.blas import dgemm, dsyrk
 
 from privmix.designs.moments.plan import MomentsPlan
 from privmix.engine.rows import Engine, Progress, RowBlock, default_memory, released_mean
+from privmix.engine.persons import Weights
 from privmix.engine.tiles import RecordSource, TileReader, record_tiles, tiles_of
 from privmix.errors import WITHHELD, InvalidInput, check_integer
-from privmix.mechanisms.membership import RECORD_TILE
 from privmix.mechanisms.noise import gaussian_on_lattice
 from privmix.mechanisms.streams import SecretStreams
 from privmix.private_files import no_core_dumps
@@ -120,19 +120,19 @@ class MomentsEngine(Engine):
         reader, sums = self._reader, MomentSums(self._plan, self._panels[number])
         done, total = number * reader.records.count, len(self._panels) * reader.records.count
         for index in range(record_tiles(reader.records)):
-            features, labels = reader.read(index)
-            for start in range(0, len(labels), _RECORDS_AT_ONCE):
-                part = slice(start, start + _RECORDS_AT_ONCE)
-                sums.add(self.transform, features[part], labels[part])
-                done += len(labels[part])
+            for features, labels, weights in reader.blocks(index, _RECORDS_AT_ONCE):
+                sums.add(self.transform, features, labels, weights)
+                done += len(labels)
                 tell("moments", done, total)
         return sums
 
     def _clipped_sum(self, tell: Progress) -> NDArray[np.float64]:
         total, count = np.zeros(self._plan.dim), self._reader.records.count
+        done = 0
         for index in range(record_tiles(self._reader.records)):
             total += self._reader.clipped_sum(index)
-            tell("mean", min((index + 1) * RECORD_TILE, count), count)
+            done += self._reader.records.length(index)
+            tell("mean", done, count)
         return total
 
 
@@ -162,6 +162,7 @@ class MomentSums:
     """Exact sums of products of records on the lattice. Secret.
 
     Formal guarantees:
+        * One person adds to each sum what a record may at most: see :mod:`privmix.engine.persons`.
         * Exact: every sum is an integer below 2^53 in float64 or int64, so block sizes, threads, panels and the order
           of records change no bit of it; more records than that allows raise.
 
@@ -177,33 +178,62 @@ class MomentSums:
         self._second = np.zeros((len(self._panel), self._panel.stop), np.float64, order="F")
         self._class_sums = np.zeros((plan.num_classes, plan.dim), np.int64)
         self._counts = np.zeros(plan.num_classes, np.int64)
+        self._label_steps = np.zeros(plan.num_classes, np.int64)
 
     def __repr__(self) -> str:
         return "<MomentSums>"
 
-    def add(self, transform: RecordTransform, features: NDArray[Any], labels: NDArray[np.int64]) -> None:
-        """Add records: (b, d) features and (b,) labels in 0..K-1.
+    def add(
+        self,
+        transform: RecordTransform,
+        features: NDArray[Any],
+        labels: NDArray[np.int64],
+        weights: Weights | None = None,
+    ) -> None:
+        """Add records: (b, d) features and (b,) labels in 0..K-1; of whole persons with what their records weigh.
 
         Raises:
             InvalidInput: sums could leave the range of exact integers.
         """
+        if weights is not None:
+            self._add_persons(transform(np.asarray(features)) / transform.final_clip_norm, weights)
+            return
         at_once = max(1, min(_RECORDS_AT_ONCE, _NUMBERS_AT_ONCE // self._plan.dim))
         for start in range(0, len(labels), at_once):
             part = slice(start, start + at_once)
-            self._count += len(labels[part])
-            if self._count * 4**self._plan.lattice_bits >= EXACT_FLOAT64:
-                raise InvalidInput("lattice sums", WITHHELD, "below 2**53 steps: use fewer lattice bits")
+            self._make_room(len(labels[part]))
             steps = self._lattice.quantise(transform(np.asarray(features[part])) / transform.final_clip_norm)
-            # Products and partial sums are integers below 2^53: exact in whatever order BLAS adds them.
-            if self._panel.start == 0:
-                square = steps[:, : self._panel.stop]
-                self._second = dsyrk(1.0, square.T, beta=1.0, c=self._second, lower=1, overwrite_c=1)
-            else:
-                own, up_to = steps[:, self._panel.start : self._panel.stop], steps[:, : self._panel.stop]
-                self._second = dgemm(1.0, own.T, up_to.T, trans_b=1, beta=1.0, c=self._second, overwrite_c=1)
-            for label in np.unique(labels[part]):
-                self._class_sums[label] += steps[labels[part] == label].sum(axis=0).astype(np.int64)
+            self._add_products(steps)
+            self._add_by_class(steps, labels[part])
             self._counts += np.bincount(labels[part], minlength=self._plan.num_classes)
+
+    def _add_persons(self, records: NDArray[np.float64], weights: Weights) -> None:
+        """Add (b, d) transformed records of whole persons, as shares of the clipping bound."""
+        self._make_room(weights.persons)
+        self._add_products(self._lattice.quantise(records * weights.roots))
+        self._add_by_class(self._lattice.quantise(weights.class_means(records)), weights.groups.labels)
+        one, offset = round(1 / self._lattice.step), round(self._plan.label_offset / self._lattice.step)
+        self._label_steps += weights.label_steps(self._plan.num_classes, one, offset)
+
+    def _make_room(self, units: int) -> None:
+        """Count so many more units, of which each adds at most a record's worth."""
+        self._count += units
+        if self._count * 4**self._plan.lattice_bits >= EXACT_FLOAT64:
+            raise InvalidInput("lattice sums", WITHHELD, "below 2**53 steps: use fewer lattice bits")
+
+    def _add_products(self, steps: NDArray[np.float64]) -> None:
+        """Add what (b, d) records on the lattice add to the panel of X'X."""
+        # Products and partial sums are integers below 2^53: exact in whatever order BLAS adds them.
+        if self._panel.start == 0:
+            square = steps[:, : self._panel.stop]
+            self._second = dsyrk(1.0, square.T, beta=1.0, c=self._second, lower=1, overwrite_c=1)
+        else:
+            own, up_to = steps[:, self._panel.start : self._panel.stop], steps[:, : self._panel.stop]
+            self._second = dgemm(1.0, own.T, up_to.T, trans_b=1, beta=1.0, c=self._second, overwrite_c=1)
+
+    def _add_by_class(self, steps: NDArray[np.float64], labels: NDArray[np.int64]) -> None:
+        for label in np.unique(labels):
+            self._class_sums[label] += steps[labels == label].sum(axis=0).astype(np.int64)
 
     def release_rows(self, streams: SecretStreams, released: NDArray[np.float32]) -> None:
         """Add the noise to the panel's rows of X'X, once, and write them to ``released``: a way out of these sums."""
@@ -223,7 +253,7 @@ class MomentSums:
         one = round(1 / step)
         # Steps of X'Y are step^2 as those of X'X; those of label sums are step.
         cross = self._class_sums.T * one - offset * self._class_sums.sum(axis=0)[:, None]
-        counts = self._counts * one - offset * self._counts.sum()
+        counts = self._counts * one - offset * self._counts.sum() + self._label_steps
         with streams.lent("cross moment noise") as generator:
             std = plan.label_norm * plan.cross_noise_multiplier / step**2
             cross_noise = gaussian_on_lattice(generator, cross.shape, std)

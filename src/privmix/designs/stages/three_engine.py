@@ -13,6 +13,7 @@ from privmix.designs.stages.three_plan import ThreeStagePlan
 from privmix.designs.stages.three_released import ThreeStageMoments, class_map
 from privmix.designs.stages.two_engine import TwoStageEngine
 from privmix.designs.stages.two_released import ResidualMap, TwoStageMoments
+from privmix.engine.persons import Weights
 from privmix.engine.rows import Progress
 from privmix.engine.tiles import RecordSource
 from privmix.errors import WITHHELD, InvalidInput
@@ -53,8 +54,8 @@ class ThreeStageEngine(TwoStageEngine):
     def _released_moments(self, tell: Progress) -> ThreeStageMoments:
         plan, two = self._all, super()._released_moments(tell)
         mapped, scatter = self._class_map(two), ClassScatter(plan)
-        for residuals, labels in self._labelled_residuals(mapped, "scatter of classes", tell):
-            scatter.add(residuals, labels)
+        for residuals, labels, weights in self._residuals(mapped, "scatter of classes", tell):
+            scatter.add(residuals, labels, weights)
         return ThreeStageMoments(
             **vars(two),
             class_directions=mapped.directions,
@@ -88,16 +89,17 @@ class ClassScatter:
     def __repr__(self) -> str:
         return "<ClassScatter>"
 
-    def add(self, residuals: NDArray[Any], labels: NDArray[np.int64]) -> None:
-        """Add (b, q) residuals of records of classes ``labels`` (b,).
+    def add(self, residuals: NDArray[Any], labels: NDArray[np.int64], weights: Weights | None = None) -> None:
+        """Add (b, q) residuals of records of classes ``labels`` (b,); of whole persons with what their records weigh.
 
         Raises:
             InvalidInput: sums could leave the range of exact integers.
         """
-        self._count += len(residuals)
+        self._count += len(residuals) if weights is None else weights.persons
         if self._count * 4**self._plan.lattice_bits >= EXACT_FLOAT64:
             raise InvalidInput("lattice sums", WITHHELD, "below 2**53 steps: use fewer lattice bits")
-        steps = self._plan.lattice.quantise(clip_l2(residuals, 1.0))
+        clipped = clip_l2(residuals, 1.0)
+        steps = self._plan.lattice.quantise(clipped if weights is None else clipped * weights.roots)
         for number in range(self._plan.num_classes):
             own = steps[labels == number]
             self._sums[number] = dsyrk(1.0, own.T, beta=1.0, c=self._sums[number], lower=1, overwrite_c=1)

@@ -12,6 +12,7 @@ from scipy.linalg.blas import dsyrk
 from privmix.designs.moments.engine import EXACT_FLOAT64, MomentsEngine, noisy_symmetric
 from privmix.designs.stages.two_plan import NORM_EDGES, TwoStagePlan
 from privmix.designs.stages.two_released import ResidualMap, TwoStageMoments, norm_bins, residual_bound, residual_map
+from privmix.engine.persons import Weights
 from privmix.engine.rows import Progress
 from privmix.engine.tiles import RecordSource, record_tiles
 from privmix.errors import WITHHELD, InvalidInput
@@ -23,6 +24,8 @@ from privmix.publication.second_moments import SecondMoments
 _RECORDS_AT_ONCE = 4096
 # Bytes of residuals that are kept between the passes over them; more are made twice, to the same bits.
 _KEPT = 2**30
+# Logical size: of a record's weight in counts.
+_WEIGHT_STEPS = 2.0**20
 
 
 class TwoStageEngine(MomentsEngine):
@@ -72,15 +75,16 @@ class TwoStageEngine(MomentsEngine):
 
     def _again(self, first: SecondMoments, mapped: ResidualMap, plan: TwoStagePlan, tell: Progress) -> TwoStageMoments:
         counts, kept, held = NormCounts(plan), [], 0
-        for residuals in self._residuals(mapped, "norms", tell):
-            counts.add(residuals)
+        for residuals, _, weights in self._residuals(mapped, "norms", tell):
+            counts.add(residuals, weights)
             if held <= _KEPT:
-                kept.append(residuals)
+                kept.append((residuals, weights))
             held += residuals.nbytes
         norms = counts.released(self._streams)
         bound, scatter = self._bound(norms), WithinScatter(plan)
-        for residuals in kept if held <= _KEPT else self._residuals(mapped, "scatter", tell):
-            scatter.add(residuals, bound)
+        again = ((one, weights) for one, _, weights in self._residuals(mapped, "scatter", tell))
+        for residuals, weights in kept if held <= _KEPT else again:
+            scatter.add(residuals, bound, weights)
         return TwoStageMoments(
             **vars(first),
             directions=mapped.directions,
@@ -92,27 +96,24 @@ class TwoStageEngine(MomentsEngine):
             noise_std_within=plan.noise_std_within,
         )
 
-    def _residuals(self, mapped: ResidualMap, stage: str, tell: Progress) -> Iterator[NDArray[np.float64]]:
-        """Blocks of residuals of all records."""
-        return (residuals for residuals, _ in self._labelled_residuals(mapped, stage, tell))
-
-    def _labelled_residuals(
+    def _residuals(
         self, mapped: ResidualMap, stage: str, tell: Progress
-    ) -> Iterator[tuple[NDArray[np.float64], NDArray[np.int64]]]:
-        """The same with the records' classes."""
+    ) -> Iterator[tuple[NDArray[np.float64], NDArray[np.int64], Weights | None]]:
+        """Blocks of residuals of all records, with classes and, where persons are the units, what records weigh."""
         reader, done = self._reader, 0
         for index in range(record_tiles(reader.records)):
-            features, labels = reader.read(index)
-            for start in range(0, len(labels), _RECORDS_AT_ONCE):
-                part = slice(start, start + _RECORDS_AT_ONCE)
-                steps = reader.lattice_steps(self.transform, np.asarray(features[part]))
-                yield mapped.residuals(steps, labels[part]), labels[part]
-                done += len(labels[part])
+            for features, labels, weights in reader.blocks(index, _RECORDS_AT_ONCE):
+                steps = reader.lattice_steps(self.transform, np.asarray(features))
+                yield mapped.residuals(steps, labels), labels, weights
+                done += len(labels)
                 tell(stage, done, reader.records.count)
 
 
 class NormCounts:
     """Exact counts of residuals by norm. Secret.
+
+    Formal guarantees:
+        * A record adds 1 to one count; a person's records add 1 to all counts together at most, in steps of 2^-20.
 
     Args:
         plan: the public plan.
@@ -120,20 +121,28 @@ class NormCounts:
 
     def __init__(self, plan: TwoStagePlan) -> None:
         self._plan = plan
+        # Records weigh 1: they need no steps between.
+        self._one = 1.0 if plan.per_person is None else _WEIGHT_STEPS
         self._counts = np.zeros(len(NORM_EDGES))
 
     def __repr__(self) -> str:
         return "<NormCounts>"
 
-    def add(self, residuals: NDArray[np.float64]) -> None:
+    @property
+    def step(self) -> float:
+        """Grid of the released counts."""
+        return 1 / self._one
+
+    def add(self, residuals: NDArray[np.float64], weights: Weights | None = None) -> None:
         """Count (b, r) residuals: each is in one count."""
-        self._counts += np.bincount(norm_bins(residuals), minlength=len(NORM_EDGES))
+        steps = None if weights is None else np.floor(weights.records * self._one)
+        self._counts += np.bincount(norm_bins(residuals), steps, minlength=len(NORM_EDGES))
 
     def released(self, streams: SecretStreams) -> NDArray[np.float32]:
         """Add the noise, once: the only way out."""
         with streams.lent("norm count noise") as generator:
-            noise = gaussian_on_lattice(generator, self._counts.shape, self._plan.norm_noise_multiplier)
-        return (self._counts + noise).astype(np.float32)
+            noise = gaussian_on_lattice(generator, self._counts.shape, self._plan.norm_noise_multiplier * self._one)
+        return ((self._counts + noise) / self._one).astype(np.float32)
 
 
 class WithinScatter:
@@ -155,16 +164,17 @@ class WithinScatter:
     def __repr__(self) -> str:
         return "<WithinScatter>"
 
-    def add(self, residuals: NDArray[Any], bound: float) -> None:
-        """Add (b, r) residuals.
+    def add(self, residuals: NDArray[Any], bound: float, weights: Weights | None = None) -> None:
+        """Add (b, r) residuals; of whole persons with what their records weigh.
 
         Raises:
             InvalidInput: sums could leave the range of exact integers.
         """
-        self._count += len(residuals)
+        self._count += len(residuals) if weights is None else weights.persons
         if self._count * 4**self._plan.lattice_bits >= EXACT_FLOAT64:
             raise InvalidInput("lattice sums", WITHHELD, "below 2**53 steps: use fewer lattice bits")
-        steps = self._plan.lattice.quantise(clip_l2(residuals / bound, 1.0))
+        clipped = clip_l2(residuals / bound, 1.0)
+        steps = self._plan.lattice.quantise(clipped if weights is None else clipped * weights.roots)
         self._sums = dsyrk(1.0, steps.T, beta=1.0, c=self._sums, lower=1, overwrite_c=1)
 
     def released(self, streams: SecretStreams) -> NDArray[np.float32]:

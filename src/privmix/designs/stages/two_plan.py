@@ -125,6 +125,7 @@ class TwoStagePlan(BasePlan):
             lattice_bits=self.lattice_bits,
             records_noise_multiplier=self.records_noise_multiplier,
             records_declared=self.records_declared,
+            per_person=self.per_person,
             label_share=self.first_label_share,
             count_share=self.first_count_share,
         )

@@ -1,0 +1,315 @@
+"""Persons with many records: in tiles of whole persons, and as one contribution each.
+
+Neighbours differ by one person with all records, so what a person adds to a sum must be bounded whatever they hold:
+
+* To sums of products (X'X, scatters) each record is added times the root of its weight, min(1, K / k) / K of a person
+  with k records; the weights of a person sum to 1 at most.
+* To linear sums (X'Y, label sums, means) a person adds the mean of their records of each class, clipped again, times
+  the weight of these records.
+* To mixed rows a person gives one of their records, drawn anew for each row.
+
+So one person moves a sum by no more than one record does where records are the unit, and prices stay.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privmix.errors import WITHHELD, InvalidInput
+from privmix.mechanisms.clipping import clip_l2
+from privmix.mechanisms.membership import RECORD_TILE, ROW_TILE, Membership, offsets_of, tile_length
+from privmix.mechanisms.streams import SecretStreams
+
+MOST_OF_ONE: Final = 65_536
+"""Records of one person that count; of a person with more, so many of them at equal distances in the data."""
+
+
+@dataclass(frozen=True, eq=False)
+class Weights:
+    """What the records of some whole persons weigh. Secret.
+
+    Formal guarantees:
+        * One: what :meth:`means` and ``roots`` make of a person depends on the records of that person alone, to the
+          last bit, and so does what they weigh.
+        * Bounded: the weights of a person sum to at most 1.
+
+    Attributes:
+        starts: (persons + 1,) where each person's records begin; records of a person are sorted by class.
+        labels: (records,) class numbers.
+        most: K, records of a person that weigh as much as a record of a person with few.
+    """
+
+    starts: NDArray[np.int64]
+    labels: NDArray[np.int64]
+    most: int = 1
+
+    def __repr__(self) -> str:
+        return "<Weights>"
+
+    @property
+    def persons(self) -> int:
+        """How many persons."""
+        return len(self.starts) - 1
+
+    @cached_property
+    def _counts(self) -> NDArray[np.int64]:
+        return np.diff(self.starts)
+
+    @cached_property
+    def shares(self) -> NDArray[np.float64]:
+        """(persons,) what each person weighs: 1, or less of a person with fewer than ``most`` records."""
+        return np.asarray(np.minimum(1.0, self._counts / self.most))
+
+    @cached_property
+    def records(self) -> NDArray[np.float64]:
+        """(records,) what each record weighs."""
+        return np.repeat(1.0 / np.maximum(self._counts, self.most), self._counts)
+
+    @cached_property
+    def roots(self) -> NDArray[np.float64]:
+        """(records, 1) square roots of the same, for sums of products."""
+        return np.sqrt(self.records)[:, None]
+
+    @cached_property
+    def groups(self) -> Groups:
+        """The records of each person and class."""
+        person = np.repeat(np.arange(self.persons), self._counts)
+        new = np.ones(len(self.labels), bool)
+        new[1:] = (person[1:] != person[:-1]) | (self.labels[1:] != self.labels[:-1])
+        starts = np.flatnonzero(new)
+        sizes = np.diff(np.append(starts, len(self.labels)))
+        return Groups(starts, self.labels[starts], sizes * self.records[starts], person[starts])
+
+    def means(self, x: NDArray[np.float64], starts: NDArray[np.int64], shares: NDArray[np.float64]) -> Any:
+        """(groups, d): the mean of each group's rows of ``x``, of norm at most 1 as they are, times its share.
+
+        The mean is clipped again: rounding could make that of many records a hair longer than any of them.
+        """
+        sizes = np.diff(np.append(starts, len(x)))
+        sums = np.add.reduceat(x, starts, axis=0)
+        return clip_l2(sums / sizes[:, None], 1.0) * shares[:, None]
+
+    def class_means(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
+        """(groups, d): of each person's records of each class, as :attr:`groups` lists them."""
+        found: NDArray[np.float64] = self.means(x, self.groups.starts, self.groups.shares)
+        return found
+
+    def person_means(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
+        """(persons, d): of each person's records."""
+        found: NDArray[np.float64] = self.means(x, self.starts[:-1], self.shares)
+        return found
+
+    def label_steps(self, classes: int, one: int, offset: int) -> NDArray[np.int64]:
+        """(classes,) sum of what persons add to the label sums, in steps, of which a whole record has ``one``.
+
+        A person's labels weigh what their records do. The offset is taken off as often as the person weighs: wholly
+        where that is one, of which a label vector between those of single records has the norm of none that is longer.
+        """
+        found = np.zeros((self.persons, classes), np.int64)
+        groups = self.groups
+        found[groups.persons, groups.labels] = np.floor(groups.shares * one).astype(np.int64)
+        if self.most == 1:
+            return np.asarray(found.sum(axis=0) - offset * self.persons)
+        if offset:
+            vectors = found - offset * self.shares[:, None]
+            bound = float(np.hypot(one - offset, offset * np.sqrt(classes - 1)))
+            found = np.trunc(clip_l2(vectors, bound)).astype(np.int64)
+        return np.asarray(found.sum(axis=0))
+
+
+@dataclass(frozen=True, eq=False)
+class Groups:
+    """Records of one person and one class, side by side. Secret.
+
+    Attributes:
+        starts: (groups,) where each begins.
+        labels: (groups,) class numbers.
+        shares: (groups,) what their records weigh together.
+        persons: (groups,) whose they are.
+    """
+
+    starts: NDArray[np.int64]
+    labels: NDArray[np.int64]
+    shares: NDArray[np.float64]
+    persons: NDArray[np.int64]
+
+    def __repr__(self) -> str:
+        return "<Groups>"
+
+
+@dataclass(frozen=True, eq=False)
+class PersonTiles:
+    """Tiles of persons, ``RECORD_TILE`` of them in each with all of their records, sorted by class. Secret.
+
+    Persons are in the order in which their first records stand in the data. Features stay where they are, also on disk.
+
+    Raises:
+        InvalidInput: shapes do not fit together, or there is no record.
+    """
+
+    features: NDArray[Any]
+    labels: NDArray[np.int64]
+    persons: NDArray[np.int64]
+    _order: NDArray[np.int64] = field(init=False)
+    _starts: NDArray[np.int64] = field(init=False)
+
+    def __post_init__(self) -> None:
+        if self.features.ndim != 2:
+            raise InvalidInput("features", f"{self.features.ndim} dimensions", "a 2-d array")
+        if self.labels.shape != self.features.shape[:1] or len(self.labels) == 0:
+            raise InvalidInput("labels", WITHHELD, "one label a record, and at least one record")
+        if self.persons.shape != self.labels.shape:
+            raise InvalidInput("persons", WITHHELD, "one person a record")
+        order, starts = grouped(self.persons, self.labels)
+        object.__setattr__(self, "_order", order)
+        object.__setattr__(self, "_starts", starts)
+
+    def __repr__(self) -> str:
+        return "<PersonTiles>"
+
+    @property
+    def count(self) -> int:
+        """How many records count."""
+        return len(self._order)
+
+    @property
+    def units(self) -> int:
+        """How many persons there are."""
+        return len(self._starts) - 1
+
+    @property
+    def dim(self) -> int:
+        """d."""
+        return int(self.features.shape[1])
+
+    def length(self, index: int) -> int:
+        """How many records a tile has."""
+        first = index * RECORD_TILE
+        return int(self._starts[first + tile_length(self.units, index, RECORD_TILE)] - self._starts[first])
+
+    def tile(self, index: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
+        """Features and labels of the records of a tile's persons."""
+        rows = self._order[self._span(index)]
+        return self.features[rows], np.asarray(self.labels[rows])
+
+    def starts(self, index: int) -> NDArray[np.int64]:
+        """(persons + 1,) where the records of each person of a tile begin in it."""
+        first = index * RECORD_TILE
+        own = self._starts[first : first + tile_length(self.units, index, RECORD_TILE) + 1]
+        return own - own[0]
+
+    def _span(self, index: int) -> slice:
+        first = index * RECORD_TILE
+        return slice(self._starts[first], self._starts[first + tile_length(self.units, index, RECORD_TILE)])
+
+
+def grouped(
+    persons: NDArray[np.int64], labels: NDArray[np.int64], most: int = MOST_OF_ONE
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The order in which records of one person stand side by side, by class, and where each person begins.
+
+    Args:
+        persons: (n,) numbers or words that are equal exactly where the person is.
+        labels: (n,) class numbers.
+        most: records of a person that count; of more, so many at equal distances in the data.
+
+    Example:
+        >>> order, starts = grouped(np.array([7, 5, 7, 5]), np.array([1, 0, 0, 0]))
+        >>> order.tolist(), starts.tolist()
+        ([2, 0, 1, 3], [0, 2, 4])
+    """
+    _, first, number = np.unique(persons, return_index=True, return_inverse=True)
+    rank = np.empty(len(first), np.int64)
+    rank[np.argsort(first)] = np.arange(len(first))
+    number = rank[number]
+    order = np.argsort(number, kind="stable")
+    counts = np.bincount(number, minlength=len(first))
+    if counts.max() > most:
+        ends = np.cumsum(counts)
+        places = np.arange(len(order)) - np.repeat(ends - counts, counts)
+        many = np.repeat(counts, counts)
+        # Of k records the ones at which places * most / k passes an integer: most of them.
+        kept = (many <= most) | ((places + 1) * most // many > places * most // many)
+        order, counts = order[kept], np.minimum(counts, most)
+        number = number[order]
+    else:
+        number = number[order]
+    order = order[np.lexsort((order, labels[order], number))]
+    return order, offsets_of(counts)
+
+
+@dataclass(frozen=True, eq=False)
+class Givers:
+    """The persons of a tile as mixed rows know them: each gives a row one record, drawn anew. Secret.
+
+    Formal guarantees:
+        * One: a row gets at most one record of a person, whoever else is in it, drawn uniformly from theirs, or from
+          those of the class that the person is in where rows are drawn by class;
+        * a person is in one class, drawn once in proportion to their records, from a stream of its own;
+        * what is drawn depends on the key, the tiles and the persons' records alone.
+
+    Args:
+        starts: where the records of each person begin.
+        labels: of the records.
+        streams: the membership streams.
+        index: of the tile.
+        by_class: whether rows are drawn by class.
+    """
+
+    starts: NDArray[np.int64]
+    labels: NDArray[np.int64]
+    streams: SecretStreams
+    index: int
+    by_class: bool
+
+    def __repr__(self) -> str:
+        return "<Givers>"
+
+    @cached_property
+    def _runs(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Where the records that a person may give begin, and how many there are."""
+        first, counts = self.starts[:-1], np.diff(self.starts)
+        if not self.by_class:
+            return first, counts
+        with self.streams.lent("class of a person", self.index) as generator:
+            drawn = first + _places(generator.random(len(first)), counts)
+        groups = Weights(self.starts, self.labels).groups
+        group = np.searchsorted(groups.starts, drawn, side="right") - 1
+        ends = np.append(groups.starts[1:], len(self.labels))
+        return groups.starts[group], ends[group] - groups.starts[group]
+
+    @cached_property
+    def classes(self) -> NDArray[np.int64]:
+        """(persons,) the class that each person is in, where rows are drawn by class."""
+        return np.asarray(self.labels[self._runs[0]])
+
+    def given(self, members: Membership, row_tile: int) -> Membership:
+        """Of each person in each row of a tile of rows, the record that they give."""
+        first, counts = self._runs
+        with self.streams.lent("record of a person", row_tile, self.index) as generator:
+            places = _places(generator.random(len(members.indices)), counts[members.indices])
+        return Membership(members.offsets, first[members.indices] + places, members.weights)
+
+
+def _places(uniform: NDArray[np.float64], counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Places from 0 to below ``counts``; the largest number below 1 times a count may round to it."""
+    return np.minimum(np.floor(uniform * counts).astype(np.int64), counts - 1)
+
+
+def every_of_class(rows: int, row_tile: int, labels: NDArray[np.int64], classes: int) -> Membership:
+    """Row t holds everyone of class t mod ``classes``.
+
+    Example:
+        >>> every_of_class(3, 0, np.array([1, 0, 1]), 2).indices.tolist()
+        [1, 0, 2, 1]
+    """
+    numbers = (row_tile * ROW_TILE + np.arange(tile_length(rows, row_tile, ROW_TILE))) % classes
+    of_class = [np.flatnonzero(labels == number) for number in range(classes)]
+    members = [of_class[number] for number in numbers]
+    counts = np.array([len(one) for one in members], np.int64)
+    return Membership(offsets_of(counts), np.concatenate(members).astype(np.int64))
