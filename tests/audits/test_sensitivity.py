@@ -298,13 +298,13 @@ def test_a_record_in_the_rows_of_another_class_is_caught(monkeypatch: pytest.Mon
 
 def test_what_all_records_share_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """Records that are scaled by the longest of them: every row is moved, also those without the record."""
-    honest = tiles.TileReader.read
+    honest = tiles.TileReader._read
 
     def scaled(self: tiles.TileReader, index: int) -> Any:
         features, labels = honest(self, index)
         return features / np.linalg.norm(self.records.tile(0)[0], axis=1).max(), labels
 
-    monkeypatch.setattr(tiles.TileReader, "read", scaled)
+    monkeypatch.setattr(tiles.TileReader, "_read", scaled)
     features, labels = far_apart()
     plan = worst_plan("poisson", mixup_degree=2)
     assert "rows without the record" in exceeded(measured(plan, features, labels, 0))

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.engine.tiles import RecordTiles, Tile, record_tiles
+from privmix.engine.tiles import RecordTiles, RecordUnits, Tile, record_tiles
 from privmix.errors import check_choice
 from privmix.mechanisms.membership import RECORD_TILE
 from privmix.plans import ReleasePlan
@@ -66,7 +66,7 @@ class Canaries:
 
 
 @dataclass(frozen=True, eq=False)
-class WithCanaries:
+class WithCanaries(RecordUnits):
     """The first ``kept`` records of ``others``, and after them the canaries that stand in. Secret.
 
     Only the tile in which the two meet is copied.

@@ -89,10 +89,15 @@ class WorstCase(ABC, Generic[P]):
         """
         return np.zeros(self.trials)
 
-    def run(self, present: Mask, streams: SecretStreams, make: EngineFactory = real_engine) -> Scores:
-        """Run the engine once, and destroy the streams; (3, trials) scores: exact, linear, and of repeated noise."""
+    def run(
+        self, present: Mask, streams: SecretStreams, make: EngineFactory = real_engine, copies: int | None = None
+    ) -> Scores:
+        """Run the engine once, and destroy the streams; (3, trials) scores: exact, linear, and of repeated noise.
+
+        Where persons are the units, each has so many copies of the record that a unit has otherwise; None: K.
+        """
         try:
-            engine = make(self.plan, self.records(present), streams)
+            engine = make(self.plan, as_persons(self.plan, self.records(present), copies), streams)
             total, rows = np.zeros((2, self.trials)), []
             for block in engine.rows():
                 total += self.of_rows(block, engine.transform)
@@ -107,6 +112,15 @@ class WorstCase(ABC, Generic[P]):
         """What records of these features add to a sum, in units of their bound: clipped, centred, on the lattice."""
         lattice = self.plan.lattice
         return np.asarray(lattice.quantise(transform(features) / transform.final_clip_norm) * lattice.step)
+
+
+def as_persons(plan: BasePlan, records: PrivateRecords, copies: int | None = None) -> PrivateRecords:
+    """The records as they are, or, where the plan's unit is a person, each one a person's that has it several times."""
+    if plan.per_person is None:
+        return records
+    many = copies or plan.per_person
+    whose = np.repeat(np.arange(len(records.labels)), many)
+    return PrivateRecords(records.features[whose], records.labels[whose], whose)
 
 
 AnyCase = WorstCase[Any]
@@ -142,6 +156,7 @@ def attack(
     make: EngineFactory = real_engine,
     workers: int | None = None,
     progress: Progress | None = None,
+    copies: int | None = None,
 ) -> AttackScores:
     """Attack ``runs`` independent trials, half of them with the canary, each engine run under fresh streams.
 
@@ -152,6 +167,7 @@ def attack(
         make: makes the engine; a test puts a broken one in here.
         workers: engines that run at once; None is one a core, or one alone where runs are small.
         progress: called with "attack", trials done and trials in all.
+        copies: of a plan whose unit is a person, how many records each has; None: K.
 
     Example:
         >>> from privmix.planning import ReleaseConfig
@@ -170,7 +186,7 @@ def attack(
     def one(index: int) -> tuple[Mask, Scores]:
         present = (columns + index) % 2 == 1
         streams = SecretStreams.from_entropy() if seed is None else SecretStreams.from_seed(seed * 2**32 + index)
-        return present, case.run(present, streams, make)
+        return present, case.run(present, streams, make, copies)
 
     found: tuple[list[Scores], list[Scores]] = ([], [])
     done = 0

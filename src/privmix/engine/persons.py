@@ -201,7 +201,7 @@ class PersonTiles:
         """(persons + 1,) where the records of each person of a tile begin in it."""
         first = index * RECORD_TILE
         own = self._starts[first : first + tile_length(self.units, index, RECORD_TILE) + 1]
-        return own - own[0]
+        return np.asarray(own - own[0])
 
     def _span(self, index: int) -> slice:
         first = index * RECORD_TILE

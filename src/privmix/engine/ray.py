@@ -72,17 +72,38 @@ class ObjectTiles:
     """Tiles in Ray's object store."""
 
     count: int
+    units: int
     dim: int
+    lengths: tuple[int, ...]
     refs: tuple[Any, ...]
 
     def __repr__(self) -> str:
         return "<ObjectTiles>"
 
+    @classmethod
+    def of(cls, tiles: RecordTiles) -> ObjectTiles:
+        """Copies of the tiles, with where the records of each person begin in them."""
+        import ray
+
+        every = range(record_tiles(tiles))
+        refs = (ray.put((*_as_arrays(tiles.tile(index)), tiles.starts(index))) for index in every)
+        lengths = (tiles.length(index) for index in every)
+        return cls(tiles.count, tiles.units, tiles.dim, tuple(lengths), tuple(refs))
+
+    def length(self, index: int) -> int:
+        return self.lengths[index]
+
     def tile(self, index: int) -> Tile:
         import ray
 
-        features, labels = ray.get(self.refs[index])
+        features, labels, _ = ray.get(self.refs[index])
         return features, labels
+
+    def starts(self, index: int) -> NDArray[np.int64] | None:
+        import ray
+
+        found: NDArray[np.int64] | None = ray.get(self.refs[index])[2]
+        return found
 
 
 @dataclass(frozen=True)
@@ -121,7 +142,7 @@ def row_sums(task: SpanTask, span: range, rows: range, transform: RecordTransfor
 
     def work() -> Parts:
         summer = task.summer()
-        sums, room = summer.empty_sums(rows), summer.empty_tile(span.start)
+        sums, room = summer.empty_sums(rows), summer.empty_tile(*span)
         for index in span:
             summer.add(sums, rows, index, summer.quantise(index, transform, room))
         return sums.x, sums.counts, sums.totals
@@ -228,13 +249,8 @@ class RayReleaseEngine(RowEngine):
 
     def _shared(self) -> RecordTiles:
         """The records in a form that travels in a few bytes."""
-        import ray
-
         tiles = self._records
-        if isinstance(tiles, StoreTiles | ObjectTiles):
-            return tiles
-        refs = (ray.put(_as_arrays(tiles.tile(index))) for index in range(record_tiles(tiles)))
-        return ObjectTiles(tiles.count, tiles.dim, tuple(refs))
+        return tiles if isinstance(tiles, StoreTiles | ObjectTiles) else ObjectTiles.of(tiles)
 
     def _clipped_sum(self, progress: Progress | None) -> NDArray[np.float64]:
         import ray

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from privmix.engine.tiles import PrivateRecords, RecordSource, TileSummer, mapping, record_tiles, tiles_of
 from privmix.errors import WITHHELD, InvalidInput, check_integer
-from privmix.mechanisms.membership import RECORD_TILE, ROW_TILE
+from privmix.mechanisms.membership import ROW_TILE
 from privmix.mechanisms.mixing import LatticeRecords
 from privmix.mechanisms.noise import gaussian_on_lattice, laplace_on_lattice
 from privmix.mechanisms.row_sums import RowSums
@@ -277,7 +277,8 @@ class ReleaseEngine(RowEngine):
         kept = max(1, min(wanted, most, int(_DRAWS_AT_ONCE / draws)))
         row_tile = ROW_TILE * self._summer.row_bytes
         self._out_of_core = self._records.count * self._summer.record_bytes + kept * row_tile + _SPARE > memory
-        one_tile = min(RECORD_TILE, self._records.count) * self._summer.record_bytes
+        longest = max(map(self._records.length, range(record_tiles(self._records))))
+        one_tile = longest * self._summer.record_bytes
         fitting = max(1, int((memory - one_tile - _SPARE) / row_tile))
         self._tiles_at_once = tiles_at_once or (fitting if self._out_of_core else kept)
         self._kept: list[LatticeRecords] = []
@@ -324,7 +325,7 @@ class ReleaseEngine(RowEngine):
             self._kept.append(made)
             return made
         if self._buffer is None:
-            self._buffer = self._summer.empty_tile(0)
+            self._buffer = self._summer.empty_tile(*range(record_tiles(self._records)))
         return self._summer.quantise(index, transform, self._buffer, self._count(progress, "clip", index, part))
 
     def _count(
@@ -334,7 +335,8 @@ class ReleaseEngine(RowEngine):
         if progress is None:
             return lambda _: None
         count, (passes, of) = self._records.count, part
-        return lambda done: progress(stage, passes * count + index * RECORD_TILE + done, of * count)
+        before = passes * count + sum(map(self._records.length, range(index)))
+        return lambda done: progress(stage, before + done, of * count)
 
 
 @cache

@@ -93,9 +93,26 @@ class RecordTiles(Protocol):
     def length(self, index: int) -> int:
         """How many records a tile has."""
 
+    def starts(self, index: int) -> NDArray[np.int64] | None:
+        """(persons + 1,) where the records of each person of a tile begin in it; None where records are the units."""
+
+
+class RecordUnits:
+    """Tiles whose units are records: what follows from ``count``."""
+
+    @property
+    def units(self: RecordTiles) -> int:
+        return self.count
+
+    def length(self: RecordTiles, index: int) -> int:
+        return tile_length(self.count, index, RECORD_TILE)
+
+    def starts(self, index: int) -> None:
+        del index
+
 
 @dataclass(frozen=True)
-class ArrayTiles:
+class ArrayTiles(RecordUnits):
     """Tiles of arrays, in memory or memory-mapped.
 
     Raises:
@@ -119,15 +136,8 @@ class ArrayTiles:
         return len(self.labels)
 
     @property
-    def units(self) -> int:
-        return len(self.labels)
-
-    @property
     def dim(self) -> int:
         return int(self.features.shape[1])
-
-    def length(self, index: int) -> int:
-        return tile_length(self.count, index, RECORD_TILE)
 
     def tile(self, index: int) -> Tile:
         part = slice(index * RECORD_TILE, (index + 1) * RECORD_TILE)
@@ -187,8 +197,8 @@ def content_fingerprint(records: RecordTiles, key: bytes, workers: int) -> str:
         for start in range(0, len(features), 1024):
             hasher.update(np.ascontiguousarray(features[start : start + 1024]).data)
         hasher.update(np.ascontiguousarray(labels, np.int64).data)
-        if isinstance(records, PersonTiles):
-            hasher.update(np.ascontiguousarray(records.starts(index)).data)
+        if (starts := records.starts(index)) is not None:
+            hasher.update(np.ascontiguousarray(starts).data)
         return hasher.digest()
 
     whole = hashlib.blake2b(key=key, digest_size=32)
@@ -221,7 +231,7 @@ class TileReader:
     def __init__(self, plan: BasePlan, records: RecordTiles, *, workers: int = 1) -> None:
         if records.dim != plan.dim:
             raise InvalidInput("features", f"{records.dim} columns", f"a 2-d array with {plan.dim} columns")
-        if isinstance(records, PersonTiles) is not (plan.per_person is not None):
+        if (records.starts(0) is None) is not (plan.per_person is None):
             raise InvalidInput("persons", WITHHELD, "persons of records exactly where the plan's unit is a person")
         self.records, self.workers, self._most = records, workers, plan.per_person
         self._dim, self._clip_norm, self._classes = plan.dim, plan.clip_norm, plan.num_classes
@@ -257,7 +267,7 @@ class TileReader:
         Raises:
             InvalidInput: persons are, of whom :meth:`blocks` says what their records weigh.
         """
-        if isinstance(self.records, PersonTiles):
+        if self._most is not None:
             raise InvalidInput("persons", WITHHELD, "none: the design takes records as units")
         return self._read(index)
 
@@ -270,11 +280,11 @@ class TileReader:
     def blocks(self, index: int, at_once: int) -> Iterator[Block]:
         """About ``at_once`` records of a tile at a time, with what they weigh; those of one person are never parted."""
         features, labels = self._read(index)
-        if not isinstance(self.records, PersonTiles):
+        starts, first = self.records.starts(index), 0
+        if starts is None:
             for start in range(0, len(labels), at_once):
                 yield features[start : start + at_once], labels[start : start + at_once], None
             return
-        starts, first = self.records.starts(index), 0
         while first < len(starts) - 1:
             last = max(first + 1, int(np.searchsorted(starts, starts[first] + at_once, side="right")) - 1)
             part, own = slice(starts[first], starts[last]), starts[first : last + 1] - starts[first]
@@ -326,7 +336,7 @@ class TileSummer(TileReader):
         self, index: int, transform: RecordTransform, into: LatticeRecords, done: Callable[[int], None] = _ignore
     ) -> LatticeRecords:
         """A tile's transformed records on the lattice, in the first entries of ``into``; returns those."""
-        if self._as_means:
+        if self.plan.as_means:
             return self._means(index, transform, into, done)
         features, _ = self._read(index)
         for _ in self._blocks(
@@ -348,14 +358,14 @@ class TileSummer(TileReader):
             done(filled)
         return into.part(slice(0, filled))
 
-    def empty_tile(self, index: int) -> LatticeRecords:
-        """Room for quantised tile ``index``."""
-        return LatticeRecords.empty(self.records.length(index), self.plan.dim, self.largest)
+    def empty_tile(self, *tiles: int) -> LatticeRecords:
+        """Room for any of these tiles, quantised."""
+        return LatticeRecords.empty(max(map(self.records.length, tiles)), self.plan.dim, self.largest)
 
     @property
     def record_bytes(self) -> int:
         """Memory of one quantised record."""
-        return self.empty_tile(0).blocks[:, :1].nbytes
+        return LatticeRecords.empty(1, self.plan.dim, self.largest).blocks.nbytes
 
     @property
     def row_bytes(self) -> int:
@@ -397,9 +407,9 @@ class TileSummer(TileReader):
 
     def members(self, row_tile: int, index: int) -> Membership:
         """Which of what :meth:`quantise` made of a tile is in which rows of a row tile."""
-        if not isinstance(self.records, PersonTiles):
+        if self._most is None:
             return self._sampler.draw(self._membership, row_tile, index, self._labels(index))
-        if self._as_means:
+        if self.plan.as_means:
             return every_of_class(self.plan.rows, row_tile, self._labels(index), self.plan.num_classes)
         givers = self._givers(index)
         units = givers.classes if givers.by_class else givers.starts[:-1]
@@ -407,40 +417,28 @@ class TileSummer(TileReader):
 
     def spans(self, index: int) -> NDArray[np.int64]:
         """(units + 1,) where what :meth:`quantise` makes of each unit of a tile begins."""
-        if not isinstance(self.records, PersonTiles):
+        if (starts := self.records.starts(index)) is None:
             return np.arange(self.records.length(index) + 1)
-        starts = self.records.starts(index)
-        return np.searchsorted(self._groups(index).starts, starts) if self._as_means else starts
-
-    @property
-    def _as_means(self) -> bool:
-        """Whether persons are in rows as the means of their records of each class, and not by one of these.
-
-        Rows of whole classes hold everybody anyway: all of them together are one query, which a person moves by the
-        means of their records, as much as these weigh.
-        """
-        return isinstance(self.records, PersonTiles) and self.plan.public_labels and self.plan.record_rate == 1
+        return np.searchsorted(self._groups(index).starts, starts) if self.plan.as_means else starts
 
     def _labels(self, index: int) -> NDArray[np.int64]:
         """The class of each of those that :meth:`quantise` makes."""
-        return self._groups(index).labels if self._as_means else self._read(index)[1]
+        return self._groups(index).labels if self.plan.as_means else self._read(index)[1]
 
     def _groups(self, index: int) -> Groups:
-        assert isinstance(self.records, PersonTiles)
         return self._kept(index, "groups", lambda starts, labels: Weights(starts, labels, self._most or 1).groups)
 
     def _givers(self, index: int) -> Givers:
         by_class, streams = self._sampler.by_class, self._membership
         return self._kept(index, "givers", lambda starts, labels: Givers(starts, labels, streams, index, by_class))
 
-    def _kept(
-        self, index: int, name: str, make: Callable[[NDArray[np.int64], NDArray[np.int64]], _Result]
-    ) -> _Result:
+    def _kept(self, index: int, name: str, make: Callable[[NDArray[np.int64], NDArray[np.int64]], _Result]) -> _Result:
         """What is made of a tile's persons, kept while the tile is the one that is summed."""
-        assert isinstance(self.records, PersonTiles)
         if self._last.get("index") != index:
             self._last = {"index": index}
         if name not in self._last:
-            self._last[name] = make(self.records.starts(index), self._read(index)[1])
+            starts = self.records.starts(index)
+            assert starts is not None
+            self._last[name] = make(starts, self._read(index)[1])
         found: _Result = self._last[name]
         return found

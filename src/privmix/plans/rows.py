@@ -84,6 +84,15 @@ class ReleasePlan(BasePlan):
         """Whether a row's label follows from its number alone, so that it needs no noise."""
         return self.kind.public_labels
 
+    @property
+    def as_means(self) -> bool:
+        """Whether persons are in rows as the means of their records of each class, and not by one of these.
+
+        Rows of whole classes hold everybody anyway: rows of one of each class are together one query, which a person
+        moves by the means of their records, each as much as these weigh.
+        """
+        return self.per_person is not None and self.public_labels and self.record_rate == 1
+
     def sampler_for(self, records: int) -> Sampler:
         """The same law over ``records`` records: rates stay, so a declared public count may differ from the real one.
 

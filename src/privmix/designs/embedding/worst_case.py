@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privmix.audits.bounds import Scores
-from privmix.audits.worst_case import LONG, EngineFactory, Mask, WorstCase, real_engine
+from privmix.audits.worst_case import LONG, EngineFactory, Mask, WorstCase, as_persons, real_engine
 from privmix.designs.embedding.feature_maps import feature_map
 from privmix.designs.embedding.hermite import HermitePlan
 from privmix.designs.embedding.merf import MerfPlan
@@ -37,9 +37,11 @@ class EmbeddingCase(WorstCase[EmbeddingPlan]):
         features[:-1, 0] = LONG * self.plan.clip_norm
         return PrivateRecords(features, np.append(canaries, self.plan.num_classes - 1).astype(np.int64))
 
-    def run(self, present: Mask, streams: SecretStreams, make: EngineFactory = real_engine) -> Scores:
+    def run(
+        self, present: Mask, streams: SecretStreams, make: EngineFactory = real_engine, copies: int | None = None
+    ) -> Scores:
         try:
-            engine = make(self.plan, self.records(present), streams)
+            engine = make(self.plan, as_persons(self.plan, self.records(present), copies), streams)
             # From the row after the last on: no generator is fitted, of which nothing more can be learnt.
             for _ in engine.rows(first=self.plan.rows):
                 pass

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from scipy.linalg.blas import dgemm, dsyrk
 
 from privmix.designs.moments.plan import MomentsPlan
-from privmix.engine.rows import Engine, Progress, RowBlock, default_memory, released_mean
 from privmix.engine.persons import Weights
+from privmix.engine.rows import Engine, Progress, RowBlock, default_memory, released_mean
 from privmix.engine.tiles import RecordSource, TileReader, record_tiles, tiles_of
 from privmix.errors import WITHHELD, InvalidInput, check_integer
 from privmix.mechanisms.noise import gaussian_on_lattice

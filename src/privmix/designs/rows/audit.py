@@ -118,7 +118,12 @@ def mixed_row_moved(plan: ReleasePlan, pair: Pair) -> list[QuerySensitivity]:
         for which in (0, 1)
     ]
     found.append(QuerySensitivity("rows", factor / plan.noise_multiplier, *largest(*together)))
-    if replay is not None:
+    if plan.as_means:
+        # A person may be in rows of several classes: those of one of each class are one query.
+        repeats = -(-plan.rows // plan.num_classes)
+        moved, rounding = (math.sqrt(float(np.square(part).sum())) for part in (x, x_rounding))
+        found.append(QuerySensitivity("all rows", math.sqrt(repeats) * plan.feature_bound, moved, rounding))
+    elif replay is not None:
         touched = np.zeros(plan.rows, bool)
         for tile, rows in replay.rows.items():
             touched[tile * ROW_TILE + rows] = True

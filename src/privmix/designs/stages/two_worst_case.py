@@ -41,7 +41,9 @@ class TwoStageCase(AddRemoveCase[TwoStagePlan]):
         """Each query is answered once: :meth:`run` has another search in its place."""
         return np.zeros(self.trials)
 
-    def run(self, present: Mask, streams: SecretStreams, make: EngineFactory = real_engine) -> Scores:
+    def run(
+        self, present: Mask, streams: SecretStreams, make: EngineFactory = real_engine, copies: int | None = None
+    ) -> Scores:
         """As of every worst case; in place of repeated noise what :meth:`alone` reads, all by itself."""
         made: list[Engine] = []
 
@@ -49,7 +51,7 @@ class TwoStageCase(AddRemoveCase[TwoStagePlan]):
             made.append(make(plan, records, streams))
             return made[-1]
 
-        scores = super().run(present, streams, kept)
+        scores = super().run(present, streams, kept, copies)
         return np.concatenate([scores[:2], [[self.alone(made[0])]]])
 
     def alone(self, engine: Engine) -> np.float64:

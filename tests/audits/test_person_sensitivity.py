@@ -1,0 +1,232 @@
+"""What one person does with all records on the real engines, beside what their noise is scaled to."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from privmix.accounting import Adjacency
+from privmix.audits.sensitivity import QuerySensitivity, release_sensitivity
+from privmix.audits.worst_case import attack, worst_case_of
+from privmix.engine import PrivateRecords, persons, tiles
+from privmix.engine.persons import Givers, PersonTiles, Weights
+from privmix.errors import InvalidInput
+from privmix.mechanisms.membership import Membership, offsets_of
+from privmix.planning import ReleaseConfig
+from privmix.plans import Plan, all_designs
+from tests.audits.test_sensitivity import VALUES
+
+CLASSES = ("ant", "bee", "cat")
+PLANS: dict[str, dict[str, Any]] = {
+    "poisson": {"centre": "none"},
+    "poisson-centred": {},
+    "fixed": {"design": "fixed", "centre": "none"},
+    "laplace": {"design": "fixed", "noise": "laplace", "centre": "none"},
+    "random-weight": {"design": "random-weight", "max_weight": 0.5},
+    "hierarchical": {"design": "hierarchical", "expected_classes": 1.5},
+    "classwise": {"design": "classwise"},
+    "full-batch": {"design": "classwise", "full_batch": True, "centre": "none"},
+    "full-batch-twice": {"design": "classwise", "full_batch": True, "rows": 6},
+    "moments": {"design": "moments", "centre": "none"},
+    "moments-centred": {"design": "moments"},
+    "two-stage": {"design": "two-stage", "centre": "none"},
+    "two-stage-centred": {"design": "two-stage"},
+    "three-stage": {"design": "three-stage", "centre": "none"},
+}
+# Designs that refuse persons.
+WITHOUT = {"gaussian-mixing", "merf", "hermite"}
+every_plan = pytest.mark.parametrize("name", PLANS)
+
+
+def plan_of(name: str, *, count: int, dim: int, per_person: int = 1, **changes: Any) -> Plan:
+    options = {"rows": 12, "per_person": per_person, **PLANS[name], **changes}
+    if options.get("design", "poisson") in ("moments", "two-stage", "three-stage") or options.get("full_batch"):
+        options.pop("mixup_degree", None)
+    else:
+        options.setdefault("mixup_degree", max(1, count // 3))
+    return ReleaseConfig(records=count, dim=dim, classes=CLASSES, **options).with_noise(1.0)
+
+
+def measured(plan: Plan, records: PrivateRecords, position: int) -> dict[str, QuerySensitivity]:
+    own = records.of_unit(position)
+    replacement = None
+    if plan.adjacency is Adjacency.REPLACE_ONE:
+        replacement = (-records.features[own[0]], (int(records.labels[own[0]]) + 1) % 3)
+    found = release_sensitivity(plan, records, position, replacement=replacement, seed=position)
+    return {one.query: one for one in found}
+
+
+def exceeded(found: dict[str, QuerySensitivity]) -> set[str]:
+    return {name for name, one in found.items() if one.exceeded}
+
+
+def test_every_design_is_here_or_refuses() -> None:
+    assert {plan_of(name, count=9, dim=2).design for name in PLANS} | WITHOUT == {one.name for one in all_designs()}
+
+
+@every_plan
+@settings(max_examples=12, deadline=None, derandomize=True, database=None)
+@given(data=st.data())
+def test_no_person_moves_a_query_by_more_than_its_noise_is_scaled_to(name: str, data: st.DataObject) -> None:
+    count, dim = data.draw(st.integers(3, 7), "persons"), data.draw(st.integers(1, 4), "dim")
+    sizes = data.draw(st.lists(st.sampled_from([1, 2, 3, 40]), min_size=count, max_size=count), "records of each")
+    whose = np.repeat(np.arange(count), sizes)
+    rows = np.array([[data.draw(VALUES) for _ in range(dim)] for _ in range(4)], np.float64)
+    seed = data.draw(st.integers(0, 1000), "which")
+    rng = np.random.default_rng(seed)
+    features, labels = rows[rng.integers(0, 4, len(whose))], rng.integers(0, 3, len(whose))
+    order = rng.permutation(len(whose))
+    records = PrivateRecords(features[order], labels[order], whose[order])
+    per_person = data.draw(st.sampled_from([1, 1, 3]), "K")
+    clip = data.draw(st.sampled_from([1.0, 0.05, 37.0]), "clip norm")
+    plan = plan_of(name, count=count, dim=dim, clip_norm=clip, per_person=per_person, mixup_degree=1)
+    found = measured(plan, records, data.draw(st.integers(0, count - 1), "person"))
+    assert not exceeded(found), found
+
+
+def far_apart(many: int) -> PrivateRecords:
+    """The first person has ``many`` long records in one direction, and of one class; eight others have two small."""
+    rng = np.random.default_rng(0)
+    features = np.concatenate([np.zeros((many, 4)), rng.normal(size=(16, 4)) * 0.01])
+    features[:many, 0] = 50.0
+    labels = np.concatenate([np.zeros(many, np.int64), np.arange(16) % 3])
+    return PrivateRecords(features, labels, np.concatenate([np.zeros(many, np.int64), np.repeat(np.arange(1, 9), 2)]))
+
+
+@every_plan
+@pytest.mark.parametrize("many", [1, 100])
+def test_a_person_of_long_records_does_all_that_is_allowed(name: str, many: int) -> None:
+    """So the bounds that noise is scaled to are no looser than they need be, within 2 percent."""
+    plan = plan_of(name, count=9, dim=4, mixup_degree=3, **({} if "rows" in PLANS[name] else {"rows": 60}))
+    plan = replace(plan, centre_noise_multiplier=0.01) if plan.centred else plan
+    found = measured(plan, far_apart(many), 0)
+    assert not exceeded(found)
+    query = next(one for one in ("second moments", "features") if one in found)
+    assert found[query].share > (0.45 if plan.adjacency is Adjacency.REPLACE_ONE else 0.98)
+
+
+# Bugs, each with the plans in which it must show.
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+def weights_forgotten(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Weights, "records", property(lambda self: np.ones(len(self.labels))))
+
+
+def one_record_too_many(patch: pytest.MonkeyPatch) -> None:
+    """The cap is off by one: a person with k records counts as one with k - 1."""
+    patch.setattr(
+        Weights,
+        "records",
+        property(lambda self: np.repeat(1 / np.maximum(self._counts - 1, self.most), self._counts)),
+    )
+
+
+def means_not_divided(patch: pytest.MonkeyPatch) -> None:
+    def sums(self: Weights, x: NDArray[Any], starts: NDArray[Any], shares: NDArray[Any]) -> NDArray[Any]:
+        return np.asarray(np.add.reduceat(x, starts, axis=0))
+
+    patch.setattr(Weights, "means", sums)
+
+
+def parted(patch: pytest.MonkeyPatch) -> None:
+    """A person with many records is two units: as if they lay in two tiles."""
+    honest = persons.grouped
+
+    def two(whose: NDArray[Any], labels: NDArray[Any], most: int = 0) -> Any:
+        halves = np.arange(len(whose)) % 2
+        return honest(np.asarray(whose) * 2 + halves, labels)
+
+    patch.setattr(persons, "grouped", two)
+
+
+def every_record_joins(patch: pytest.MonkeyPatch) -> None:
+    """A person that is drawn gives a row two records."""
+
+    def two(self: Givers, members: Membership, row_tile: int) -> Membership:
+        first, counts = self._runs
+        row = np.repeat(np.arange(members.rows), members.counts)
+        own = first[members.indices]
+        again = own + np.minimum(1, counts[members.indices] - 1)
+        order = np.argsort(np.concatenate([row, row]), kind="stable")
+        weights = None if members.weights is None else np.concatenate([members.weights] * 2)[order]
+        counted = np.bincount(np.concatenate([row, row]), minlength=members.rows)
+        return Membership(offsets_of(counted), np.concatenate([own, again])[order], weights)
+
+    patch.setattr(Givers, "given", two)
+
+
+SUMS = ("moments", "two-stage", "three-stage", "full-batch")
+ROWS = ("poisson", "hierarchical", "classwise")
+
+
+@pytest.mark.parametrize(
+    ("plant", "name"),
+    [
+        *((weights_forgotten, name) for name in ("moments", "two-stage", "three-stage")),
+        *((one_record_too_many, name) for name in ("moments", "two-stage", "three-stage")),
+        *((means_not_divided, name) for name in (*SUMS, "poisson-centred")),
+        *((every_record_joins, name) for name in ROWS),
+    ],
+)
+def test_a_planted_bug_is_caught(plant: Plant, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = plan_of(name, count=9, dim=4, mixup_degree=1, rows=60)
+    plant(monkeypatch)
+    if (plant, name) == (means_not_divided, "full-batch"):
+        # More than the bound does not fit the lattice.
+        with pytest.raises(InvalidInput, match="within the bound"):
+            measured(plan, far_apart(20), 0)
+        return
+    assert exceeded(measured(plan, far_apart(20), 0))
+
+
+def test_a_person_in_two_tiles_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Removing a person that counts twice moves sums twice as far."""
+    parted(monkeypatch)
+    records = far_apart(20)
+    plan = plan_of("moments", count=18, dim=4)
+    tiled = tiles.tiles_of(records)
+    assert isinstance(tiled, PersonTiles)
+    assert tiled.units > len(np.unique(records.persons))
+    found = measured_by_hand(plan, records)
+    assert found > plan.final_clip_norm**2 * 1.5
+
+
+def measured_by_hand(plan: Plan, records: PrivateRecords) -> float:
+    """How far the first person moves X'X, without the help of anything that knows of persons."""
+    from privmix.engine.engines import make_engine
+    from privmix.mechanisms.streams import SecretStreams
+
+    seconds = []
+    for kept in (records.persons >= 0, records.persons > 0):
+        part = PrivateRecords(records.features[kept], records.labels[kept], records.persons[kept])
+        plain = replace(plan, centre_noise_multiplier=None, residual_clip_norm=None)
+        engine = make_engine(plain, part, SecretStreams.from_seed(0))
+        for _ in engine.rows():
+            pass
+        seconds.append(engine.beside.second.astype(np.float64))
+    return float(np.linalg.norm(seconds[0] - seconds[1]))
+
+
+@pytest.mark.parametrize("name", ["moments", "poisson", "classwise"])
+@pytest.mark.parametrize("copies", [1, 100])
+def test_the_worst_case_shows_no_more_with_many_records(name: str, copies: int) -> None:
+    """The attack on a person with K records and on one with 100 K proves less than the plan's epsilon.
+
+    Over 4,000 trials, for the threshold 0, within 6 standard deviations of what is counted.
+    """
+    plan = replace(plan_of(name, count=1000, dim=9, mixup_degree=16, rows=40, centre="none"), noise_multiplier=2.0)
+    plan = plan.priced(1e-3)
+    scores = attack(worst_case_of(plan), 4000, seed=1, copies=copies)
+    deviation = 0.5 / math.sqrt(2000)
+    above = [float((part > 0).mean()) for part in (scores.present, scores.without)]
+    assert above[0] - 6 * deviation <= math.exp(plan.epsilon) * (above[1] + 6 * deviation) + 1e-3
+    assert scores.present.mean() > scores.without.mean()
