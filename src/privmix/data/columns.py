@@ -36,6 +36,7 @@ class Selection:
         labelled: whether labels are read. Where they are not, there may be none: the label's column, if there is one,
             is left out of the inputs.
         dialect: how CSV files are written; None: as usual.
+        person: the column that says whose a record is, which is none of the inputs.
     """
 
     label: str = "label"
@@ -49,6 +50,7 @@ class Selection:
     shape: tuple[int, ...] | None = None
     labelled: bool = True
     dialect: Dialect | None = None
+    person: str | None = None
 
     @property
     def image_shape(self) -> tuple[int, ...]:
@@ -145,7 +147,7 @@ def choose_inputs(arrow: Any, selection: Selection) -> tuple[list[str], str]:
         if not _is_image(arrow.field(image).type):
             raise InvalidInput("image column", image, "a column of encoded images (bytes)")
         return [image], "images"
-    return _choose_numbers([field for field in arrow if field.name != label], image)
+    return _choose_numbers([field for field in arrow if field.name not in (label, selection.person)], image)
 
 
 def _choose_numbers(others: list[Any], image: str | None) -> tuple[list[str], str]:

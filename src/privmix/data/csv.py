@@ -310,6 +310,7 @@ class Csv(Reader):
             numbers=asked.numbers,
             labelled=asked.labelled,
             dialect=asked.dialect,
+            person=asked.person,
         )
         format_ = csv_format(selection.label, selection.table is None, selection.labelled, selection.dialect)
         return ArrowSource(files, format_, selection, resolve_classes(request.classes))

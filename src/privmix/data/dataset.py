@@ -45,6 +45,7 @@ def open_dataset(
     input_shape: tuple[int, ...] | None = None,
     labelled: bool = True,
     dialect: Dialect | None = None,
+    person_column: str | None = None,
 ) -> Source:
     """Open a dataset; only public facts are read until the source is asked for records.
 
@@ -94,6 +95,8 @@ def open_dataset(
             ``y``, images without sub-folders; :meth:`Source.inputs` reads them. The column ``label_column``, where
             there is one, is still none of the inputs.
         dialect: CSV: separator, decimal mark and encoding, where they are not ``,``, ``.`` and UTF-8.
+        person_column: formats with columns: which one says whose a record is; it is none of the inputs. Who they are is
+            read by :mod:`privmix.data.persons`.
 
     Raises:
         InvalidInput: unknown format, split or column, classes not declared, damaged header.
@@ -110,6 +113,8 @@ def open_dataset(
     """
     table = check_columns(text_column, columns, label_column if labelled else None)
     numbers = check_names("columns", number_columns, label_column if labelled else None)
+    if person_column is not None and person_column in (label_column, *(table or ()), *(numbers or ())):
+        raise InvalidInput("person", person_column, "a column of its own: neither the label's nor one of the inputs")
     if (table is not None or numbers is not None) and feature_column is not None:
         raise InvalidInput("feature column", feature_column, "none beside other columns")
     if table is not None and numbers is not None:
@@ -128,6 +133,7 @@ def open_dataset(
         None if input_shape is None else tuple(input_shape),
         labelled,
         dialect,
+        person_column,
     )
     request = Request(check_choice("split", split, SPLITS), classes, selection)
     if not isinstance(data, str | Path):

@@ -80,6 +80,7 @@ def open_frame(frame: Any, classes: Any, selection: Selection, labels: Any = Non
         if len(labels) != len(frame):
             raise InvalidInput("y", "another number of labels", "one label a record of x")
     others = [name for name in columns if labels is not None or name != selection.label]
+    others = [name for name in others if name != selection.person]
     wanted = selection.table or selection.numbers or others
     for name in wanted:
         if name not in (others if selection.labelled else columns):

@@ -1,0 +1,192 @@
+"""Whose the records of a dataset are: a column, an array, or the names of files.
+
+Identifiers are read once, and leave this file as numbers: a person's number is how many others had a record before the
+first of theirs. Neither they nor hashes of them are written anywhere.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import re
+import secrets
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from privmix.data.dataset import open_dataset
+from privmix.data.dialect import Dialect
+from privmix.data.files import decoding
+from privmix.data.memory import column_part, plain
+from privmix.data.source import Source
+from privmix.errors import WITHHELD, InvalidInput, in_terms_of
+
+ERROR, OWN = "error", "own"
+MISSING: Final = (ERROR, OWN)
+"""What a record without an identifier is: an error, or a person of its own. Never one shared "unknown" person."""
+
+_BATCH: Final = 65_536
+_DIGEST: Final = 16
+# Integers below are exact as floats, which tables of numbers may hold them as.
+_EXACT: Final = 2**53
+_FILE, _PERSON = "file_name", "person"
+
+
+def persons_in_column(
+    data: Any, column: str, *, split: str = "train", dialect: Dialect | None = None, missing: str = ERROR
+) -> NDArray[np.int64]:
+    """(n,) whose each record is, by a column of the data; anything :func:`privmix.data.open_dataset` reads columns of.
+
+    Formal guarantees:
+        * Exact: two records are of one person exactly where their identifiers are the same text, but for spaces around
+          it; a whole number is the text of its digits. Numbers that could have been rounded are refused.
+        * Silent: no identifier stands in an error; none is kept, nor a hash of it; numbers follow from the order of
+          records alone.
+
+    Args:
+        data: as for :func:`privmix.data.open_dataset`.
+        column: its name.
+        split: which part of the data.
+        dialect: of CSV files.
+        missing: what records without one are; see :data:`MISSING`.
+
+    Raises:
+        InvalidInput: there is no such column, or identifiers are missing, where that is an error.
+        StorageError: the data can't be read.
+
+    Example:
+        >>> import pandas
+        >>> frame = pandas.DataFrame({"who": ["b", "a", "b "], "dose": [1, 2, 3]})
+        >>> persons_in_column(frame, "who").tolist()
+        [0, 1, 0]
+    """
+    # Classes play no part: labels are not read.
+    with in_terms_of({"columns": "person"}):
+        source = open_dataset(
+            data, split=split, classes=1, columns=[column], label_column="", labelled=False, dialect=dialect
+        )
+    return numbered((cell for chunk in _chunks(source) for cell in chunk[:, 0].tolist()), missing)
+
+
+def persons_in(values: Any, missing: str = ERROR) -> NDArray[np.int64]:
+    """(n,) whose each record is, by an array or list of identifiers.
+
+    Example:
+        >>> persons_in([70, 50, 70]).tolist()
+        [0, 1, 0]
+    """
+    values = plain(values, "person")
+    return numbered(column_part(values, "person")(0, len(values)).tolist(), missing)
+
+
+def persons_in_names(names: Sequence[str], pattern: str, missing: str = ERROR) -> NDArray[np.int64]:
+    """(n,) whose each file is, by the first group of a pattern that is found in its name.
+
+    Args:
+        names: of the files, with the folders that they lie in; see :attr:`privmix.data.Source.names`.
+        pattern: a regular expression with one group.
+        missing: what files are whose name it is not found in.
+
+    Raises:
+        InvalidInput: it is no such pattern, or it is not found in a name, where that is an error.
+
+    Example:
+        >>> persons_in_names(["ill/p7_1.png", "well/p9_1.png", "ill/p7_2.png"], r"p(\\d+)_").tolist()
+        [0, 1, 0]
+    """
+    try:
+        compiled = re.compile(pattern)
+    except re.error:
+        raise InvalidInput("person_pattern", pattern, "a regular expression") from None
+    if compiled.groups != 1:
+        raise InvalidInput("person_pattern", pattern, "a regular expression with one group, which is the person")
+    return numbered((found[1] if (found := compiled.search(name)) else None for name in names), missing)
+
+
+def persons_in_list(names: Sequence[str], file: Path, missing: str = ERROR) -> NDArray[np.int64]:
+    """(n,) whose each file is, by a CSV file with the columns ``file_name`` and ``person``.
+
+    Args:
+        names: of the files, as :func:`persons_in_names`.
+        file: names files as they are, or without the folders that they lie in where these names differ.
+        missing: what files are that are not in it.
+
+    Raises:
+        InvalidInput: the file lacks these columns or names a file twice; or one is missing, where that is an error.
+        StorageError: it can't be read.
+    """
+    with decoding(file, "a CSV file"), file.open(encoding="utf-8", newline="") as stream:
+        rows = csv.DictReader(stream)
+        if not {_FILE, _PERSON} <= set(rows.fieldnames or ()):
+            raise InvalidInput("person_file", str(file), f"a CSV file with the columns {_FILE} and {_PERSON}")
+        whose: dict[str, str] = {}
+        for row in rows:
+            if row[_FILE] in whose:
+                raise InvalidInput("person_file", WITHHELD, "each file once")
+            whose[row[_FILE]] = row[_PERSON]
+    return numbered((whose.get(name, whose.get(Path(name).name)) for name in names), missing)
+
+
+def numbered(cells: Iterator[Any] | Sequence[Any], missing: str = ERROR) -> NDArray[np.int64]:
+    """Numbers for identifiers, in the order in which they are first met.
+
+    Example:
+        >>> numbered(["b", None, "a", None], missing="own").tolist()
+        [0, 1, 2, 3]
+    """
+    # The key is never kept: hashes are 16 bytes whatever identifiers are, and nobody can guess at them.
+    key, digests = secrets.token_bytes(32), bytearray()
+    for cell in cells:
+        text = _text(cell)
+        if text:
+            digests += hashlib.blake2b(text.encode(), key=key, digest_size=_DIGEST).digest()
+            continue
+        if missing == ERROR:
+            allowed = 'an identifier in every record; or `person_missing` "own": each without is a person of its own'
+            raise InvalidInput("person", WITHHELD, allowed)
+        digests += secrets.token_bytes(_DIGEST)
+    hashes = pa.FixedSizeBinaryArray.from_buffers(
+        pa.binary(_DIGEST), len(digests) // _DIGEST, [None, pa.py_buffer(bytes(digests))]
+    )
+    # Indices of a dictionary are in the order in which its entries are met.
+    return np.asarray(hashes.dictionary_encode().indices, np.int64)
+
+
+def _text(cell: Any) -> str:
+    """An identifier as a text; empty where there is none."""
+    if cell is None:
+        return ""
+    if isinstance(cell, bool | np.bool_):
+        raise _no_identifier()
+    if isinstance(cell, int | np.integer):
+        return str(int(cell))
+    if isinstance(cell, float | np.floating):
+        if cell != cell:
+            return ""
+        if cell != int(cell) or abs(cell) >= _EXACT:
+            raise _no_identifier()
+        return str(int(cell))
+    if isinstance(cell, bytes):
+        cell = cell.decode("utf-8", "surrogateescape")
+    if not isinstance(cell, str):
+        # Days, and whatever else has one way to be written.
+        cell = str(cell)
+    return str(cell).strip()
+
+
+def _no_identifier() -> InvalidInput:
+    return InvalidInput("person", WITHHELD, "texts, or whole numbers below 2^53; longer numbers as texts")
+
+
+def _chunks(source: Source) -> Iterator[NDArray[Any]]:
+    """Cells as they are read, before tables make floats of numbers."""
+    seen = 0
+    for raw, _ in source._silent_chunks(_BATCH):
+        seen += len(raw)
+        yield raw
+    if seen != source.schema.records:
+        raise InvalidInput("records", WITHHELD, "as many as the header gives")

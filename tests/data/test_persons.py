@@ -1,0 +1,99 @@
+"""Whose records are: the same persons whatever the format, in no error, and never one shared unknown person."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas
+import polars
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from privmix.data import open_dataset
+from privmix.data.persons import numbered, persons_in, persons_in_column, persons_in_list, persons_in_names
+from privmix.errors import InvalidInput
+
+WHO = ["anna-7", "bert", "anna-7 ", "", None, "carl"]
+FRAME = pandas.DataFrame({"who": WHO, "dose": np.arange(6.0), "label": list("ababab")})
+NUMBERS = [0, 1, 0, 2, 3, 4]
+
+
+def written(folder: Path, kind: str) -> Any:
+    rows = FRAME.astype(object).where(FRAME.notna(), None).to_dict("records")
+    if kind == "csv":
+        FRAME.to_csv(folder / "a.csv", index=False)
+    elif kind == "parquet":
+        pq.write_table(pa.Table.from_pylist(rows), folder / "a.parquet")
+    elif kind == "jsonl":
+        (folder / "a.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    elif kind == "polars":
+        return polars.DataFrame(rows)
+    elif kind == "pandas":
+        return FRAME
+    else:
+        import datasets
+
+        return datasets.Dataset.from_list(rows)
+    return str(folder / f"a.{kind}")
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "jsonl", "pandas", "polars", "datasets"])
+def test_formats_agree(kind: str, tmp_path: Path) -> None:
+    data = written(tmp_path, kind)
+    assert persons_in_column(data, "who", missing="own").tolist() == NUMBERS
+    with pytest.raises(InvalidInput, match="an identifier in every record") as caught:
+        persons_in_column(data, "who")
+    assert not any(name in str(caught.value) for name in ("anna", "bert", "carl"))
+    if kind != "jsonl":
+        with pytest.raises(InvalidInput, match="^person: got 'nobody'"):
+            persons_in_column(data, "nobody")
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "pandas", "polars", "datasets"])
+def test_the_column_is_none_of_the_inputs(kind: str, tmp_path: Path) -> None:
+    source = open_dataset(written(tmp_path, kind), classes=["a", "b"], person_column="who")
+    assert source.number_names == ("dose",)
+    with pytest.raises(InvalidInput, match="person"):
+        open_dataset(written(tmp_path, kind), classes=["a", "b"], person_column="dose", number_columns=["dose"])
+
+
+def test_numbers_follow_from_the_order_of_records_alone() -> None:
+    assert numbered(["z", "a", "z", "m"]).tolist() == numbered(["1", "2", "1", "0"]).tolist() == [0, 1, 0, 2]
+    assert persons_in(np.array([70, 50, 70])).tolist() == [0, 1, 0]
+    assert persons_in([70, "70", 70.0]).tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("value", [2.0**53, 0.5, True, float(2**60)])
+def test_what_may_have_been_rounded_is_no_identifier(value: float) -> None:
+    with pytest.raises(InvalidInput, match="as texts"):
+        persons_in([value, 1.0])
+
+
+def test_long_numbers_of_a_file_are_not_merged(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"id": [2**53 + 1, 2**53], "x": [1.0, 2.0]}), tmp_path / "b.parquet")
+    with pytest.raises(InvalidInput, match="as texts"):
+        persons_in_column(str(tmp_path / "b.parquet"), "id")
+
+
+def test_files(tmp_path: Path) -> None:
+    names = ["ill/p7_1.png", "well/p9_1.png", "ill/p7_2.png", "well/unknown.png"]
+    assert persons_in_names(names, r"p(\d+)_", "own").tolist() == [0, 1, 0, 2]
+    for pattern, words in ((r"p\d+_", "one group"), ("p(", "regular expression"), (r"p(\d+)_", "every record")):
+        with pytest.raises(InvalidInput, match=words):
+            persons_in_names(names, pattern)
+    file = tmp_path / "persons.csv"
+    file.write_text("file_name,person\nill/p7_1.png,anna\np9_1.png,bert\nill/p7_2.png,anna\n")
+    assert persons_in_list(names, file, "own").tolist() == [0, 1, 0, 2]
+    with pytest.raises(InvalidInput, match="every record"):
+        persons_in_list(names, file)
+    file.write_text("file_name,person\na.png,anna\na.png,bert\n")
+    with pytest.raises(InvalidInput, match="each file once") as caught:
+        persons_in_list(names, file)
+    assert "anna" not in str(caught.value)
+    file.write_text("name,person\n")
+    with pytest.raises(InvalidInput, match="columns file_name and person"):
+        persons_in_list(names, file)
