@@ -16,13 +16,20 @@ from numpy.typing import NDArray
 from privmix.accounting import Adjacency
 from privmix.audits.sensitivity import QuerySensitivity, release_sensitivity
 from privmix.audits.worst_case import attack, worst_case_of
-from privmix.engine import PrivateRecords, persons, tiles
-from privmix.engine.persons import Givers, PersonTiles, Weights
+from privmix.engine import PrivateRecords, tiles
+from privmix.engine.engines import make_engine
+from privmix.engine.tiles import PersonTiles
 from privmix.errors import InvalidInput
 from privmix.mechanisms.membership import Membership, offsets_of
+from privmix.mechanisms.persons import Givers, Weights
+from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
 from privmix.plans import Plan, all_designs
-from tests.audits.test_sensitivity import VALUES
+from privmix.training.dp_sgd import DpSgd
+from privmix.training.plan import TrainingPlan
+from privmix.training.records import TrainingRecords
+from privmix.training.sensitivity import training_sensitivity
+from tests.audits.test_sensitivity import STRATEGIES, VALUES, trainer_of
 
 CLASSES = ("ant", "bee", "cat")
 PLANS: dict[str, dict[str, Any]] = {
@@ -139,13 +146,13 @@ def means_not_divided(patch: pytest.MonkeyPatch) -> None:
 
 def parted(patch: pytest.MonkeyPatch) -> None:
     """A person with many records is two units: as if they lay in two tiles."""
-    honest = persons.grouped
+    honest = tiles.grouped
 
     def two(whose: NDArray[Any], labels: NDArray[Any], most: int = 0) -> Any:
         halves = np.arange(len(whose)) % 2
         return honest(np.asarray(whose) * 2 + halves, labels)
 
-    patch.setattr(persons, "grouped", two)
+    patch.setattr(tiles, "grouped", two)
 
 
 def every_record_joins(patch: pytest.MonkeyPatch) -> None:
@@ -202,9 +209,6 @@ def test_a_person_in_two_tiles_is_caught(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def measured_by_hand(plan: Plan, records: PrivateRecords) -> float:
     """How far the first person moves X'X, without the help of anything that knows of persons."""
-    from privmix.engine.engines import make_engine
-    from privmix.mechanisms.streams import SecretStreams
-
     seconds = []
     for kept in (records.persons >= 0, records.persons > 0):
         part = PrivateRecords(records.features[kept], records.labels[kept], records.persons[kept])
@@ -230,3 +234,63 @@ def test_the_worst_case_shows_no_more_with_many_records(name: str, copies: int) 
     above = [float((part > 0).mean()) for part in (scores.present, scores.without)]
     assert above[0] - 6 * deviation <= math.exp(plan.epsilon) * (above[1] + 6 * deviation) + 1e-3
     assert scores.present.mean() > scores.without.mean()
+
+
+# DP-SGD.
+
+STEP = TrainingPlan(6, 6, 1, 0.5, clip_norm=0.4, delta=1e-3, records_declared=True, per_person=2)
+
+
+def persons_of(features: NDArray[Any], labels: NDArray[np.int64], whose: NDArray[np.int64]) -> TrainingRecords:
+    return TrainingRecords.of(features, labels, classes=3, persons=whose)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("many", [1, 2, 100])
+def test_a_person_of_long_records_moves_a_step_by_its_bound_and_no_more(strategy: str, many: int) -> None:
+    """Under each label, by all that is allowed under one of them."""
+    rng, shares = np.random.default_rng(0), []
+    features = np.concatenate([np.zeros((many, 4)), rng.normal(size=(10, 4)) * 0.01])
+    features[:many, 0] = 50.0
+    whose = np.concatenate([np.zeros(many, np.int64), np.repeat(np.arange(1, 6), 2)])
+    for label in range(3):
+        labels = np.concatenate([np.full(many, label), np.arange(10) % 3])
+        found = training_sensitivity(trainer_of(STEP, strategy), persons_of(features, labels, whose), 0, seed=label)
+        assert not found.exceeded
+        shares.append(found.share)
+    assert max(shares) > 0.99
+
+
+def test_a_person_whose_records_are_clipped_one_by_one_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A person that is as many units as records are drawn of them."""
+    honest = DpSgd._views
+
+    def apart(self: DpSgd, indices: NDArray[np.int64], seeds: NDArray[np.int64]) -> Any:
+        views, targets = honest(self, indices, seeds)
+        return views.flatten(0, 1)[:, None], targets.flatten(0, 1)[:, None]
+
+    monkeypatch.setattr(DpSgd, "_views", apart)
+    features = np.full((20, 4), 50.0)
+    features[2:] = 0.01
+    records = persons_of(features, np.ones(20, np.int64), np.concatenate([[0, 0], np.arange(1, 19) % 5 + 1]))
+    assert training_sensitivity(trainer_of(STEP, "closed-form"), records, 0).exceeded
+
+
+def test_records_of_a_person_are_as_likely_each() -> None:
+    """Of 5 records with K = 2, over 20,000 draws, within 5 standard deviations; of one record both are it."""
+    records = persons_of(np.arange(24.0).reshape(6, 4), np.zeros(6, np.int64), np.array([0, 0, 0, 0, 0, 1]))
+    starts = np.random.default_rng(0).random(20_000)
+    drawn = records.of_persons(np.zeros(20_000, np.int64), starts, 2)
+    assert (drawn[:, 0] != drawn[:, 1]).all()
+    counts = np.bincount(drawn.reshape(-1), minlength=5)
+    assert (np.abs(counts - 8000) < 5 * np.sqrt(20_000 * 0.4 * 0.6)).all()
+    assert (records.of_persons(np.array([1]), np.array([0.7]), 3) == 5).all()
+
+
+def test_a_plan_of_persons_trains_on_persons_alone() -> None:
+    features, labels = np.zeros((6, 4)), np.zeros(6, np.int64)
+    with pytest.raises(InvalidInput, match="persons of records exactly"):
+        trainer_of(STEP, "loop")(TrainingRecords.of(features, labels, classes=3), SecretStreams.from_seed(0), [])
+    plan = replace(STEP, per_person=None)
+    with pytest.raises(InvalidInput, match="persons of records exactly"):
+        trainer_of(plan, "loop")(persons_of(features, labels, np.arange(6)), SecretStreams.from_seed(0), [])

@@ -49,7 +49,7 @@ def test_formats_agree(kind: str, tmp_path: Path) -> None:
         persons_in_column(data, "who")
     assert not any(name in str(caught.value) for name in ("anna", "bert", "carl"))
     if kind != "jsonl":
-        with pytest.raises(InvalidInput, match="^person: got 'nobody'"):
+        with pytest.raises(InvalidInput, match=r"^person: got 'nobody'"):
             persons_in_column(data, "nobody")
 
 

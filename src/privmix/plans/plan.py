@@ -31,7 +31,7 @@ class BasePlan:
         records_noise_multiplier: that of the query which estimated ``records``, or None where the count is public.
         per_person: None: neighbours differ by one record. K: they differ by one person with all records, ``records``
             is how many persons there are, and a person with up to K records weighs as much as they have, see
-            :mod:`privmix.engine.persons`.
+            :mod:`privmix.mechanisms.persons`.
 
     The rest: :class:`privmix.plans.setting.Setting`.
     """

@@ -33,7 +33,12 @@ _LARGEST: Final = 2**63
 # Fields that describe themselves in settings.
 _DESCRIBED: Final = ("views", "bank_augmentations", "execution")
 # Settings that are stated only where they are not the default.
-WHERE_USED: Final[Mapping[str, Any]] = {"microbatch_keep": True, "mechanism": TrainingPlan.mechanism, "bands": 0}
+WHERE_USED: Final[Mapping[str, Any]] = {
+    "per_person": None,
+    "microbatch_keep": True,
+    "mechanism": TrainingPlan.mechanism,
+    "bands": 0,
+}
 OF_THE_JOB: Final = frozenset(
     ("records", "records_declared", "network", "extractor", "classes", "input_shape", "dim", "device")
 )
@@ -69,6 +74,7 @@ class TrainingConfig:
         extended: method of the extended scenario.
         execution: strategy and chunks; no influence on what is computed.
         model_seed: of the initial weights and of all public draws; public.
+        per_person: None where a record is the unit; where a person is, K: records of theirs in a step.
 
     Example:
         >>> config = TrainingConfig.for_model("linear", records=60_000, epsilon=1.2, delta=1e-5)
@@ -99,6 +105,7 @@ class TrainingConfig:
     extended: ExtendedConfig = field(default_factory=ExtendedConfig)
     execution: ExecutionConfig = field(default_factory=ExecutionConfig)
     model_seed: int = 0
+    per_person: int | None = None
 
     def __post_init__(self) -> None:
         check_number("epsilon", self.epsilon, low=0)
@@ -183,6 +190,7 @@ class TrainingConfig:
             microbatch_size=self.microbatch_size,
             adjacency=self.adjacency,
             records_declared=records_declared,
+            per_person=self.per_person,
             of=lambda draft: MECHANISMS[self.mechanism].planned(draft, self),
         )
 

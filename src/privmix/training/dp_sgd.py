@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from privmix.errors import InvalidInput
+from privmix.errors import WITHHELD, InvalidInput
 from privmix.mechanisms.streams import SecretStreams
 from privmix.training.batches import Batch
 from privmix.training.gradients.execution import Chunks, whole
@@ -30,6 +30,7 @@ from privmix.training.records import TrainingRecords
 from privmix.training.shared_streams import share_streams
 from privmix.training.summation import GroupedSum, deal
 from privmix.training.views.pipeline import MicrobatchMixer, ViewPipeline
+from privmix.training.views.record_random import RecordRandom
 from privmix.world import World
 
 SAMPLING = "training sampling"
@@ -60,8 +61,9 @@ class DpSgd:
 
     Formal guarantees:
         * Matched: batches, noise and price come from one plan; the records must be as many as the plan says.
-        * Bounded: each record moves the sum by at most ``plan.sensitivity``, and by the rounding of the one group that
-          it is dealt to (:mod:`privmix.training.summation`), for which the noise has room, however large the batch.
+        * Bounded: each record, or each person with all of theirs where persons are the units, moves the sum by at most
+          ``plan.sensitivity``, and by the rounding of the one group that it is dealt to
+          (:mod:`privmix.training.summation`), for which the noise has room, however large the batch.
         * Noise once: a step's noise is added after the sum over all chunks and processes, by the head alone.
         * Silent: nothing computed from records leaves a step but the noisy mean, unless observers look.
         * Repeatable: on one machine, a step from the same weights and key gives the same bits.
@@ -95,6 +97,8 @@ class DpSgd:
     def __post_init__(self) -> None:
         if self.gradients.clipping.clip_norm != self.plan.clip_norm:
             raise InvalidInput("clip_norm", self.gradients.clipping.clip_norm, f"{self.plan.clip_norm}, as planned")
+        if (self.records.units is None) is not (self.plan.per_person is None):
+            raise InvalidInput("persons", WITHHELD, "persons of records exactly where the plan's unit is a person")
         mechanism = mechanism_of(self.plan)
         mechanism.check_processes(self.plan, self.world.size)
         if self.world.size > 1 and self.observers:
@@ -168,6 +172,13 @@ class DpSgd:
         return views.flatten(0, 1), targets.flatten(0, 1)
 
     def _views(self, indices: NDArray[np.int64], seeds: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
-        device = self.gradients.flat.device
-        x, labels = self.records.take(indices, device)
-        return self.views(x, labels, torch.from_numpy(seeds).to(device))
+        device, most = self.gradients.flat.device, self.plan.per_person
+        if most is None:
+            x, labels = self.records.take(indices, device)
+            return self.views(x, labels, torch.from_numpy(seeds).to(device))
+        # A person's views are those of up to K of their records: their mean gradient is clipped as one record's is.
+        random = RecordRandom(torch.from_numpy(seeds))
+        starts = random.integers("first record", 2**30, 1)[:, 0].numpy() * 2.0**-30
+        x, labels = self.records.take(self.records.of_persons(indices, starts, most).reshape(-1), device)
+        views, targets = self.views(x, labels, random.derive("records").bits("views", most).flatten().to(device))
+        return tuple(part.reshape(len(indices), -1, *part.shape[2:]) for part in (views, targets))  # type: ignore[return-value]

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Final, Self
 
 from privmix.accounting import Adjacency, Bounded, Event, Gaussian, PrivacyCost, calibrate, epsilon
 from privmix.errors import InvalidInput, check_choice, check_integer, check_number
+from privmix.fields import used
 from privmix.mechanisms.plan import check_count, check_target
 from privmix.mechanisms.sampling import PoissonSampling
 from privmix.rounding import exact, rounded_up
@@ -52,6 +53,8 @@ class TrainingPlan:
         adjacency: the pairs of datasets that the figures are about.
         microbatch_size: b.
         records_declared: ``records`` is a figure that was declared in place of the real count, which stays private.
+        per_person: None: neighbours differ by one record. K: by one person with all records, of whom K are drawn for a
+            step; ``records`` is how many persons there are.
         epsilon: what the run may cost, as it was asked for; None where the noise was given and nothing was asked.
 
     A :class:`privmix.mechanisms.plan.Plan`.
@@ -77,6 +80,7 @@ class TrainingPlan:
     microbatch_size: int = 1
     records_declared: bool = False
     epsilon: float | None = None
+    per_person: int | None = used(None)
 
     def __post_init__(self) -> None:
         check_integer("records", self.records, low=1)
@@ -93,6 +97,10 @@ class TrainingPlan:
         if not isinstance(self.records_declared, bool):
             raise InvalidInput("records_declared", self.records_declared, "True or False")
         check_integer("microbatch_size", self.microbatch_size, low=1, high=self.batch_size)
+        if self.per_person is not None:
+            check_integer("per_person", self.per_person, low=1)
+            if self.microbatch_size > 1:
+                raise InvalidInput("microbatch_size", self.microbatch_size, "1 where a person is the unit")
 
     @property
     def sampling_rate(self) -> float:
@@ -169,7 +177,11 @@ class TrainingPlan:
         """JSON values; :meth:`from_dict` is the inverse."""
         # The first mechanism's plans name none.
         named = {} if self.mechanism == TrainingPlan.mechanism else {"mechanism": self.mechanism}
-        return {**asdict(self), "adjacency": self.adjacency.value, **named}
+        found = {**asdict(self), "adjacency": self.adjacency.value, **named}
+        if self.per_person is None:
+            # Plans of records are written as they were before there were persons.
+            del found["per_person"]
+        return found
 
     @classmethod
     def from_dict(cls, fields: dict[str, Any]) -> Self:
@@ -180,7 +192,8 @@ class TrainingPlan:
         """
         adjacency = check_choice("adjacency", fields.get("adjacency"), [item.value for item in Adjacency])
         named = {} if cls.mechanism == TrainingPlan.mechanism else {"mechanism": cls.mechanism}
-        if set(fields) != {item.name for item in own_fields(cls)} | named.keys():
+        optional = {item.name for item in own_fields(cls) if item.metadata.get("where_used")}
+        if set(fields) - optional != {item.name for item in own_fields(cls)} - optional | named.keys():
             raise InvalidInput("plan", sorted(fields), "exactly the fields of a training plan")
         own = {name: value for name, value in fields.items() if name not in named}
         return cls(**{**own, "adjacency": Adjacency(adjacency)})
@@ -218,6 +231,7 @@ def plan_training(
     microbatch_size: int = 1,
     adjacency: Adjacency = Adjacency.ADD_REMOVE,
     records_declared: bool = False,
+    per_person: int | None = None,
     of: Callable[[TrainingPlan], TrainingPlan] | None = None,
 ) -> TrainingPlan:
     """Find the least noise with which ``epochs`` passes cost at most ``epsilon`` at ``delta``; for 0, no steps.
@@ -244,6 +258,7 @@ def plan_training(
         adjacency=adjacency,
         microbatch_size=microbatch_size,
         records_declared=records_declared,
+        per_person=per_person,
     )
 
     if of is not None:

@@ -75,12 +75,17 @@ class PrivatePhase:
         self._clipping = Clipping(config.clip_norm, config.clipping)
         self._check()
 
+    @property
+    def _views_of_unit(self) -> int:
+        """Views of a record, or of the records of a person that are in a step."""
+        return self._views.views * (self._plan.per_person or 1)
+
     def _check(self) -> None:
         """Find now what the first step would find."""
         method = self._public.method(self._plan.steps)
         if method is not None:
             # A microbatch of one record that is to be mixed has a single view.
-            least = 1 if self._config.microbatch_mixes else self._views.views
+            least = 1 if self._config.microbatch_mixes else self._views_of_unit
             wanted = self._config.extended.perturbations
             if "perturbations" in settings_of(self._config.extended.method) and wanted > least:
                 raise InvalidInput("weight perturbations", wanted, f"at most {least}, the views of a record")
@@ -189,7 +194,7 @@ class PrivatePhase:
         config = self._config.execution
 
         def strategy(named: ExecutionConfig) -> GradientStrategy:
-            shape, classes, views = self._input, self._network.classes, self._views.views
+            shape, classes, views = self._input, self._network.classes, self._views_of_unit
             side = method is not None
             return choose_strategy(
                 named, self._network, self._flat, self._clipping, shape, views, classes, with_side_information=side
@@ -197,7 +202,7 @@ class PrivatePhase:
 
         def choose() -> dict[str, Any]:
             found = strategy(config)
-            fitting = fitting_chunk(found, self._input, self._views.views, self._network.classes)
+            fitting = fitting_chunk(found, self._input, self._views_of_unit, self._network.classes)
             return {"strategy": found.name, "chunk": config.chunk or fitting}
 
         own: dict[str, Any] = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from privmix.errors import WITHHELD, InvalidInput, check_integer
+from privmix.mechanisms.persons import grouped
 from privmix.training.batches import refuse_foreign_loader
 
 # Rows hashed at once, and rows checked at once.
@@ -30,6 +31,8 @@ class TrainingRecords:
         x: (n, d) float32 features, or (n, V, d): V precomputed views of each record.
         labels: (n,) int64 in [0, classes).
         classes: number of declared classes.
+        units: where persons are the units: the order in which records of one person stand side by side, and where each
+            person begins; None where records are.
 
     Example:
         >>> TrainingRecords.of(np.zeros((5, 3)), [0, 1, 1, 0, 1], classes=2)
@@ -39,13 +42,20 @@ class TrainingRecords:
     x: NDArray[np.float32]
     labels: NDArray[np.int64]
     classes: int
+    units: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
 
     def __repr__(self) -> str:
         return f"<TrainingRecords of {self.x.shape[-1]} features, {self.classes} classes>"
 
     @classmethod
-    def of(cls, x: Any, labels: Any, *, classes: int) -> TrainingRecords:
+    def of(cls, x: Any, labels: Any, *, classes: int, persons: NDArray[np.int64] | None = None) -> TrainingRecords:
         """Check arrays and take them without a copy where they are float32 and int64 already.
+
+        Args:
+            x: (n, d) or (n, V, d).
+            labels: (n,).
+            classes: how many there are.
+            persons: (n,) whose each record is, where persons are the units.
 
         Raises:
             InvalidInput: shapes don't fit, values are not finite, a label is outside the classes, or ``x`` is a loader.
@@ -68,10 +78,16 @@ class TrainingRecords:
         for start in range(0, len(features), _BLOCK):
             if not np.isfinite(features[start : start + _BLOCK]).all():
                 raise InvalidInput("x", WITHHELD, "finite numbers")
-        return cls(features, y.astype(np.int64, copy=False), classes)
+        y = y.astype(np.int64, copy=False)
+        if persons is None:
+            return cls(features, y, classes)
+        if np.shape(persons) != y.shape:
+            raise InvalidInput("persons", WITHHELD, "one person a record")
+        return cls(features, y, classes, grouped(persons, y))
 
     def __len__(self) -> int:
-        return len(self.x)
+        """How many units there are: records, or persons."""
+        return len(self.x) if self.units is None else len(self.units[1]) - 1
 
     @property
     def dim(self) -> int:
@@ -88,6 +104,39 @@ class TrainingRecords:
         x = torch.from_numpy(np.ascontiguousarray(self.x[indices]))
         return x.to(device), torch.from_numpy(self.labels[indices]).to(device)
 
+    def of_persons(self, persons: NDArray[np.int64], starts: NDArray[np.float64], most: int) -> NDArray[np.int64]:
+        """(b, most) indices of records of b persons: at equal distances in theirs, from a random one on.
+
+        Each record of a person is as likely. Of fewer records than ``most``, each is there several times, as often as
+        the others or once more.
+
+        Args:
+            persons: (b,) numbers of persons.
+            starts: (b,) in [0, 1), uniform.
+            most: K.
+        """
+        assert self.units is not None
+        order, begins = self.units
+        counts = (begins[persons + 1] - begins[persons])[:, None]
+        places = np.floor((np.arange(most) + starts[:, None]) * counts / most).astype(np.int64)
+        return np.asarray(order[begins[persons][:, None] + np.minimum(places, counts - 1)])
+
+    def of_unit(self, position: int) -> NDArray[np.int64]:
+        """Indices of the records of a unit."""
+        if self.units is None:
+            return np.array([position])
+        order, begins = self.units
+        return np.sort(order[begins[position] : begins[position + 1]])
+
+    def kept(self, kept: NDArray[np.int64]) -> TrainingRecords:
+        """These records alone, of the persons that they are of."""
+        if self.units is None:
+            return replace(self, x=self.x[kept], labels=self.labels[kept])
+        order, begins = self.units
+        whose = np.empty(len(self.x), np.int64)
+        whose[order] = np.repeat(np.arange(len(self)), np.diff(begins))
+        return TrainingRecords.of(self.x[kept], self.labels[kept], classes=self.classes, persons=whose[kept])
+
     def digest(self, key: bytes) -> str:
         """Keyed hash of all records: without the key it confirms no guess of the data."""
         digest = hashlib.blake2b(key=key, digest_size=32)
@@ -95,4 +144,6 @@ class TrainingRecords:
         for start in range(0, len(self.x), _BLOCK):
             digest.update(np.ascontiguousarray(self.x[start : start + _BLOCK]).data)
         digest.update(np.ascontiguousarray(self.labels).data)
+        for part in self.units or ():
+            digest.update(np.ascontiguousarray(part).data)
         return digest.hexdigest()

@@ -41,7 +41,7 @@ def training_sensitivity(
             plain SGD of learning rate 1 and a public method, if any, that leaves the mean as it is: only then is what
             weights show in the unit of the sum. Its plan must allow for one record less (``records_declared``).
         records: a dataset that holds the record, of at least two records.
-        position: of the record.
+        position: of the record; where persons are the units, of the person.
         replacement: features and label that take its place, exactly where the plan's adjacency is replace-one.
         seed: of the key that both runs share.
 
@@ -77,14 +77,14 @@ def training_sensitivity(
     plan = first.plan
     if (replacement is not None) != (plan.adjacency is Adjacency.REPLACE_ONE):
         raise InvalidInput("replacement", replacement is not None, "one exactly where the plan is for replaced records")
+    own = records.of_unit(position)
     if replacement is None:
-        others = TrainingRecords(
-            np.delete(records.x, position, axis=0), np.delete(records.labels, position), records.classes
-        )
+        others = records.kept(np.setdiff1d(np.arange(len(records.x)), own))
     else:
         x, labels = records.x.copy(), records.labels.copy()
-        x[position], labels[position] = replacement
-        others = replace(records, x=x, labels=labels)
+        x[own[0]], labels[own[0]] = replacement
+        # Of a person one record takes the place of all.
+        others = replace(records, x=x, labels=labels).kept(np.setdiff1d(np.arange(len(x)), own[1:]))
     second = make(others, SecretStreams.from_seed(seed), [replay])
     step, weights = _turn(first, position), []
     for trainer in (first, second):

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from scipy.linalg.blas import dgemm, dsyrk
 
 from privmix.designs.moments.plan import MomentsPlan
-from privmix.engine.persons import Weights
 from privmix.engine.rows import Engine, Progress, RowBlock, default_memory, released_mean
 from privmix.engine.tiles import RecordSource, TileReader, record_tiles, tiles_of
 from privmix.errors import WITHHELD, InvalidInput, check_integer
 from privmix.mechanisms.noise import gaussian_on_lattice
+from privmix.mechanisms.persons import Weights
 from privmix.mechanisms.streams import SecretStreams
 from privmix.private_files import no_core_dumps
 from privmix.publication.dataset import RecordTransform
@@ -162,7 +162,7 @@ class MomentSums:
     """Exact sums of products of records on the lattice. Secret.
 
     Formal guarantees:
-        * One person adds to each sum what a record may at most: see :mod:`privmix.engine.persons`.
+        * One person adds to each sum what a record may at most: see :mod:`privmix.mechanisms.persons`.
         * Exact: every sum is an integer below 2^53 in float64 or int64, so block sizes, threads, panels and the order
           of records change no bit of it; more records than that allows raise.
 

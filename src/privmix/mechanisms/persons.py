@@ -1,4 +1,4 @@
-"""Persons with many records: in tiles of whole persons, and as one contribution each.
+"""Persons with many records: one contribution each.
 
 Neighbours differ by one person with all records, so what a person adds to a sum must be bounded whatever they hold:
 
@@ -13,16 +13,15 @@ So one person moves a sum by no more than one record does where records are the 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.errors import WITHHELD, InvalidInput
 from privmix.mechanisms.clipping import clip_l2
-from privmix.mechanisms.membership import RECORD_TILE, ROW_TILE, Membership, offsets_of, tile_length
+from privmix.mechanisms.membership import ROW_TILE, Membership, offsets_of, tile_length
 from privmix.mechanisms.streams import SecretStreams
 
 MOST_OF_ONE: Final = 65_536
@@ -140,72 +139,6 @@ class Groups:
 
     def __repr__(self) -> str:
         return "<Groups>"
-
-
-@dataclass(frozen=True, eq=False)
-class PersonTiles:
-    """Tiles of persons, ``RECORD_TILE`` of them in each with all of their records, sorted by class. Secret.
-
-    Persons are in the order in which their first records stand in the data. Features stay where they are, also on disk.
-
-    Raises:
-        InvalidInput: shapes do not fit together, or there is no record.
-    """
-
-    features: NDArray[Any]
-    labels: NDArray[np.int64]
-    persons: NDArray[np.int64]
-    _order: NDArray[np.int64] = field(init=False)
-    _starts: NDArray[np.int64] = field(init=False)
-
-    def __post_init__(self) -> None:
-        if self.features.ndim != 2:
-            raise InvalidInput("features", f"{self.features.ndim} dimensions", "a 2-d array")
-        if self.labels.shape != self.features.shape[:1] or len(self.labels) == 0:
-            raise InvalidInput("labels", WITHHELD, "one label a record, and at least one record")
-        if self.persons.shape != self.labels.shape:
-            raise InvalidInput("persons", WITHHELD, "one person a record")
-        order, starts = grouped(self.persons, self.labels)
-        object.__setattr__(self, "_order", order)
-        object.__setattr__(self, "_starts", starts)
-
-    def __repr__(self) -> str:
-        return "<PersonTiles>"
-
-    @property
-    def count(self) -> int:
-        """How many records count."""
-        return len(self._order)
-
-    @property
-    def units(self) -> int:
-        """How many persons there are."""
-        return len(self._starts) - 1
-
-    @property
-    def dim(self) -> int:
-        """d."""
-        return int(self.features.shape[1])
-
-    def length(self, index: int) -> int:
-        """How many records a tile has."""
-        first = index * RECORD_TILE
-        return int(self._starts[first + tile_length(self.units, index, RECORD_TILE)] - self._starts[first])
-
-    def tile(self, index: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
-        """Features and labels of the records of a tile's persons."""
-        rows = self._order[self._span(index)]
-        return self.features[rows], np.asarray(self.labels[rows])
-
-    def starts(self, index: int) -> NDArray[np.int64]:
-        """(persons + 1,) where the records of each person of a tile begin in it."""
-        first = index * RECORD_TILE
-        own = self._starts[first : first + tile_length(self.units, index, RECORD_TILE) + 1]
-        return np.asarray(own - own[0])
-
-    def _span(self, index: int) -> slice:
-        first = index * RECORD_TILE
-        return slice(self._starts[first], self._starts[first + tile_length(self.units, index, RECORD_TILE)])
 
 
 def grouped(
