@@ -14,6 +14,7 @@ import privmix as pm
 from privmix import research
 from privmix.data import Source
 from privmix.errors import StorageError
+from privmix.jobs import job as order
 from privmix.jobs.audited import Audited, Claim
 from privmix.jobs.canaries import CanaryJob
 from privmix.jobs.recording import Measured
@@ -151,9 +152,10 @@ def test_canaries_are_paid_for_before_a_record_is_used(target: str, monkeypatch:
         return batches(self, *arguments)
 
     monkeypatch.setattr(Source, "batches", watched)
-    opened = CanaryJob(target=target, data="own", canaries=60, ledger=book, dataset="own").open()
+    job = CanaryJob(target=target, data="own", canaries=60, ledger=book, dataset="own")
+    planned = job.plan()
     assert (charges(), seen) == ([], [])
-    assert opened.run().not_noted is None
+    assert job.carry_out(planned).not_noted == ()
     assert seen
     assert all("reserve" in kinds and "commit" not in kinds for kinds in seen)
     assert (charges(), charges("commit")) == (["canary audit"], ["canary audit"])
@@ -161,15 +163,13 @@ def test_canaries_are_paid_for_before_a_record_is_used(target: str, monkeypatch:
 
 def test_an_audit_that_reads_before_it_pays_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """The test above fails for a job that extracts features, and charges then."""
-    from privmix.jobs import canaries
-
-    charge = canaries.charge
+    charge = order.charge
 
     def late(ledger: Any, dataset: Any, event: Any, adjacency: Any, purpose: str, data: Any) -> Any:
         next(iter(data.source.batches(10)))
         return charge(ledger, dataset, event, adjacency, purpose, data)
 
-    monkeypatch.setattr(canaries, "charge", late)
+    monkeypatch.setattr(order, "charge", late)
     with pytest.raises(AssertionError):
         test_canaries_are_paid_for_before_a_record_is_used("REL", monkeypatch)
 
@@ -190,7 +190,7 @@ def test_an_audit_that_reads_before_it_pays_is_noticed(monkeypatch: pytest.Monke
 )
 def test_canaries_refused_cost_nothing_and_read_nothing(wrong: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Source, "batches", _unread)
-    monkeypatch.setattr("privmix.jobs.canaries.charge", _unread)
+    monkeypatch.setattr("privmix.jobs.job.charge", _unread)
     given = {"target": "REL", "data": "own", "canaries": 60, **wrong}
     with pytest.raises((pm.InvalidInput, StorageError)):
         pm.audit(given.pop("target"), "canaries", **given)

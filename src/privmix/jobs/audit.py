@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from functools import singledispatch
 from os import PathLike
@@ -71,9 +72,11 @@ def audit(
     if kind == "canaries":
         if not isinstance(target, str | PathLike):
             raise InvalidInput("target", type(target).__name__, "the folder of a release or trained model")
-        return (
-            CanaryJob(target=Path(target), confidence=confidence, seed=seed, **canaries).open().run(callback(progress))
-        )
+        job = CanaryJob(target=Path(target), confidence=confidence, seed=seed, **canaries)
+        done = job.carry_out(job.plan(), callback(progress))
+        for text in done.warnings:
+            warnings.warn(text, stacklevel=3)
+        return done.result
     if canaries:
         raise InvalidInput(", ".join(canaries), "given", "options of canaries alone")
     if isinstance(target, str | PathLike):
