@@ -20,6 +20,7 @@ from privmix.jobs import job as order
 from privmix.jobs import release as release_job
 from privmix.jobs.canaries import CanaryJob
 from privmix.jobs.release import ReleaseJob
+from privmix.jobs.spending import spent_of
 from privmix.jobs.training import TrainingJob
 from privmix.planning import planner
 from tests.cli.helpers import privmix
@@ -252,28 +253,28 @@ def test_a_plan_is_made_of_public_facts_and_carried_out(own_place: Path, monkeyp
             pm.release(other, planned)
 
 
-def test_what_is_planned_is_carried_out_by_its_own_job_and_once(own_place: Path) -> None:
-    """A second use costs nothing, and so does a plan whose seed and target were checked for another job."""
+def test_a_plan_with_a_private_count_is_of_its_own_job(own_place: Path) -> None:
+    """What was checked and paid for in one job is no other's; a place that is taken by now costs nothing more."""
     book, wishes = ledger(99), {**WISHES, "design": "poisson"}
     paid = {**wishes, "ledger": book, "dataset": "own"}
-    seeded = ReleaseJob((X, Y), **wishes, seed=1, out=Path("SEEDED")).plan()
     dear = ReleaseJob((X, Y), **{**paid, "epsilon": 9}, private_count=True, out=Path("DEAR")).plan()
     job = ReleaseJob((X, Y), **{**paid, "epsilon": 0.5}, private_count=True, out=Path("REL"), overwrite=True)
     planned, before = job.plan(), book.budget("own").reservations
-    for other in (seeded, dear):
-        with pytest.raises(pm.InvalidInput, match='planned: got "another job\'s"'):
-            job.carry_out(other)
+    with pytest.raises(pm.InvalidInput, match='planned: got "another job\'s"'):
+        job.carry_out(dear)
     with pytest.raises(pm.InvalidInput, match="plan: got 'one made with a private count'"):
         pm.release((X, Y), dear)
     job.carry_out(planned)
-    with pytest.raises(pm.InvalidInput, match="planned: got 'used up'"):
-        job.carry_out(planned)
-    waiting = ReleaseJob((X, Y), **paid, out=Path("LATE"))
+    waiting = ReleaseJob((X, Y), **paid, private_count=True, out=Path("LATE"))
     late = waiting.plan()
     Path("LATE").mkdir()
-    with pytest.raises(pm.InvalidInput, match="out: got 'LATE'"):
+    with pytest.raises(pm.InvalidInput, match="out: got 'LATE'") as caught:
         waiting.carry_out(late)
-    assert book.budget("own").reservations == before + 1
+    told = spent_of(caught.value)
+    assert told is not None, "of the count"
+    assert told.drawn
+    # A count each of three jobs, and one release.
+    assert book.budget("own").reservations == before + 2 == 4
 
 
 def test_jobs_show_neither_record_nor_password(own_place: Path) -> None:

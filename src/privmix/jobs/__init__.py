@@ -64,6 +64,7 @@ if TYPE_CHECKING:
         training_options,
         training_settings,
         transforming,
+        work,
     )
 else:
     __getattr__, __dir__ = lazily(__name__)
@@ -125,4 +126,5 @@ __all__ = [
     "training_options",
     "training_settings",
     "transforming",
+    "work",
 ]

@@ -23,10 +23,11 @@ from privmix.jobs.audited import Audited
 from privmix.jobs.canary_options import CanaryOptions
 from privmix.jobs.dataset import Dataset, open_dataset
 from privmix.jobs.features import features_in_memory, features_on_disk
-from privmix.jobs.job import Cost, Job, Key, PlannedJob, Work
+from privmix.jobs.job import Job
 from privmix.jobs.kinds import kind_of
 from privmix.jobs.progress import Progress
 from privmix.jobs.recording import Measurement
+from privmix.jobs.work import Cost, Key, PlannedJob, Work
 from privmix.mechanisms.streams import SecretStreams
 from privmix.plans import ReleasePlan, plan_from_dict
 from privmix.releases import verify_release

@@ -21,7 +21,7 @@ from privmix.jobs.budget import Charge
 from privmix.jobs.dataset import Dataset, open_dataset
 from privmix.jobs.engines import check_engine
 from privmix.jobs.features import features_in_memory, features_on_disk
-from privmix.jobs.job import Cost, Job, Key, PlannedJob, RunArguments, Work
+from privmix.jobs.job import Job, RunArguments
 from privmix.jobs.planning import Chosen, choose, design_facts, design_of
 from privmix.jobs.progress import Progress, silent
 from privmix.jobs.public_data import origins_of, refuse_private
@@ -29,6 +29,7 @@ from privmix.jobs.public_prior import Opened, open_public
 from privmix.jobs.release_options import AUTO, DEFAULT_CLIP_NORM, ReleaseOptions
 from privmix.jobs.shown import Shown
 from privmix.jobs.spending import Spending, telling
+from privmix.jobs.work import Cost, Key, PlannedJob, Work
 from privmix.mechanisms.run_state import RunState
 from privmix.planning import Choice, ReleaseConfig
 from privmix.planning.degree import WHY
@@ -52,7 +53,7 @@ class Planned(PlannedJob["ReleaseJob"], Shown):
         engine: where it runs.
         by_theory: whether the mixup degree was left to theory.
 
-    The rest: :class:`privmix.jobs.job.PlannedJob`.
+    The rest: :class:`privmix.jobs.work.PlannedJob`.
     """
 
     plan: Plan

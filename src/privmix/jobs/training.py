@@ -18,7 +18,7 @@ from privmix.jobs.budget import Charge
 from privmix.jobs.columns import Columns
 from privmix.jobs.dataset import Dataset, open_dataset
 from privmix.jobs.features import features_in_memory, features_on_disk
-from privmix.jobs.job import Cost, Done, Job, Key, PlannedJob, RunArguments, Work
+from privmix.jobs.job import Job, RunArguments
 from privmix.jobs.models import Model
 from privmix.jobs.progress import Asked, Progress, callback, shows_bars, silent
 from privmix.jobs.public_data import contents_of, named, origins_of, pool_options, refuse_private, sources_of
@@ -26,6 +26,7 @@ from privmix.jobs.shown import Shown
 from privmix.jobs.training_arguments import TrainingArguments
 from privmix.jobs.training_options import TrainingOptions
 from privmix.jobs.training_settings import ARGUMENTS, check_device, settings_for
+from privmix.jobs.work import Cost, Done, Key, PlannedJob, Work
 from privmix.mechanisms.run_state import RunState
 from privmix.rounding import exact
 from privmix.training import (
@@ -52,7 +53,7 @@ class PlannedTraining(PlannedJob["TrainingJob"], Shown):
     Attributes:
         trainer: network, views and public data, ready.
 
-    The rest: :class:`privmix.jobs.job.PlannedJob`.
+    The rest: :class:`privmix.jobs.work.PlannedJob`.
     """
 
     plan: TrainingPlan
@@ -213,7 +214,8 @@ class TrainingJob(TrainingOptions, Job[PlannedTraining, TrainedModel]):
 
     def cost(self, planned: PlannedTraining) -> Cost | None:
         """See :meth:`Job.cost`: nothing where there are no steps."""
-        plan = planned.plan
+        # Of what it runs, whatever else is called planned.
+        plan = planned.trainer.plan
         return Cost(plan.event, plan.adjacency, "training", self.epsilon, self.delta) if plan.steps else None
 
     def public_records(self, planned: PlannedTraining) -> tuple[Mapping[str, Contents], Iterable[tuple[str, Sketch]]]:
