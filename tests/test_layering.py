@@ -34,7 +34,7 @@ ALLOWED: dict[str, set[str]] = {
     "designs": {"accounting", "mechanisms", "plans", "publication", "engine", "learning", "audits"},
     "planning": {"accounting", "mechanisms", "plans", "publication", "learning", "designs"},
     "releases": {*GROUND - {"ledger"}, "plans", "publication", "engine", "designs", "planning"},
-    "training": {"accounting", "mechanisms", "data", "features", "certificate", "audits", "engine.rows"},
+    "training": {"accounting", "mechanisms", "data", "features", "certificate", "audits"},
     "attacks": {
         *("accounting", "mechanisms", "data", "features", "plans", "publication", "engine", "learning", "audits"),
         *("designs", "releases", "training"),
@@ -69,6 +69,7 @@ BESIDE = (
     "packages",
     "plugins",
     "private_files",
+    "progress",
     "rounding",
     "scratch",
     "untrusted",

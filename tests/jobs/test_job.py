@@ -390,6 +390,25 @@ def test_records_that_were_refused_are_mended_and_paid_for_once(kind: Kind) -> N
 
 
 @each_placed
+def test_a_run_that_took_the_place_of_the_interrupted_one_is_left_alone(
+    kind: Kind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its charge and its records are not those that were looked at."""
+    stopped(kind, "read")
+    job = kind.make(resume=True)
+    planned, left = kind.plan(job), job.left()
+    assert left is not None
+    other = replace(left, id="other")
+    monkeypatch.setattr(kind.job, "left", lambda self: other)
+    monkeypatch.setattr(kind.job, "check_resumed", lambda *_: None)
+    with pytest.raises(StorageError, match="took the place"):
+        job.carry_out(planned)
+    assert source(job).used == []
+    found = kind.job.runs.interrupted(OUT)
+    assert found == left, "it goes on as before"
+
+
+@each_placed
 def test_an_abandoned_run_is_charged_anew(kind: Kind) -> None:
     stopped(kind, "publish")
     kind.run(overwrite=True)

@@ -16,9 +16,10 @@ from privmix.audits.defaults import CONFIDENCE, RUNS
 from privmix.errors import InvalidInput, check_choice
 from privmix.jobs.audited import Audited, Claim
 from privmix.jobs.canaries import CanaryJob
-from privmix.jobs.progress import Asked, Progress, callback, shows_bars
+from privmix.jobs.progress import Asked, callback, shows_bars
 from privmix.jobs.recording import Measurement
 from privmix.plans import BasePlan, Plan
+from privmix.progress import Progress
 from privmix.training import TrainingPlan
 from privmix.training.worst_case import audit_training
 

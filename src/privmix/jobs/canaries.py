@@ -25,11 +25,11 @@ from privmix.jobs.dataset import Dataset, open_dataset
 from privmix.jobs.features import features_in_memory, features_on_disk
 from privmix.jobs.job import Job
 from privmix.jobs.kinds import kind_of
-from privmix.jobs.progress import Progress
 from privmix.jobs.recording import Measurement
 from privmix.jobs.work import Cost, Key, PlannedJob, Work
 from privmix.mechanisms.streams import SecretStreams
 from privmix.plans import ReleasePlan, plan_from_dict
+from privmix.progress import Progress
 from privmix.releases import verify_release
 from privmix.releases.certificate import read_certificate
 from privmix.releases.folder import read_extractor

@@ -16,7 +16,6 @@ from privmix.errors import InvalidInput, StorageError
 from privmix.jobs.budget import Charge, charge, check_budget
 from privmix.jobs.dataset import Dataset
 from privmix.jobs.places import check_writable
-from privmix.jobs.progress import Progress, silent
 from privmix.jobs.public_data import refuse_overlap
 from privmix.jobs.spending import Spending, telling
 from privmix.jobs.work import Cost, Done, PlannedJob, Work
@@ -26,6 +25,7 @@ from privmix.mechanisms.run import Run
 from privmix.mechanisms.run_state import RunState
 from privmix.mechanisms.streams import SecretStreams
 from privmix.private_files import no_core_dumps
+from privmix.progress import Progress, silent
 
 P = TypeVar("P", bound="PlannedJob[Any]")
 R = TypeVar("R")
@@ -68,7 +68,8 @@ class Job(ABC, Generic[P, R]):
         * One plan: what is charged, carried out and certified is the same plan, which this very job made, and it is
           carried out once.
         * One seed: a run goes on with the seed that it began with, or without one; none goes with a ledger.
-        * Told: an error after a charge says what was charged, what is left and how to go on (:class:`Spent`).
+        * Told: an error after a charge says what was charged, what is left and how to go on: see
+          :func:`privmix.jobs.spending.spent_of`.
         * Apart: public records that are private ones end the job, after the charge and before it computes.
         * Nothing for nothing: where nothing is charged for records, none is read, not even to compare it.
         * No core dumps: before a record or a key is in memory, dumps of it are forbidden.
@@ -76,7 +77,7 @@ class Job(ABC, Generic[P, R]):
         * Done is done: where the ledger can't note at the end what came of it, the result is there, and
           :attr:`Done.not_noted` tells.
         * Together: of several processes the head alone is charged and has the key. The others read nothing before it
-          has paid, and where it fails before, all end (:class:`HeadFailed`).
+          has paid, and where it fails before, all end (:class:`privmix.errors.HeadFailed`).
     """
 
     made: ClassVar[str]
@@ -196,13 +197,16 @@ class Job(ABC, Generic[P, R]):
                 paid=charged.reservation is not None,
             )
             run = ends.enter_context(self.open_run(planned, charged, given))
+            if state is not None and run.id != state.id:
+                # Neither its charge nor its records were looked at.
+                raise StorageError("out: another run took the place of the interrupted one meanwhile; nothing is done")
             streams = None if run.complete else run.streams
-            if run.complete and planned.world.size > 1:
-                allowed = "one process for this run, which only has to be put in its place"
-                raise InvalidInput("resume", True, allowed)
         if cost is not None:
             told.charged, told.run = charged, run
-        return Work(charged, run, streams)
+        work = Work(charged, run, streams)
+        if work.complete and planned.world.size > 1:
+            raise InvalidInput("resume", True, "one process for this run, which only has to be put in its place")
+        return work
 
     def _computed(self, planned: P, work: Work, progress: Progress, told: Spending | None = None) -> R:
         found = None if work.complete else self.read(planned, work, progress)

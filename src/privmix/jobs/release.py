@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
 from privmix.accounting import Adjacency, Gaussian, PrivacyCost, epsilon
 from privmix.certificate.certificate import Certificate
@@ -13,20 +13,14 @@ from privmix.data import FeatureStore
 from privmix.data.overlap import Contents, Sketch
 from privmix.engine import PrivateRecords
 from privmix.engine.rows import default_memory
-from privmix.errors import WITHHELD, InvalidInput, check_integer, check_number
-from privmix.features import Extractor, parse_features
-from privmix.features.projected import Projected
-from privmix.features.whitening import WhiteningConfig
+from privmix.errors import WITHHELD, InvalidInput
+from privmix.features import Extractor
 from privmix.jobs.budget import Charge
-from privmix.jobs.dataset import Dataset, open_dataset
-from privmix.jobs.engines import check_engine
 from privmix.jobs.features import features_in_memory, features_on_disk
 from privmix.jobs.job import Job, RunArguments
-from privmix.jobs.planning import Chosen, choose, design_facts, design_of
-from privmix.jobs.progress import Progress, silent
-from privmix.jobs.public_data import origins_of, refuse_private
-from privmix.jobs.public_prior import Opened, open_public
-from privmix.jobs.release_options import AUTO, DEFAULT_CLIP_NORM, ReleaseOptions
+from privmix.jobs.planning import Chosen, choose, design_facts
+from privmix.jobs.release_options import AUTO, DEFAULT_CLIP_NORM
+from privmix.jobs.release_setting import ReleaseSetting
 from privmix.jobs.shown import Shown
 from privmix.jobs.spending import Spending, telling
 from privmix.jobs.work import Cost, Key, PlannedJob, Work
@@ -34,13 +28,10 @@ from privmix.mechanisms.run_state import RunState
 from privmix.planning import Choice, ReleaseConfig
 from privmix.planning.degree import WHY
 from privmix.plans import Plan, ReleasePlan
-from privmix.plans.count import count_noise, private_record_count
+from privmix.plans.count import private_record_count
+from privmix.progress import Progress, silent
 from privmix.releases import ReleaseRun
-from privmix.releases.folder import RELEASE_FOLDER
 from privmix.rounding import exact
-
-# More records than any setting asks for, and no more than any design can take.
-_STAND_IN: Final = 2**23
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -145,7 +136,7 @@ class Planned(PlannedJob["ReleaseJob"], Shown):
 
 
 @dataclass(frozen=True, eq=False)
-class ReleaseJob(ReleaseOptions, Job[Planned, Certificate]):
+class ReleaseJob(ReleaseSetting, Job[Planned, Certificate]):
     """A release of one private dataset: :meth:`plan` it, then :meth:`carry_out` the plan.
 
     Formal guarantees: those of :class:`privmix.jobs.job.Job`. A private count is a charge of its own, made before it is
@@ -154,97 +145,6 @@ class ReleaseJob(ReleaseOptions, Job[Planned, Certificate]):
 
     made: ClassVar[str] = "release"
     runs: ClassVar = ReleaseRun
-
-    @cached_property
-    def reader(self) -> Extractor:
-        """The public extractor of raw inputs, projected where that is asked for."""
-        found = parse_features(self.features)
-        if self.project is None:
-            return found
-        return Projected(found, check_integer("project", self.project, low=1))
-
-    @property
-    def plain_numbers(self) -> bool:
-        """Whether features are numbers as they stand in the data, on whatever scale."""
-        return self.public is None and self.reader.name == "identity"
-
-    @cached_property
-    def public(self) -> Opened | None:
-        """The public data that its features are whitened by, not read yet."""
-        return (
-            open_public(self.prior, self.reader, self.opened.schema, self.columns)
-            if self.prior.public is not None
-            else None
-        )
-
-    @cached_property
-    def extractor(self) -> Extractor:
-        """The public extractor of what is released; where there are public data, they are read for it."""
-        if self.public is None:
-            return self.reader.with_columns(self.opened.source.number_names)
-        centred = (self.centre or self.config.design.centre) != "none"
-        return self.public.whitened(self.reader, self.clip_norm * (self.residual_clip_norm if centred else 1.0), silent)
-
-    @cached_property
-    def opened(self) -> Dataset:
-        """The dataset; opening it reads no record."""
-        return open_dataset(self.data, self.reader, split=self.split, classes=self.classes, columns=self.columns)
-
-    @cached_property
-    def _origins(self) -> list[tuple[str, Sketch]]:
-        """What the public data were made of, where they are synthetic."""
-        return [] if self.public is None else origins_of({"public": self.public.source})
-
-    def check_options(self) -> None:
-        """See :meth:`Job.check`."""
-        if self.out is not None:
-            RELEASE_FOLDER.check_target(self.out, overwrite=self.overwrite)
-        if self.private_count and (self.records is not None or self.dry_run):
-            raise InvalidInput("private_count", True, "neither with `records` nor with `dry_run`: it reads the count")
-        design_of(self.design, self.options)
-        if self.design != AUTO and self.assumptions.given:
-            raise InvalidInput(
-                "design", self.design_name, "auto with `proxy`, `attainable`, `spectrum_decay` or `between_share`"
-            )
-        self.assumptions.check()
-        self.prior.check()
-        _ = self.about.licence_text()
-        check_engine(self.engine, self.design_name, self.memory_gb, self.workers, self.ray_address)
-        refuse_private({"proxy": self.assumptions.proxy, "public": self.prior.data}, self.data, self.split)
-        check_number("epsilon", self.epsilon, low=0, low_open=True)
-        check_number("delta", self.delta, low=0, high=1, high_open=True)
-
-    @cached_property
-    def config(self) -> ReleaseConfig:
-        """What the release is to be; where the count is private, its record count is a stand-in.
-
-        Raises:
-            InvalidInput: a value is out of range, or what the design asks for is not given.
-        """
-        schema = self.opened.schema
-        config = ReleaseConfig(
-            # A private count is a query that costs: whatever else is wrong shows before it, with a stand-in.
-            records=_STAND_IN if self.private_count else schema.records if self.records is None else self.records,
-            dim=self._dim(self.reader.output_dim(schema.input_shape)),
-            classes=tuple(schema.classes),
-            **design_of(self.design, self.options),
-            rows=self.rows,
-            clip_norm=self.clip_norm,
-            centre=self.centre,
-            residual_clip_norm=self.residual_clip_norm,
-            records_noise_multiplier=count_noise(self.epsilon, self.delta) if self.private_count else None,
-            records_declared=self.records is not None,
-            # What whitens features turns their axes, too.
-            channels=self.reader.channels(schema.input_shape) if self.public is None else 1,
-            whitened=self.public is not None,
-        )
-        if config.design.fixed_size and config.records != schema.records:
-            allowed = f"the real record count (leave it out) for design {self.design_name}"
-            raise InvalidInput("records", self.records, allowed)
-        return config
-
-    def _dim(self, features: int) -> int:
-        return features if self.public is None else WhiteningConfig().dim(features)
 
     def plan(self, progress: Progress = silent, made: Planned | None = None) -> Planned:
         """Check everything and make the plan from public facts. Only a private count is read, once it is paid for.
@@ -268,7 +168,7 @@ class ReleaseJob(ReleaseOptions, Job[Planned, Certificate]):
             if state.extra.get("data") != identity and not state.refused:
                 raise InvalidInput("resume", WITHHELD, "the records of the interrupted run: its data, split, columns")
         # A card that can't be read is found before anything is paid for.
-        _ = self._origins
+        _ = self.origins
         key, chosen, engine, counted = Key(self.seed), None, self.engine, None
         if made is not None:
             plan, chosen, by_theory = self._fitting(made, config), made.chosen, made.by_theory
@@ -357,8 +257,8 @@ class ReleaseJob(ReleaseOptions, Job[Planned, Certificate]):
         _ = planned.extractor
         chosen, public = planned.chosen, {} if self.public is None else self.public.contents()
         if chosen is None:
-            return public, self._origins
-        return {**chosen.public, **public}, [*self._origins, *chosen.made_of]
+            return public, self.origins
+        return {**chosen.public, **public}, [*self.origins, *chosen.made_of]
 
     def extra(self, planned: Planned) -> dict[str, Any]:
         """See :meth:`Job.extra`."""

@@ -12,13 +12,14 @@ from privmix.certificate.about import About
 from privmix.errors import InvalidInput
 from privmix.features import Extractor
 from privmix.jobs.columns import Columns
-from privmix.jobs.progress import Asked, Progress, callback, shows_bars
+from privmix.jobs.progress import Asked, callback, shows_bars
 from privmix.jobs.release import Planned, ReleaseJob
 from privmix.jobs.release_options import Assumptions, Prior
 from privmix.jobs.released import Release
 from privmix.jobs.spending import not_kept
 from privmix.ledger import Ledger
 from privmix.plans import Design
+from privmix.progress import Progress
 from privmix.scratch import ScratchFolder
 
 

@@ -20,7 +20,7 @@ from privmix.jobs.dataset import Dataset, open_dataset
 from privmix.jobs.features import features_in_memory, features_on_disk
 from privmix.jobs.job import Job, RunArguments
 from privmix.jobs.models import Model
-from privmix.jobs.progress import Asked, Progress, callback, shows_bars, silent
+from privmix.jobs.progress import Asked, callback, shows_bars
 from privmix.jobs.public_data import contents_of, named, origins_of, pool_options, refuse_private, sources_of
 from privmix.jobs.shown import Shown
 from privmix.jobs.training_arguments import TrainingArguments
@@ -28,6 +28,7 @@ from privmix.jobs.training_options import TrainingOptions
 from privmix.jobs.training_settings import ARGUMENTS, check_device, settings_for
 from privmix.jobs.work import Cost, Done, Key, PlannedJob, Work
 from privmix.mechanisms.run_state import RunState
+from privmix.progress import Progress, silent
 from privmix.rounding import exact
 from privmix.training import (
     ModelFacts,
