@@ -89,6 +89,10 @@ class MissingExtra(PrivmixError, ImportError):
         super().__init__(f"{package} is not installed; install it with: pip install 'privmix[{extra}]'")
 
 
+class HeadFailed(PrivmixError):
+    """The first of several processes failed, and says why; the others end."""
+
+
 class _Withheld:
     def __repr__(self) -> str:
         return "WITHHELD"

@@ -15,7 +15,6 @@ import pytest
 import privmix as pm
 from privmix.data import Source
 from privmix.errors import InvalidInput
-from privmix.jobs import training
 from privmix.jobs.asked import Asked
 from privmix.jobs.public_data import refuse_private
 from privmix.jobs.training import TrainingJob
@@ -27,7 +26,6 @@ from tests.cli.training import (
     certificate,
     charges,
     digits,
-    history,
     left_over,
     open_ledger,
     train,
@@ -101,40 +99,6 @@ def test_every_option_says_what_it_is() -> None:
         assert item.name == "columns" or item.metadata["help"].strip()
 
 
-def test_paid_before_the_first_record_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever reads a record looks at the ledger."""
-    open_ledger()
-    seen, batches = [], Source.batches
-
-    def watched(self: Source, *arguments: Any) -> Any:
-        seen.append([entry["kind"] for entry in history()])
-        return batches(self, *arguments)
-
-    monkeypatch.setattr(Source, "batches", watched)
-    job = TrainingJob("own", **OWN, **PAID)
-    with job.processes() as world:
-        planned = job.plan(world)
-        assert (charges(), seen) == ([], [])
-        done = job.train(planned)
-    assert done.not_noted is None
-    assert seen
-    assert all("reserve" in kinds and "commit" not in kinds for kinds in seen)
-    assert charges("commit") == [f"model {done.model.certificate.id}"]
-    assert done.model.certificate["in_ledger"] == "planned"
-
-
-def test_a_training_that_reads_before_it_pays_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    charge = training.charge
-
-    def late(*arguments: Any) -> Any:
-        next(iter(arguments[-1].source.batches(10)))
-        return charge(*arguments)
-
-    monkeypatch.setattr(training, "charge", late)
-    with pytest.raises(AssertionError):
-        test_paid_before_the_first_record_is_used(monkeypatch)
-
-
 @pytest.mark.parametrize(
     ("wrong", "field"),
     [
@@ -164,18 +128,6 @@ def test_what_is_refused_is_a_field_and_costs_nothing(
     assert refused.value.field == field
     assert charges() == []
     assert left_over() == set()
-
-
-def test_a_plan_of_another_job_is_refused() -> None:
-    """It could bring a ledger together with a seed, which either job alone refuses."""
-    open_ledger()
-    seeded = TrainingJob("own", **OWN, seed=1)
-    with seeded.processes() as world:
-        planned = seeded.plan(world)
-    for job in (TrainingJob("own", **OWN, **PAID), TrainingJob("own", **OWN, **PAID, seed=1)):
-        with pytest.raises(pm.InvalidInput, match='planned: got "another job\'s"'):
-            job.train(planned)
-    assert charges() == []
 
 
 def test_public_records_in_memory_that_are_private_ones_end_the_run() -> None:

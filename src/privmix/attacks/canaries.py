@@ -23,11 +23,11 @@ from privmix.attacks.canary_scores import Filters, RowScores, resolve
 from privmix.attacks.one_run import OneRun
 from privmix.attacks.one_run_proof import Mechanism, OneRunProof, best_guesses, check_enough, prove
 from privmix.engine.engines import make_engine
-from privmix.engine.rows import Progress
 from privmix.engine.tiles import RecordSource, RecordTiles, tiles_of
 from privmix.errors import InvalidInput, check_choice, check_integer, check_number
 from privmix.mechanisms.streams import SecretStreams
 from privmix.plans import Plan, ReleasePlan, averaging_plan
+from privmix.progress import Progress
 
 EVIDENCE: Final = ("rows", "neighbours", "tiles")
 

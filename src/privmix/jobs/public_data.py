@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ def refuse_private(given: Mapping[str, Any], data: Any, split: str) -> None:
     """Raise :class:`InvalidInput` where what is called public is the private data itself, by its place or files.
 
     What is called public is read as a training split. Another split of the same place may be private, so that files are
-    compared there and not places. Data in memory are compared by :func:`privmix.jobs.overlap.refuse_overlap`.
+    compared there and not places. Data in memory are compared by :func:`refuse_overlap`.
     """
     for flag, place in given.items():
         if place is None:
@@ -107,6 +107,33 @@ def origins_of(sources: Mapping[str, Source]) -> list[tuple[str, Sketch]]:
             sketches = [made_of(file) for file in source.files]
         found += [(flag, sketch) for sketch in sketches if sketch is not None]
     return found
+
+
+def refuse_overlap(given: Mapping[str, RecordHashes], source: Source, made_of: Iterable[tuple[str, Sketch]]) -> None:
+    """Raise :class:`InvalidInput` where public records are in large part private ones, in whatever format.
+
+    It reads the private records, so budget is charged before it is called, and its answer is for the owner: nothing
+    is published after it is no.
+
+    Args:
+        given: public records, by the field that names them.
+        source: the private ones.
+        made_of: (the field that names synthetic records, what these were made of).
+    """
+    sketches = list(made_of)
+    if not given and not sketches:
+        return
+    private = RecordHashes.of(source)
+    for flag, contents in given.items():
+        if contents.overlaps(private):
+            raise InvalidInput(flag, WITHHELD, "public records; many of these are records of the private dataset")
+    for flag, sketch in sketches:
+        if sketch.overlaps(private):
+            allowed = (
+                "a pool made of public images; many of those that this one was made of are records of the private "
+                "dataset, and pool and card tell of them"
+            )
+            raise InvalidInput(flag, WITHHELD, allowed)
 
 
 def pool_options(extractor: Extractor, columns: Columns) -> dict[str, Any]:

@@ -19,10 +19,10 @@ from privmix.features.whitening import Whitening, WhiteningConfig
 from privmix.jobs.columns import Columns
 from privmix.jobs.dataset import open_dataset
 from privmix.jobs.features import features_in_memory
-from privmix.jobs.progress import Progress
 from privmix.jobs.public_data import named
 from privmix.jobs.release_options import PROCEDURAL, Prior
 from privmix.procedural import get_generator
+from privmix.progress import Progress
 
 _DRAWN: Final = 4000
 _SEED: Final = 0

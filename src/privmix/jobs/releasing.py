@@ -12,14 +12,14 @@ from privmix.certificate.about import About
 from privmix.errors import InvalidInput
 from privmix.features import Extractor
 from privmix.jobs.columns import Columns
-from privmix.jobs.planned import Planned
-from privmix.jobs.progress import Asked, Progress, callback, shows_bars
-from privmix.jobs.release import ReleaseJob
+from privmix.jobs.progress import Asked, callback, shows_bars
+from privmix.jobs.release import Planned, ReleaseJob
 from privmix.jobs.release_options import Assumptions, Prior
 from privmix.jobs.released import Release
 from privmix.jobs.spending import not_kept
 from privmix.ledger import Ledger
 from privmix.plans import Design
+from privmix.progress import Progress
 from privmix.scratch import ScratchFolder
 
 
@@ -195,9 +195,8 @@ def _carried_out(
     planned = job.plan(progress, made)
     for text in planned.warnings:
         warnings.warn(text, stacklevel=4)
-    done = job.release(planned, progress)
-    for error in done.not_noted:
-        warnings.warn(f"the release is made and charged, but not noted as done: {error}", stacklevel=4)
+    for text in job.carry_out(planned, progress).warnings:
+        warnings.warn(text, stacklevel=4)
     return Release(job.out, scratch)
 
 

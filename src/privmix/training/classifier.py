@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -14,6 +14,7 @@ from sklearn.exceptions import NotFittedError
 
 from privmix.errors import WITHHELD, InvalidInput, NotPrivateWarning
 from privmix.mechanisms.streams import SecretStreams
+from privmix.progress import Progress
 from privmix.rounding import exact
 from privmix.training.config import TrainingConfig
 from privmix.training.examples import PublicData
@@ -112,7 +113,7 @@ class DPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sci
         synthetic: PublicData | None = None,
         pool: PublicData | None = None,
         streams: SecretStreams | None = None,
-        progress: Callable[[str, int, int], None] | None = None,
+        progress: Progress | None = None,
     ) -> Self:
         """Train on private records.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -12,6 +12,7 @@ from torch import Tensor
 
 from privmix.errors import InvalidInput, check_choice
 from privmix.mechanisms.streams import SecretStreams
+from privmix.progress import Progress
 from privmix.rounding import rounded_up
 from privmix.training.config import TrainingConfig
 from privmix.training.dp_sgd import DpSgd, StepObserver
@@ -35,10 +36,6 @@ from privmix.training.records import TrainingRecords
 from privmix.training.run import TrainingRun
 from privmix.training.views.pipeline import MicrobatchMixer, ViewPipeline
 from privmix.world import World
-
-Progress = Callable[[str, int, int], None]
-"""Called with (stage, steps done, steps in all). What is in brackets after a stage's name changes as it goes on:
-epsilon of the steps done so far, rounded up, or the public loss of the warm-up."""
 
 _CHUNK, _METHOD = "chunk", "method."
 # Epsilon so far is worked out anew so many times a run: a price takes a fraction of a second.
@@ -114,7 +111,7 @@ class PrivatePhase:
             run: the run's folder, on rank 0 only.
             streams: secret ones, on rank 0.
             world: the processes of the run.
-            progress: see :data:`Progress`.
+            progress: called with (stage, done, total).
             observers: who looks into the steps.
 
         Returns:

@@ -107,11 +107,12 @@ def test_an_epoch_visits_every_record_once_with_fresh_seeds() -> None:
 
 
 def test_progress_shows_the_mean_public_loss_falling() -> None:
-    seen: list[tuple[int, int, float]] = []
+    seen: list[tuple[str, int, int]] = []
     settings = config("sgd", epochs=20)
     warm_up(mlp(), public_data(), settings, seed=0, progress=lambda *given: seen.append(given))
-    assert [given[:2] for given in seen] == [(epoch, 20) for epoch in range(1, 21)]
-    assert seen[-1][2] < seen[0][2]
+    assert [given[1:] for given in seen] == [(epoch, 20) for epoch in range(1, 21)]
+    losses = [float(stage.removeprefix("warm-up (public loss ").rstrip(")")) for stage, _, _ in seen]
+    assert losses[-1] < losses[0]
 
 
 def test_no_epochs_leave_the_model_as_it_is() -> None:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from privmix.attacks.membership.bound import tpr_bound
-from privmix.attacks.membership.references import Progress, train_references
+from privmix.attacks.membership.references import train_references
 from privmix.attacks.membership.roc import Roc, TprAt, auc_interval, roc_with_band, tpr_at
 from privmix.attacks.membership.scores import LEAST_REFERENCES, ReferenceModels, lira_scores, rmia_scores
 from privmix.attacks.membership.signals import class_scores, fit_temperature, gives_probabilities, true_class_logits
@@ -21,6 +21,7 @@ from privmix.audits.defaults import ATTACKS, LOSS
 from privmix.engine import PrivateRecords
 from privmix.errors import WITHHELD, InvalidInput, check_choice, check_integer, check_number
 from privmix.mechanisms.streams import SecretStreams
+from privmix.progress import Progress
 
 # Whose scores rank the records at risk, where several attacks ran.
 _RANKS: Final = ("lira", "rmia", "lira-offline", "rmia-offline", LOSS)

@@ -23,13 +23,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from privmix.errors import InvalidInput, check_integer, check_number
+from privmix.progress import Progress
 from privmix.publication.dataset import RecordTransform
 from privmix.research.inversion.options import STEPS
 
 FeatureMap = Callable[[Tensor], Tensor]
 """(b, *image shape) in [0, 1] -> (b, d), with gradients: any extractor on torch."""
-
-Progress = Callable[[str, int, int], None]
 
 # Keeps the slope of an edge's length finite where there is none.
 _SMOOTH = 1e-8

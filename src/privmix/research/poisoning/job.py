@@ -20,8 +20,8 @@ from privmix.features.identity import unit_range
 from privmix.jobs.dataset import open_dataset
 from privmix.jobs.evaluation import has_splits
 from privmix.jobs.places import check_writable
-from privmix.jobs.progress import Progress, silent
 from privmix.jobs.recording import Measured, Measurement, place
+from privmix.progress import Progress, silent
 from privmix.research.poisoning import (
     DEFENCES,
     Attack,

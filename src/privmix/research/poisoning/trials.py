@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
@@ -12,13 +12,12 @@ import numpy as np
 
 from privmix.audits.bounds import clopper_pearson
 from privmix.errors import InvalidInput, check_integer, check_number
+from privmix.progress import Progress
 from privmix.research.poisoning.base import Attack, Case, Defence
 from privmix.research.poisoning.kept import KeptTrials, Trial
 from privmix.research.poisoning.scene import Images, Poisoned, Scene
 from privmix.research.poisoning.threat import ThreatModel
 from privmix.research.poisoning.victims.ordinary import Victim
-
-Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)

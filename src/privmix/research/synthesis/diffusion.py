@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -24,14 +23,13 @@ from torch import Tensor, nn
 
 from privmix.errors import InvalidInput, StorageError, check_choice, check_integer, check_number
 from privmix.held_folders import HeldFolder, held
+from privmix.progress import Progress
 from privmix.research.synthesis.augment import NonLeaking
 from privmix.research.synthesis.denoising import Denoiser, NoiseProcess, denoising_loss
 from privmix.research.synthesis.edm import EdmConfig
 from privmix.research.synthesis.model import DiffusionModel, cast, told_classes
 from privmix.research.synthesis.networks import Condition, UNet
 from privmix.world import World
-
-Progress = Callable[[str, int, int], None]
 
 PRECISIONS: Final = ("float32", "bfloat16")
 _FILE: Final = "diffusion.safetensors"

@@ -16,9 +16,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from privmix.errors import InvalidInput, check_integer, check_number
+from privmix.progress import Progress
 from privmix.research.synthesis.denoising import Guidance, NoiseProcess
-
-Progress = Callable[[str, int, int], None]
 
 # Noise levels of the variance-preserving times 0.01 and 1, between which Kim et al. guide.
 _LEAST, _MOST = 0.0447, 152.0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from privmix.errors import InvalidInput, check_choice, check_integer, check_number
+from privmix.progress import Progress
 from privmix.training.examples import Augment, PublicData, public_generator
 from privmix.training.gradients.parameters import FlatParameters
 from privmix.training.public.adversary import STEPS, adversarial
@@ -19,7 +19,6 @@ from privmix.training.views.augmentation import Augmentation, check_augmentation
 from privmix.training.views.mixup import MIXINGS
 
 # (epochs done, epochs, mean public loss of the last one)
-Progress = Callable[[int, int, float], None]
 
 OPTIMISERS = ("sgd", "sam", "asam")
 SCHEDULES = ("cosine", "constant")
@@ -130,7 +129,7 @@ def warm_up(
         public: records without protection.
         config: settings.
         seed: a public integer >= 0.
-        progress: called after each epoch; the loss it is shown is that of public records.
+        progress: called after each epoch; the stage tells the loss of public records.
         augment: of each batch.
 
     Raises:
@@ -158,7 +157,7 @@ def warm_up(
             if not math.isfinite(loss):
                 raise InvalidInput("warm-up learning rate", config.learning_rate, "a smaller one: the loss diverged")
             if progress is not None:
-                progress(epoch + 1, config.epochs, loss)
+                progress(f"warm-up (public loss {loss:.3f})", epoch + 1, config.epochs)
     finally:
         model.train(was_training)
         for tensor, gradient in zip(weights, kept, strict=True):
