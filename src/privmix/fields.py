@@ -27,7 +27,7 @@ from enum import Enum
 from functools import cache
 from typing import Annotated, Any, Final, Protocol, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from privmix.errors import InvalidInput, check_choice, check_integer, check_number
+from privmix.errors import InvalidInput, check_choice, check_integer, check_number, in_terms_of
 
 Kind = TypeVar("Kind")
 _USED: Final = "where_used"
@@ -354,9 +354,11 @@ def read(kind: type[Kind], values: Any, name: str) -> Kind:
         unknown = ", written by another version" if set(values) - set(known) else ""
         raise InvalidInput(name, odd, f"exactly its fields{unknown}")
     try:
-        made: Kind = kind(**{one: _value(value, said[one], f"{name} {one}") for one, value in values.items()})
-    except InvalidInput as error:
-        raise _within(name, error, known) from None
+        given = {one: _value(value, said[one], f"{name} {one}") for one, value in values.items()}
+        with in_terms_of({one: f"{name} {one}" for one in known}):
+            made: Kind = kind(**given)
+    except InvalidInput:
+        raise
     except (TypeError, KeyError, ValueError, ArithmeticError, AttributeError):
         raise InvalidInput(name, "values of other types", "the values that privmix wrote") from None
     again = stored(made)
@@ -365,15 +367,6 @@ def read(kind: type[Kind], values: Any, name: str) -> Kind:
     ):
         raise InvalidInput(name, odd, "as privmix writes them")
     return made
-
-
-def _within(name: str, error: InvalidInput, known: Mapping[str, Any]) -> InvalidInput:
-    """The same error, of a field within ``name``."""
-    if error.field in known and str(error).startswith(f"{error.field}: "):
-        text = str(error)
-        error.args = (f"{name} {text}",)
-        error.field = f"{name} {error.field}"
-    return error
 
 
 def _value(value: Any, said: _Said, name: str) -> Any:

@@ -24,7 +24,7 @@ from privmix.jobs.overlap import refuse_overlap
 from privmix.jobs.places import check_writable
 from privmix.jobs.planned_training import PlannedTraining
 from privmix.jobs.progress import Asked, Progress, callback, shows_bars, silent
-from privmix.jobs.public_data import contents_of, named, origins_of, pool_options, refuse_private, sources_of
+from privmix.jobs.public_data import contents_of, origins_of, pool_options, refuse_private, sources_of
 from privmix.jobs.spending import Spending, telling
 from privmix.jobs.training_arguments import TrainingArguments
 from privmix.jobs.training_options import TrainingOptions
@@ -286,7 +286,7 @@ class TrainingJob(TrainingOptions):
         data, facts = getattr(self, name), self.facts
         if data is None:
             return None
-        with named(name):
+        with in_terms_of(part=name):
             options = pool_options(self.extractor, self.columns)
             return PublicData.open(data, self.extractor, facts.classes, input_shape=facts.input_shape, **options)
 
