@@ -18,14 +18,18 @@ conversions are its own (a text becomes a number). What is needed beside datacla
 
 from __future__ import annotations
 
+import builtins
+import functools
+import inspect
 import math
+import operator
 import re
+import sys
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from enum import Enum
-from functools import cache
-from typing import Annotated, Any, Final, Protocol, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Final, Protocol, TypeVar, Union, get_args, get_origin
 
 from privmix.errors import InvalidInput, check_choice, check_integer, check_number, in_terms_of
 
@@ -80,18 +84,26 @@ class Number:
 
 @dataclass(frozen=True)
 class Whole:
-    """An integer from ``low`` to ``high``."""
+    """An integer from ``low`` to ``high``; ``plain``: an int itself, since no bool or NumPy number survives JSON."""
 
     low: int
     high: int | None = None
+    plain: bool = False
 
     def check(self, name: str, value: Any) -> None:
         """See :class:`Range`."""
         check_integer(name, value, low=self.low, high=self.high)
+        if self.plain and type(value) is not int:
+            raise InvalidInput(name, value, "an integer")
 
     def wrong(self) -> Sequence[Any]:
         """See :class:`Range`."""
-        return [self.low - 1, *([] if self.high is None else [self.high + 1]), self.low + 0.5, math.nan, "1", True, [1]]
+        ends = [
+            self.low - 1,
+            *([] if self.high is None else [self.high + 1]),
+            *([float(self.low)] if self.plain else []),
+        ]
+        return [*ends, self.low + 0.5, math.nan, "1", True, [1]]
 
 
 class Choice:
@@ -138,6 +150,19 @@ class Text:
         return [text for text in ("", "\0", "x" * 100_000) if re.fullmatch(self.pattern, text, re.DOTALL) is None] + [1]
 
 
+class Flag:
+    """Yes or no: True or False itself, no number for it."""
+
+    def check(self, name: str, value: Any) -> None:
+        """See :class:`Range`."""
+        if not isinstance(value, bool):
+            raise InvalidInput(name, value, "True or False")
+
+    def wrong(self) -> Sequence[Any]:
+        """See :class:`Range`."""
+        return [0, 1, "yes"]
+
+
 @dataclass(frozen=True)
 class Coded:
     """How values are stored that are no plain ones, in a field's type beside or in place of a range.
@@ -159,12 +184,20 @@ Share = Annotated[float, Number(0, 1, low_open=True, high_open=True)]
 """A number between 0 and 1, both excluded."""
 Fraction = Annotated[float, Number(0, 1, high_open=True)]
 """A number from 0 to below 1."""
+Rate = Annotated[float, Number(0, 1, low_open=True)]
+"""A number above 0 and at most 1."""
+Proportion = Annotated[float, Number(0, 1)]
+"""A number from 0 to 1, both allowed."""
 Count = Annotated[int, Whole(1)]
 """An integer of at least 1."""
+PlainCount = Annotated[int, Whole(1, plain=True)]
+"""The same, of a plan."""
 Size = Annotated[int, Whole(0)]
 """An integer of at least 0."""
 Seed = Annotated[int, Whole(0, 2**31 - 1)]
 """Of draws that are public."""
+Switch = Annotated[bool, Flag()]
+"""Yes or no."""
 
 
 def used(default: Any = MISSING, **more: Any) -> Any:
@@ -188,15 +221,69 @@ class _Said:
     coded: Coded | None
     each: _Said | None
 
+    @property
+    def ranged(self) -> bool:
+        """Whether there is anything to check."""
+        return self.range is not None or (self.each is not None and self.each.ranged)
+
 
 def _said(kind: Any) -> Mapping[str, _Said]:
     return _read_types(kind)
 
 
-@cache
+@functools.cache
 def _read_types(kind: Any) -> Mapping[str, _Said]:
-    hints = get_type_hints(kind, include_extras=True)
+    hints = hints_of(kind)
     return {item.name: _of(hints[item.name]) for item in fields(kind)}
+
+
+class NotImported:
+    """Stands for the types that a module names and does not import at run time: its own business, and never stored."""
+
+    def __class_getitem__(cls, _: Any) -> type[NotImported]:
+        return cls
+
+
+class _Names(dict[str, Any]):
+    """What names mean in a module."""
+
+    def __init__(self, module: str) -> None:
+        self._known = vars(sys.modules[module])
+
+    def __missing__(self, name: str) -> Any:
+        return self._known.get(name, getattr(builtins, name, NotImported))
+
+
+def hints_of(kind: type[Any]) -> dict[str, Any]:
+    """The type of each field of a dataclass, with its range, as far as it is imported.
+
+    Example:
+        >>> @dataclass(frozen=True)
+        ... class Draw:
+        ...     rows: Count
+        >>> hints_of(Draw)
+        {'rows': typing.Annotated[int, Whole(low=1, high=None, plain=False)]}
+    """
+    found: dict[str, Any] = {}
+    for base in reversed(kind.__mro__):
+        names = _Names(base.__module__)
+        for name, hint in inspect.get_annotations(base).items():
+            found[name] = eval(hint, {}, names) if isinstance(hint, str) else hint
+    return found
+
+
+def bare(hint: Any) -> Any:
+    """A type without its ranges.
+
+    Example:
+        >>> bare(Share | None)
+        float | None
+    """
+    if get_origin(hint) is Annotated:
+        return bare(get_args(hint)[0])
+    if get_origin(hint) in (Union, types.UnionType):
+        return functools.reduce(operator.or_, map(bare, get_args(hint)))
+    return hint
 
 
 def _of(hint: Any) -> _Said:
@@ -243,8 +330,25 @@ def check_fields(made: Any, but: Sequence[str] = ()) -> None:
         privmix.errors.InvalidInput: rate: got 1.5; allowed: a finite number > 0 and < 1
     """
     for name, said in _said(type(made)).items():
-        if name not in but:
+        if said.ranged and name not in but:
             _check(name, getattr(made, name), said)
+
+
+class Checked:
+    """Base of the dataclasses whose fields are checked when made, by :func:`check_fields`.
+
+    Example:
+        >>> @dataclass(frozen=True)
+        ... class Draw(Checked):
+        ...     rows: Count
+        >>> Draw(0)
+        Traceback (most recent call last):
+        ...
+        privmix.errors.InvalidInput: rows: got 0; allowed: an integer >= 1
+    """
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
 
 def _check(name: str, value: Any, said: _Said) -> None:
@@ -252,7 +356,7 @@ def _check(name: str, value: Any, said: _Said) -> None:
         return
     if said.range is not None:
         said.range.check(name, value)
-    elif said.each is not None and said.each.range is not None:
+    elif said.each is not None and said.each.ranged:
         if not isinstance(value, tuple):
             raise InvalidInput(name, value, "a tuple")
         for part in value:

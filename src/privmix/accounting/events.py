@@ -10,9 +10,10 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
-from privmix.errors import InvalidInput, check_choice, check_integer, check_number
+from privmix.errors import InvalidInput, check_choice, check_integer
+from privmix.fields import Checked, Choice, Count, Fraction, Number, Positive, Rate, check_fields
 
 
 class Adjacency(enum.Enum):
@@ -29,82 +30,64 @@ class Adjacency(enum.Enum):
 
 
 @dataclass(frozen=True)
-class Gaussian:
+class Gaussian(Checked):
     """A sum query with Gaussian noise of standard deviation ``noise_multiplier`` x (bound on a record's L2 norm)."""
 
-    noise_multiplier: float
-
-    def __post_init__(self) -> None:
-        check_number("noise_multiplier", self.noise_multiplier, low=0, low_open=True)
+    noise_multiplier: Positive
 
 
 @dataclass(frozen=True)
-class Laplace:
+class Laplace(Checked):
     """A sum query with Laplace noise of scale ``noise_multiplier`` x (bound on a record's L1 norm) per coordinate."""
 
-    noise_multiplier: float
-
-    def __post_init__(self) -> None:
-        check_number("noise_multiplier", self.noise_multiplier, low=0, low_open=True)
+    noise_multiplier: Positive
 
 
 @dataclass(frozen=True)
-class Bounded:
+class Bounded(Checked):
     """Any mechanism at all that is (``epsilon``, ``delta``)-DP under ``adjacency``, also one chosen by earlier answers.
 
     It is priced as the worst such mechanism, randomised response (Kairouz, Oh, Viswanath 2015): that one is fixed
     beforehand, so it composes with what came before whatever the real mechanism was chosen by.
     """
 
-    epsilon: float
-    delta: float
-    adjacency: str = Adjacency.ADD_REMOVE.value
-
-    def __post_init__(self) -> None:
-        check_number("epsilon", self.epsilon, low=0, high=600)
-        check_number("delta", self.delta, low=0, high=1, high_open=True)
-        check_choice("adjacency", self.adjacency, [item.value for item in Adjacency])
+    epsilon: Annotated[float, Number(0, 600)]
+    delta: Fraction
+    adjacency: Annotated[str, Choice(*(item.value for item in Adjacency))] = Adjacency.ADD_REMOVE.value
 
 
 @dataclass(frozen=True)
-class PoissonSampled:
+class PoissonSampled(Checked):
     """``event`` on a sample that each record joins independently with probability ``sampling_rate``."""
 
-    sampling_rate: float
+    sampling_rate: Rate
     event: Event
-
-    def __post_init__(self) -> None:
-        check_number("sampling_rate", self.sampling_rate, low=0, high=1, low_open=True)
 
 
 @dataclass(frozen=True)
 class FixedSizeSampled:
     """``event`` on ``sample_size`` records drawn uniformly without replacement from ``population``."""
 
-    population: int
-    sample_size: int
+    population: Count
+    sample_size: Count
     event: Event
 
     def __post_init__(self) -> None:
-        check_integer("population", self.population, low=1)
+        check_fields(self)
         check_integer("sample_size", self.sample_size, low=1, high=self.population)
 
 
 @dataclass(frozen=True)
-class ClusterSampled:
+class ClusterSampled(Checked):
     """Each cluster is selected with probability ``cluster_rate``, then each of its records with ``sampling_rate``.
 
     Records of one cluster are NOT included independently of each other, so this is not Poisson sampling at the
     product of the rates (Bun, Drechsler, Gaboardi, McMillan, Sarathy 2022).
     """
 
-    cluster_rate: float
-    sampling_rate: float
+    cluster_rate: Rate
+    sampling_rate: Rate
     event: Event
-
-    def __post_init__(self) -> None:
-        check_number("cluster_rate", self.cluster_rate, low=0, high=1, low_open=True)
-        check_number("sampling_rate", self.sampling_rate, low=0, high=1, low_open=True)
 
 
 @dataclass(frozen=True)
@@ -118,14 +101,11 @@ class NormalWeighted:
 
 
 @dataclass(frozen=True)
-class Repeated:
+class Repeated(Checked):
     """``event``, run ``count`` times with fresh randomness (adaptive composition)."""
 
     event: Event
-    count: int
-
-    def __post_init__(self) -> None:
-        check_integer("count", self.count, low=1)
+    count: Count
 
 
 @dataclass(frozen=True)

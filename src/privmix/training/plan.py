@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Final, Self
 
 from privmix.accounting import Adjacency, Bounded, Event, Gaussian, PrivacyCost, calibrate, epsilon
 from privmix.errors import InvalidInput, check_choice, check_integer, check_number
+from privmix.fields import Amount, Count, Positive, Share, Size, Switch, check_fields
 from privmix.mechanisms.plan import check_count, check_target
 from privmix.mechanisms.sampling import PoissonSampling
 from privmix.rounding import exact, rounded_up
@@ -67,31 +68,26 @@ class TrainingPlan:
     mechanism: ClassVar[str] = "dp-sgd"
     """Name of the training mechanism whose plan it is."""
 
-    records: int
-    batch_size: int
-    steps: int
-    noise_multiplier: float
-    clip_norm: float
-    delta: float
+    records: Count
+    batch_size: Count
+    steps: Size
+    noise_multiplier: Amount
+    clip_norm: Positive
+    delta: Share
     adjacency: Adjacency = Adjacency.ADD_REMOVE
-    microbatch_size: int = 1
-    records_declared: bool = False
-    epsilon: float | None = None
+    microbatch_size: Count = 1
+    records_declared: Switch = False
+    epsilon: Amount | None = None
 
     def __post_init__(self) -> None:
-        check_integer("records", self.records, low=1)
+        check_fields(self)
         check_integer("batch_size", self.batch_size, low=1, high=self.records)
-        check_integer("steps", self.steps, low=0)
         if self.steps > 0:
             check_number("noise_multiplier", self.noise_multiplier, low=0, low_open=True)
             check_target(self.epsilon, self.delta)
         elif (self.noise_multiplier, self.epsilon) != (0, 0):
             found = (self.noise_multiplier, self.epsilon)
             raise InvalidInput("noise_multiplier, epsilon", found, "0 and 0 without steps: nothing private is read")
-        check_number("clip_norm", self.clip_norm, low=0, low_open=True)
-        check_number("delta", self.delta, low=0, high=1, low_open=True, high_open=True)
-        if not isinstance(self.records_declared, bool):
-            raise InvalidInput("records_declared", self.records_declared, "True or False")
         check_integer("microbatch_size", self.microbatch_size, low=1, high=self.batch_size)
 
     @property
@@ -215,7 +211,7 @@ def plan_training(
     batch_size: int,
     epochs: float,
     clip_norm: float = 1.0,
-    microbatch_size: int = 1,
+    microbatch_size: Count = 1,
     adjacency: Adjacency = Adjacency.ADD_REMOVE,
     records_declared: bool = False,
     of: Callable[[TrainingPlan], TrainingPlan] | None = None,
