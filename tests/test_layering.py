@@ -70,6 +70,7 @@ BESIDE = (
     "packages",
     "plugins",
     "private_files",
+    "ranges",
     "rounding",
     "scratch",
     "untrusted",

@@ -6,6 +6,7 @@ This module sits beside the floors and imports none of them, so every floor may 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
@@ -65,6 +66,9 @@ class InvalidInput(PrivmixError, ValueError):
         return f"{self.field}: got {self.shown}; allowed: {self.allowed}"
 
 
+_MARKED: Final = re.compile(r"`(\w+)`")
+
+
 @contextmanager
 def in_terms_of(
     arguments: Mapping[str, str] | None = None, *, part: str = "", texts: Mapping[str, str] | None = None
@@ -74,7 +78,7 @@ def in_terms_of(
     The one place where errors are reworded on their way up.
 
     Args:
-        arguments: field -> argument.
+        arguments: field -> argument; of fields that texts mark, too.
         part: of the job, which errors are then said to be of, unless they name it themselves.
         texts: what stands for what, wherever it stands in an error: an address for the copy that was read.
 
@@ -89,7 +93,10 @@ def in_terms_of(
         yield
     except PrivmixError as error:
         if isinstance(error, InvalidInput) and not error.about:
-            error.field = (arguments or {}).get(error.field, error.field)
+            named = {"": "", **(arguments or {})}
+            error.field = ", ".join(named.get(one, one) for one in error.field.split(", "))
+            words = {one: to for one, to in named.items() if to.isidentifier()}
+            error.allowed = _MARKED.sub(lambda found: f"`{words.get(found[1], found[1])}`", error.allowed)
         if part and not (isinstance(error, InvalidInput) and error.field == part):
             error.about = (part, *error.about)
         for old, new in (texts or {}).items():
