@@ -82,10 +82,12 @@ __all__ = [
     "Whole",
     "Words",
     "bare",
+    "before",
     "check_fields",
     "check_version",
     "hints_of",
     "later",
+    "names_of",
     "newest",
     "read",
     "stored",
@@ -131,6 +133,16 @@ def later(version: int, older: Any, **more: Any) -> Any:
 def newest(kind: type[Any], first: int = 1) -> int:
     """The version in which the last field of a dataclass came; ``first`` where all were there from the beginning."""
     return max([first, *(item.metadata.get(_SINCE, first) for item in fields(kind))])
+
+
+def names_of(kind: type[Any]) -> list[str]:
+    """The fields of a dataclass, by name."""
+    return [item.name for item in fields(kind)]
+
+
+def before(kind: type[Any], version: int) -> dict[str, Any]:
+    """The fields that came after a version, and what was stored in it means by having none."""
+    return {item.name: item.default for item in fields(kind) if item.metadata.get(_SINCE, version) > version}
 
 
 def check_version(name: str, version: Any, first: int, last: int) -> int:
@@ -212,7 +224,7 @@ def hints_of(kind: type[Any]) -> dict[str, Any]:
     for base in reversed(kind.__mro__):
         names = _Names(base.__module__)
         for name, hint in inspect.get_annotations(base).items():
-            found[name] = eval(hint, {}, names) if isinstance(hint, str) else hint
+            found[name] = eval(hint, vars(sys.modules[base.__module__]), names) if isinstance(hint, str) else hint
     return found
 
 
