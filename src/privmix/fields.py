@@ -381,6 +381,9 @@ def _written(value: Any, said: _Said | None) -> Any:
         return said.coded.write(value)
     if isinstance(value, Enum):
         return value.value
+    if isinstance(value, float):
+        # NumPy's are floats of a class of their own.
+        return float(value)
     if is_dataclass(value):
         return stored(value)
     if isinstance(value, tuple | list):

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from privmix.errors import InvalidInput, check_choice, check_integer
-from privmix.fields import Checked, Choice, Count, Fraction, Number, Positive, Rate, check_fields
+from privmix.fields import Checked, Choice, Coded, Count, Fraction, Number, Positive, Rate, check_fields, read, stored
 
 
 class Adjacency(enum.Enum):
@@ -61,7 +61,7 @@ class PoissonSampled(Checked):
     """``event`` on a sample that each record joins independently with probability ``sampling_rate``."""
 
     sampling_rate: Rate
-    event: Event
+    event: _Part
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class FixedSizeSampled:
 
     population: Count
     sample_size: Count
-    event: Event
+    event: _Part
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -87,7 +87,7 @@ class ClusterSampled(Checked):
 
     cluster_rate: Rate
     sampling_rate: Rate
-    event: Event
+    event: _Part
 
 
 @dataclass(frozen=True)
@@ -97,14 +97,14 @@ class NormalWeighted:
     What tells a record is then not where the sum lies but how far it spreads (Lev et al. 2025: Gaussian sketches).
     """
 
-    event: Event
+    event: _Part
 
 
 @dataclass(frozen=True)
 class Repeated(Checked):
     """``event``, run ``count`` times with fresh randomness (adaptive composition)."""
 
-    event: Event
+    event: _Part
     count: Count
 
 
@@ -112,12 +112,15 @@ class Repeated(Checked):
 class Composed:
     """All of ``events``, in any order, each with fresh randomness (adaptive composition)."""
 
-    events: tuple[Event, ...]
+    events: tuple[_Part, ...]
 
     def __post_init__(self) -> None:
         if not self.events:
             raise InvalidInput("events", self.events, "at least one event")
 
+
+# Its parts are events: stored with their kinds.
+_Part = Annotated["Event", Coded(lambda event: event_to_dict(event), lambda found: event_from_dict(found))]
 
 Event = (
     Gaussian
@@ -152,15 +155,7 @@ def event_to_dict(event: Event) -> dict[str, Any]:
         {'kind': 'repeated', 'event': {'kind': 'gaussian', 'noise_multiplier': 2.0}, 'count': 3}
     """
     kind = next(name for name, cls in _KINDS.items() if type(event) is cls)
-    fields: dict[str, Any] = {"kind": kind}
-    for name, value in vars(event).items():
-        if name == "event":
-            fields[name] = event_to_dict(value)
-        elif name == "events":
-            fields[name] = [event_to_dict(item) for item in value]
-        else:
-            fields[name] = value
-    return fields
+    return {"kind": kind, **stored(event)}
 
 
 def event_from_dict(description: Mapping[str, Any]) -> Event:
@@ -174,14 +169,5 @@ def event_from_dict(description: Mapping[str, Any]) -> Event:
         raise InvalidInput("event", description, "an object with a 'kind'")
     fields = dict(description)
     kind = check_choice("event kind", fields.pop("kind", None), _KINDS)
-    if "event" in fields:
-        fields["event"] = event_from_dict(fields["event"])
-    if "events" in fields:
-        if not isinstance(fields["events"], list):
-            raise InvalidInput("events", fields["events"], "a list of events")
-        fields["events"] = tuple(event_from_dict(item) for item in fields["events"])
-    try:
-        event: Event = _KINDS[kind](**fields)
-    except TypeError:
-        raise InvalidInput(f"{kind} event", sorted(fields), "exactly the fields of this event") from None
+    event: Event = read(_KINDS[kind], fields, f"{kind} event")
     return event

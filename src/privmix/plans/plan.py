@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from privmix.accounting import Adjacency, Bounded, Composed, Event, Gaussian, PrivacyCost
 from privmix.errors import InvalidInput, check_number
-from privmix.fields import Fraction, Number, PlainCount, Positive, Whole, check_fields
+from privmix.fields import Fraction, Number, PlainCount, Positive, Whole, check_fields, read, stored
 from privmix.mechanisms.noise import Lattice
-from privmix.mechanisms.plan import check_classes
+from privmix.mechanisms.plan import ClassNames
 from privmix.mechanisms.sampling import Sampler
 from privmix.plans.pricing import budget_after_count, deltas, price, price_after_count
 from privmix.plans.registry import design_named
@@ -35,7 +35,7 @@ class BasePlan:
 
     records: PlainCount
     dim: PlainCount
-    classes: tuple[str, ...]
+    classes: ClassNames
     design: str
     rows: PlainCount
     clip_norm: Annotated[float, Number(1e-9, 1e9)]
@@ -53,7 +53,6 @@ class BasePlan:
         if (self.epsilon is None) != (self.delta is None):
             raise InvalidInput("plan epsilon, delta", (self.epsilon, self.delta), "both or none of them")
         check_declared(self.records_declared, self.records_noise_multiplier)
-        check_classes(self.classes)
         self._check_part("residual_clip_norm", self.centre_noise_multiplier is not None, 0.0, 2 * self.clip_norm)
         self._check_part("centre_noise_multiplier", self.residual_clip_norm is not None, 1e-6, 1e12)
 
@@ -219,18 +218,13 @@ class BasePlan:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready form; :func:`privmix.designs.plan_from_dict` is its inverse."""
-        return {**asdict(self), "classes": list(self.classes)}
+        return stored(self)
 
     @classmethod
     def from_dict(cls, description: Mapping[str, Any]) -> Self:
         """Rebuild a plan; anything but exactly its fields is an :class:`InvalidInput`."""
-        names = {item.name for item in fields(cls)}
-        if not isinstance(description, Mapping) or set(description) != names:
-            raise InvalidInput("plan", sorted(description), "exactly the fields of a release plan")
-        if not isinstance(description["classes"], list | tuple):
-            raise InvalidInput("classes", type(description["classes"]).__name__, "a list of names")
+        plan = read(cls, description, "plan")
         try:
-            plan = cls(**{**description, "classes": tuple(description["classes"])})
             plan.check_properties()
         except InvalidInput:
             raise

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
-from dataclasses import fields as own_fields
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any, ClassVar, Final, Self
 
 from privmix.accounting import Adjacency, Bounded, Event, Gaussian, PrivacyCost, calibrate, epsilon
-from privmix.errors import InvalidInput, check_choice, check_integer, check_number
-from privmix.fields import Amount, Count, Positive, Share, Size, Switch, check_fields
+from privmix.errors import InvalidInput, check_integer, check_number
+from privmix.fields import Amount, Count, Positive, Share, Size, Switch, check_fields, read, stored
 from privmix.mechanisms.plan import check_count, check_target
 from privmix.mechanisms.sampling import PoissonSampling
 from privmix.rounding import exact, rounded_up
@@ -165,7 +164,7 @@ class TrainingPlan:
         """JSON values; :meth:`from_dict` is the inverse."""
         # The first mechanism's plans name none.
         named = {} if self.mechanism == TrainingPlan.mechanism else {"mechanism": self.mechanism}
-        return {**asdict(self), "adjacency": self.adjacency.value, **named}
+        return {**stored(self), **named}
 
     @classmethod
     def from_dict(cls, fields: dict[str, Any]) -> Self:
@@ -174,12 +173,10 @@ class TrainingPlan:
         Raises:
             InvalidInput: these are not its fields.
         """
-        adjacency = check_choice("adjacency", fields.get("adjacency"), [item.value for item in Adjacency])
-        named = {} if cls.mechanism == TrainingPlan.mechanism else {"mechanism": cls.mechanism}
-        if set(fields) != {item.name for item in own_fields(cls)} | named.keys():
-            raise InvalidInput("plan", sorted(fields), "exactly the fields of a training plan")
-        own = {name: value for name, value in fields.items() if name not in named}
-        return cls(**{**own, "adjacency": Adjacency(adjacency)})
+        own, named = dict(fields), cls.mechanism != TrainingPlan.mechanism
+        if named and own.pop("mechanism", None) != cls.mechanism:
+            raise InvalidInput("plan mechanism", fields.get("mechanism"), cls.mechanism)
+        return read(cls, own, "plan")
 
 
 @lru_cache(maxsize=32)
@@ -211,7 +208,7 @@ def plan_training(
     batch_size: int,
     epochs: float,
     clip_norm: float = 1.0,
-    microbatch_size: Count = 1,
+    microbatch_size: int = 1,
     adjacency: Adjacency = Adjacency.ADD_REMOVE,
     records_declared: bool = False,
     of: Callable[[TrainingPlan], TrainingPlan] | None = None,
