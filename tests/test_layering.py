@@ -71,6 +71,7 @@ BESIDE = (
     "plugins",
     "private_files",
     "progress",
+    "ranges",
     "rounding",
     "scratch",
     "untrusted",

@@ -21,7 +21,7 @@ from privmix.jobs.features import features_in_memory, features_on_disk
 from privmix.jobs.job import Job, RunArguments
 from privmix.jobs.models import Model
 from privmix.jobs.progress import Asked, callback, shows_bars
-from privmix.jobs.public_data import contents_of, named, origins_of, pool_options, refuse_private, sources_of
+from privmix.jobs.public_data import contents_of, origins_of, pool_options, refuse_private, sources_of
 from privmix.jobs.shown import Shown
 from privmix.jobs.training_arguments import TrainingArguments
 from privmix.jobs.training_options import TrainingOptions
@@ -200,7 +200,7 @@ class TrainingJob(TrainingOptions, Job[PlannedTraining, TrainedModel]):
         data, facts = getattr(self, name), self.facts
         if data is None:
             return None
-        with named(name):
+        with in_terms_of(part=name):
             options = pool_options(self.extractor, self.columns)
             return PublicData.open(data, self.extractor, facts.classes, input_shape=facts.input_shape, **options)
 
