@@ -144,6 +144,12 @@ NOT_FOR: Final[dict[str, frozenset[str]]] = {
 ALL: Final = {kind: set(verbs) for kind, verbs in VERBS.items()}
 
 
+def told_first(case: Case) -> set[str]:
+    """The verbs that must refuse a case, what these take from others, and the first verb of such folders."""
+    own = {*case.refused, next(iter(VERBS[case.kind]))}
+    return own | ({"fit"} if case.kind == "release" and "evaluate" in own else set())
+
+
 def edit(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
     """Change a JSON file."""
     content = json.loads(path.read_text())
