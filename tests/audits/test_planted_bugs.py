@@ -56,8 +56,8 @@ DESIGNS: dict[str, tuple[dict[str, Any], int]] = {
     "two-stage": ({"design": "two-stage", "centre": "none"}, 1600),
     "three-stage": ({"design": "three-stage", "centre": "none"}, 1600),
 }
-# Audited one trial a run, which takes seconds: of such designs two-stage, with an engine of its own, is for every day. The
-# others have engines of cheap designs.
+# One trial a run: an audit takes seconds. Of such designs two-stage, which has an engine of its own, is for every
+# day; the others' engines are those of designs that take less.
 DEAR = {"poisson-centred", "fixed", "laplace", "random-weight", "three-stage"}
 
 
