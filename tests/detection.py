@@ -287,12 +287,14 @@ def copied(target: Path) -> Path:
     return target
 
 
-def run_tests(root: Path, tests: tuple[str, ...], *more: str) -> int:
-    """What pytest exits with."""
+def run_tests(root: Path, tests: tuple[str, ...], *more: str) -> tuple[int, str]:
+    """What pytest exits with, and says."""
     environment = {**os.environ, "PYTHONPATH": str(root / "src"), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *more, *tests]
-    done = subprocess.run(command, cwd=root, env=environment, capture_output=True, timeout=_SECONDS, check=False)
-    return done.returncode
+    done = subprocess.run(
+        command, cwd=root, env=environment, capture_output=True, text=True, timeout=_SECONDS, check=False
+    )
+    return done.returncode, done.stdout + done.stderr
 
 
 def caught_by(root: Path, fault: Fault) -> str:
@@ -305,11 +307,11 @@ def caught_by(root: Path, fault: Fault) -> str:
         place.write_text(honest.replace(fault.right, fault.wrong), encoding="utf-8")
         for file in compiled:
             file.unlink()
-        found = run_tests(root, fault.tests, "-m", "not thorough")
+        found, said = run_tests(root, fault.tests, "-m", "not thorough")
         if found == _FAILED:
             return "make test"
-        assert found in (_PASSED, _NONE), f"{fault.says}: pytest exits with {found}"
-        return "make test-all" if run_tests(root, fault.tests) == _FAILED else "nowhere"
+        assert found in (_PASSED, _NONE), f"{fault.says}: pytest exits with {found}\n{said}"
+        return "make test-all" if run_tests(root, fault.tests)[0] == _FAILED else "nowhere"
     finally:
         place.write_text(honest, encoding="utf-8")
         for file in (place.parent / "__pycache__").glob(f"{place.stem}.*"):
@@ -332,8 +334,9 @@ def main() -> int:
         root = copied(Path(folder))
         every = tuple(sorted({test for fault in FAULTS for test in fault.tests}))
         print("the tests on the honest source", flush=True)
-        if run_tests(root, every) != _PASSED:
-            print("they do not pass there")
+        code, said = run_tests(root, every)
+        if code != _PASSED:
+            print(f"they do not pass there\n{said}")
             return 1
         for fault in FAULTS:
             started = time.perf_counter()

@@ -145,8 +145,9 @@ ALL: Final = {kind: set(verbs) for kind, verbs in VERBS.items()}
 
 
 def told_first(case: Case) -> set[str]:
-    """The verbs that must refuse a case, what these take from others, and the first verb of such folders."""
-    own = {*case.refused, next(iter(VERBS[case.kind]))}
+    """The first verb of such folders and one that must refuse it, for each case another one, with what that needs."""
+    refusing = sorted(case.refused) or [next(iter(VERBS[case.kind]))]
+    own = {next(iter(VERBS[case.kind])), refusing[sorted(CASES).index(case.name) % len(refusing)]}
     return own | ({"fit"} if case.kind == "release" and "evaluate" in own else set())
 
 

@@ -1,7 +1,7 @@
 """One process that opens the whole corpus with every verb; it writes what it saw as JSON lines.
 
-``python -m tests.hostile.worker ROOT [--every-verb] [WORDS OF A CASE'S NAME]``; without that flag a case meets the
-verbs that must refuse it, and one more.
+``python -m tests.hostile.worker ROOT [--every-verb] [WORDS OF A CASE'S NAME]``; without that flag a case meets two
+verbs.
 """
 
 from __future__ import annotations
