@@ -27,8 +27,9 @@ demo: $(DEMO)
 	$(BIN)/privmix demo --out demo-output --overwrite
 
 # One thread a worker: threads of several workers on few cores spend their time waiting for each other. Processes that
-# tests start read the package's byte code, where a machine would not have it written.
-PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --durations=40
+# tests start read the package's byte code, also where a machine would not have it written. tests/conftest.py says which
+# files come first.
+PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder --durations=40
 
 # One of each kind; what every design, page and reader has to pass in all its forms is in test-all.
 test: $(DEV)
