@@ -25,6 +25,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.thorough
 def test_ray_gives_the_rows_of_the_local_engine(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ray = pytest.importorskip("ray", reason="the Ray engine needs privmix[ray]")
     monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
