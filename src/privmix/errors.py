@@ -6,6 +6,7 @@ This module sits beside the floors and imports none of them, so every floor may 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
@@ -51,12 +52,15 @@ class InvalidInput(PrivmixError, ValueError):
         super().__init__(f"{field}: got {shown}; allowed: {allowed}")
 
 
+_MARKED: Final = re.compile(r"`(\w+)`")
+
+
 @contextmanager
 def in_terms_of(arguments: Mapping[str, str]) -> Iterator[None]:
     """Let errors name the arguments that a part's fields were made of: who gave these knows no others.
 
     Args:
-        arguments: field -> argument.
+        arguments: field -> argument; of fields that texts mark, too.
 
     Example:
         >>> with in_terms_of({"steps": "sampler_steps"}):
@@ -68,10 +72,11 @@ def in_terms_of(arguments: Mapping[str, str]) -> Iterator[None]:
     try:
         yield
     except InvalidInput as error:
-        field, text = error.field, str(error)
-        if field in arguments and text.startswith(f"{field}: "):
-            error.field = arguments[field]
-            error.args = (error.field + text.removeprefix(field),)
+        field, allowed, text = error.field, error.allowed, str(error)
+        if text.startswith(f"{field}: ") and text.endswith(allowed):
+            error.field = ", ".join(arguments.get(name, name) for name in field.split(", "))
+            error.allowed = _MARKED.sub(lambda found: f"`{arguments.get(found[1], found[1])}`", allowed)
+            error.args = (error.field + text[len(field) : len(text) - len(allowed)] + error.allowed,)
         raise
 
 

@@ -30,7 +30,9 @@ from typing import Annotated, Any, Final, Protocol, TypeVar, Union, get_args, ge
 from privmix.errors import InvalidInput, check_choice, check_integer, check_number
 
 Kind = TypeVar("Kind")
+# Metadata: stored where it is not the default (True), or where the field of this name is not; and never (False).
 _USED: Final = "where_used"
+_STORED: Final = "stored"
 # The longest text and the largest whole number that a stored field may be, unless its range says otherwise.
 _WORD: Final = re.compile(r"[0-9A-Za-z_.:,+~/ -]{0,200}")
 _LARGEST: Final = 2**63
@@ -167,14 +169,15 @@ Seed = Annotated[int, Whole(0, 2**31 - 1)]
 """Of draws that are public."""
 
 
-def used(default: Any = MISSING, **more: Any) -> Any:
+def used(default: Any = MISSING, *, beside: str | None = None, **more: Any) -> Any:
     """A field that is stored only where it is not its default: what was written before there was one is read as before.
 
     Args:
         default: of the field.
+        beside: another field, with which it is stored: exactly where that one is not its default.
         more: as of :func:`dataclasses.field`.
     """
-    metadata = {**more.pop("metadata", {}), _USED: True}
+    metadata = {**more.pop("metadata", {}), _USED: beside or True}
     return field(**({} if default is MISSING else {"default": default}), metadata=metadata, **more)
 
 
@@ -287,13 +290,18 @@ def stored(made: Any) -> dict[str, Any]:
         >>> stored(Draw(0.5)), stored(Draw(0.5, "laplace"))
         ({'rate': 0.5}, {'rate': 0.5, 'noise': 'laplace'})
     """
-    said = _said(type(made))
+    said, known = _said(type(made)), {item.name: item for item in fields(made)}
     return {
-        item.name: _written(value, said[item.name])
-        for item in fields(made)
-        if not (item.metadata.get(_USED) and value_is_default(item, getattr(made, item.name)))
-        for value in [getattr(made, item.name)]
+        name: _written(getattr(made, name), said[name]) for name, item in known.items() if _is_stored(made, item, known)
     }
+
+
+def _is_stored(made: Any, item: Field[Any], known: Mapping[str, Field[Any]]) -> bool:
+    rule = item.metadata.get(_USED)
+    if rule:
+        decides = item if rule is True else known[rule]
+        return not value_is_default(decides, getattr(made, decides.name))
+    return bool(item.metadata.get(_STORED, True))
 
 
 def value_is_default(item: Field[Any], value: Any) -> bool:
@@ -348,7 +356,8 @@ def read(kind: type[Kind], values: Any, name: str) -> Kind:
     """
     if not isinstance(values, Mapping):
         raise InvalidInput(name, type(values).__name__, "its fields, by name")
-    said, known = _said(kind), {item.name: item for item in fields(kind)}  # type: ignore[arg-type]
+    said = _said(kind)
+    known = {item.name: item for item in fields(kind) if item.metadata.get(_STORED, True)}  # type: ignore[arg-type]
     missing = [one for one, item in known.items() if one not in values and not item.metadata.get(_USED)]
     if odd := sorted({*missing, *(set(values) - set(known))}):
         unknown = ", written by another version" if set(values) - set(known) else ""

@@ -8,6 +8,7 @@ from privmix._lazy import lazily
 
 if TYPE_CHECKING:
     from privmix.jobs import (
+        arguments,
         attack,
         audit,
         audit_options,
@@ -63,15 +64,14 @@ if TYPE_CHECKING:
         split,
         split_options,
         training,
-        training_arguments,
         training_options,
-        training_settings,
         transforming,
     )
 else:
     __getattr__, __dir__ = lazily(__name__)
 
 __all__ = [
+    "arguments",
     "attack",
     "audit",
     "audit_options",
@@ -127,8 +127,6 @@ __all__ = [
     "split",
     "split_options",
     "training",
-    "training_arguments",
     "training_options",
-    "training_settings",
     "transforming",
 ]

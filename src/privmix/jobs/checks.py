@@ -57,3 +57,19 @@ def check_same_seed(state: RunState, seed: int | None) -> None:
     before = state.extra.get("seed")
     if before != seed:
         raise InvalidInput("seed", seed, f"{'no seed' if before is None else before}, as in the interrupted run")
+
+
+def check_device(name: str | None) -> None:
+    """Raise :class:`InvalidInput` unless this machine has the device."""
+    if name is None:
+        return
+    import torch
+
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise InvalidInput("device", name, "cpu or cuda") from None
+    if device.type not in ("cpu", "cuda"):
+        raise InvalidInput("device", name, "cpu or cuda")
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise InvalidInput("device", name, f"cpu, or one of {torch.cuda.device_count()} CUDA devices found here")

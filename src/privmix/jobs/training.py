@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, Unpack
@@ -14,8 +14,9 @@ from privmix.data import Source
 from privmix.data.overlap import Sketch
 from privmix.errors import InvalidInput, PrivmixError, StorageError, in_terms_of
 from privmix.features import Extractor, parse_features
+from privmix.jobs.arguments import TrainingArguments
 from privmix.jobs.budget import Charge, charge
-from privmix.jobs.checks import check_budget, check_same_seed
+from privmix.jobs.checks import check_budget, check_device, check_same_seed
 from privmix.jobs.columns import Columns
 from privmix.jobs.dataset import Dataset, open_dataset
 from privmix.jobs.features import features_in_memory, features_on_disk
@@ -26,17 +27,17 @@ from privmix.jobs.planned_training import PlannedTraining
 from privmix.jobs.progress import Asked, Progress, callback, shows_bars, silent
 from privmix.jobs.public_data import contents_of, named, origins_of, pool_options, refuse_private, sources_of
 from privmix.jobs.spending import Spending, telling
-from privmix.jobs.training_arguments import TrainingArguments
 from privmix.jobs.training_options import TrainingOptions
-from privmix.jobs.training_settings import ARGUMENTS, check_device, settings_for
 from privmix.mechanisms.plan import check_price
 from privmix.mechanisms.streams import SecretStreams
+from privmix.options import names_of
 from privmix.private_files import no_core_dumps
 from privmix.training import (
     ModelFacts,
     PublicData,
     TrainedModel,
     Trainer,
+    TrainingConfig,
     TrainingRecords,
     TrainingRun,
 )
@@ -46,6 +47,7 @@ from privmix.world import World, current_world
 
 _GO, _FAILED = b"go", b"failed"
 _SHARED: Final = ("pool", "public", "synthetic")
+_NAMES: Final = names_of(TrainingConfig)
 
 
 class HeadFailed(PrivmixError):
@@ -123,7 +125,7 @@ class TrainingJob(TrainingOptions):
         check_budget(self.ledger, self.dataset, self.seed, "a model")
         if self.epsilon == 0:
             self._check_without_steps()
-        if self.bank and self.store is not None:
+        if self.given.get("bank") and self.store is not None:
             raise InvalidInput("store", str(self.store), "none with `bank`: its views are drawn anew for each run")
         if self.out is None and self.resume:
             raise InvalidInput("resume", True, "the `out` of an interrupted run")
@@ -144,7 +146,7 @@ class TrainingJob(TrainingOptions):
         """The processes that do it: each of several has its own CUDA device from here on; a plan alone needs one."""
         return nullcontext(World()) if self.dry_run else current_world(self.device)
 
-    @in_terms_of(ARGUMENTS)
+    @in_terms_of(_NAMES)
     def plan(self, world: World) -> PlannedTraining:
         """Check everything, and make the plan from public facts.
 
@@ -156,7 +158,7 @@ class TrainingJob(TrainingOptions):
         facts = self.facts
         records = self.opened.schema.records if self.records is None else self.records
         trainer = Trainer(
-            settings_for(self, facts, records),
+            self.config(facts, records),
             facts,
             records,
             pool=self._public("pool"),
@@ -170,7 +172,7 @@ class TrainingJob(TrainingOptions):
         _ = self._origins
         return PlannedTraining(self, trainer, world)
 
-    @in_terms_of(ARGUMENTS)
+    @in_terms_of(_NAMES)
     def train(self, planned: PlannedTraining, progress: Progress = silent) -> Trained:
         """Charge, read, train and publish; what is planned is used up by it.
 
@@ -334,7 +336,9 @@ def train(
         progress: called with (stage, done, total), or True for bars.
         options: fields of :class:`privmix.jobs.training_options.TrainingOptions`, such as ``features``, ``model``,
             ``classes``, ``views="dp-mix-self"``, ``out`` (a folder to write; ``resume`` finishes an interrupted run) or
-            ``ledger`` and ``dataset``.
+            ``ledger`` and ``dataset``. In place of single options a whole config is taken, such as
+            ``optimiser=OptimiserConfig(...)`` or ``views=ViewConfig(...)``:
+            :class:`privmix.training.config.TrainingConfig` says which there are.
 
     Returns:
         a model that takes raw inputs and has its ``certificate``; without ``out`` it is in memory until it is saved.
@@ -355,9 +359,9 @@ def train(
     given: dict[str, Any] = dict(options)
     if given.pop("dry_run", False):
         raise InvalidInput("dry_run", True, "False: a plan alone is made by TrainingJob.plan")
-    if unknown := sorted(set(given) - set(TrainingArguments.__annotations__)):
-        names = ", ".join(TrainingArguments.__annotations__)
-        raise TypeError(f"{', '.join(unknown)}: no argument of a training; there are {names}")
+    known = [item.name for item in fields(TrainingOptions)]
+    if unknown := sorted(set(given) - set(known)):
+        raise TypeError(f"{', '.join(unknown)}: no argument of a training; there are {', '.join(known)}")
     for name in ("out", "store"):
         if given.get(name) is not None:
             given[name] = Path(given[name])
