@@ -8,7 +8,8 @@ object, made of what the user said:
 
 The help of a field is in its metadata, where it may have a panel and, if it is not ``--NAME``, a flag, too:
 ``field(default=0, metadata={"help": "With `pool`.", "panel": "Views", "flag": "k"})``. A switch is only ever
-switched on, unless its metadata say what begins the flag that switches it off: ``"off": "no"``.
+switched on, unless its metadata say what begins the flag that switches it off: ``"off": "no"``. A field with
+``"python"`` there is for Python alone.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import types
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import MISSING, Field, fields, is_dataclass, replace
+from enum import Enum
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any, Final, Protocol, TypeVar, Union, get_args, get_origin
@@ -108,7 +110,11 @@ class Take:
 
     def of(self, kind: type[Any]) -> list[Field[Any]]:
         """The fields of ``kind`` that are options."""
-        known = {item.name: item for item in fields(kind) if item.init and item.name not in self._without}
+        known = {
+            item.name: item
+            for item in fields(kind)
+            if item.init and item.name not in self._without and not item.metadata.get("python")
+        }
         return [known[name] for name in self._names or known]
 
 
@@ -134,6 +140,9 @@ class Fields:
             return MISSING
         if self._default is not MISSING:
             return getattr(self._default, item.name)
+        if "shown" in item.metadata:
+            shown = item.metadata["shown"]
+            return shown.value if isinstance(shown, Enum) else shown
         factory: Any = item.default_factory
         return item.default if factory is MISSING else factory()
 
@@ -315,4 +324,5 @@ def _simple(hint: Any, default: Any) -> Any:
     members = [one for one in get_args(hint) if one is not type(None)] if several else [hint]
     known = [one for one in members if one not in (Any, NotImported)]
     kind = next((one for one in (Path, str) if one in known), known[0] if known else str)
+    kind = str if isinstance(kind, type) and issubclass(kind, Enum) else kind
     return kind | None if type(None) in get_args(hint) or default is None else kind

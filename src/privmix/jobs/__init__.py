@@ -8,6 +8,7 @@ from privmix._lazy import lazily
 
 if TYPE_CHECKING:
     from privmix.jobs import (
+        arguments,
         attack,
         audit,
         audit_options,
@@ -60,9 +61,7 @@ if TYPE_CHECKING:
         split,
         split_options,
         training,
-        training_arguments,
         training_options,
-        training_settings,
         transforming,
         work,
     )
@@ -70,6 +69,7 @@ else:
     __getattr__, __dir__ = lazily(__name__)
 
 __all__ = [
+    "arguments",
     "attack",
     "audit",
     "audit_options",
@@ -122,9 +122,7 @@ __all__ = [
     "split",
     "split_options",
     "training",
-    "training_arguments",
     "training_options",
-    "training_settings",
     "transforming",
     "work",
 ]

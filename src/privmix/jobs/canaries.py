@@ -19,6 +19,7 @@ from privmix.data import FeatureStore
 from privmix.engine import PrivateRecords
 from privmix.errors import WITHHELD, InvalidInput
 from privmix.features import Extractor, from_spec
+from privmix.fields import stored
 from privmix.jobs.audited import Audited
 from privmix.jobs.canary_options import CanaryOptions
 from privmix.jobs.dataset import Dataset, open_dataset
@@ -306,7 +307,7 @@ def trained_on_records(certificate: Mapping[str, Any]) -> TrainingConfig:
         InvalidInput: views, a bank or public data took part, which a certificate does not hold.
     """
     settings = certificate["settings"]
-    if settings.get("views") != ViewConfig.plain().fingerprint() or settings.get("bank_views"):
+    if settings.get("views") != stored(ViewConfig.plain()) or settings.get("bank_views"):
         raise InvalidInput("target", "a model trained on views", "one trained on the records themselves")
     if settings.get("scenario") != "cold" or certificate["public_data"]:
         raise InvalidInput("target", "a model trained with public data", "one trained on private records alone")

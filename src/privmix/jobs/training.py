@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Final, Unpack
@@ -14,20 +14,21 @@ from privmix.data import Source
 from privmix.data.overlap import Contents, Sketch
 from privmix.errors import InvalidInput, in_terms_of
 from privmix.features import Extractor, parse_features
+from privmix.jobs.arguments import TrainingArguments
 from privmix.jobs.budget import Charge
 from privmix.jobs.columns import Columns
 from privmix.jobs.dataset import Dataset, open_dataset
 from privmix.jobs.features import features_in_memory, features_on_disk
 from privmix.jobs.job import Job, RunArguments
 from privmix.jobs.models import Model
+from privmix.jobs.places import check_device
 from privmix.jobs.progress import Asked, callback, shows_bars
 from privmix.jobs.public_data import contents_of, origins_of, pool_options, refuse_private, sources_of
 from privmix.jobs.shown import Shown
-from privmix.jobs.training_arguments import TrainingArguments
 from privmix.jobs.training_options import TrainingOptions
-from privmix.jobs.training_settings import ARGUMENTS, check_device, settings_for
 from privmix.jobs.work import Cost, Done, Key, PlannedJob, Work
 from privmix.mechanisms.run_state import RunState
+from privmix.options import names_of
 from privmix.progress import Progress, silent
 from privmix.rounding import exact
 from privmix.training import (
@@ -35,6 +36,7 @@ from privmix.training import (
     PublicData,
     TrainedModel,
     Trainer,
+    TrainingConfig,
     TrainingPlan,
     TrainingRecords,
     TrainingRun,
@@ -45,6 +47,7 @@ from privmix.training.views.bank import extract_bank
 from privmix.world import World, current_world
 
 _SHARED: Final = ("pool", "public", "synthetic")
+_NAMES: Final = names_of(TrainingConfig)
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -151,7 +154,7 @@ class TrainingJob(TrainingOptions, Job[PlannedTraining, TrainedModel]):
         """See :meth:`Job.check`."""
         if self.epsilon == 0:
             self._check_without_steps()
-        if self.bank and self.store is not None:
+        if self.given.get("bank") and self.store is not None:
             raise InvalidInput("store", str(self.store), "none with `bank`: its views are drawn anew for each run")
         if self.out is None and self.resume:
             raise InvalidInput("resume", True, "the `out` of an interrupted run")
@@ -169,7 +172,7 @@ class TrainingJob(TrainingOptions, Job[PlannedTraining, TrainedModel]):
         """The processes that do it: each of several has its own CUDA device from here on; a plan alone needs one."""
         return nullcontext(World()) if self.dry_run else current_world(self.device)
 
-    @in_terms_of(ARGUMENTS)
+    @in_terms_of(_NAMES)
     def plan(self, world: World) -> PlannedTraining:
         """Check everything, and make the plan from public facts.
 
@@ -181,7 +184,7 @@ class TrainingJob(TrainingOptions, Job[PlannedTraining, TrainedModel]):
         facts = self.facts
         records = self.opened.schema.records if self.records is None else self.records
         trainer = Trainer(
-            settings_for(self, facts, records),
+            self.config(facts, records),
             facts,
             records,
             pool=self._public("pool"),
@@ -204,7 +207,7 @@ class TrainingJob(TrainingOptions, Job[PlannedTraining, TrainedModel]):
             options = pool_options(self.extractor, self.columns)
             return PublicData.open(data, self.extractor, facts.classes, input_shape=facts.input_shape, **options)
 
-    @in_terms_of(ARGUMENTS)
+    @in_terms_of(_NAMES)
     def carry_out(self, planned: PlannedTraining, progress: Progress = silent) -> Done[TrainedModel]:
         """See :meth:`Job.carry_out`."""
         return super().carry_out(planned, progress)
@@ -288,7 +291,9 @@ def train(
         progress: called with (stage, done, total), or True for bars.
         options: fields of :class:`privmix.jobs.training_options.TrainingOptions`, such as ``features``, ``model``,
             ``classes``, ``views="dp-mix-self"``, ``out`` (a folder to write; ``resume`` finishes an interrupted run) or
-            ``ledger`` and ``dataset``.
+            ``ledger`` and ``dataset``. In place of single options a whole config is taken, such as
+            ``optimiser=OptimiserConfig(...)`` or ``views=ViewConfig(...)``:
+            :class:`privmix.training.config.TrainingConfig` says which there are.
 
     Returns:
         a model that takes raw inputs and has its ``certificate``; without ``out`` it is in memory until it is saved.
@@ -309,9 +314,9 @@ def train(
     given: dict[str, Any] = dict(options)
     if given.pop("dry_run", False):
         raise InvalidInput("dry_run", True, "False: a plan alone is made by TrainingJob.plan")
-    if unknown := sorted(set(given) - set(TrainingArguments.__annotations__)):
-        names = ", ".join(TrainingArguments.__annotations__)
-        raise TypeError(f"{', '.join(unknown)}: no argument of a training; there are {names}")
+    known = [item.name for item in fields(TrainingOptions)]
+    if unknown := sorted(set(given) - set(known)):
+        raise TypeError(f"{', '.join(unknown)}: no argument of a training; there are {', '.join(known)}")
     for name in ("out", "store"):
         if given.get(name) is not None:
             given[name] = Path(given[name])

@@ -16,13 +16,12 @@ from privmix.errors import WITHHELD, InvalidInput, NotPrivateWarning
 from privmix.mechanisms.streams import SecretStreams
 from privmix.progress import Progress
 from privmix.rounding import exact
-from privmix.training.config import TrainingConfig
+from privmix.training.config import OptimiserConfig, TrainingConfig
 from privmix.training.examples import PublicData
-from privmix.training.optimiser import OptimiserConfig
 from privmix.training.records import TrainingRecords
 from privmix.training.trained import ModelFacts, TrainedModel
 from privmix.training.trainer import Trainer
-from privmix.training.views.pipeline import ViewConfig
+from privmix.training.views.config import ViewConfig
 
 # Specs of the two public extractors that arrays may be taken for: images in [0, 1], and vectors as they are.
 _PIXELS: dict[str, Any] = {"name": "pixels", "version": 1, "options": {}}

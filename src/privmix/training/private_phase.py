@@ -17,20 +17,14 @@ from privmix.rounding import rounded_up
 from privmix.training.config import TrainingConfig
 from privmix.training.dp_sgd import DpSgd, StepObserver
 from privmix.training.gradients.clipping import Clipping
-from privmix.training.gradients.execution import (
-    Chunks,
-    ExecutionConfig,
-    check_strategy,
-    choose_strategy,
-    fitting_chunk,
-)
+from privmix.training.gradients.config import ExecutionConfig
+from privmix.training.gradients.execution import Chunks, check_strategy, choose_strategy, fitting_chunk
 from privmix.training.gradients.parameters import FlatParameters
 from privmix.training.gradients.strategies import STRATEGIES, GradientStrategy
 from privmix.training.models import Classifier
 from privmix.training.optimiser import Optimiser
 from privmix.training.plan import TrainingPlan
-from privmix.training.public.base import ExtendedMethod
-from privmix.training.public.registry import settings_of
+from privmix.training.public.base import ExtendedMethod, settings_of
 from privmix.training.public_phase import PublicPhase
 from privmix.training.records import TrainingRecords
 from privmix.training.run import TrainingRun
@@ -80,7 +74,7 @@ class PrivatePhase:
             least = 1 if self._config.microbatch_mixes else self._views.views
             wanted = self._config.extended.perturbations
             if "perturbations" in settings_of(self._config.extended.method) and wanted > least:
-                raise InvalidInput("weight perturbations", wanted, f"at most {least}, the views of a record")
+                raise InvalidInput("perturbations", wanted, f"at most {least}, the views of a record")
         check_strategy(
             self._config.execution,
             self._network,

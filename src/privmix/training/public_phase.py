@@ -113,7 +113,7 @@ class PublicPhase:
         own = config.warm_up.augmentations
         mixing = None if config.warm_up.mixing is None else Mixing(config.warm_up.mixing, config.warm_up.alpha)
         if config.warm_up.adversary > 0 and views.layout is None:
-            raise InvalidInput("warm-up adversary", config.warm_up.adversary, "0: the model takes vectors, not images")
+            raise InvalidInput("warm_up_adversary", config.warm_up.adversary, "0: the model takes vectors, not images")
         self._in_warm_up = PublicViews(views.layout, config.views.augmentations if own is None else own, mixing)
         self._in_steps = PublicViews(views.layout, config.views.augmentations)
 
@@ -165,6 +165,6 @@ class PublicPhase:
         if data.x.dim() != 2 or data.x.shape[1] != self._facts.dim or data.classes != len(self._facts.classes):
             found = (*data.x.shape[1:], data.classes)
             wanted = f"{self._facts.dim} features and {len(self._facts.classes)} classes"
-            raise InvalidInput("public data", found, wanted)
+            raise InvalidInput("public", found, wanted)
         device = self._flat.device
         return PublicData(shaped(data.x, self._network, self._facts).to(device).contiguous(), data.targets.to(device))

@@ -289,7 +289,7 @@ class Trainer:
             self._public.warm_up(progress)
             if not self._private.answers():
                 rate = self.config.warm_up.learning_rate
-                raise InvalidInput("warm-up learning rate", rate, "a smaller one: outputs are no finite numbers")
+                raise InvalidInput("warm_up_rate", rate, "a smaller one: outputs are no finite numbers")
             self._flat.set(world.from_head(self._flat.get()))
         if records is None:
             return self._flat.get()

@@ -9,7 +9,7 @@ from privmix.fields import Fraction, Positive
 from privmix.research.poisoning.base import DEFENCES
 from privmix.research.poisoning.private import TrainingDefence
 from privmix.training import TrainingConfig
-from privmix.training.gradients.execution import ExecutionConfig
+from privmix.training.gradients.config import ExecutionConfig
 
 
 @DEFENCES.register
